@@ -1,0 +1,109 @@
+"""Writes a run's report, ``report/report.md`` and its pictures, into the run directory."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from engineer.report import pictures, tables
+from engineer.report.run import Round, Run, read
+
+
+def write(run_dir: str | Path) -> Path:
+    """Writes the report of a finished or unfinished run from nothing but its directory.
+
+    Every file is replaced as a whole, the Markdown last, so that a reader never sees half a report.
+
+    Returns:
+      the path of ``report/report.md``.
+
+    Raises:
+      ValueError: the directory holds no validation, or evidence in another form.
+    """
+    run = read(run_dir)
+    folder = Path(run_dir) / "report"
+    folder.mkdir(exist_ok=True)
+    drawn = pictures.draw_all(run)
+    for name, png in drawn.items():
+        _replace(folder / name, png)
+    report = folder / "report.md"
+    _replace(report, _markdown(run, set(drawn)).encode())
+    return report
+
+
+def _markdown(run: Run, drawn: set[str]) -> str:
+    sections = {
+        "Validation": [*map(tables.as_markdown, tables.validation_tables(run)), pictures.LEARNING],
+        "Environments": [*map(tables.as_markdown, tables.config_tables(run)), pictures.ALLOCATION],
+        "Failures": [tables.as_markdown(tables.failure_table(run)), pictures.FAILURES],
+        "What the engineer wrote": [block for past in run.rounds for block in _engineer(past)],
+        "Boards": [pictures.BOARDS],
+    }
+    blocks = [
+        f"# Run {run.name}",
+        _headline(run),
+        "The resolved settings are in [config.yaml](../config.yaml), every step in [metrics.jsonl](../metrics.jsonl).",
+    ]
+    for title, content in sections.items():
+        shown = [
+            _picture(block) if block in drawn else block for block in content if block not in _CAPTIONS.keys() - drawn
+        ]
+        blocks += [f"## {title}", *shown] if shown else []
+    return "\n\n".join(blocks) + "\n"
+
+
+_CAPTIONS = {
+    pictures.LEARNING: "Training and validation over the run. Points are validations with 95 % intervals; dashed lines "
+    "mark where the environment was redesigned.",
+    pictures.ALLOCATION: "What each round's environment was to be (bars) and what it turned out to be (marks).",
+    pictures.FAILURES: "Greedy answers that fail, by their first failing check.",
+    pictures.BOARDS: "Validation boards after the last round, with the plans that the policy answered.",
+}
+
+
+def _picture(name: str) -> str:
+    return f"![{_CAPTIONS[name]}]({name})\n\n*{_CAPTIONS[name]}*"
+
+
+def _headline(run: Run) -> str:
+    first = next((stage for stage in run.stages if stage.name == "warm start"), run.stages[0])
+    last = run.stages[-1]
+    greedy = (f"{100 * stage.evidence.valid / stage.evidence.n:.0f} %" for stage in (first, last))
+    text = f"From {first.name} to {last.name}, valid plans on validation went from {' to '.join(greedy)} (greedy)"
+    sampled = [stage.evidence.sampled_valid for stage in (first, last)]
+    if None not in sampled:
+        text += f" and from {' to '.join(f'{100 * share:.0f} %' for share in sampled)} (sampled)"
+    return f"{text}."
+
+
+def _engineer(past: Round) -> list[str]:
+    proposal = past.proposal
+    title = f"### {past.name.capitalize()}: {proposal.get('engineer', 'unknown')} engineer"
+    if not proposal.get("raw"):
+        return [title, "No text: the configuration is a random draw."]
+    if proposal["fallback"]:
+        outcome = "The answer held no configuration; the previous round's stayed in force."
+    elif proposal["repairs"]:
+        outcome = "\n".join(("Repairs by the projection:", "", *(f"- {repair}" for repair in proposal["repairs"])))
+    else:
+        outcome = "Taken as it is: the projection repaired nothing."
+    return [title, _fenced(proposal["raw"]), outcome, f"Written by the parameters `{proposal.get('parameters', '?')}`."]
+
+
+def _fenced(text: str) -> str:
+    """A code block whose fence no run of backticks in the text can close."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

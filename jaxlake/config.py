@@ -1,0 +1,161 @@
+"""What a round's environment looks like: per board size a data, hole and wait ratio. Generates no instance."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxlake.types import MAX_SIZE
+
+MIN_SIZE = 3
+MAX_HOLE = 0.5
+"""Above it almost no board is solvable: 10 % of 10x10 boards with two agents at 0.5, next to none from 0.6 on."""
+
+FIELDS = ("data", "hole", "wait")
+_TOLERANCE = 1e-6
+_UNITS = 200  # Drawn ratios are multiples of 1 / 200 = 0.005, the numbers that an engineer's answer can write.
+
+
+@dataclasses.dataclass(frozen=True)
+class LakeConfig:
+    """Ratios per board size; the tuples are aligned.
+
+    Attributes:
+      sizes: board sides in ascending order, each in [3, 10].
+      data: share of the instances that have this size; at least 0, summing to 1.
+      hole: share of the cells that are neither start nor goal and are holes, in [0, ``MAX_HOLE``].
+      wait: share of the instances in which every optimal plan waits, in [0, 1].
+
+    Raises:
+      ValueError: naming the field, the size, the value and what is allowed.
+    """
+
+    sizes: tuple[int, ...]
+    data: tuple[float, ...]
+    hole: tuple[float, ...]
+    wait: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sizes or list(self.sizes) != sorted(set(self.sizes)):
+            raise ValueError(f"sizes are {self.sizes}: allowed are different sizes in ascending order, at least one")
+        for size in self.sizes:
+            if not (isinstance(size, int) and MIN_SIZE <= size <= MAX_SIZE):
+                raise ValueError(f"sizes contain {size}: allowed are whole numbers from {MIN_SIZE} to {MAX_SIZE}")
+        for field, most in zip(FIELDS, (1 + _TOLERANCE, MAX_HOLE, 1.0), strict=True):
+            values = getattr(self, field)
+            if len(values) != len(self.sizes):
+                raise ValueError(f"{field} has {len(values)} values: allowed is one for each of {len(self.sizes)} sizes")
+            for size, value in zip(self.sizes, values, strict=True):
+                if not (_is_number(value) and 0 <= value <= most):
+                    raise ValueError(f"{field} of size {size} is {value}: allowed is 0 to {most:g}")
+        if abs(sum(self.data) - 1) > _TOLERANCE:
+            raise ValueError(f"data sums to {sum(self.data):g} over sizes {self.sizes}: allowed is 1")
+
+    @staticmethod
+    def uniform(sizes: tuple[int, ...], hole: float, wait: float) -> "LakeConfig":
+        """The same share of data and the same ratios for every size."""
+        count = len(sizes)
+        return LakeConfig(sizes, (1 / count,) * count, (hole,) * count, (wait,) * count)
+
+    @staticmethod
+    def random(sizes: tuple[int, ...], key: jax.Array) -> "LakeConfig":
+        """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005."""
+        data_key, hole_key, wait_key = jax.random.split(key, 3)
+        data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(sizes), np.float32)))
+        hole = np.asarray(jax.random.uniform(hole_key, (len(sizes),), maxval=MAX_HOLE))
+        wait = np.asarray(jax.random.uniform(wait_key, (len(sizes),)))
+        return LakeConfig(
+            sizes=tuple(sizes),
+            data=tuple(units / _UNITS for units in _largest_remainder(data.tolist(), _UNITS)),
+            hole=tuple(round(value * _UNITS) / _UNITS for value in hole.tolist()),
+            wait=tuple(round(value * _UNITS) / _UNITS for value in wait.tolist()),
+        )
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """``{"3": {"data": .., "hole": .., "wait": ..}, ...}`` in ascending order of size."""
+        rows = zip(self.sizes, self.data, self.hole, self.wait, strict=True)
+        return {str(size): dict(zip(FIELDS, values, strict=True)) for size, *values in rows}
+
+    @staticmethod
+    def from_dict(entries: Mapping[str, Mapping[str, float]]) -> "LakeConfig":
+        """The inverse of ``to_dict``; ValueError for anything that ``to_dict`` does not write."""
+        if not (isinstance(entries, Mapping) and all(isinstance(key, str) and key.isdecimal() for key in entries)):
+            raise ValueError(f"config is {entries!r}: allowed is a mapping from board sizes to {', '.join(FIELDS)}")
+        for size, entry in entries.items():
+            if not (isinstance(entry, Mapping) and set(entry) == set(FIELDS)):
+                raise ValueError(f"entry of size {size} is {entry!r}: allowed is a mapping with {', '.join(FIELDS)}")
+        ordered = sorted(entries, key=int)
+        data, hole, wait = (tuple(entries[size][field] for size in ordered) for field in FIELDS)
+        return LakeConfig(tuple(map(int, ordered)), data, hole, wait)
+
+
+def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, tuple[str, ...]]:
+    """Moves a proposal onto the legal space; idempotent, and a legal config stays exactly as it is.
+
+    The paper names the projection and not its rule; the rule is ours. A size or value that is missing or not a finite
+    number is the previous round's; hole and wait are clipped; data is clipped at 0 and rescaled to sum to 1, or the
+    previous round's where nothing is left of it; sizes that ``previous`` does not have are dropped.
+
+    Args:
+      raw: entries by size, as ``LakeConfig.to_dict`` writes them, possibly broken in any way.
+      previous: the config whose sizes the result has.
+
+    Returns:
+      The legal config, and each repair in words.
+    """
+    repairs: list[str] = []
+    columns: dict[str, list[float]] = {field: [] for field in FIELDS}
+    for size, kept in previous.to_dict().items():
+        entry = raw.get(size)
+        if not isinstance(entry, Mapping):
+            repairs.append(f"size {size} is missing: kept from the previous round")
+            entry = kept
+        for field in FIELDS:
+            value = entry.get(field)
+            if not _is_number(value):
+                repairs.append(f"{field} of size {size} is not a finite number: kept {kept[field]:g}")
+                value = kept[field]
+            most = {"data": math.inf, "hole": MAX_HOLE, "wait": 1.0}[field]
+            legal = min(max(value, 0.0), most)
+            if legal != value:
+                repairs.append(f"{field} of size {size} was {value:g}: clipped to {legal:g}")
+            columns[field].append(float(legal))
+    unknown = len(set(raw) - set(map(str, previous.sizes)))
+    if unknown:
+        repairs.append(f"{unknown} unknown size{'s' * (unknown > 1)} dropped")
+
+    data, largest = columns["data"], max(columns["data"])
+    if largest == 0:
+        repairs.append("data is zero for every size: kept from the previous round")
+        data = list(previous.data)
+    elif abs(sum(data) - 1) > _TOLERANCE:
+        repairs.append(f"data summed to {sum(data):g}: rescaled to 1")
+        shares = [value / largest for value in data]  # By the largest first, so that 1e308 does not overflow the sum.
+        data = [share / sum(shares) for share in shares]
+    return LakeConfig(previous.sizes, tuple(data), tuple(columns["hole"]), tuple(columns["wait"])), tuple(repairs)
+
+
+def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
+    """Instances per size by largest remainder (the smaller size where remainders tie); sums to ``total`` exactly."""
+    return tuple(_largest_remainder(config.data, total))
+
+
+def _largest_remainder(shares: list[float] | tuple[float, ...], total: int) -> list[int]:
+    exact = [share / sum(shares) * total for share in shares]
+    whole = [math.floor(value + 1e-9) for value in exact]  # 0.29 * 100 is 28.999999999999996.
+    by_remainder = sorted(range(len(exact)), key=lambda index: whole[index] - exact[index])
+    for index in by_remainder[: total - sum(whole)]:
+        whole[index] += 1
+    return whole
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # A whole number beyond the range of a float.
+        return False

@@ -1,0 +1,132 @@
+"""The padded arrays that travel between rooms; no behaviour beyond names and small views of them.
+
+A cell is ``row * max_size + column`` (int32), so one compiled program serves every mix of board sizes and agent
+counts. ``ABSENT`` (-1) pads what is not there. ``max_size``, ``max_agents`` and ``max_steps`` are static: functions
+read them off the array shapes and never take them as arguments.
+"""
+
+import enum
+import math
+
+import chex
+
+MAX_SIZE = 10
+MAX_AGENTS = 5
+MAX_STEPS = 64
+
+ABSENT = -1
+"""A cell, agent or cost that is not there."""
+OUTSIDE = -2
+"""A coordinate that a plan names and the padded board does not have."""
+
+
+class Check(enum.IntEnum):
+    """The eight validity checks in the order in which they are reported (paper, reconstruction of section 3)."""
+
+    PARSABLE = 0
+    AGENT_COUNT = 1
+    START_CORRECT = 2
+    IN_BOUNDS = 3
+    HOLE_FREE = 4
+    LEGAL_MOVE = 5
+    CONFLICT_FREE = 6
+    GOAL_REACHED = 7
+
+
+class Objective(enum.Enum):
+    """What an optimal plan minimises. An agent's cost is the time of its last arrival at its goal (Stern et al. 2019)."""
+
+    SUM_OF_COSTS = "sum_of_costs"
+    MAKESPAN = "makespan"
+
+
+class Status(enum.IntEnum):
+    """How a search for an optimal plan ended."""
+
+    SOLVED = 0
+    UNSOLVABLE = 1
+    """Proved: no plan exists (within the cost bound, where one was given)."""
+    OUT_OF_BUDGET = 2
+    """Not decided within the node budget or the horizon."""
+
+
+@chex.dataclass(frozen=True)
+class Instance:
+    """A board with its agents; any leading batch axes.
+
+    Attributes:
+      size: int32 ``[...]``, side N of the board.
+      num_agents: int32 ``[...]``.
+      holes: bool ``[..., cells]``, impassable cells; ``cells = max_size ** 2``. False outside the N x N board.
+      starts, goals: int32 ``[..., max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
+    """
+
+    size: chex.Array
+    num_agents: chex.Array
+    holes: chex.Array
+    starts: chex.Array
+    goals: chex.Array
+
+    @property
+    def max_size(self) -> int:
+        """Side of the padded board."""
+        return math.isqrt(self.holes.shape[-1])
+
+    @property
+    def max_agents(self) -> int:
+        """Number of agent slots."""
+        return self.starts.shape[-1]
+
+
+@chex.dataclass(frozen=True)
+class Plan:
+    """What an answer says: a path per agent, start included; any leading batch axes.
+
+    Attributes:
+      parsable: bool ``[...]``, the text could be read as paths that fit the arrays.
+      num_named: int32 ``[...]``, how many different agents the answer names, those beyond ``max_agents`` included.
+      paths: int32 ``[..., max_agents, max_steps + 1]`` cells; ``OUTSIDE`` for a coordinate off the padded board,
+        ``ABSENT`` from the agent's length on.
+      lengths: int32 ``[..., max_agents]`` number of cells named, 0 for an agent that is not named.
+    """
+
+    parsable: chex.Array
+    num_named: chex.Array
+    paths: chex.Array
+    lengths: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class Verdict:
+    """What a plan is worth on its instance; any leading batch axes.
+
+    Attributes:
+      checks: bool ``[..., 8]`` in the order of ``Check``, True where the check passes.
+      valid: bool ``[...]``, all eight pass.
+      cost: int32 ``[...]`` under the objective asked for, ``ABSENT`` unless valid.
+      optimal: bool ``[...]``, valid and at the optimum's cost.
+    """
+
+    checks: chex.Array
+    valid: chex.Array
+    cost: chex.Array
+    optimal: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class Solution:
+    """The result of an exact search; any leading batch axes.
+
+    Attributes:
+      status: int32 ``[...]``, a ``Status``.
+      plan: an optimal ``Plan`` where solved, else an empty one.
+      cost: int32 ``[...]`` the optimum, ``ABSENT`` unless solved.
+      lower_bound: int32 ``[...]`` cost of the agents' independent shortest paths, ``ABSENT`` if one has none.
+      expansions: int32 ``[...]`` nodes of the constraint tree that were expanded.
+    """
+
+    status: chex.Array
+    plan: Plan
+    cost: chex.Array
+    lower_bound: chex.Array
+    expansions: chex.Array

@@ -1,0 +1,181 @@
+"""A run on disk: its directory, atomic files, metrics, and Orbax checkpoints from which an unbroken run continues."""
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import yaml
+
+from rl.config import Config, ConfigError
+
+logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells its internals on every save
+
+
+@dataclasses.dataclass
+class Progress:
+    """Where a run stands; plain JSON values, saved in the same atomic step as the arrays.
+
+    Attributes:
+      stage: "warm_start", "rounds" or "finished".
+      round, step: next ones to do; `step` counts within the stage or round.
+      short_share: moving share of short answers, which sets the weights of the reward; None before the first.
+      lake: configuration of the round under way, None if it is still to be designed.
+      evidence: of the latest validation.
+      history: finished rounds: {"round", "config" (as realised), "evidence"}.
+      metrics_bytes: length of `metrics.jsonl` at this point; what came later is cut off on resuming.
+    """
+
+    stage: str = "warm_start"
+    round: int = 0
+    step: int = 0
+    short_share: float | None = None
+    lake: dict[str, Any] | None = None
+    evidence: dict[str, Any] | None = None
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    metrics_bytes: int = 0
+
+
+class RunDirectory:
+    """The folder of one run; nothing is written before it is entered as a context.
+
+    Args:
+      path: of the folder, which need not be there.
+      config: of the run. A folder that holds another configuration is refused.
+
+    Raises:
+      ConfigError: if the folder was made by another configuration, or is no run.
+    """
+
+    def __init__(self, path: Path, config: Config):
+        self.path, self._config = path, config
+        saved = path / "config.yaml"
+        if saved.exists():
+            self._refuse_other(saved, config)
+        elif path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
+
+    def __enter__(self) -> "RunDirectory":
+        """Makes the folder, or opens what is there."""
+        if not (self.path / "config.yaml").exists():
+            self.write("config.yaml", self._config.to_yaml())
+        self._manager = ocp.CheckpointManager(
+            (self.path / "checkpoints").absolute(),
+            options=ocp.CheckpointManagerOptions(
+                max_to_keep=self._config.checkpoint.keep, cleanup_tmp_directories=True
+            ),
+        )
+
+        return self
+
+    def __exit__(self, *error) -> None:
+        """Waits until everything is written."""
+        self._manager.wait_until_finished()
+        self._manager.close()
+
+    @staticmethod
+    def _refuse_other(saved: Path, config: Config) -> None:
+        ours, theirs = _flat(config.model_dump(mode="json")), _flat(yaml.safe_load(saved.read_text()) or {})
+        for key in [*ours, *(theirs.keys() - ours.keys())]:
+            if ours.get(key) != theirs.get(key):
+                raise ConfigError(
+                    f"{saved.parent}: made by another configuration ({key} = {theirs.get(key)} there, {ours.get(key)} "
+                    "here); choose another directory with --run, or delete this one"
+                )
+
+    def write(self, name: str, content: str | dict | list) -> None:
+        """Writes a file of the run whole or not at all; what is no string becomes JSON."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, str):
+            content = json.dumps(content, indent=1) + "\n"
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(content)
+        os.replace(partial, target)
+
+    def read(self, name: str) -> Any:
+        """What a JSON file of the run holds."""
+        return json.loads((self.path / name).read_text())
+
+    def append(self, name: str, row: dict[str, Any]) -> None:
+        """Adds a row to a JSON-lines file."""
+        with (self.path / name).open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def save(self, arrays: Any, progress: Progress) -> None:
+        """Saves arrays and progress as one atomic step; returns when the arrays are copied, the writing goes on."""
+        metrics = self.path / "metrics.jsonl"
+        progress.metrics_bytes = metrics.stat().st_size if metrics.exists() else 0
+        step = (self._manager.latest_step() or 0) + 1
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                arrays=ocp.args.StandardSave(arrays), progress=ocp.args.JsonSave(dataclasses.asdict(progress))
+            ),
+        )
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is anything to go on from."""
+        return self._manager.latest_step() is not None
+
+    def progress(self) -> Progress | None:
+        """Of the last checkpoint; None if there is none."""
+        step = self._manager.latest_step()
+        if step is None:
+            return None
+        saved = self._manager.restore(step, args=ocp.args.Composite(progress=ocp.args.JsonRestore()))
+        return Progress(**saved["progress"])
+
+    def restore(self, like: Any) -> Any:
+        """The arrays of the last checkpoint, sharded as `like`.
+
+        Raises:
+          ConfigError: if their shapes are not those of `like`.
+        """
+        step = self._manager.latest_step()
+        saved = self._manager.item_metadata(step)["arrays"]
+        ours, theirs = _shapes(like), _shapes(saved)
+        if ours != theirs:
+            name = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))[0]
+            raise ConfigError(
+                f"{self.path}/checkpoints/{step}: does not match the model: {name} is {theirs.get(name, 'absent')} "
+                f"there, {ours.get(name, 'absent')} in this configuration"
+            )
+        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+        arrays = self._manager.restore(step, args=ocp.args.Composite(arrays=ocp.args.StandardRestore(abstract)))
+        return arrays["arrays"]
+
+    def cut_metrics(self, length: int) -> None:
+        """Drops what was logged after the last checkpoint; those steps are done again."""
+        metrics = self.path / "metrics.jsonl"
+        if metrics.exists():
+            os.truncate(metrics, length)
+
+
+def fingerprint(parameters: Any) -> str:
+    """SHA-256 over all parameters, so that a proposal tells which ones wrote it."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree.leaves_with_path(parameters):
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.asarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    return {
+        ".".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path): tuple(leaf.shape)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: hasattr(x, "shape"))
+    }

@@ -1,0 +1,284 @@
+"""The configuration of a run: typed, validated, read from YAML with dotted overrides; unknown keys are refused."""
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import Field
+
+from jaxlake.config import MAX_HOLE
+from jaxlake.types import MAX_AGENTS, MAX_SIZE
+
+Count = Annotated[int, Field(ge=1)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+Holes = Annotated[
+    tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
+    Field(
+        min_length=1,
+        description=f"hole ratios, an equal share of the boards each; above {MAX_HOLE} hardly any is solvable",
+    ),
+]
+
+
+class ConfigError(ValueError):
+    """A user's mistake in a configuration, in one line."""
+
+
+class Section(pydantic.BaseModel):
+    """A part of the configuration: frozen, nothing unknown, no silent conversion of types."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ModelSection(Section):
+    """The policy: a checkpoint in Hugging Face format, or the shape of a Qwen3 to start from scratch."""
+
+    path: str | None = Field(
+        None, description="folder with config.json, *.safetensors and tokenizer; null: from scratch"
+    )
+    vocab_size: Count = 1024
+    hidden_size: Count = 96
+    intermediate_size: Count = 256
+    num_hidden_layers: Count = 4
+    num_attention_heads: Count = 4
+    num_key_value_heads: Count = 2
+    head_dim: Count = 32
+    rope_theta: Annotated[float, Field(gt=0)] = 1e6
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the matrix work; parameters are float32")
+
+    @pydantic.model_validator(mode="after")
+    def _heads_divide(self):
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
+        return self
+
+
+class MeshSection(Section):
+    """How devices are laid out; both axes are always there."""
+
+    fsdp: int = Field(-1, description="devices over which batch and parameters are sharded; -1: all that tp leaves")
+    tp: Count = Field(1, description="devices over which each matrix product is split")
+
+
+class TextSection(Section):
+    """How an instance is put to the model, and the room for its answer."""
+
+    style: Literal["coordinates", "verbose"] = "coordinates"
+    thinking: bool = Field(False, description="let the policy think before its plan")
+    max_prompt_tokens: Count = 48
+    max_new_tokens: Count = 32
+
+
+class LakeSection(Section):
+    """The testbed."""
+
+    sizes: tuple[Annotated[int, Field(ge=3, le=MAX_SIZE)], ...] = Field(
+        (3, 4, 5, 6), description="board sizes, ascending"
+    )
+    num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS)] = 2
+    objective: Literal["sum_of_costs", "makespan"] = "sum_of_costs"
+
+    @pydantic.field_validator("sizes")
+    @classmethod
+    def _ascending(cls, sizes):
+        if not sizes or list(sizes) != sorted(set(sizes)):
+            raise ValueError("must be ascending, without repeats, at least one")
+        return sizes
+
+
+class WarmStartSection(Section):
+    """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
+
+    steps: Annotated[int, Field(ge=0)] = 300
+    instances: Count = Field(20_000, description="boards with solved plans to learn from")
+    batch: Count = 128
+    engineer_batch: Count = Field(4, description="engineer examples in each step")
+    max_context_tokens: Count = 640
+    max_answer_tokens: Count = 256
+    learning_rate: Rate = 1.5e-3
+    warmup_steps: Annotated[int, Field(ge=0)] = 30
+    holes: Holes = (0.1, 0.2, 0.3, 0.4, 0.5)
+    wait: Ratio = Field(0.1, description="share of boards that need a wait")
+
+
+class RoundsSection(Section):
+    """The outer loop: how often the environment is designed anew, and how long each round trains."""
+
+    count: Count = 3
+    instances: Count = 480
+    epochs: Count = 2
+
+
+class GRPOSection(Section):
+    """The inner loop."""
+
+    prompts: Count = Field(24, description="instances a step")
+    samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
+    learning_rate: Rate = 1e-4
+    weight_decay: Ratio = 0.0
+    max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    clip_low: Rate = 0.2
+    clip_high: Rate = 0.28
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+
+
+class RewardSection(Section):
+    """Lengths at which the penalty on tokens starts and is full, and the inertia of its weight."""
+
+    free_tokens: Count = Field(24, description="L1")
+    limit_tokens: Count = Field(32, description="L2")
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.9
+
+    @pydantic.model_validator(mode="after")
+    def _free_below_limit(self):
+        if self.free_tokens >= self.limit_tokens:
+            raise ValueError("free_tokens must be below limit_tokens")
+        return self
+
+
+class ValidationSection(Section):
+    """The fixed boards that are answered greedily, and sampled, before and after every stage."""
+
+    instances: Count = 400
+    samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
+    batch: Count = Field(200, description="answers generated at once")
+    holes: Holes = (0.1, 0.2, 0.3, 0.4, 0.5)
+    wait: Ratio = 0.25
+
+
+class EngineerSection(Section):
+    """How the current parameters write the next configuration."""
+
+    temperature: Annotated[float, Field(ge=0)] = 0.6
+    max_prompt_tokens: Count = 640
+    max_thinking_tokens: Count = 96
+    max_answer_tokens: Count = 256
+
+
+class CheckpointSection(Section):
+    """How often a run is saved."""
+
+    every_steps: Count = 20
+    keep: Count = 2
+
+
+class Config(Section):
+    """A run."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    model: ModelSection = ModelSection()
+    mesh: MeshSection = MeshSection()
+    text: TextSection = TextSection()
+    lake: LakeSection = LakeSection()
+    warm_start: WarmStartSection = WarmStartSection()
+    rounds: RoundsSection = RoundsSection()
+    grpo: GRPOSection = GRPOSection()
+    reward: RewardSection = RewardSection()
+    validation: ValidationSection = ValidationSection()
+    engineer: EngineerSection = EngineerSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+
+    @pydantic.model_validator(mode="after")
+    def _whole_batches(self):
+        for whole, part in (("rounds.instances", "grpo.prompts"), ("validation.instances", "validation.batch")):
+            total, batch = (_get(self, key) for key in (whole, part))
+            if total % batch:
+                raise ValueError(f"{whole} = {total} must be a multiple of {part} = {batch}")
+        return self
+
+    def to_yaml(self) -> str:
+        """Every value of the run, as YAML that `load` reads back to an equal configuration."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def _get(section: Section, key: str) -> Any:
+    for name in key.split("."):
+        section = getattr(section, name)
+    return section
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Reads a YAML file and applies overrides such as ``grpo.learning_rate=1e-4``.
+
+    Raises:
+      ConfigError: naming the key, its value and what is allowed; one line.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    values = _parse(text, str(path)) or {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: must hold keys and values, not {_short(values)}")
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"override {override!r}: must be key=value, such as grpo.learning_rate=1e-4")
+        *sections, name = key.split(".")
+        place = values
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"override {override!r}: {section} is no section")
+        place[name] = _parse(value, f"override {override!r}")
+    return _validate(values, str(path))
+
+
+def _validate(values: dict[str, Any], source: str) -> Config:
+    try:
+        # Through JSON, where strict mode still takes a list for a tuple, as YAML has no tuples.
+        return Config.model_validate_json(json.dumps(values, default=str))
+    except pydantic.ValidationError as error:
+        raise ConfigError(f"{source}: {_one_line(error.errors()[0])}") from None
+
+
+def _one_line(error: dict[str, Any]) -> str:
+    *sections, name = error["loc"] or ("configuration",)
+    key = ".".join(map(str, error["loc"])) or "configuration"
+    if error["type"] == "extra_forbidden":
+        known = keys()
+        nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
+        by_name = [other for other in known if other.rpartition(".")[2] == name]
+        hint = (by_name or nearest or ["see --help"])[0]
+        return f"unknown key {key}; the nearest is {hint}"
+    message = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    return f"{key} = {_short(error['input'])}: {message}"
+
+
+def keys(section: type[Section] = Config, prefix: str = "") -> dict[str, pydantic.fields.FieldInfo]:
+    """Every dotted key with its field, in the order of the file."""
+    found = {}
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            found |= keys(field.annotation, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = field
+    return found
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 reads 1e-4, without a point, as a string; this loader reads it as a number."""
+
+
+_Loader.yaml_implicit_resolvers = {k: list(v) for k, v in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def _parse(text: str, source: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with one more number format
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None

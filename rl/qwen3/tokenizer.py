@@ -1,0 +1,152 @@
+"""Text to tokens and back by Qwen's chat template; builds the small tokenizer that ships for from-scratch models.
+
+The shipped one (`tiny_tokenizer/`, Hugging Face format) is a byte-level BPE with Qwen's special tokens, digits split
+one by one as Qwen does, and every coordinate from (0,0) to (9,9) as one token. A run with a Qwen3 checkpoint takes
+that checkpoint's own tokenizer through the same class.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rl.config import ConfigError
+
+TINY_TOKENIZER = Path(__file__).parent / "tiny_tokenizer"
+
+SPECIAL = (
+    ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    + [f"<|{name}_{end}|>" for name in ("object_ref", "box", "quad", "vision") for end in ("start", "end")]
+    + ["<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
+)
+"""Qwen's control tokens, dropped when a text is decoded."""
+VISIBLE = ["<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>"] + [
+    "<|repo_name|>",
+    "<|file_sep|>",
+    "<tool_response>",
+    "</tool_response>",
+    "<think>",
+    "</think>",
+]
+"""Qwen's added tokens that stay in a decoded text."""
+
+CHAT_TEMPLATE = """\
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- endif %}
+{%- endif %}"""
+
+WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""What BPE never merges across: words, single digits, runs of punctuation, line ends (the split Qwen publishes)."""
+
+
+class Tokenizer:
+    """A Hugging Face tokenizer with Qwen's chat format.
+
+    Args:
+      path: folder with `tokenizer.json` and `tokenizer_config.json`.
+    """
+
+    def __init__(self, path: Path | str = TINY_TOKENIZER):
+        from transformers import AutoTokenizer  # 2 s to import: paid only when a tokenizer is made
+
+        self._tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        ids = self._tokenizer.convert_tokens_to_ids
+        self.stop_ids: tuple[int, ...] = (ids("<|im_end|>"), ids("<|endoftext|>"))
+        self.pad_id: int = ids("<|endoftext|>")
+        self.end_think_id: int = ids("</think>")
+
+    def __len__(self) -> int:
+        return len(self._tokenizer)
+
+    def chat(self, message: str, *, thinking: bool) -> list[int]:
+        """Ids of one user message up to where the assistant speaks; without thinking, its empty span is in it."""
+        text = self._tokenizer.apply_chat_template(
+            [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
+        )
+        return self.encode(text)
+
+    def completion(self, text: str) -> list[int]:
+        """Ids of what the assistant says, its end token included."""
+        return [*self.encode(text), self.stop_ids[0]]
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text without control tokens; `<think>` and `</think>` stay."""
+        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def pad_left(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
+        """Rows as int32 ``[B, length]`` with their padding on the left, and bool ``[B, length]`` where tokens are.
+
+        Raises:
+          ConfigError: if a row is longer than `length`; `what` names the setting to raise.
+        """
+        return self._pad(rows, length, what, left=True)
+
+    def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
+        """The same with the padding on the right."""
+        return self._pad(rows, length, what, left=False)
+
+    def _pad(self, rows, length, what, *, left):
+        longest = max(map(len, rows))
+        if longest > length:
+            raise ConfigError(f"{what} = {length} is too small: a text of this run has {longest} tokens")
+        tokens = np.full((len(rows), length), self.pad_id, np.int32)
+        valid = np.zeros((len(rows), length), bool)
+        for i, row in enumerate(rows):
+            where = slice(length - len(row), length) if left else slice(len(row))
+            tokens[i, where] = row
+            valid[i, where] = True
+        return tokens, valid
+
+    def grammar_tokenizer(self, vocabulary: int):
+        """The same vocabulary as `llguidance` wants it, for masks of `vocabulary` tokens."""
+        import llguidance
+
+        return llguidance.LLTokenizer(self._tokenizer.backend_tokenizer.to_str(), n_vocab=vocabulary)
+
+
+def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:
+    """Trains the small tokenizer on `corpus` and writes it to `folder` in Hugging Face format."""
+    from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Tokenizer as Backend
+
+    backend = Backend(models.BPE())
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORD), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    coordinates = [f"({row},{column})" for row in range(10) for column in range(10)]
+    added = len(SPECIAL) + len(VISIBLE) + len(coordinates)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - added,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(corpus, trainer)
+    backend.add_tokens([AddedToken(text, normalized=False, special=text in SPECIAL) for text in SPECIAL + VISIBLE])
+    backend.add_tokens([AddedToken(text, normalized=False, special=False) for text in coordinates])
+
+    folder.mkdir(parents=True, exist_ok=True)
+    backend.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "model_max_length": 40960,
+        "clean_up_tokenization_spaces": False,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE + "\n")

@@ -1,0 +1,145 @@
+"""The loop of rounds: design an environment, train in it, look at the failures, design the next (paper, Algorithm 1)."""
+
+import jax
+import numpy as np
+import optax
+
+from engineer import context
+from engineer.context import PastRound, Training
+from engineer.engineers import CheckpointEngineer, Generation, RandomEngineer
+from engineer.evidence import Evidence
+from engineer.proposal import Proposal
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset
+from rl import grpo, reward
+from rl.checkpoint import fingerprint
+from rl.policy import Prompts
+from rl.qwen3.sharding import shard_batch
+from rl.run import Purpose, Run, Stopwatch, build_boards
+
+
+def run_rounds(run: Run, optimizer: optax.GradientTransformation) -> None:
+    """Algorithm 1, from wherever the run stands: the policy that is trained designs what it is trained on next."""
+    for k in range(run.progress.round, run.config.rounds.count):
+        if run.progress.lake is None:
+            run.progress.lake = design(run, k).to_dict()
+        lake = build(run, k)
+        train(run, k, lake, optimizer)
+        evidence = run.validate(f"rounds/{k}", occasion=2 + k)
+        run.progress.history.append({"round": k, "config": lake.realised(), "evidence": evidence.to_json()})
+        run.progress.round, run.progress.step, run.progress.lake = k + 1, 0, None
+        run.save()
+        run.check_stop()
+
+
+def design(run: Run, k: int) -> LakeConfig:
+    """Round k's configuration: a random draw for round 0, then what the current parameters answer to the evidence."""
+    rounds, key = run.config.rounds, run.key(Purpose.DESIGN, k)
+    history = [
+        PastRound(past["round"], LakeConfig.from_dict(past["config"]), Evidence.from_json(past["evidence"]))
+        for past in run.progress.history
+    ]
+    if k == 0:
+        proposal = RandomEngineer(run.config.lake.sizes).propose(None, history, key)
+    else:
+        sampler = run.policy.grammar_sampler()
+        engineer = CheckpointEngineer(
+            lambda message, grammar, key: Generation(*sampler(run.parameters, message, grammar, key)),
+            rounds=rounds.count,
+            epochs_per_round=rounds.epochs,
+        )
+        proposal = engineer.propose(history[-1].evidence, history, key)
+        message = context.build(history[-1].evidence, history, Training(k, rounds.count, rounds.epochs))
+        run.directory.write(f"rounds/{k}/context.md", message + "\n")
+        run.display.say(f"round {k}: the policy designs\n{proposal.raw}")
+    run.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
+    run.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": fingerprint(run.parameters)})
+    return proposal.projected
+
+
+def build(run: Run, k: int) -> Dataset:
+    """Round k's instances; what the generator could realise of the configuration goes beside the proposal.
+
+    Raises:
+      ConfigError: if no solvable board is found.
+    """
+    lake = LakeConfig.from_dict(run.progress.lake)
+    run.display.stage(f"round {k}: boards", 1)
+    data = build_boards(
+        run.config, lake, run.key(Purpose.BUILD, k), run.config.rounds.instances, exclude=run.validation.instances
+    )
+    proposal = run.directory.read(f"rounds/{k}/proposal.json")
+    run.directory.write(f"rounds/{k}/proposal.json", proposal | {"realised": data.realised()})
+    return data
+
+
+def train(run: Run, k: int, lake: Dataset, optimizer: optax.GradientTransformation) -> None:
+    """GRPO on round k's instances, every epoch in an order of its own, from the step where the run stands."""
+    settings = run.config.grpo
+    prompts, optima = run.policy.prompts(lake.instances), np.asarray(lake.solutions.cost)
+    steps_per_epoch = len(prompts) // settings.prompts
+    total = steps_per_epoch * run.config.rounds.epochs
+    run.display.stage(f"round {k}: GRPO", total, done=run.progress.step)
+    for step in range(run.progress.step, total):
+        epoch, place = divmod(step, steps_per_epoch)
+        order = np.asarray(jax.random.permutation(run.key(Purpose.ORDER, k, epoch), len(prompts)))
+        rows = order[place * settings.prompts : (place + 1) * settings.prompts]
+        metrics, seconds = grpo_step(
+            run, prompts.take(rows), optima[rows], run.key(Purpose.ROLLOUT, k, step), optimizer
+        )
+        status = f"reward {metrics['reward']:.3f}  valid {metrics['valid']:.1%}  optimal {metrics['optimal']:.1%}"
+        run.step_done({"phase": "round"} | metrics, seconds, f"{status}  {seconds['tokens_per_second']:.0f} tokens/s")
+
+
+def grpo_step(
+    run: Run, prompts: Prompts, optima: np.ndarray, key: jax.Array, optimizer: optax.GradientTransformation
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Samples answers to ``[P]`` prompts, rewards them and makes one update; returns metrics and seconds by part."""
+    settings, lengths = run.config.grpo, run.config.reward
+    watch = Stopwatch()
+    answers = run.answer(prompts, key, samples=settings.samples, temperature=settings.temperature)
+    watch.lap("rollout")
+
+    verdict = run.judge(prompts, answers, optima)
+    tokens = answers.rollout.mask.sum(axis=-1)
+    run.progress.short_share = reward.moving_share(run.progress.short_share, tokens, lengths.free_tokens, lengths.decay)
+    w_acc, w_len = reward.weights(run.progress.short_share)
+    accuracy = reward.accuracy(verdict.valid, verdict.cost, np.repeat(optima, settings.samples))
+    penalty = reward.length_penalty(tokens, lengths.free_tokens, lengths.limit_tokens)
+    rewards = w_acc * accuracy + w_len * penalty
+    groups = rewards.reshape(-1, settings.samples)
+    valid = verdict.valid.reshape(groups.shape).mean(axis=-1)
+    batch = grpo.Batch(
+        tokens=np.concatenate([np.repeat(prompts.tokens, settings.samples, axis=0), answers.rollout.tokens], axis=1),
+        valid=np.concatenate([np.repeat(prompts.valid, settings.samples, axis=0), answers.rollout.mask], axis=1),
+        mask=answers.rollout.mask,
+        old_logprobs=answers.rollout.logprobs,
+        advantages=grpo.group_advantages(groups).reshape(-1),
+    )
+    watch.lap("host")
+
+    run.parameters, run.optimizer_state, metrics = grpo.update(
+        run.policy.graph,
+        optimizer,
+        run.parameters,
+        run.optimizer_state,
+        shard_batch(batch, run.policy.mesh),
+        clip_low=settings.clip_low,
+        clip_high=settings.clip_high,
+        temperature=settings.temperature,
+    )
+    metrics = {name: float(value) for name, value in metrics.items()} | {
+        "reward": rewards.mean(),
+        "reward_accuracy": accuracy.mean(),
+        "reward_length": penalty.mean(),
+        "weight_accuracy": w_acc,
+        "valid": verdict.valid.mean(),
+        "optimal": verdict.optimal.mean(),
+        "all_valid_groups": (valid == 1).mean(),
+        "all_invalid_groups": (valid == 0).mean(),
+        "answer_tokens": tokens.mean(),
+        "truncated": answers.rollout.truncated.mean(),
+    }
+    watch.lap("update")
+    seconds = watch.seconds
+    return metrics, seconds | {"tokens_per_second": float(tokens.sum()) / sum(seconds.values())}

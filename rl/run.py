@@ -1,0 +1,257 @@
+"""What every stage of a run shares: the policy and its arrays, keys, the validation set, saving and stopping."""
+
+import dataclasses
+import enum
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+
+from engineer import evidence as evidence_
+from engineer.evidence import Evidence
+from jaxlake import text
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset, generate
+from jaxlake.types import ABSENT, MAX_STEPS, Check, Instance, Objective, Verdict
+from jaxlake.verify import verify
+from rl.checkpoint import Progress, RunDirectory
+from rl.config import Config, ConfigError
+from rl.policy import Answers, Policy, Prompts, row
+from rl.tracking import Display
+
+
+class Purpose(enum.IntEnum):
+    """What a key is drawn for; part of the key, so that no two draws share one."""
+
+    PARAMETERS = 0
+    VALIDATION_SET = 1
+    WARM_START_SET = 2
+    WARM_START_STEP = 3
+    VALIDATE = 4
+    DESIGN = 5
+    BUILD = 6
+    ORDER = 7
+    ROLLOUT = 8
+
+
+class Interrupted(Exception):
+    """The user asked to stop; everything is saved."""
+
+
+@dataclasses.dataclass
+class Run:
+    """A run under way.
+
+    Attributes:
+      parameters, optimizer_state: as they are now; donated to each update and replaced by its result.
+      progress: saved together with them.
+      stop: set by a signal, honoured at the next safe moment.
+    """
+
+    config: Config
+    directory: RunDirectory
+    display: Display
+    policy: Policy
+    parameters: nnx.State
+    optimizer_state: optax.OptState | None
+    progress: Progress
+    validation: Prompts
+    optima: np.ndarray
+    stop: threading.Event
+
+    @property
+    def objective(self) -> Objective:
+        """What an optimal plan minimises in this run."""
+        return Objective(self.config.lake.objective)
+
+    def key(self, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:
+        """The key of one draw, from (seed, purpose, round, step) alone: a resumed run draws what an unbroken one would."""
+        return make_key(self.config.seed, purpose, round, step)
+
+    def switch(self, optimizer: optax.GradientTransformation) -> None:
+        """Begins with another optimizer; its moments lie where the parameters do, its counters on every device."""
+        everywhere = NamedSharding(self.policy.mesh, PartitionSpec())
+        self.optimizer_state = jax.tree.map(
+            lambda x: jax.device_put(x, everywhere) if jnp.ndim(x) == 0 else x, optimizer.init(self.parameters)
+        )
+
+    def begin(self, optimizer: optax.GradientTransformation) -> None:
+        """Sets up the optimizer and, where there is a checkpoint, puts everything back to it.
+
+        Raises:
+          ConfigError: if the checkpoint does not match the model.
+        """
+        self.switch(optimizer)
+        if self.directory.has_checkpoint():
+            arrays = self.directory.restore({"parameters": self.parameters, "optimizer": self.optimizer_state})
+            self.parameters, self.optimizer_state = arrays["parameters"], arrays["optimizer"]
+            where = "warm start" if self.progress.stage == "warm_start" else f"round {self.progress.round}"
+            self.display.say(f"Goes on in {self.directory.path}: {where}, after step {self.progress.step}")
+        self.directory.cut_metrics(self.progress.metrics_bytes)
+
+    def judge(self, prompts: Prompts, answers: Answers, optima: np.ndarray) -> Verdict:
+        """Verdicts ``[B]`` on the answers to prompts ``[P]`` with their optimal costs ``[P]``; numpy arrays."""
+        samples = len(answers.texts) // len(prompts)
+        instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
+        return jax.tree.map(np.asarray, verify(instances, answers.plans, optima, objective=self.objective))
+
+    def answer(self, prompts: Prompts, key: jax.Array, *, samples: int, temperature: float) -> Answers:
+        """What the current parameters answer."""
+        return self.policy.answer(
+            self.parameters, prompts, key, samples=samples, temperature=temperature, max_steps=MAX_STEPS
+        )
+
+    def save(self) -> None:
+        """Saves arrays and progress in one atomic step."""
+        arrays = {"parameters": self.parameters, "optimizer": self.optimizer_state}
+        self.directory.save(arrays, self.progress)
+
+    def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str) -> None:
+        """Logs a step, saves where one is due, and stops where the user asked for it."""
+        self.progress.step += 1
+        place = {"phase": metrics.pop("phase"), "round": self.progress.round, "step": self.progress.step}
+        self.directory.append("metrics.jsonl", place | {k: round(float(v), 6) for k, v in metrics.items()})
+        self.directory.append("timings.jsonl", place | {k: round(v, 3) for k, v in seconds.items()})
+        self.display.advance(status)
+        if self.stop.is_set() or self.progress.step % self.config.checkpoint.every_steps == 0:
+            self.save()
+        self.check_stop()
+
+    def check_stop(self) -> None:
+        """Raises Interrupted if the user asked to stop; call only where nothing unsaved would be missed."""
+        if self.stop.is_set():
+            raise Interrupted
+
+    def validate(self, name: str, occasion: int) -> Evidence:
+        """Answers the validation set greedily and by sampling, and writes the evidence to ``<name>/evidence.json``.
+
+        Args:
+          name: folder in the run directory.
+          occasion: of the keys: 0 before the warm start, 1 after it, one more after each round.
+        """
+        settings = self.config.validation
+        chunks = np.arange(len(self.validation)).reshape(-1, settings.batch)
+        self.display.stage(f"{name}: validation", len(chunks) * (1 + settings.samples))
+        passes = []
+        for sample in range(1 + settings.samples):  # the first pass is greedy
+            for i, rows in enumerate(chunks):
+                prompts = self.validation.take(rows)
+                key = self.key(Purpose.VALIDATE, occasion, sample * len(chunks) + i)
+                answers = self.answer(prompts, key, samples=1, temperature=float(sample > 0))
+                passes.append((answers, self.judge(prompts, answers, self.optima[rows])))
+                self.display.advance()
+                self.check_stop()
+        greedy, sampled = passes[: len(chunks)], passes[len(chunks) :]
+        verdicts = jax.tree.map(lambda *x: np.concatenate(x), *(verdict for _, verdict in greedy))
+        valid = np.concatenate([verdict.valid for _, verdict in sampled]).reshape(settings.samples, -1)
+        found = evidence_.gather(
+            sizes=self.validation.instances.size,
+            checks=verdicts.checks,
+            optimal=verdicts.optimal,
+            tokens=np.concatenate([answers.rollout.mask.sum(axis=-1) for answers, _ in greedy]),
+            truncated=np.concatenate([answers.rollout.truncated for answers, _ in greedy]),
+            sampled_valid=valid.mean(axis=0),
+            samples_per_prompt=settings.samples,
+        )
+        self.directory.write(f"{name}/evidence.json", found.to_json())
+        texts = [text for answers, _ in greedy for text in answers.texts]
+        self.directory.write(f"{name}/samples.json", self._samples(texts, verdicts))
+        self.display.say(
+            f"{name}: valid {found.valid / found.n:.1%} greedy, {found.sampled_valid:.1%} sampled "
+            f"(+- {1.96 * found.sampled_se:.1%}) of {found.n} validation boards"
+        )
+        return found
+
+    def _samples(self, texts: Sequence[str], verdicts: Verdict, count: int = 12) -> list[dict[str, Any]]:
+        """Some boards with their greedy answers, evenly spread over the validation set, in plain JSON."""
+        instances = self.validation.instances
+        coordinates = lambda cells: [list(map(int, divmod(c, instances.max_size))) for c in cells if c != ABSENT]  # noqa: E731
+        found = []
+        for i in np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int):
+            instance = row(instances, i)
+            found.append(
+                {
+                    "instance": {
+                        "size": int(instance.size),
+                        "holes": coordinates(np.flatnonzero(instance.holes)),
+                        "starts": coordinates(instance.starts),
+                        "goals": coordinates(instance.goals),
+                    },
+                    "prompt": text.prompt(instance, text.PromptStyle(self.config.text.style)),
+                    "answer": texts[i],
+                    "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
+                    "optimal": bool(verdicts.optimal[i]),
+                    "cost": int(verdicts.cost[i]),
+                    "optimum": int(self.optima[i]),
+                }
+            )
+        return found
+
+
+class Stopwatch:
+    """Seconds spent in each named part of a step."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Books the time since the last lap under `part`."""
+        now = time.perf_counter()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self._last = now
+
+
+def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:
+    """See `Run.key`."""
+    key = jax.random.key(seed)
+    for number in (purpose, round, step):
+        key = jax.random.fold_in(key, number)
+    return key
+
+
+def mixed_boards(
+    config: Config, holes: Sequence[float], wait: float, key: jax.Array, count: int, exclude: Instance | None = None
+) -> Dataset:
+    """Boards of all the run's sizes alike, an equal share of each hole ratio, one after the other."""
+    parts = []
+    for i, hole in enumerate(holes):
+        lake = LakeConfig.uniform(config.lake.sizes, hole, wait)
+        share = count * (i + 1) // len(holes) - count * i // len(holes)
+        if share:
+            parts.append(build_boards(config, lake, jax.random.fold_in(key, i), share, exclude))
+    instances, solutions, needs_wait = jax.tree.map(
+        lambda *x: np.concatenate([np.asarray(y) for y in x]),
+        *((part.instances, part.solutions, part.needs_wait) for part in parts),
+    )
+    return Dataset(
+        instances=instances,
+        solutions=solutions,
+        needs_wait=needs_wait,
+        report=tuple(report for part in parts for report in part.report),
+    )
+
+
+def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None) -> Dataset:
+    """The generator with the run's number of agents and objective.
+
+    Raises:
+      ConfigError: if it finds no solvable board.
+    """
+    try:
+        return generate(
+            lake,
+            key,
+            count,
+            num_agents=config.lake.num_agents,
+            exclude=exclude,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

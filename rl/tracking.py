@@ -1,0 +1,61 @@
+"""What a person sees while a run goes on: a live line on a terminal, plain lines anywhere else."""
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+PLAIN_EVERY = 10.0
+"""Seconds between the lines of a log file."""
+
+
+class Display:
+    """Shows one stage of work at a time; messages stay, the live line goes.
+
+    Use as a context manager, so that the terminal is left in order whatever happens.
+    """
+
+    def __init__(self):
+        self.console = Console(highlight=False, soft_wrap=True)
+        self._live = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self._task = None
+        self._name, self._total, self._done, self._last, self._started = "", 0, 0, 0.0, 0.0
+
+    def __enter__(self) -> "Display":
+        self._live.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._live.stop()
+
+    def say(self, message: str) -> None:
+        """A line that stays."""
+        self.console.print(message, markup=False)
+
+    def stage(self, name: str, total: int, done: int = 0) -> None:
+        """Begins a stage of `total` steps, `done` of which lie behind."""
+        if self._task is not None:
+            self._live.remove_task(self._task)
+        self._task = self._live.add_task(name, total=total, completed=done, status="")
+        self._name, self._total, self._done = name, total, done
+        self._last = self._started = time.monotonic()
+        self._begun_at = done
+
+    def advance(self, status: str = "", steps: int = 1) -> None:
+        """Counts `steps` more and shows `status`, such as ``reward 0.41  valid 38 %``."""
+        self._done += steps
+        self._live.update(self._task, completed=self._done, status=status)
+        now = time.monotonic()
+        if not self.console.is_terminal and (now - self._last > PLAIN_EVERY or self._done == self._total):
+            self._last = now
+            left = (now - self._started) / max(self._done - self._begun_at, 1) * (self._total - self._done)
+            self.say(f"{self._name}  {self._done}/{self._total}  {status}  {left:.0f} s left")

@@ -1,0 +1,153 @@
+"""The command `python -m rl.train`: makes or resumes a run, and shows what came of it."""
+
+import argparse
+import contextlib
+import shlex
+import signal
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from engineer import report
+from rl import config as config_
+from rl import grpo, sft
+from rl.checkpoint import Progress, RunDirectory
+from rl.config import Config, ConfigError
+from rl.policy import Policy
+from rl.rounds import run_rounds
+from rl.run import Interrupted, Purpose, Run, make_key, mixed_boards
+from rl.tracking import Display
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code: 0 finished, 2 a mistake in the configuration or the directory, 130 stopped and saved."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(arguments)
+    path = options.config or shipped("tiny.yaml")
+    try:
+        config = config_.load(path, options.overrides)
+        directory = RunDirectory(options.run or Path("runs") / path.stem, config)
+        with Display() as display:
+            execute(config, directory, display)
+    except Interrupted:
+        print(f"Stopped and saved. To go on: python -m rl.train {shlex.join(arguments)}".rstrip())
+        return 130
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"\n{report.table_text(directory.path)}\n\nReport: {report.write(directory.path)}")
+    return 0
+
+
+def execute(config: Config, directory: RunDirectory, display: Display) -> None:
+    """Trains from wherever the directory stands to the end.
+
+    Raises:
+      ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
+      Interrupted: after Ctrl-C or SIGTERM, with everything saved.
+    """
+    policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
+    count = sum(x.size for x in jax.tree.leaves(parameters))
+    devices = policy.mesh.devices
+    display.say(f"Qwen3 with {count / 1e6:.2f} M parameters on {devices.size} x {devices.flat[0].device_kind}")
+    settings = config.validation
+    key = make_key(config.seed, Purpose.VALIDATION_SET)
+    boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances)
+
+    with directory, _stop_signals() as stop:
+        progress = directory.progress() or Progress()
+        run = Run(
+            config=config,
+            directory=directory,
+            display=display,
+            policy=policy,
+            parameters=parameters,
+            optimizer_state=None,
+            progress=progress,
+            validation=policy.prompts(boards.instances),
+            optima=np.asarray(boards.solutions.cost),
+            stop=stop,
+        )
+        if progress.stage == "finished":
+            display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
+            return
+        supervised, reinforced = sft.make_optimizer(config), grpo.make_optimizer(config.grpo)
+        run.begin(supervised if progress.stage == "warm_start" else reinforced)
+        if progress.stage == "warm_start":
+            if progress.step == 0:
+                run.validate("before", occasion=0)
+            sft.warm_start(run, supervised)
+            run.validate("warm_start", occasion=1)
+            progress.stage, progress.step = "rounds", 0
+            run.switch(reinforced)
+            run.save()
+        run_rounds(run, reinforced)
+        progress.stage = "finished"
+        run.save()
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets; the second Ctrl-C stops at once, without saving."""
+    stop = threading.Event()
+
+    def on_signal(number, frame):
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def shipped(name: str) -> Path:
+    """A configuration that comes with the package: beside it in a checkout, inside it where it is installed."""
+    package = Path(__file__).parent
+    inside = package / "configs" / name
+    return inside if inside.exists() else package.parent / "configs" / name
+
+
+def _parser() -> argparse.ArgumentParser:
+    keys = "\n".join(
+        textwrap.fill(
+            f"{key} = {field.get_default()}" + (f"   {field.description}" if field.description else ""),
+            width=100,
+            initial_indent="  ",
+            subsequent_indent="      ",
+        )
+        for key, field in config_.keys().items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="python -m rl.train",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=(
+            "Trains a policy to plan paths for several agents on frozen lakes, in rounds: after each, the policy\n"
+            "reads the evidence of its own failures and designs the environment of the next.\n\n"
+            "Without arguments: a small model from scratch, minutes on two CPU cores, results in runs/tiny.\n"
+            "A run that was stopped or killed goes on when the same command is given again."
+        ),
+        epilog=(
+            "examples:\n"
+            "  python -m rl.train\n"
+            "  python -m rl.train --run runs/seed1 seed=1 grpo.learning_rate=2e-4\n"
+            "  python -m rl.train --config configs/qwen3-4b.yaml model.path=/models/Qwen3-4B\n\n"
+            f"keys and their defaults (a file overrides them, the command line overrides the file):\n{keys}"
+        ),
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
+    parser.add_argument("--run", type=Path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""The grammar forces a readable configuration out of any logits; reading survives anything."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.numpy import allocate_token_bitmask, apply_token_bitmask_inplace, fill_next_token_bitmask
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from engineer.proposal import Proposal, grammar, number, parse, to_answer
+from jaxlake.config import LakeConfig, project
+
+SIZES = (3, 4, 5, 6)
+END = "<|im_end|>"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> LLTokenizer:
+    """Every byte is a token, and some tokens straddle the grammar's symbols as a trained vocabulary's would."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [*alphabet, '"}', '":', ":0.", '},"', "data", "25", "5,"]
+    model = models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=[])
+    byte_level = Tokenizer(model)
+    byte_level.decoder = decoders.ByteLevel()
+    byte_level.add_special_tokens([END])
+    return LLTokenizer(byte_level.to_str(), eos_token=byte_level.token_to_id(END))
+
+
+def sample(tokenizer: LLTokenizer, rng: np.random.Generator, sizes: tuple[int, ...]) -> str:
+    """One answer from standard normal logits under the grammar's mask."""
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar(sizes)))
+    mask = allocate_token_bitmask(1, tokenizer.vocab_size)
+    tokens = []
+    while len(tokens) < 100 * len(sizes):
+        fill_next_token_bitmask(matcher, mask)
+        logits = rng.normal(size=(1, tokenizer.vocab_size)).astype(np.float32)
+        apply_token_bitmask_inplace(logits, mask)
+        token = int(logits.argmax())
+        if token == tokenizer.eos_token:
+            return tokenizer.decode_str(tokens)
+        assert matcher.consume_token(token), matcher.get_error()
+        tokens.append(token)
+    pytest.fail("the grammar let an answer run on")
+
+
+def test_random_logits_yield_a_legal_configuration_200_times_of_200(tokenizer):
+    rng = np.random.default_rng(0)
+    previous = LakeConfig.uniform(SIZES, hole=0.3, wait=0.5)
+    answers = [sample(tokenizer, rng, SIZES) for _ in range(200)]
+    for answer in answers:
+        read = parse(answer)
+        assert read is not None
+        assert read == json.loads(answer)
+        assert list(read) == ["3", "4", "5", "6"]
+        assert all(list(entry) == ["data", "hole", "wait"] for entry in read.values())
+        assert all(entry["data"] <= 1 and entry["hole"] <= 0.5 and entry["wait"] <= 1 for entry in read.values())
+        config, _ = project(read, previous)
+        assert config.sizes == SIZES
+        assert math.isclose(sum(config.data), 1, abs_tol=1e-6)
+    assert len(set(answers)) == 200
+
+
+def test_every_multiple_within_its_limit_can_be_written_and_nothing_else(tokenizer):
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar((3,))))
+    for name, limit in (("data", 200), ("hole", 100), ("wait", 200)):
+        for text in [
+            *(number(i * 0.005) for i in range(210)),
+            "0.0",
+            "00",
+            "0.50",
+            "0.001",
+            "-0.1",
+            "1.5",
+            ".5",
+            "1e-1",
+        ]:
+            entry = {"data": "0.5", "hole": "0.5", "wait": "0.5", name: text}
+            answer = '{"3":{' + ",".join(f'"{key}":{entry[key]}' for key in ("data", "hole", "wait")) + "}}"
+            matcher.reset()
+            tokens = tokenizer.tokenize_str(answer)
+            accepted = matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+            canonical = text in {f"{i / 200:g}" for i in range(limit + 1)}
+            assert accepted == canonical, (name, text)
+
+
+def test_sizes_are_named_in_ascending_order(tokenizer):
+    assert list(parse(sample(tokenizer, np.random.default_rng(1), (10, 3)))) == ["3", "10"]
+
+
+ratios = st.lists(st.integers(0, 200), min_size=4, max_size=4)
+
+
+@given(ratios, st.lists(st.integers(0, 100), min_size=4, max_size=4), ratios)
+def test_a_configuration_survives_being_written_and_read(data, hole, wait):
+    data[0] += not sum(data)
+    total = sum(data)
+    units = [200 * d // total for d in data]
+    units[0] += 200 - sum(units)
+    config = LakeConfig(SIZES, *(tuple(k / 200 for k in column) for column in (units, hole, wait)))
+    read = parse(to_answer(config))
+    assert to_answer(LakeConfig.from_dict(read)) == to_answer(config)
+    assert read == {
+        str(size): {"data": units[i] / 200, "hole": hole[i] / 200, "wait": wait[i] / 200}
+        for i, size in enumerate(SIZES)
+    }
+
+
+def test_the_answer_is_exactly_the_promised_text():
+    config = LakeConfig(sizes=(3, 4), data=(0.25, 0.75), hole=(0.3, 0.0), wait=(0.5, 1.0))
+    assert to_answer(config) == '{"3":{"data":0.25,"hole":0.3,"wait":0.5},"4":{"data":0.75,"hole":0,"wait":1}}'
+
+
+GOOD = '{"3":{"data":1,"hole":0.1,"wait":0}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        f"<think>{{no}} 0.3</think>{GOOD}",
+        f'a first try {{"3":{{"data":0.5}}}} then {GOOD} done',
+        f"```json\n{GOOD}\n```",
+        f'<think>a</think>{{"4":{{}}}}</think>{GOOD} {{"note": "not a configuration"}}',
+    ],
+)
+def test_the_last_object_after_the_thinking_is_read(text):
+    assert parse(text) == {"3": {"data": 1.0, "hole": 0.1, "wait": 0.0}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "{}", "no object", '{"3": 1}', f"<think>{GOOD}", f"{GOOD}</think>", "[1]", '{"3":{"data":1'],
+)
+def test_what_is_no_configuration_reads_as_none(text):
+    assert parse(text) is None
+
+
+@pytest.mark.parametrize("value", ['"a"', "null", "true", "[1]", "NaN", "1" + 400 * "0"])
+def test_a_value_that_is_no_number_reads_as_nan(value):
+    assert math.isnan(parse('{"3":{"data":%s}}' % value)["3"]["data"])  # noqa: UP031
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(), st.text(alphabet='{}":,0.13data<think>/ ')))
+def test_reading_never_raises(text):
+    read = parse(text)
+    assert read is None or all(isinstance(entry, dict) for entry in read.values())
+
+
+@pytest.mark.parametrize("text", ["{" * 20_000, '{"3":' * 5_000, '{"3":' + "9" * 5_000 + "}"])
+def test_hostile_text_is_read_quickly_as_none(text):
+    assert parse(text) is None
+
+
+def test_a_proposals_record_is_strict_json():
+    projected = LakeConfig.uniform((3,), hole=0.1, wait=0.2)
+    proposal = Proposal("checkpoint", "raw", "why", {"3": {"data": math.nan, "hole": 0.1}}, projected, ("kept",), False)
+    record = json.loads(json.dumps(proposal.to_json(), allow_nan=False))
+    assert record["parsed"] == {"3": {"data": None, "hole": 0.1}}
+    assert LakeConfig.from_dict(record["projected"]) == projected
+    assert record["repairs"] == ["kept"]
