@@ -116,15 +116,20 @@ def _allocation(run: Run) -> Figure:
     figure = Figure(figsize=(9.0, 3.2), layout="constrained")
     titles = {"data": "data: share of boards", "hole": "hole: share of cells", "wait": "wait: share of boards"}
     width = 0.8 / len(run.rounds)
+    mark = {
+        "linestyle": "",
+        "marker": "D",
+        "markersize": min(4.5, 90 / (len(run.rounds) * len(run.sizes))),
+        "markerfacecolor": "white",
+        "markeredgecolor": "black",
+        "markeredgewidth": 0.9,
+    }
     for axes, ratio in zip(figure.subplots(1, 3), RATIOS, strict=True):
-        for past, colour in zip(run.rounds, _round_colours(len(run.rounds)), strict=True):
-            x = np.arange(len(run.sizes)) + (past.index - run.rounds[0].index - (len(run.rounds) - 1) / 2) * width
+        for i, (past, colour) in enumerate(zip(run.rounds, _round_colours(len(run.rounds)), strict=True)):
+            x = np.arange(len(run.sizes)) + (i - (len(run.rounds) - 1) / 2) * width
             axes.bar(x, _values(past.requested, run.sizes, ratio), 0.92 * width, color=colour, label=past.name)
-            axes.plot(
-                x, _values(past.realised, run.sizes, ratio), linestyle="", marker="D", markersize=min(4.5, 90 / (len(run.rounds) * len(run.sizes))),
-                markerfacecolor="white", markeredgecolor="black", markeredgewidth=0.9,
-                label="as realised" if past is run.rounds[-1] else None,
-            )  # fmt: skip
+            label = "as realised" if i == 0 else None
+            axes.plot(x, _values(past.realised, run.sizes, ratio), **mark, label=label)
         axes.set(title=titles[ratio], xlabel="board size", xticks=range(len(run.sizes)), xticklabels=run.sizes)
         axes.set_ylim(0, None)
         axes.tick_params(axis="x", length=0)
@@ -138,10 +143,10 @@ def _allocation(run: Run) -> Figure:
 
 def _failures(run: Run) -> Figure:
     """A panel per stage: failing answers in percent, stacked by first failing check."""
-    columns = min(4, len(run.stages)) if len(run.stages) != 5 else 5
+    columns = len(run.stages) if len(run.stages) <= 5 else 4
     rows = -(-len(run.stages) // columns)
     figure = Figure(figsize=(max(4.5, 1.9 * columns), 2.5 * rows + 0.6), layout="constrained")
-    panels = figure.subplots(rows, columns, sharey=True, squeeze=False).flat
+    panels = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
     seen = [check for check in CHECKS if any(stage.evidence.first_failures[check] for stage in run.stages)]
     for axes, stage in zip(panels, run.stages, strict=False):
         by_size = {row.size: row for row in stage.evidence.by_size}
@@ -151,21 +156,12 @@ def _failures(run: Run) -> Figure:
                 100 * by_size[size].first_failures[check] / by_size[size].n if size in by_size else 0.0
                 for size in run.sizes
             ]
-            axes.bar(
-                run.sizes,
-                share,
-                0.78,
-                bottom,
-                color=CHECK_COLOURS[check],
-                edgecolor="white",
-                linewidth=0.5,
-                label=NAMES[check],
-            )
+            look = {"color": CHECK_COLOURS[check], "edgecolor": "white", "linewidth": 0.5}
+            axes.bar(run.sizes, share, 0.78, bottom, label=NAMES[check], **look)
             bottom += share
         axes.set(title=stage.name if stage.name == "before" else f"after {stage.name}", xlabel="board size")
         axes.set_xticks(run.sizes)
         axes.tick_params(axis="x", length=0)
-    panels = figure.axes
     for axes in panels[len(run.stages) :]:
         axes.remove()
     for axes in panels[::columns]:

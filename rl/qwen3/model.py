@@ -6,6 +6,7 @@ K key-value heads, G query heads per key-value head, H head, F feed-forward, V v
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import chex
@@ -84,6 +85,17 @@ def rope(x: jax.Array, positions: jax.Array, theta: float) -> jax.Array:
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
 
 
+def project(x: jax.Array, w: jax.Array, inputs: int = 1) -> jax.Array:
+    """Contracts the last `inputs` axes of x with the first of w, in the dtype of x.
+
+    As one two-dimensional product: over several axes XLA's CPU backend transposes activations for the gradient of the
+    weight (72 ms against 34 for one feed-forward at 11,264 tokens, forward and backward).
+    """
+    lead, outputs = x.shape[: x.ndim - inputs], w.shape[inputs:]
+    rows = math.prod(w.shape[:inputs])
+    return (x.reshape(-1, rows) @ w.astype(x.dtype).reshape(rows, -1)).reshape(*lead, *outputs)
+
+
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Array:
     """Grouped-query attention with the softmax in float32.
 
@@ -96,11 +108,16 @@ def attend(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Arr
       ``[B, T, N, H]``.
     """
     batch, time, heads, dim = q.shape
-    q = q.reshape(batch, time, k.shape[1], -1, dim)
-    scores = jnp.einsum("BTKGH,SKBH->BKGTS", q, k, preferred_element_type=jnp.float32) * dim**-0.5
+    groups, seen = k.shape[1], k.shape[0]
+    k, v = k.transpose(2, 1, 0, 3), v.transpose(2, 1, 0, 3)  # [B, K, S, H]
+    # The query heads of a group lie in one axis with the time: 7 ms against 20 on the CPU with two axes.
+    q = q.reshape(batch, time, groups, -1, dim).transpose(0, 2, 3, 1, 4).reshape(batch, groups, -1, dim)
+    scores = jnp.einsum("BKXH,BKSH->BKXS", q, k, preferred_element_type=jnp.float32) * dim**-0.5
+    scores = scores.reshape(batch, groups, -1, time, seen)
     scores = jnp.where(mask[:, None, None], scores, -1e30)  # finite: a row of padding sees nothing and stays finite
-    probabilities = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
-    return jnp.einsum("BKGTS,SKBH->BTKGH", probabilities, v).reshape(batch, time, heads, dim)
+    probabilities = jax.nn.softmax(scores, axis=-1).astype(v.dtype).reshape(batch, groups, -1, seen)
+    y = jnp.einsum("BKXS,BKSH->BKXH", probabilities, v).reshape(batch, groups, -1, time, dim)
+    return y.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)
 
 
 class Attention(nnx.Module):
@@ -124,9 +141,9 @@ class Attention(nnx.Module):
         cache: tuple[jax.Array, jax.Array] | None,
         slot: jax.Array | int,
     ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
-        q = self.q_norm(jnp.einsum("BTD,DNH->BTNH", x, self.q_proj[...].astype(x.dtype)))
-        k = self.k_norm(jnp.einsum("BTD,DKH->BTKH", x, self.k_proj[...].astype(x.dtype)))
-        v = jnp.einsum("BTD,DKH->TKBH", x, self.v_proj[...].astype(x.dtype))
+        q = self.q_norm(project(x, self.q_proj[...]))
+        k = self.k_norm(project(x, self.k_proj[...]))
+        v = project(x, self.v_proj[...]).transpose(1, 2, 0, 3)
         q = rope(q, positions, self.theta)
         k = rope(k, positions, self.theta).transpose(1, 2, 0, 3)
         if cache is not None:
@@ -134,7 +151,7 @@ class Attention(nnx.Module):
             v = jax.lax.dynamic_update_slice_in_dim(cache[1], v, slot, axis=0)
             cache = (k, v)
         y = attend(q, k, v, mask)
-        return jnp.einsum("BTNH,NHD->BTD", y, self.o_proj[...].astype(x.dtype)), cache
+        return project(y, self.o_proj[...], inputs=2), cache
 
 
 class MLP(nnx.Module):
@@ -147,9 +164,8 @@ class MLP(nnx.Module):
         self.down_proj = weight(rngs, (f, d), f, P("tp", "fsdp"))
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        gate = jnp.einsum("BTD,DF->BTF", x, self.gate_proj[...].astype(x.dtype))
-        up = jnp.einsum("BTD,DF->BTF", x, self.up_proj[...].astype(x.dtype))
-        return jnp.einsum("BTF,FD->BTD", jax.nn.silu(gate) * up, self.down_proj[...].astype(x.dtype))
+        gate, up = project(x, self.gate_proj[...]), project(x, self.up_proj[...])
+        return project(jax.nn.silu(gate) * up, self.down_proj[...])
 
 
 class DecoderLayer(nnx.Module):
@@ -206,7 +222,9 @@ class Qwen3(nnx.Module):
 
         x = self.embed_tokens[...].astype(self.config.dtype)[tokens]
         pair = None if cache is None else (cache.keys, cache.values)
-        x, pair = jax.lax.scan(layer, x, (stacked, pair))
+        # Each layer is computed again in the backward pass: less memory, and faster where memory traffic is the limit
+        # (0.37 s against 0.46 for the gradient at 128 x 88 tokens of the tiny model on two CPU cores).
+        x, pair = jax.lax.scan(jax.checkpoint(layer), x, (stacked, pair))
         return self.norm(x), None if pair is None else KVCache(keys=pair[0], values=pair[1])
 
     def logits(self, hidden: jax.Array) -> jax.Array:

@@ -1,0 +1,141 @@
+"""Configs: what is legal, what a proposal is projected to, and how many instances a share is."""
+
+import json
+import math
+
+import jax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig, counts, project
+
+SIZES = (3, 4, 6)
+PREVIOUS = LakeConfig(SIZES, (0.5, 0.3, 0.2), (0.1, 0.2, 0.3), (0.0, 0.5, 1.0))
+
+ratios = st.floats(0, 1, allow_subnormal=False)
+anything = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True), st.integers(), st.none(), st.booleans(), st.text(max_size=3)
+)
+proposals = st.dictionaries(
+    st.sampled_from(["3", "4", "6", "7", "x"]),
+    st.one_of(st.dictionaries(st.sampled_from([*FIELDS, "other"]), anything), anything),
+)
+
+
+@st.composite
+def configs(draw):
+    weights = draw(st.lists(st.floats(0.01, 1), min_size=len(SIZES), max_size=len(SIZES)))
+    data = tuple(weight / sum(weights) for weight in weights)
+    hole = tuple(draw(st.floats(0, MAX_HOLE)) for _ in SIZES)
+    return LakeConfig(SIZES, data, hole, tuple(draw(ratios) for _ in SIZES))
+
+
+@given(proposals, configs())
+def test_projection_is_legal_and_idempotent(raw, previous):
+    once, _ = project(raw, previous)
+    twice, repairs = project(once.to_dict(), previous)
+    assert twice == once
+    assert repairs == ()
+
+
+@given(configs(), configs())
+def test_projection_keeps_legal_configs_exactly(config, previous):
+    assert project(config.to_dict(), previous) == (config, ())
+
+
+def test_projection_clips_rescales_and_says_so():
+    raw = PREVIOUS.to_dict()
+    raw["3"] = {"data": 1.5, "hole": 0.9, "wait": -0.2}
+    projected, repairs = project(raw, PREVIOUS)
+    assert projected.data == pytest.approx((0.75, 0.15, 0.1))
+    assert projected.hole == (0.5, 0.2, 0.3)
+    assert projected.wait == (0.0, 0.5, 1.0)
+    assert repairs == (
+        "hole of size 3 was 0.9: clipped to 0.5",
+        "wait of size 3 was -0.2: clipped to 0",
+        "data summed to 2: rescaled to 1",
+    )
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None, "0.5", True, 10**400])
+def test_a_value_that_is_no_finite_number_is_the_previous_rounds(value):
+    raw = PREVIOUS.to_dict()
+    raw["4"]["hole"] = value
+    projected, repairs = project(raw, PREVIOUS)
+    assert projected == PREVIOUS
+    assert repairs == ("hole of size 4 is not a finite number: kept 0.2",)
+
+
+def test_a_missing_size_is_the_previous_rounds_and_unknown_ones_are_counted():
+    raw = PREVIOUS.to_dict()
+    raw["9"] = raw["10"] = raw.pop("6")
+    projected, repairs = project(raw, PREVIOUS)
+    assert projected == PREVIOUS
+    assert repairs == ("size 6 is missing: kept from the previous round", "2 unknown sizes dropped")
+
+
+def test_data_that_is_zero_everywhere_is_the_previous_rounds():
+    raw = {size: {**entry, "data": 0} for size, entry in PREVIOUS.to_dict().items()}
+    projected, repairs = project(raw, PREVIOUS)
+    assert projected == PREVIOUS
+    assert repairs == ("data is zero for every size: kept from the previous round",)
+
+
+def test_huge_data_does_not_overflow():
+    raw = {size: {**entry, "data": 1e308} for size, entry in PREVIOUS.to_dict().items()}
+    assert project(raw, PREVIOUS)[0].data == pytest.approx((1 / 3,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hole": (0.1, 0.7, 0.3)}, "hole of size 4 is 0.7: allowed is 0 to 0.5"),
+        ({"wait": (0.1, 0.2, 1.2)}, "wait of size 6 is 1.2: allowed is 0 to 1"),
+        ({"data": (-0.1, 0.6, 0.5)}, "data of size 3 is -0.1: allowed is 0 to 1"),
+        ({"data": (0.5, 0.3, 0.1)}, "data sums to 0.9 over sizes .*: allowed is 1"),
+        ({"hole": (0.1, math.nan, 0.3)}, "hole of size 4 is nan"),
+        ({"hole": (0.1, 0.3)}, "hole has 2 values: allowed is one for each of 3 sizes"),
+        ({"sizes": (3, 4, 11)}, "sizes contain 11: allowed are whole numbers from 3 to 10"),
+        ({"sizes": (4, 3, 6)}, "ascending"),
+    ],
+)
+def test_an_illegal_config_names_field_size_value_and_what_is_allowed(change, message):
+    fields = {"sizes": SIZES, **{field: getattr(PREVIOUS, field) for field in FIELDS}}
+    with pytest.raises(ValueError, match=message):
+        LakeConfig(**{**fields, **change})
+
+
+@given(configs())
+def test_a_config_survives_json(config):
+    assert LakeConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize("broken", [[], {"three": {}}, {"3": {"data": 1}}, {"3": 1}, {3: {}}])
+def test_other_dictionaries_are_refused(broken):
+    with pytest.raises(ValueError):
+        LakeConfig.from_dict(broken)
+
+
+@given(configs(), st.integers(0, 5000))
+def test_counts_sum_to_the_total_and_are_within_one_of_the_share(config, total):
+    result = counts(config, total)
+    assert sum(result) == total
+    assert all(abs(count - share * total) < 1 + 1e-6 for count, share in zip(result, config.data, strict=True))
+
+
+def test_the_largest_remainder_gets_what_is_left():
+    assert counts(LakeConfig(SIZES, (0.45, 0.35, 0.2), (0,) * 3, (0,) * 3), 11) == (5, 4, 2)
+
+
+def test_random_configs_are_seeded_and_multiples_of_a_two_hundredth():
+    config = LakeConfig.random((3, 4, 5, 6), jax.random.key(3))
+    assert config == LakeConfig.random((3, 4, 5, 6), jax.random.key(3))
+    assert config != LakeConfig.random((3, 4, 5, 6), jax.random.key(4))
+    for value in config.data + config.hole + config.wait:
+        assert value * 200 == pytest.approx(round(value * 200), abs=1e-9)
+
+
+def test_uniform_configs_share_equally():
+    config = LakeConfig.uniform((3, 4, 5, 6), hole=0.3, wait=0.5)
+    assert config.data == (0.25,) * 4 and config.hole == (0.3,) * 4 and config.wait == (0.5,) * 4

@@ -1,0 +1,288 @@
+"""The eight checks and the cost, on boards drawn in text and against a judge in plain Python."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxlake.render import from_text
+from jaxlake.text import parse
+from jaxlake.types import ABSENT, OUTSIDE, Check, Instance, Objective, Plan
+from jaxlake.verify import first_failure, verify
+
+MAX_SIZE, MAX_AGENTS, MAX_STEPS = 5, 3, 7
+
+CORRIDOR = """
+    a..A
+    ####
+    b..B
+    ....
+"""
+CROSSING = """
+    .b.
+    a.A
+    .B.
+"""
+
+
+def judge(board: str, answer: str, optimum: int = ABSENT, objective: Objective = Objective.SUM_OF_COSTS):
+    instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
+    plan = parse(answer, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS)
+    return verify(instance, plan, np.int32(optimum), objective)
+
+
+def failures(board: str, answer: str) -> set[Check]:
+    return {check for check, passed in zip(Check, judge(board, answer).checks.tolist(), strict=True) if not passed}
+
+
+def test_a_straight_walk_passes_every_check():
+    verdict = judge(CORRIDOR, "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)", optimum=6)
+    assert verdict.checks.all() and verdict.valid and verdict.optimal
+    assert verdict.cost == 6
+
+
+def test_text_without_agent_lines_is_unparsable_and_names_nobody():
+    assert failures(CORRIDOR, "I do not know") == {Check.PARSABLE, Check.AGENT_COUNT}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "0:(0,0)(0,1)(0,2)(0,3)",
+        "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)\n2:(3,0)",
+        "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)\n17:(3,0)",
+        "0:(0,0)(0,1)(0,2)(0,3)\n2:(2,0)(2,1)(2,2)(2,3)",
+    ],
+    ids=["one missing", "one too many", "one beyond the arrays", "wrong number"],
+)
+def test_naming_other_agents_fails_the_agent_count_alone(answer):
+    assert failures(CORRIDOR, answer) == {Check.AGENT_COUNT}
+
+
+def test_starting_elsewhere_fails_the_start_alone():
+    assert failures(CORRIDOR, "0:(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)") == {Check.START_CORRECT}
+
+
+@pytest.mark.parametrize("cell", ["(4,0)", "(-1,0)", "(99,0)"], ids=["padding", "negative", "far"])
+def test_a_cell_off_the_board_fails_the_bounds_alone(cell):
+    answer = f"0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(3,0){cell}(3,0)(3,1)(3,2)(3,3)(2,3)"
+    assert failures(CORRIDOR, answer) == {Check.IN_BOUNDS}
+
+
+def test_a_cell_in_a_hole_fails_hole_free_alone():
+    assert failures(CORRIDOR, "0:(0,0)(1,0)(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)") == {Check.HOLE_FREE}
+
+
+@pytest.mark.parametrize("jump", ["(0,0)(0,2)(0,3)", "(0,0)(0,3)"], ids=["two cells", "three cells"])
+def test_a_jump_fails_legal_move_alone(jump):
+    assert failures(CORRIDOR, f"0:{jump}\n1:(2,0)(2,1)(2,2)(2,3)") == {Check.LEGAL_MOVE}
+
+
+def test_a_diagonal_step_is_no_legal_move():
+    assert failures(CROSSING, "0:(1,0)(0,1)(1,2)\n1:(0,1)(0,1)(1,1)(2,1)") == {Check.LEGAL_MOVE, Check.CONFLICT_FREE}
+
+
+def test_the_end_of_a_row_is_no_neighbour_of_the_next_rows_start():
+    board = """
+        ..a
+        A..
+        bB.
+    """
+    assert failures(board, "0:(0,2)(1,0)\n1:(2,0)(2,1)") == {Check.LEGAL_MOVE}
+
+
+def test_agents_on_one_cell_at_one_time_conflict():
+    assert failures(CROSSING, "0:(1,0)(1,1)(1,2)\n1:(0,1)(1,1)(2,1)") == {Check.CONFLICT_FREE}
+
+
+def test_swapping_agents_conflict():
+    board = """
+        a..b
+        B..A
+        ....
+        ....
+    """
+    swap = "0:(0,0)(0,1)(0,2)(0,3)(1,3)\n1:(0,3)(0,2)(0,1)(0,0)(1,0)"
+    assert failures(board, swap) == {Check.CONFLICT_FREE}
+    around = "0:(0,0)(0,1)(0,2)(0,3)(1,3)\n1:(0,3)(0,3)(1,3)(1,2)(1,1)(1,0)"
+    assert failures(board, around) == set()
+
+
+def test_an_agent_that_has_arrived_is_in_the_way():
+    board = """
+        a..
+        A..
+        bB.
+    """
+    assert failures(board, "0:(0,0)(1,0)\n1:(2,0)(2,0)(1,0)(1,1)(2,1)") == {Check.CONFLICT_FREE}
+    assert failures(board, "0:(0,0)(0,0)(0,0)(0,0)(1,0)\n1:(2,0)(2,0)(1,0)(1,1)(2,1)") == set()
+
+
+def test_following_is_allowed():
+    board = """
+        abAB
+        ....
+        ....
+        ....
+    """
+    assert failures(board, "0:(0,0)(0,1)(0,2)\n1:(0,1)(0,2)(0,3)") == set()
+
+
+def test_a_rotation_of_three_is_allowed():
+    instance = Instance(
+        size=np.int32(2),
+        num_agents=np.int32(3),
+        holes=np.zeros(25, bool),
+        starts=np.array([0, 1, 6], np.int32),
+        goals=np.array([1, 6, 5], np.int32),
+    )
+    answer = "0:(0,0)(0,1)\n1:(0,1)(1,1)\n2:(1,1)(1,0)"
+    plan = parse(answer, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS)
+    assert verify(instance, plan, np.int32(3)).optimal
+
+
+def test_ending_elsewhere_fails_the_goal_alone():
+    assert failures(CORRIDOR, "0:(0,0)(0,1)(0,2)\n1:(2,0)(2,1)(2,2)(2,3)") == {Check.GOAL_REACHED}
+
+
+@pytest.mark.parametrize(
+    ("first", "cost"),
+    [
+        ("(0,0)(0,1)(0,2)(0,3)", 3),
+        ("(0,0)(0,0)(0,1)(0,2)(0,3)", 4),
+        ("(0,0)(0,1)(0,2)(0,3)(0,3)(0,3)", 3),
+        ("(0,0)(0,1)(0,2)(0,3)(0,2)(0,3)", 5),
+        ("(0,0)(0,1)(0,2)(0,3)(0,3)(0,2)(0,3)(0,3)", 6),
+    ],
+    ids=["straight", "waits on the way", "stays at the goal", "comes back", "stays and comes back"],
+)
+def test_cost_is_the_time_of_the_last_arrival(first, cost):
+    answer = f"0:{first}\n1:(2,0)(2,1)(2,2)(2,3)"
+    assert judge(CORRIDOR, answer).cost == cost + 3
+    assert judge(CORRIDOR, answer, objective=Objective.MAKESPAN).cost == max(cost, 3)
+
+
+def test_staying_on_a_start_that_is_the_goal_costs_nothing():
+    holes = np.zeros(25, bool)
+    at = np.array([7, ABSENT, ABSENT], np.int32)
+    instance = Instance(size=np.int32(3), num_agents=np.int32(1), holes=holes, starts=at, goals=at)
+    plan = parse("0:(1,2)(1,2)", max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS)
+    assert verify(instance, plan, np.int32(0)).optimal
+
+
+def test_a_valid_plan_is_optimal_only_at_a_known_optimum():
+    answer = "0:(0,0)(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"
+    assert judge(CORRIDOR, answer, optimum=7).optimal
+    assert not judge(CORRIDOR, answer, optimum=6).optimal
+    assert not judge(CORRIDOR, answer, optimum=ABSENT).optimal
+    invalid = judge(CORRIDOR, "0:(0,0)", optimum=ABSENT)
+    assert invalid.cost == ABSENT and not invalid.optimal
+
+
+def test_the_first_failure_is_the_first_in_the_order_of_checks():
+    checks = np.ones((3, 8), bool)
+    checks[1, [Check.HOLE_FREE, Check.GOAL_REACHED]] = False
+    checks[2, Check.GOAL_REACHED] = False
+    assert first_failure(checks).tolist() == [ABSENT, Check.HOLE_FREE, Check.GOAL_REACHED]
+
+
+cells = st.sampled_from([OUTSIDE, *range(MAX_SIZE * MAX_SIZE)])
+paths = st.lists(cells, max_size=MAX_STEPS + 1)
+
+
+@st.composite
+def cases(draw):
+    size = draw(st.integers(2, MAX_SIZE))
+    num_agents = draw(st.integers(1, MAX_AGENTS))
+    inside = [row * MAX_SIZE + column for row in range(size) for column in range(size)]
+    starts = draw(st.lists(st.sampled_from(inside), min_size=num_agents, max_size=num_agents, unique=True))
+    goals = draw(st.lists(st.sampled_from(inside), min_size=num_agents, max_size=num_agents, unique=True))
+    holes = draw(st.sets(st.sampled_from(inside), max_size=3)) - set(starts) - set(goals)
+
+    def walk(start, goal):
+        # Mostly sensible: a walk from the start by one step at a time, so that later checks are reached.
+        path = [start]
+        for _ in range(draw(st.integers(0, MAX_STEPS))):
+            step = draw(st.sampled_from([0, 1, -1, MAX_SIZE, -MAX_SIZE]))
+            path.append(path[-1] + step if 0 <= path[-1] + step < MAX_SIZE**2 else path[-1])
+        return path
+
+    named = [
+        draw(paths) if draw(st.integers(0, 3)) == 0 else walk(start, goal)
+        for start, goal in zip(starts, goals, strict=True)
+    ]
+    named += [draw(paths) for _ in range(MAX_AGENTS - num_agents)]
+    return size, num_agents, holes, starts, goals, named
+
+
+def judge_in_python(size, num_agents, holes, starts, goals, named):
+    ours = [(agent, path) for agent, path in enumerate(named[:num_agents]) if path]
+    on_board = [[cell for cell in path if cell != OUTSIDE] for _, path in ours]
+    at = [divmod(cell, MAX_SIZE) for path in on_board for cell in path]
+    moves = [(a, b) for _, path in ours for a, b in zip(path, path[1:], strict=False) if OUTSIDE not in (a, b)]
+    distances = [sum(abs(x - y) for x, y in zip(divmod(a, MAX_SIZE), divmod(b, MAX_SIZE), strict=True)) for a, b in moves]
+    longest = max((len(path) for _, path in ours), default=0)
+    stays = [path + [path[-1]] * (longest - len(path)) for _, path in ours]
+    clash = False
+    for i in range(len(stays)):
+        for j in range(i):
+            for t in range(longest):
+                clash |= stays[i][t] == stays[j][t] != OUTSIDE
+                if t and OUTSIDE not in (stays[i][t], stays[i][t - 1]):
+                    clash |= stays[i][t] == stays[j][t - 1] and stays[i][t - 1] == stays[j][t]
+    checks = [
+        True,
+        sum(bool(path) for path in named) == num_agents == len(ours),
+        all(path[0] == starts[agent] for agent, path in ours),
+        all(OUTSIDE not in path for _, path in ours) and all(r < size and c < size for r, c in at),
+        not any(cell in holes for path in on_board for cell in path),
+        all(distance <= 1 for distance in distances),
+        not clash,
+        all(path[-1] == goals[agent] for agent, path in ours),
+    ]
+    cost = 0
+    for agent, path in ours:
+        while len(path) > 1 and path[-2:] == [goals[agent]] * 2:
+            path = path[:-1]
+        cost += len(path) - 1
+    return checks, cost if all(checks) else ABSENT
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases())
+def test_verdicts_equal_those_of_a_judge_in_plain_python(case):
+    size, num_agents, holes, starts, goals, named = case
+    board = np.zeros(MAX_SIZE**2, bool)
+    board[list(holes)] = True
+    padding = [ABSENT] * (MAX_AGENTS - num_agents)
+    instance = Instance(
+        size=np.int32(size),
+        num_agents=np.int32(num_agents),
+        holes=board,
+        starts=np.array(starts + padding, np.int32),
+        goals=np.array(goals + padding, np.int32),
+    )
+    plan = Plan(
+        parsable=np.bool_(True),
+        num_named=np.int32(sum(bool(path) for path in named)),
+        paths=np.array([path + [ABSENT] * (MAX_STEPS + 1 - len(path)) for path in named], np.int32),
+        lengths=np.array([len(path) for path in named], np.int32),
+    )
+    verdict = verify(instance, plan, np.int32(3))
+    checks, cost = judge_in_python(*case)
+    assert verdict.checks.tolist() == checks
+    assert verdict.cost == cost
+
+
+def test_a_batch_is_judged_like_its_members():
+    answers = ["0:(1,0)(1,1)(1,2)\n1:(0,1)(1,1)(2,1)", "0:(1,0)(1,0)(1,1)(1,2)\n1:(0,1)(1,1)(2,1)", "nothing"]
+    instance = from_text(CROSSING, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
+    plans = [parse(text, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS) for text in answers]
+    one_by_one = [verify(instance, plan, np.int32(5)) for plan in plans]
+    instances, batch = (
+        jax.tree.map(lambda *parts: np.stack(parts), *trees) for trees in ([instance] * 3, plans)
+    )
+    together = verify(instances, batch, np.full(3, 5, np.int32))
+    jax.tree.map(np.testing.assert_array_equal, together, jax.tree.map(lambda *parts: np.stack(parts), *one_by_one))
+    assert together.optimal.tolist() == [False, True, False]
