@@ -47,7 +47,9 @@ class LakeConfig:
         for field, most in zip(FIELDS, (1 + _TOLERANCE, MAX_HOLE, 1.0), strict=True):
             values = getattr(self, field)
             if len(values) != len(self.sizes):
-                raise ValueError(f"{field} has {len(values)} values: allowed is one for each of {len(self.sizes)} sizes")
+                raise ValueError(
+                    f"{field} has {len(values)} values: allowed is one for each of {len(self.sizes)} sizes"
+                )
             for size, value in zip(self.sizes, values, strict=True):
                 if not (_is_number(value) and 0 <= value <= most):
                     raise ValueError(f"{field} of size {size} is {value}: allowed is 0 to {most:g}")

@@ -160,9 +160,9 @@ def _fill(
     seen = set(excluded)
     parts: list[_Found] = []
     searched = solvable = undecided = waiting = moving = tried = 0
-    missing = requested
-    while tried < budget and missing:
-        batch = min(-(-missing // _BATCH) * _BATCH, _LARGEST_BATCH)
+    lacking = requested
+    while lacking and tried < budget:
+        batch = min(-(-lacking // _BATCH) * _BATCH, _LARGEST_BATCH)
         candidates = _candidates(key, tried, batch, holes, shape)
         fresh = []
         for index, fingerprint in enumerate(_fingerprints(candidates)):
@@ -177,11 +177,9 @@ def _fill(
         undecided += int(np.sum(statuses == Status.OUT_OF_BUDGET))
         waiting += int(np.sum(part.needs_wait))
         moving += int(np.sum(~part.needs_wait))
-        # Candidates that the scarcer kind will take at its rate so far.
-        scarce = [(waits - waiting, waiting), (requested - waits - moving, moving)]
-        missing = max(math.ceil(lacking * tried / (had + 1)) for lacking, had in scarce if lacking > 0) if any(
-            lacking > 0 for lacking, _ in scarce
-        ) else 0
+        # At the rates so far, this many more candidates fill both quotas.
+        short = ((waits - waiting, waiting), (requested - waits - moving, moving))
+        lacking = max(math.ceil(max(missing, 0) * tried / (had + 1)) for missing, had in short)
     found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     chosen = _choose(found.needs_wait, requested, waits)
     if not len(chosen):
@@ -220,7 +218,7 @@ def _solve(candidates: Instance, max_steps: int) -> tuple[_Found, np.ndarray]:
 
 
 def _candidates(key: jax.Array, first: int, count: int, holes: int, shape: _Shape) -> Instance:
-    """Candidates number ``first`` to ``first + count - 1`` of a size; numpy arrays. ``count`` is a multiple of 1,024."""
+    """Candidates number ``first`` to ``first + count - 1`` of a size in numpy; ``count`` is a multiple of 1,024."""
     parts = [
         _draw(key, number + jnp.arange(_BATCH), shape.size, holes, shape.num_agents, shape.max_size, shape.max_agents)
         for number in range(first, first + count, _BATCH)

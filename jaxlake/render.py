@@ -3,6 +3,7 @@
 ``draw`` works on a matplotlib ``Axes`` that is handed in, so the bare install needs none.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from jaxlake.types import ABSENT, Instance, Plan
 _ARROWS = {(0, 1): ">", (0, -1): "<", (1, 0): "v", (-1, 0): "^"}
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")  # Okabe and Ito: told apart by colour-blind eyes.
 _FREE, _HOLE = "#EEF1F4", "#39424E"
+_RING = 0.31  # Radius of a goal's ring, in cells.
+_CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
+_TIGHT = {"shrinkA": 0, "shrinkB": 0}
 _SQUARE = np.array([[-1, 1, 1, -1], [-1, -1, 1, 1]])
 
 
@@ -85,9 +89,9 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
 def draw(instance: Instance, plan: Plan | None, axes: Any) -> None:
     """Draws one instance (no batch axes), and its paths where there is a plan, on a matplotlib ``Axes``.
 
-    Holes are dark, starts are discs and goals are rings in the agent's colour with its number; paths run side by side
-    with an arrow at their end. A dot with a number on a path is a cell on which the agent waits so many steps before
-    its last arrival. Cells off the padded board are left out.
+    Holes are dark; starts are discs and goals rings in the agent's colour with its number; paths run side by side with
+    an arrow at their end. ``+2`` in a corner of a cell: the agent waits there two steps before its last arrival. Cells
+    off the padded board are left out.
     """
     size, max_size = int(instance.size), instance.max_size
     axes.set(xlim=(-0.54, size - 0.46), ylim=(size - 0.46, -0.54), aspect="equal")
@@ -98,63 +102,50 @@ def draw(instance: Instance, plan: Plan | None, axes: Any) -> None:
             axes.fill(column + 0.47 * _SQUARE[0], row + 0.47 * _SQUARE[1], color=colour, linewidth=0, zorder=1)
 
     # Sizes of markers and letters are in points, so they have to follow the size of a cell on paper.
-    figure = axes.get_figure()
-    box = axes.get_position()
-    cell = 72 * min(box.width * figure.get_figwidth(), box.height * figure.get_figheight()) / (size + 0.08)
+    figure, box = axes.get_figure(), axes.get_position()
+    points = 72 * min(box.width * figure.get_figwidth(), box.height * figure.get_figheight()) / (size + 0.08)
     num_agents = int(instance.num_agents)
     for agent in range(num_agents):
         colour = _COLOURS[agent % len(_COLOURS)]
-        (start_row, start_column), (goal_row, goal_column) = (
-            divmod(int(cells[agent]), max_size) for cells in (instance.starts, instance.goals)
-        )
-        mark = {"marker": "o", "markeredgecolor": colour, "markeredgewidth": 0.07 * cell, "linestyle": "none"}
-        axes.plot(goal_column, goal_row, markersize=0.66 * cell, markerfacecolor="white", zorder=2, **mark)
-        axes.plot(start_column, start_row, markersize=0.5 * cell, markerfacecolor=colour, zorder=4, **mark)
-        text = {"ha": "center", "va": "center_baseline", "fontsize": 0.3 * cell, "fontweight": "bold"}
-        axes.text(goal_column, goal_row, str(agent), color=colour, zorder=6, **text)
-        axes.text(start_column, start_row, str(agent), color="white", zorder=6, **text)
+        start, goal = (divmod(int(cells[agent]), max_size) for cells in (instance.starts, instance.goals))
+        mark = {"marker": "o", "color": colour, "markeredgewidth": 0.06 * points, "linestyle": "none"}
+        text = {"ha": "center", "va": "center_baseline", "fontsize": 0.28 * points, "fontweight": "bold"}
+        axes.plot(*goal[::-1], markersize=2 * _RING * points, markerfacecolor="white", zorder=2, **mark)
+        patch = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "linewidth": 0}  # Over paths through the ring.
+        axes.text(*goal[::-1], str(agent), color=colour, zorder=5, bbox=patch, **text)
+        axes.plot(*start[::-1], markersize=0.5 * points, zorder=5, **mark)
+        axes.text(*start[::-1], str(agent), color="white", zorder=6, **text)
         if plan is not None:
-            aside = 0.2 * (agent - (num_agents - 1) / 2) / max(1, (num_agents - 1) / 2)
-            path = [divmod(int(at), max_size) for at in plan.paths[agent][: int(plan.lengths[agent])] if at >= 0]
-            _draw_path(path, (goal_row, goal_column), aside, colour, cell, axes)
+            aside = 0.36 * ((agent + 0.5) / num_agents - 0.5)
+            path = [divmod(int(cell), max_size) for cell in plan.paths[agent][: int(plan.lengths[agent])] if cell >= 0]
+            while len(path) > 1 and path[-1] == path[-2] == goal:
+                path.pop()
+            _draw_path(path, goal, aside, colour, points, axes)
+            waits = Counter(here for here, there in zip(path, path[1:], strict=False) if here == there)
+            down, right = _CORNERS[agent % len(_CORNERS)]
+            text["fontsize"] = 0.2 * points
+            for (row, column), count in waits.items():
+                axes.text(column + 0.32 * right, row + 0.35 * down, f"+{count}", color=colour, zorder=6, **text)
 
 
 def _draw_path(
-    path: list[tuple[int, int]], goal: tuple[int, int], aside: float, colour: str, cell: float, axes: Any
+    path: list[tuple[int, int]], goal: tuple[int, int], aside: float, colour: str, points: float, axes: Any
 ) -> None:
-    while len(path) > 1 and path[-1] == path[-2] == goal:
-        path = path[:-1]
-    stops: list[tuple[int, int]] = []
-    for at, before in zip(path, [None, *path], strict=False):
-        if at != before:
-            stops.append(at)
+    """A line through the cells, moved aside by the same amount down and right so that it stays parallel to others'."""
+    stops = [here for here, before in zip(path, [None, *path], strict=False) if here != before]
     if len(stops) < 2:
         return
-    # One offset in both directions keeps a path parallel to another one, around corners too.
-    rows, columns = ([stop[axis] + aside for stop in stops] for axis in (0, 1))
-    axes.plot(columns, rows, color=colour, linewidth=0.07 * cell, solid_joinstyle="round", alpha=0.9, zorder=3)
+    line = np.array(stops, float) + aside
+    direction = np.sign(np.subtract(stops[-1], stops[-2]))
+    if stops[-1] == goal:
+        line[-1] -= (_RING + 0.04 + aside * direction.sum()) * direction  # The arrow ends at the goal's ring.
+    style = "-|>,head_width=0.45,head_length=0.7"
+    arrow = {"arrowstyle": style, "mutation_scale": 0.24 * points, "color": colour, "linewidth": 0}
+    line_end = line[-1] - 0.1 * direction
+    axes.plot(*np.vstack([line[:-1], line_end]).T[::-1], color=colour, linewidth=0.06 * points, zorder=4)
     axes.annotate(
-        "",
-        xy=(columns[-1], rows[-1]),
-        xytext=(columns[-2], rows[-2]),
-        arrowprops={
-            "arrowstyle": "-|>,head_width=0.5,head_length=0.8",
-            "mutation_scale": 0.24 * cell,
-            "color": colour,
-            "linewidth": 0,
-            "shrinkA": 0,
-            "shrinkB": 0,
-        },
-        zorder=5,
+        "", xy=line[-1][::-1], xytext=line_end[::-1] - 0.05 * direction[::-1], arrowprops=arrow | _TIGHT, zorder=4
     )
-    waits = [at for at, after in zip(path, path[1:], strict=False) if at == after]
-    for row, column in dict.fromkeys(waits):
-        x, y = column + aside, row + aside
-        axes.plot(x, y, marker="o", markersize=0.22 * cell, color=colour, linestyle="none", zorder=5)
-        axes.text(
-            x, y, str(waits.count((row, column))), color="white", fontsize=0.16 * cell, fontweight="bold", zorder=6,
-            ha="center", va="center_baseline",
-        )
 
 
 def _draw_arrows(board: np.ndarray, plan: Plan, max_size: int) -> None:

@@ -51,10 +51,7 @@ def prompt(instance: Instance, style: PromptStyle) -> str:
     ``4x4 holes(1,1)(2,3) 0(0,0)(3,3) 1(2,0)(0,2)``; without a hole ``4x4 holes 0(0,0)...``.
     """
     size, max_size = int(instance.size), instance.max_size
-    ends = [
-        (_coordinate(start, max_size), _coordinate(goal, max_size))
-        for start, goal in _agents(instance)
-    ]
+    ends = [(_coordinate(start, max_size), _coordinate(goal, max_size)) for start, goal in _agents(instance)]
     if style is PromptStyle.COORDINATES:
         holes = "".join(_coordinate(cell, max_size) for cell in np.flatnonzero(instance.holes))
         agents = " ".join(f"{agent}{start}{goal}" for agent, (start, goal) in enumerate(ends))

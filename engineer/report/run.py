@@ -76,7 +76,7 @@ def read(run_dir: str | Path) -> Run:
     directory = Path(run_dir)
     folders = [path for path in (directory / "rounds").glob("*") if path.name.isdecimal()]
     rounds = tuple(_round(path) for path in sorted(folders, key=lambda path: int(path.name)) if _has_config(path))
-    named = [("before", _evidence(directory / "warm_start" / "before.json"))]
+    named = [("before", _evidence(directory / "before" / "evidence.json"))]
     named += [("warm start", _evidence(directory / "warm_start" / "evidence.json"))]
     named += [(past.name, past.evidence) for past in rounds]
     stages = tuple(Stage(name, evidence) for name, evidence in named if evidence is not None)

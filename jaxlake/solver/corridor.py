@@ -47,7 +47,9 @@ def deadlocked(instances: Instance) -> jax.Array:
     flat = distance.reshape(batch, -1, far)
     result = jnp.zeros(batch, bool)
     for i, j in zip(*np.triu_indices(instances.max_agents, 1), strict=True):
-        start_i, start_j, goal_j = (at[:, None] for at in (instances.starts[:, i], instances.starts[:, j], instances.goals[:, j]))
+        start_i, start_j, goal_j = (
+            at[:, None] for at in (instances.starts[:, i], instances.starts[:, j], instances.goals[:, j])
+        )
         there = (instances.starts[:, i] != ABSENT) & (instances.starts[:, j] != ABSENT)
 
         def along(cell, i=i, j=j):

@@ -18,7 +18,7 @@ _MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
 _WAIT = 4
 
 # A cell of the table holds ``conflicts << 3 | move``, so that one minimum carries both. The conflicts of one path, a
-# vertex and a swap with 4 agents at each of at most 127 steps, stay below 1,024. int16 throughout: with int32 anywhere
+# vertex and a swap with 4 agents in each of at most 127 steps, stay below 1,024. int16 throughout: with int32 anywhere
 # in the loop the whole of it vectorises half as wide.
 _SHIFT = 3
 _NEVER = np.int16(1024 << _SHIFT)

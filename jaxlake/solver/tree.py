@@ -16,6 +16,7 @@ import numpy as np
 from jaxlake.solver.paths import ALL_MOVES, Query, move_between, shortest_paths
 from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
 
+MAX_HORIZON = 127
 UNBOUNDED = 1 << 12
 """A cost bound above every cost: five agents with 127 steps each cost less."""
 
@@ -68,7 +69,12 @@ class _Nodes:
 
 @functools.partial(jax.jit, static_argnames=("max_steps", "expansions", "objective"))
 def search(
-    instances: Instance, cost_bound: jax.Array, may_wait: jax.Array, max_steps: int, expansions: int, objective: Objective
+    instances: Instance,
+    cost_bound: jax.Array,
+    may_wait: jax.Array,
+    max_steps: int,
+    expansions: int,
+    objective: Objective,
 ) -> Solution:
     """Optimal plans of at most a given cost.
 

@@ -18,19 +18,24 @@ RAW = '<think>\nWeakest size 6; ```holes``` first.\n</think>\n\n{"3":{"data":0.1
 
 SAMPLES = [
     {
-        # a..b    0 waits one step in the pocket's mouth while 1 passes.
+        # a..b    Agent 1 leaves the corner before agent 0 comes through it: both take 5 steps.
         # .##.
         # B..A
         # ....
         "instance": {"size": 4, "holes": [[1, 1], [1, 2]], "starts": [[0, 0], [0, 3]], "goals": [[2, 3], [2, 0]]},
         "prompt": "4x4 holes(1,1)(1,2) 0(0,0)(2,3) 1(0,3)(2,0)",
-        "answer": "0:(0,0)(1,0)(2,0)(3,0)(3,1)(3,2)(2,2)(2,3)\n1:(0,3)(1,3)(2,3)(2,2)(2,1)(2,0)",
+        "answer": "0:(0,0)(0,1)(0,2)(0,3)(1,3)(2,3)\n1:(0,3)(1,3)(2,3)(2,2)(2,1)(2,0)",
         "checks": {},
         "optimal": True,
-        "cost": 12,
-        "optimum": 12,
+        "cost": 10,
+        "optimum": 10,
     },
     {
+        # a.#.B    Both enter the gap between the holes at step 4.
+        # .....
+        # .#.#.
+        # ....A
+        # b...#
         "instance": {
             "size": 5,
             "holes": [[0, 2], [2, 1], [2, 3], [4, 4]],
@@ -84,7 +89,7 @@ def fabricate(directory: Path) -> Path:
     """A finished run of three rounds over sizes 3 to 6."""
     rng = np.random.default_rng(0)
     as_file(directory / "config.yaml", "seed: 0\n")
-    as_file(directory / "warm_start" / "before.json", fabricated_evidence(rng, -9).to_json())
+    as_file(directory / "before" / "evidence.json", fabricated_evidence(rng, -9).to_json())
     as_file(directory / "warm_start" / "evidence.json", fabricated_evidence(rng, -0.3).to_json())
     metrics = [
         {"phase": "warm_start", "step": s, "loss": 3 * 0.99**s, "accuracy": 0.9 - 0.8 * 0.99**s} for s in range(1, 400)
@@ -214,7 +219,7 @@ def test_an_unfinished_run_is_reported_as_far_as_it_goes(tmp_path):
 
 def test_a_run_without_rounds_has_its_warm_start_reported(tmp_path):
     rng = np.random.default_rng(1)
-    as_file(tmp_path / "warm_start" / "before.json", fabricated_evidence(rng, -9).to_json())
+    as_file(tmp_path / "before" / "evidence.json", fabricated_evidence(rng, -9).to_json())
     page = write(tmp_path)
     assert {path.name for path in page.parent.iterdir()} == {"report.md", "failures.png"}
     assert "Environments" not in page.read_text()

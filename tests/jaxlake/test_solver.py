@@ -10,6 +10,7 @@ import pytest
 from jaxlake.render import from_text
 from jaxlake.solver import needs_wait, solve, without_waiting
 from jaxlake.solver.corridor import deadlocked
+from jaxlake.solver.tree import UNBOUNDED, search
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 
@@ -29,9 +30,7 @@ def random_boards(rng: np.random.Generator, count: int, sizes: list[int], agents
         ends = np.full((2, MAX_AGENTS), ABSENT, np.int32)
         ends[:, :num_agents] = [rng.permutation(free)[:num_agents] for _ in range(2)]
         instances.append(
-            Instance(
-                size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1]
-            )
+            Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
         )
     return stack(instances)
 
@@ -53,10 +52,15 @@ def brute_force(instance: Instance, objective: Objective, may_wait: bool = True,
     for cell in free:
         row, column = divmod(cell, MAX_SIZE)
         near = [(row, column)] * may_wait + [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
-        moves[cell] = [r * MAX_SIZE + c for r, c in near if 0 <= r < size and 0 <= c < size and r * MAX_SIZE + c in free]
+        moves[cell] = [
+            r * MAX_SIZE + c for r, c in near if 0 <= r < size and 0 <= c < size and r * MAX_SIZE + c in free
+        ]
 
     def commitments(positions, parked):
-        choices = [(True,) if p else (False, True) if at == g else (False,) for at, g, p in zip(positions, goals, parked, strict=True)]
+        choices = [
+            (True,) if p else (False, True) if at == g else (False,)
+            for at, g, p in zip(positions, goals, parked, strict=True)
+        ]
         return itertools.product(*choices)
 
     start = tuple(instance.starts[:n].tolist())
@@ -241,8 +245,23 @@ def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
         A.b.B
     """
     batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)])
-    assert solve(batch, max_steps=11).status.tolist() == [Status.OUT_OF_BUDGET]
-    assert solve(batch, max_steps=12).status.tolist() == [Status.SOLVED]
+    assert solve(batch).cost.tolist() == [12 + 2]
+    for max_steps, status in [(11, Status.OUT_OF_BUDGET), (12, Status.SOLVED)]:
+        bound, may_wait = np.array([UNBOUNDED], np.int32), np.bool_(True)
+        found = search(batch, bound, may_wait, max_steps, expansions=0, objective=Objective.SUM_OF_COSTS)
+        assert found.status.tolist() == [status]
+
+
+def test_a_cost_bound_below_the_optimum_refutes():
+    board = """
+        #b#
+        a.A
+        #B#
+    """
+    batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)] * 2)
+    bounds = np.array([4, 5], np.int32)
+    found = search(batch, bounds, np.bool_(True), max_steps=9, expansions=20, objective=Objective.SUM_OF_COSTS)
+    assert found.status.tolist() == [Status.UNSOLVABLE, Status.SOLVED]
 
 
 def test_results_come_in_the_order_of_the_instances_whatever_the_batch():
@@ -273,10 +292,12 @@ def test_deadlock_in_a_corridor_is_exactly_the_unsolvability_of_connected_pairs(
     for index in range(400):
         instance = jax.tree.map(lambda part, at=index: part[at], instances)
         alone = [
-            brute_force(with_ends(int(instance.size), [s], [g], tuple(np.flatnonzero(instance.holes))), Objective.MAKESPAN)
+            brute_force(
+                with_ends(int(instance.size), [s], [g], tuple(np.flatnonzero(instance.holes))), Objective.MAKESPAN
+            )
             for s, g in zip(instance.starts[:2].tolist(), instance.goals[:2].tolist(), strict=True)
         ]
         if None not in alone:
             checked += 1
             assert proofs[index] == (brute_force(instance, Objective.MAKESPAN) is None)
-    assert checked > 200 and 5 < proofs.sum()
+    assert checked > 200 and proofs.sum() > 5

@@ -113,7 +113,25 @@ def test_agents_beyond_the_arrays_are_counted_and_not_held():
 
 
 fragments = st.sampled_from(
-    ["0:", "1:", "Agent 2:", "(0,0)", "(-1,99)", "(", ")", ",", "->", "\n", " ", "<think>", "</think>", "```", "٣", "²", ":"]
+    [
+        "0:",
+        "1:",
+        "Agent 2:",
+        "(0,0)",
+        "(-1,99)",
+        "(",
+        ")",
+        ",",
+        "->",
+        "\n",
+        " ",
+        "<think>",
+        "</think>",
+        "```",
+        "٣",
+        "²",
+        ":",
+    ]
 )
 
 

@@ -221,7 +221,9 @@ def judge_in_python(size, num_agents, holes, starts, goals, named):
     on_board = [[cell for cell in path if cell != OUTSIDE] for _, path in ours]
     at = [divmod(cell, MAX_SIZE) for path in on_board for cell in path]
     moves = [(a, b) for _, path in ours for a, b in zip(path, path[1:], strict=False) if OUTSIDE not in (a, b)]
-    distances = [sum(abs(x - y) for x, y in zip(divmod(a, MAX_SIZE), divmod(b, MAX_SIZE), strict=True)) for a, b in moves]
+    distances = [
+        sum(abs(x - y) for x, y in zip(divmod(a, MAX_SIZE), divmod(b, MAX_SIZE), strict=True)) for a, b in moves
+    ]
     longest = max((len(path) for _, path in ours), default=0)
     stays = [path + [path[-1]] * (longest - len(path)) for _, path in ours]
     clash = False
@@ -280,9 +282,7 @@ def test_a_batch_is_judged_like_its_members():
     instance = from_text(CROSSING, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
     plans = [parse(text, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS) for text in answers]
     one_by_one = [verify(instance, plan, np.int32(5)) for plan in plans]
-    instances, batch = (
-        jax.tree.map(lambda *parts: np.stack(parts), *trees) for trees in ([instance] * 3, plans)
-    )
+    instances, batch = (jax.tree.map(lambda *parts: np.stack(parts), *trees) for trees in ([instance] * 3, plans))
     together = verify(instances, batch, np.full(3, 5, np.int32))
     jax.tree.map(np.testing.assert_array_equal, together, jax.tree.map(lambda *parts: np.stack(parts), *one_by_one))
     assert together.optimal.tolist() == [False, True, False]

@@ -1,0 +1,149 @@
+"""The generator: quotas, reproducibility, exclusion, and what happens where a config cannot be met."""
+
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake.config import LakeConfig, counts
+from jaxlake.generate import Dataset, generate
+from jaxlake.solver import needs_wait, solve
+from jaxlake.types import ABSENT, Instance, Status
+from jaxlake.verify import verify
+
+# The shape of the solver's tests, so that nothing is compiled again.
+SHAPE = {"max_size": 5, "max_agents": 3}
+CONFIG = LakeConfig((3, 4, 5), (0.25, 0.3, 0.45), (0.2, 0.3, 0.1), (0.5, 0.25, 0.0))
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return generate(CONFIG, jax.random.key(0), 201, **SHAPE)
+
+
+def fingerprints(instances: Instance) -> list[tuple]:
+    parts = (instances.size, instances.holes, instances.starts, instances.goals)
+    return [tuple(np.concatenate([np.ravel(part[i]) for part in parts]).tolist()) for i in range(len(instances.size))]
+
+
+def test_every_size_has_its_share_of_instances_and_waits(dataset):
+    for size, count, wait, entry in zip(CONFIG.sizes, counts(CONFIG, 201), CONFIG.wait, dataset.report, strict=True):
+        of_size = dataset.instances.size == size
+        assert of_size.sum() == count == entry.requested == entry.realised
+        waits = dataset.needs_wait[of_size].sum()
+        assert waits == entry.requested_waits == entry.realised_waits
+        assert abs(waits - wait * count) <= 0.5
+
+
+def test_boards_have_their_share_of_holes_and_no_cell_twice(dataset):
+    instances = dataset.instances
+    hole_ratio = dict(zip(CONFIG.sizes, CONFIG.hole, strict=True))
+    for index, size in enumerate(instances.size.tolist()):
+        board = instances.holes[index].reshape(5, 5)
+        assert board.sum() == board[:size, :size].sum() == int(hole_ratio[size] * (size**2 - 4) + 1e-6)
+        ends = np.concatenate([instances.starts[index, :2], instances.goals[index, :2]])
+        assert len(set(ends.tolist())) == 4 and not instances.holes[index][ends].any()
+        assert (ends // 5 < size).all() and (ends % 5 < size).all()
+    assert (instances.starts[:, 2] == ABSENT).all() and (instances.num_agents == 2).all()
+
+
+def test_every_instance_comes_with_an_optimal_plan_and_its_need_to_wait(dataset):
+    assert (dataset.solutions.status == Status.SOLVED).all()
+    assert np.asarray(verify(dataset.instances, dataset.solutions.plan, dataset.solutions.cost).optimal).all()
+    again = solve(dataset.instances)
+    np.testing.assert_array_equal(again.cost, dataset.solutions.cost)
+    np.testing.assert_array_equal(needs_wait(dataset.instances, again), dataset.needs_wait)
+
+
+def test_what_was_realised_is_measured(dataset):
+    realised = dataset.realised()
+    assert list(realised) == ["3", "4", "5"]
+    assert sum(entry["data"] for entry in realised.values()) == pytest.approx(1)
+    assert realised["5"] == pytest.approx({"data": counts(CONFIG, 201)[2] / 201, "hole": 2 / 21, "wait": 0})
+    assert realised["3"]["wait"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_no_instance_comes_twice_and_sizes_are_mixed(dataset):
+    assert len(set(fingerprints(dataset.instances))) == 201
+    assert len(set(dataset.instances.size[:20].tolist())) == 3
+
+
+def test_the_same_key_gives_the_same_instances_whatever_the_batches(dataset, monkeypatch):
+    monkeypatch.setattr(sys.modules["jaxlake.generate"], "_LARGEST_BATCH", 1024)
+    again = generate(CONFIG, jax.random.key(0), 201, **SHAPE)
+    jax.tree.map(np.testing.assert_array_equal, again.instances, dataset.instances)
+    other = generate(CONFIG, jax.random.key(1), 201, **SHAPE)
+    assert set(fingerprints(other.instances)) != set(fingerprints(dataset.instances))
+
+
+def test_excluded_instances_are_not_emitted(dataset):
+    again = generate(CONFIG, jax.random.key(0), 201, exclude=dataset.instances, **SHAPE)
+    assert not set(fingerprints(again.instances)) & set(fingerprints(dataset.instances))
+
+
+def test_exclusion_sees_through_padding(dataset):
+    def repad(cells):
+        return np.where(cells == ABSENT, ABSENT, cells // 5 * 7 + cells % 5)[:, :2]
+
+    old = dataset.instances
+    holes = np.zeros((201, 7, 7), bool)
+    holes[:, :5, :5] = old.holes.reshape(-1, 5, 5)
+    repadded = Instance(
+        size=old.size,
+        num_agents=old.num_agents,
+        holes=holes.reshape(-1, 49),
+        starts=repad(old.starts),
+        goals=repad(old.goals),
+    )
+    again = generate(CONFIG, jax.random.key(0), 201, exclude=repadded, **SHAPE)
+    assert not set(fingerprints(again.instances)) & set(fingerprints(old))
+
+
+def test_a_wait_quota_out_of_reach_is_lowered_and_reported():
+    config = LakeConfig((3, 4), (1.0, 0.0), (0.0, 0.0), (1.0, 1.0))
+    entry, unused = generate(config, jax.random.key(0), 400, **SHAPE).report
+    assert entry.requested_waits == 400
+    assert 0 < entry.realised_waits < 400 == entry.realised
+    assert (unused.requested, unused.realised, unused.candidates) == (0, 0, 0)
+
+
+def test_a_board_too_small_for_the_count_is_repeated():
+    config = LakeConfig((3,), (1.0,), (0.0,), (0.0,))
+    dataset = generate(config, jax.random.key(0), 4000, **SHAPE)
+    assert dataset.instances.size.shape == (4000,)
+    assert dataset.realised()["3"]["wait"] == 0
+    # 9 * 8 * 7 * 6 ways to place the ends; nearly all of them are found, and the waits among them dropped.
+    assert 2500 < len(set(fingerprints(dataset.instances))) <= 3024
+
+
+def test_three_agents_find_their_boards_too():
+    config = LakeConfig((4, 5), (0.5, 0.5), (0.1, 0.1), (0.3, 0.3))
+    dataset = generate(config, jax.random.key(2), 60, num_agents=3, **SHAPE)
+    assert (dataset.instances.num_agents == 3).all()
+    assert np.asarray(verify(dataset.instances, dataset.solutions.plan, dataset.solutions.cost).optimal).all()
+    assert dataset.needs_wait.sum() == 18
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"count": 0}, "count is 0"),
+        ({"num_agents": 5, "max_agents": 5}, "5 agents do not fit a board of size 3"),
+        ({"max_size": 4}, "size 5 with 2 agents exceeds max_size 4"),
+        ({"max_agents": 1}, "exceeds max_size 5, max_agents 1"),
+    ],
+)
+def test_what_cannot_be_generated_is_refused_in_one_line(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        generate(CONFIG, jax.random.key(0), **{"count": 10, **SHAPE, **arguments})
+
+
+def test_a_size_without_a_solvable_board_is_named(monkeypatch):
+    def unsolvable(instances, **_):
+        solutions = solve(instances)
+        return solutions.replace(status=np.full_like(solutions.status, Status.UNSOLVABLE))
+
+    monkeypatch.setattr(sys.modules["jaxlake.generate"], "solve", unsolvable)
+    with pytest.raises(ValueError, match="size 3 at hole ratio 0.2 has no solvable board with 2 agents among"):
+        generate(CONFIG, jax.random.key(0), 4, **SHAPE)

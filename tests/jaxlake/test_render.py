@@ -1,0 +1,85 @@
+"""Boards drawn in text and on axes."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from jaxlake.render import draw, from_text, to_text
+from jaxlake.text import parse
+from jaxlake.types import ABSENT
+
+BOARD = """
+    a.B.
+    .#..
+    b..#
+    ...A
+"""
+ANSWER = "0:(0,0)(0,1)(0,2)(1,2)(1,2)(2,2)(3,2)(3,3)\n1:(2,0)(1,0)(1,0)(0,0)(0,1)(0,2)"
+
+
+def rows(text: str) -> str:
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+def test_a_board_is_read_into_padded_arrays():
+    instance = from_text(BOARD, max_size=6, max_agents=3)
+    assert (instance.size, instance.num_agents, instance.max_size, instance.max_agents) == (4, 2, 6, 3)
+    assert np.flatnonzero(instance.holes).tolist() == [1 * 6 + 1, 2 * 6 + 3]
+    assert instance.starts.tolist() == [0, 2 * 6, ABSENT]
+    assert instance.goals.tolist() == [3 * 6 + 3, 2, ABSENT]
+
+
+@pytest.mark.parametrize("max_size", [None, 4, 9])
+def test_a_board_is_drawn_as_it_was_read(max_size):
+    assert to_text(from_text(BOARD, max_size=max_size)) == rows(BOARD)
+
+
+def test_a_plan_is_drawn_with_arrows_and_a_plus_where_paths_meet():
+    drawn = """
+        a+B.
+        ^#v.
+        b.v#
+        ..>A
+    """
+    instance = from_text(BOARD)
+    plan = parse(ANSWER, max_size=4, max_agents=2, max_steps=9)
+    assert to_text(instance, plan) == rows(drawn)
+
+
+@pytest.mark.parametrize(
+    ("board", "message"),
+    [
+        ("a.\nA", "must be square"),
+        ("", "must be square"),
+        ("ab\nA.", "every agent from a on needs its start and its goal"),
+        ("b.\nB.", "every agent from a on"),
+        ("..\n..", "every agent from a on"),
+        ("aa\nA.", "'a' stands on the board twice"),
+        ("a?\nA.", r"'\?' at \(0,1\)"),
+        ("a..\n.A.\n...", "side 3: max_size is 2"),
+        ("ab\nAB", "2 agents: max_agents is 1"),
+    ],
+)
+def test_a_faulty_board_is_refused_with_the_fault_named(board, message):
+    with pytest.raises(ValueError, match=message):
+        from_text(board, max_size=2, max_agents=1)
+
+
+def test_a_drawing_shows_holes_and_stays_within_the_board():
+    axes = Figure().add_subplot()
+    instance = from_text(BOARD, max_size=6, max_agents=3)
+    draw(instance, parse(ANSWER, max_size=6, max_agents=3, max_steps=9), axes)
+    dark = [patch for patch in axes.patches if sum(patch.get_facecolor()[:3]) < 1]
+    centres = sorted(tuple(np.round(patch.get_xy()[:4].mean(axis=0)).astype(int).tolist()) for patch in dark)
+    assert centres == [(1, 1), (3, 2)]  # Columns are x, rows are y.
+    for line in axes.lines:
+        assert np.min(line.get_xydata()) > -0.5 and np.max(line.get_xydata()) < 3.5
+    assert sorted(text.get_text() for text in axes.texts if text.get_text()) == ["+1", "+1", "0", "0", "1", "1"]
+
+
+def test_paths_on_the_same_cells_are_drawn_side_by_side():
+    axes = Figure().add_subplot()
+    instance = from_text("a..\nbAB\n...")
+    draw(instance, parse("0:(0,0)(0,1)(1,1)\n1:(1,0)(0,0)(0,1)(1,1)(1,2)", max_size=3, max_agents=2, max_steps=9), axes)
+    first, second = (line.get_xydata() for line in axes.lines if len(line.get_xydata()) > 2)
+    assert np.min(np.linalg.norm(first[:, None] - second, axis=-1)) > 0.05

@@ -1,0 +1,65 @@
+"""A configuration that is wrong is refused in one line that names key, value and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from rl.config import Config, ConfigError, keys, load
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+TINY = CONFIGS / "tiny.yaml"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_configs_are_read_and_written_back(path, tmp_path):
+    config = load(path)
+    (tmp_path / "again.yaml").write_text(config.to_yaml())
+    assert load(tmp_path / "again.yaml") == config
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("grpo.learning_ratee=1", "unknown key grpo.learning_ratee; the nearest is grpo.learning_rate"),
+        ("learning_rat=1", "unknown key learning_rat; the nearest is"),
+        ("sampels=4", "unknown key sampels; the nearest is"),
+        ("grpo.prompts=many", 'grpo.prompts = "many"'),
+        ("seed=1.5", "seed = 1.5"),
+        ("grpo=3", "grpo = 3"),
+        ("warm_start.holes=[0.9]", "warm_start.holes.0 = 0.9: it should be less than or equal to 0.5"),
+        ("lake.sizes=[4,3]", "lake.sizes = [4, 3]: must be ascending"),
+        ("lake.sizes=[3,11]", "lake.sizes.1 = 11: it should be less than or equal to 10"),
+        ("rounds.instances=77", "rounds.instances = 77 must be a multiple of grpo.prompts"),
+        ("reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
+        ("model.num_attention_heads=3", "num_attention_heads must be a multiple of num_key_value_heads"),
+        ("seed", "must be key=value"),
+        ("seed.deeper=1", "seed is no section"),
+        ("seed=[", "not YAML"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(override, message):
+    with pytest.raises(ConfigError) as error:
+        load(TINY, [override])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 200
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ConfigError, match="nowhere.yaml: No such file"):
+        load(Path("nowhere.yaml"))
+
+
+def test_numbers_in_scientific_notation_without_a_point_are_numbers():
+    assert load(TINY, ["grpo.learning_rate=3e-5"]).grpo.learning_rate == 3e-5
+
+
+def test_overrides_win_over_the_file():
+    config = load(TINY, ["seed=7", "lake.sizes=[3,5]", "grpo.samples=4"])
+    assert (config.seed, config.lake.sizes, config.grpo.samples) == (7, (3, 5), 4)
+
+
+def test_every_key_can_be_found_by_its_dotted_name():
+    assert {"seed", "grpo.clip_high", "engineer.temperature"} <= keys().keys()
+    assert len(keys()) == len({*keys()}) > 40
+    assert isinstance(Config(), Config)
