@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxlake.config import LakeConfig, counts
 from jaxlake.solver import solve, without_waiting
-from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Solution, Status
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Solution, Status
 
 _BATCH = 1024
 _LARGEST_BATCH = 8192  # Large enough that the few hard instances of a batch fill the lanes of the solver's last stages.
@@ -51,7 +51,7 @@ class Dataset:
 
     Attributes:
       instances: ``[count]``.
-      solutions: ``[count]``, all ``SOLVED`` for the sum of costs.
+      solutions: ``[count]``, all ``SOLVED``.
       needs_wait: bool ``[count]``, every optimal plan contains a wait before an arrival.
       report: one entry per size of the config.
     """
@@ -83,6 +83,7 @@ def generate(
     max_size: int | None = None,
     max_agents: int | None = None,
     max_steps: int = MAX_STEPS,
+    objective: Objective = Objective.SUM_OF_COSTS,
     exclude: Instance | None = None,
 ) -> Dataset:
     """Draws random boards until every size has its instances, of which its share needs a wait.
@@ -100,6 +101,7 @@ def generate(
       max_size: side of the padded board, the largest of the config's sizes by default.
       max_agents: agent slots, ``num_agents`` by default.
       max_steps: horizon of the solver and length of the plans less one.
+      objective: what the plans minimise, and with respect to which an instance needs a wait.
       exclude: ``[n]`` instances of any padding that must not occur, such as a validation set.
 
     Raises:
@@ -119,7 +121,7 @@ def generate(
     found: list[_Found] = []
     report: list[SizeReport] = []
     for index, (size, requested) in enumerate(zip(config.sizes, counts(config, count), strict=True)):
-        shape = _Shape(size, num_agents, max_size, max_agents, max_steps)
+        shape = _Shape(size, num_agents, max_size, max_agents, max_steps, objective)
         part, entry = _fill(
             shape, jax.random.fold_in(key, size), requested, config.hole[index], config.wait[index], excluded
         )
@@ -137,6 +139,7 @@ class _Shape(NamedTuple):
     max_size: int
     max_agents: int
     max_steps: int
+    objective: Objective
 
 
 class _Found(NamedTuple):
@@ -169,7 +172,7 @@ def _fill(
             if fingerprint not in seen:
                 seen.add(fingerprint)
                 fresh.append(index)
-        part, statuses = _solve(jax.tree.map(lambda leaf, at=fresh: leaf[at], candidates), shape.max_steps)
+        part, statuses = _solve(jax.tree.map(lambda leaf, at=fresh: leaf[at], candidates), shape)
         parts.append(part)
         tried += batch
         searched += len(fresh)
@@ -207,10 +210,10 @@ def _choose(needs_wait: np.ndarray, requested: int, waits: int) -> np.ndarray:
     return np.concatenate([waiters, np.resize(movers, requested - len(waiters))])
 
 
-def _solve(candidates: Instance, max_steps: int) -> tuple[_Found, np.ndarray]:
+def _solve(candidates: Instance, shape: _Shape) -> tuple[_Found, np.ndarray]:
     """The solvable ones with their plans, and every candidate's ``Status`` int32 ``[n]``."""
-    solutions = solve(candidates, max_steps=max_steps)
-    without = without_waiting(candidates, solutions)
+    solutions = solve(candidates, shape.objective, shape.max_steps)
+    without = without_waiting(candidates, solutions, shape.objective)
     statuses = np.where(without == Status.OUT_OF_BUDGET, Status.OUT_OF_BUDGET, solutions.status)
     kept = np.flatnonzero(statuses == Status.SOLVED)
     instances, solutions = jax.tree.map(lambda leaf: leaf[kept], (candidates, solutions))

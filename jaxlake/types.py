@@ -34,7 +34,7 @@ class Check(enum.IntEnum):
 
 
 class Objective(enum.Enum):
-    """What an optimal plan minimises. An agent's cost is the time of its last arrival at its goal (Stern et al. 2019)."""
+    """What an optimal plan minimises; an agent's cost is the time of its last arrival (Stern et al. 2019)."""
 
     SUM_OF_COSTS = "sum_of_costs"
     MAKESPAN = "makespan"

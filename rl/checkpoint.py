@@ -1,6 +1,7 @@
 """A run on disk: its directory, atomic files, metrics, and Orbax checkpoints from which an unbroken run continues."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import logging
@@ -43,7 +44,7 @@ class Progress:
 
 
 class RunDirectory:
-    """The folder of one run; nothing is written before it is entered as a context.
+    """The folder of one run; nothing is written before `create`.
 
     Args:
       path: of the folder, which need not be there.
@@ -61,23 +62,21 @@ class RunDirectory:
         elif path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
 
-    def __enter__(self) -> "RunDirectory":
-        """Makes the folder, or opens what is there."""
+    def create(self) -> None:
+        """Makes the folder, with the configuration in it; a run that is there stays as it is."""
         if not (self.path / "config.yaml").exists():
             self.write("config.yaml", self._config.to_yaml())
-        self._manager = ocp.CheckpointManager(
-            (self.path / "checkpoints").absolute(),
-            options=ocp.CheckpointManagerOptions(
-                max_to_keep=self._config.checkpoint.keep, cleanup_tmp_directories=True
-            ),
-        )
 
-        return self
-
-    def __exit__(self, *error) -> None:
+    def close(self) -> None:
         """Waits until everything is written."""
-        self._manager.wait_until_finished()
-        self._manager.close()
+        if "_manager" in vars(self):
+            self._manager.wait_until_finished()
+            self._manager.close()
+
+    @functools.cached_property
+    def _manager(self) -> ocp.CheckpointManager:
+        options = ocp.CheckpointManagerOptions(max_to_keep=self._config.checkpoint.keep, cleanup_tmp_directories=True)
+        return ocp.CheckpointManager((self.path / "checkpoints").absolute(), options=options)
 
     @staticmethod
     def _refuse_other(saved: Path, config: Config) -> None:
@@ -122,14 +121,15 @@ class RunDirectory:
 
     def has_checkpoint(self) -> bool:
         """Whether there is anything to go on from."""
-        return self._manager.latest_step() is not None
+        return (self.path / "checkpoints").exists() and self._manager.latest_step() is not None
 
-    def progress(self) -> Progress | None:
-        """Of the last checkpoint; None if there is none."""
-        step = self._manager.latest_step()
-        if step is None:
-            return None
-        saved = self._manager.restore(step, args=ocp.args.Composite(progress=ocp.args.JsonRestore()))
+    def progress(self) -> Progress:
+        """Of the last checkpoint; a beginner's if there is none."""
+        if not self.has_checkpoint():
+            return Progress()
+        saved = self._manager.restore(
+            self._manager.latest_step(), args=ocp.args.Composite(progress=ocp.args.JsonRestore())
+        )
         return Progress(**saved["progress"])
 
     def restore(self, like: Any) -> Any:

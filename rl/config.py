@@ -98,7 +98,8 @@ class WarmStartSection(Section):
     steps: Annotated[int, Field(ge=0)] = 300
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = 128
-    engineer_batch: Count = Field(4, description="engineer examples in each step")
+    engineer_every: Count = Field(8, description="every so many steps the batch is engineer examples, not plans")
+    engineer_batch: Count = 4
     max_context_tokens: Count = 640
     max_answer_tokens: Count = 256
     learning_rate: Rate = 1.5e-3
@@ -120,6 +121,7 @@ class GRPOSection(Section):
 
     prompts: Count = Field(24, description="instances a step")
     samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
+    micro_batch: Count = Field(48, description="answers that go through the backward pass at once")
     learning_rate: Rate = 1e-4
     weight_decay: Ratio = 0.0
     max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0

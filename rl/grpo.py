@@ -1,6 +1,7 @@
 """Group Relative Policy Optimization: advantages, the clipped loss and one update; knows nothing of boards or text."""
 
 import functools
+from collections.abc import Callable
 
 import chex
 import jax
@@ -70,58 +71,116 @@ def answer_logprobs(
 def clipped_loss(
     logprobs: jax.Array, batch: Batch, clip_low: float, clip_high: float
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The token mean over the whole batch of -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A).
+    """The sum over answer tokens of -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A).
+
+    A sum and no mean, so that micro-batches add up to the loss of the whole batch, which divides by its tokens once.
 
     Args:
       logprobs: float32 ``[B, T]`` under the parameters being trained.
 
     Returns:
-      The scalar loss, and scalars that describe it.
+      The scalar loss, and sums over the answer tokens that describe it.
     """
     ratio = jnp.exp(jnp.clip(logprobs - batch.old_logprobs, -20.0, 20.0))
     advantages = batch.advantages[:, None]
     clipped = jnp.clip(ratio, 1 - clip_low, 1 + clip_high)
     objective = jnp.minimum(ratio * advantages, clipped * advantages)
     metrics = {
-        "ratio": masked_mean(ratio, batch.mask),
-        "clipped": masked_mean(clipped * advantages < ratio * advantages, batch.mask),
+        "ratio": masked_sum(ratio, batch.mask),
+        "clipped": masked_sum(clipped * advantages < ratio * advantages, batch.mask),
     }
-    return -masked_mean(objective, batch.mask), metrics
+    return -masked_sum(objective, batch.mask), metrics
 
 
-def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean of `values` where `mask`, 0 if nowhere."""
-    return jnp.where(mask, values, 0).sum() / jnp.maximum(mask.sum(), 1)
+def masked_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """Sum of `values` where `mask`, whatever stands elsewhere."""
+    return jnp.where(mask, values, 0).sum()
 
 
-@functools.partial(
-    jax.jit,
-    static_argnames=("graph", "optimizer", "clip_low", "clip_high", "temperature"),
-    donate_argnames=("parameters", "optimizer_state"),
-)
 def update(
     graph: nnx.GraphDef[Qwen3],
     optimizer: optax.GradientTransformation,
     parameters: nnx.State,
     optimizer_state: optax.OptState,
     batch: Batch,
+    place: Callable[[Batch], Batch],
+    settings: GRPOSection,
+) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
+    """One step of the optimizer on the mean of the clipped loss over the batch's answer tokens.
+
+    Answers without an advantage, those of groups that are all right or all wrong, have no gradient and are not
+    computed: of the tiny run's answers that is half. The others go through in micro-batches of one shape.
+
+    Args:
+      parameters, optimizer_state: donated.
+      batch: numpy arrays.
+      place: puts a micro-batch onto the devices.
+
+    Returns:
+      The new parameters and optimizer state, and scalars that describe the step.
+    """
+    rows = np.flatnonzero(batch.advantages)
+    if not len(rows):
+        return parameters, optimizer_state, dict.fromkeys(("loss", "gradient_norm"), 0.0)
+    gradients, sums = jax.tree.map(jnp.zeros_like, parameters), []
+    for start in range(0, len(rows), settings.micro_batch):
+        chosen = np.resize(rows[start : start + settings.micro_batch], settings.micro_batch)
+        micro = jax.tree.map(lambda x, chosen=chosen: x[chosen], batch)
+        repeated = np.arange(settings.micro_batch) >= len(rows) - start  # the last one is filled up, for nothing
+        gradients, described = accumulate(
+            graph,
+            parameters,
+            gradients,
+            place(micro.replace(mask=micro.mask & ~repeated[:, None])),
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            temperature=settings.temperature,
+        )
+        sums.append(described)
+    tokens, counted = batch.mask.sum(), batch.mask[rows].sum()
+    parameters, optimizer_state, norm = apply(optimizer, parameters, optimizer_state, gradients, np.float32(1 / tokens))
+    total = {name: sum(float(described[name]) for described in sums) for name in sums[0]}
+    metrics = {name: total[name] / counted for name in ("ratio", "clipped", "entropy")}
+    return parameters, optimizer_state, metrics | {"loss": total["loss"] / tokens, "gradient_norm": float(norm)}
+
+
+@functools.partial(
+    jax.jit, static_argnames=("graph", "clip_low", "clip_high", "temperature"), donate_argnames=("gradients",)
+)
+def accumulate(
+    graph: nnx.GraphDef[Qwen3],
+    parameters: nnx.State,
+    gradients: nnx.State,
+    batch: Batch,
     *,
     clip_low: float,
     clip_high: float,
     temperature: float,
-) -> tuple[nnx.State, optax.OptState, dict[str, jax.Array]]:
-    """One step of the optimizer on the clipped loss; the old parameters and optimizer state are donated."""
+) -> tuple[nnx.State, dict[str, jax.Array]]:
+    """Adds a micro-batch's unreduced gradient to those before it, which are donated; also sums that describe it."""
 
     def loss(parameters):
         model = nnx.merge(graph, parameters)
         logprobs, entropy = answer_logprobs(model, batch.tokens, batch.valid, batch.mask.shape[1], temperature)
-        value, metrics = clipped_loss(logprobs, batch, clip_low, clip_high)
-        return value, dict(metrics, loss=value, entropy=masked_mean(entropy, batch.mask))
+        value, sums = clipped_loss(logprobs, batch, clip_low, clip_high)
+        return value, sums | {"loss": value, "entropy": masked_sum(entropy, batch.mask)}
 
-    gradients, metrics = jax.grad(loss, has_aux=True)(parameters)
+    new, sums = jax.grad(loss, has_aux=True)(parameters)
+    return jax.tree.map(jnp.add, gradients, new), sums
+
+
+@functools.partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("parameters", "optimizer_state"))
+def apply(
+    optimizer: optax.GradientTransformation,
+    parameters: nnx.State,
+    optimizer_state: optax.OptState,
+    gradients: nnx.State,
+    scale: jax.Array,
+) -> tuple[nnx.State, optax.OptState, jax.Array]:
+    """One step of the optimizer on `scale` times the gradients, and their norm; the old state is donated."""
+    gradients = jax.tree.map(lambda g: g * scale, gradients)
     updates, optimizer_state = optimizer.update(gradients, optimizer_state, parameters)
-    metrics["gradient_norm"] = optax.global_norm(gradients)
-    return optax.apply_updates(parameters, updates), optimizer_state, metrics
+    return optax.apply_updates(parameters, updates), optimizer_state, optax.global_norm(gradients)
 
 
 def make_optimizer(settings: GRPOSection) -> optax.GradientTransformation:

@@ -1,4 +1,4 @@
-"""The policy as the loop sees it: instances in, answers and plans out. Which parameters answer is the caller's choice."""
+"""The policy as the loop sees it: instances in, answers and plans out; the caller says which parameters answer."""
 
 import dataclasses
 

@@ -23,7 +23,7 @@ def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.nda
 
 
 def length_penalty(tokens: np.ndarray, free: int, limit: int) -> np.ndarray:
-    """R_len of each answer: 0 up to `free` tokens (the paper's L1), -1 from `limit` on (L2), linear between; float32."""
+    """R_len: 0 up to `free` tokens (the paper's L1), -1 from `limit` on (L2), linear between; float32."""
     return -np.clip((tokens - free) / (limit - free), 0.0, 1.0).astype(np.float32)
 
 

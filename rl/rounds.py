@@ -1,19 +1,19 @@
-"""The loop of rounds: design an environment, train in it, look at the failures, design the next (paper, Algorithm 1)."""
+"""The loop of rounds: design an environment, train in it, see the failures, design the next (paper, Algorithm 1)."""
 
 import jax
 import numpy as np
 import optax
 
 from engineer import context
+from engineer import examples as engineer_examples
 from engineer.context import PastRound, Training
 from engineer.engineers import CheckpointEngineer, Generation, RandomEngineer
 from engineer.evidence import Evidence
-from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from rl import grpo, reward
 from rl.checkpoint import fingerprint
-from rl.policy import Prompts
+from rl.policy import Policy, Prompts
 from rl.qwen3.sharding import shard_batch
 from rl.run import Purpose, Run, Stopwatch, build_boards
 
@@ -123,12 +123,11 @@ def grpo_step(
         optimizer,
         run.parameters,
         run.optimizer_state,
-        shard_batch(batch, run.policy.mesh),
-        clip_low=settings.clip_low,
-        clip_high=settings.clip_high,
-        temperature=settings.temperature,
+        batch,
+        lambda micro: shard_batch(micro, run.policy.mesh),
+        settings,
     )
-    metrics = {name: float(value) for name, value in metrics.items()} | {
+    metrics |= {
         "reward": rewards.mean(),
         "reward_accuracy": accuracy.mean(),
         "reward_length": penalty.mean(),
@@ -143,3 +142,18 @@ def grpo_step(
     watch.lap("update")
     seconds = watch.seconds
     return metrics, seconds | {"tokens_per_second": float(tokens.sum()) / sum(seconds.values())}
+
+
+def check_room(policy: Policy, examples: int = 64) -> None:
+    """Finds out before a run, not in the middle of it, that an engineer's context or answer would not fit.
+
+    Raises:
+      ConfigError: naming the setting that is too small.
+    """
+    config, tokenizer, rng = policy.config, policy.tokenizer, np.random.default_rng(0)
+    rounds = max(config.rounds.count, 2)
+    drawn = [engineer_examples.example(rng, config.lake.sizes, rounds, config.rounds.epochs) for _ in range(examples)]
+    contexts = [tokenizer.chat(message, thinking=True) for message, *_ in drawn]
+    answers = [tokenizer.completion(answer) for _, _, answer, _ in drawn]
+    tokenizer.pad_left(contexts, config.engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
+    tokenizer.pad_right(answers, config.engineer.max_answer_tokens, "engineer.max_answer_tokens")

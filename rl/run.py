@@ -72,7 +72,7 @@ class Run:
         return Objective(self.config.lake.objective)
 
     def key(self, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:
-        """The key of one draw, from (seed, purpose, round, step) alone: a resumed run draws what an unbroken one would."""
+        """The key of one draw, from these and the seed alone: a resumed run draws what an unbroken one would."""
         return make_key(self.config.seed, purpose, round, step)
 
     def switch(self, optimizer: optax.GradientTransformation) -> None:
@@ -172,7 +172,6 @@ class Run:
     def _samples(self, texts: Sequence[str], verdicts: Verdict, count: int = 12) -> list[dict[str, Any]]:
         """Some boards with their greedy answers, evenly spread over the validation set, in plain JSON."""
         instances = self.validation.instances
-        coordinates = lambda cells: [list(map(int, divmod(c, instances.max_size))) for c in cells if c != ABSENT]  # noqa: E731
         found = []
         for i in np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int):
             instance = row(instances, i)
@@ -180,9 +179,9 @@ class Run:
                 {
                     "instance": {
                         "size": int(instance.size),
-                        "holes": coordinates(np.flatnonzero(instance.holes)),
-                        "starts": coordinates(instance.starts),
-                        "goals": coordinates(instance.goals),
+                        "holes": _coordinates(np.flatnonzero(instance.holes), instance.max_size),
+                        "starts": _coordinates(instance.starts, instance.max_size),
+                        "goals": _coordinates(instance.goals, instance.max_size),
                     },
                     "prompt": text.prompt(instance, text.PromptStyle(self.config.text.style)),
                     "answer": texts[i],
@@ -207,6 +206,10 @@ class Stopwatch:
         now = time.perf_counter()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
         self._last = now
+
+
+def _coordinates(cells: np.ndarray, max_size: int) -> list[list[int]]:
+    return [[int(x) for x in divmod(cell, max_size)] for cell in cells if cell != ABSENT]
 
 
 def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:
@@ -251,6 +254,7 @@ def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, e
             key,
             count,
             num_agents=config.lake.num_agents,
+            objective=Objective(config.lake.objective),
             exclude=exclude,
         )
     except ValueError as error:

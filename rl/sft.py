@@ -10,12 +10,13 @@ from flax import nnx
 
 from engineer import examples
 from jaxlake import text
+from jaxlake.types import Instance
 from rl.config import Config
-from rl.grpo import answer_logprobs, masked_mean
+from rl.grpo import answer_logprobs, masked_sum
 from rl.policy import Policy, row
 from rl.qwen3.model import Qwen3
 from rl.qwen3.sharding import shard_batch
-from rl.run import Purpose, Run, Stopwatch, mixed_boards
+from rl.run import Purpose, Run, Stopwatch, make_key, mixed_boards
 
 
 @chex.dataclass(frozen=True)
@@ -39,72 +40,67 @@ def update(
     optimizer: optax.GradientTransformation,
     parameters: nnx.State,
     optimizer_state: optax.OptState,
-    plans: Examples,
-    engineering: Examples,
-) -> tuple[nnx.State, optax.OptState, dict[str, jax.Array]]:
-    """One step on the sum of the two cross-entropies, each a mean over its answer tokens; the old state is donated."""
+    examples: Examples,
+) -> tuple[nnx.State, optax.OptState, jax.Array]:
+    """One step on the cross-entropy, a mean over the answer tokens, which it returns; the old state is donated."""
 
     def loss(parameters):
         model = nnx.merge(graph, parameters)
-        losses = {}
-        for name, batch in (("plan", plans), ("engineer", engineering)):
-            logprobs, _ = answer_logprobs(model, batch.tokens, batch.valid, batch.mask.shape[1], 1.0)
-            losses[f"{name}_loss"] = -masked_mean(logprobs, batch.mask)
-        return losses["plan_loss"] + losses["engineer_loss"], losses
+        logprobs, _ = answer_logprobs(model, examples.tokens, examples.valid, examples.mask.shape[1], 1.0)
+        return -masked_sum(logprobs, examples.mask) / examples.mask.sum()
 
-    gradients, metrics = jax.grad(loss, has_aux=True)(parameters)
+    value, gradients = jax.value_and_grad(loss)(parameters)
     updates, optimizer_state = optimizer.update(gradients, optimizer_state, parameters)
-    return optax.apply_updates(parameters, updates), optimizer_state, metrics
+    return optax.apply_updates(parameters, updates), optimizer_state, value
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW with a linear warm-up and a cosine decay to a tenth."""
+    """AdamW at a rate that rises linearly, then stays.
+
+    It does not decay: a decayed warm start is sharp and leaves the rounds little to gain (see docs/decisions.md).
+    """
     settings = config.warm_start
-    schedule = optax.warmup_cosine_decay_schedule(
-        init_value=0.0,
-        peak_value=settings.learning_rate,
-        warmup_steps=settings.warmup_steps,
-        decay_steps=max(settings.steps, settings.warmup_steps + 1),
-        end_value=settings.learning_rate / 10,
-    )
+    schedule = optax.linear_schedule(0.0, settings.learning_rate, settings.warmup_steps)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, b2=0.98, weight_decay=0.01))
 
 
-def warm_start(run: Run, optimizer: optax.GradientTransformation) -> None:
-    """Runs the supervised steps that are still to be done."""
+def warm_start(run: Run, optimizer: optax.GradientTransformation, plans: Examples) -> None:
+    """Runs the supervised steps that are still to be done, on batches of `plans` and of fresh engineer examples."""
     settings = run.config.warm_start
-    key = run.key(Purpose.WARM_START_SET)
-    boards = mixed_boards(
-        run.config, settings.holes, settings.wait, key, settings.instances, exclude=run.validation.instances
-    )
-    plans = _plan_examples(run.policy, boards)
     run.display.stage("warm start", settings.steps, done=run.progress.step)
     for step in range(run.progress.step, settings.steps):
         watch = Stopwatch()
         rng = np.random.default_rng(np.asarray(jax.random.key_data(run.key(Purpose.WARM_START_STEP, step=step))))
-        rows = rng.choice(len(plans.tokens), settings.batch, replace=False)
-        batch = jax.tree.map(lambda x, rows=rows: x[rows], plans)
-        batches = shard_batch((batch, _engineer_examples(run.policy, rng)), run.policy.mesh)
+        if step % settings.engineer_every == 0:
+            kind, batch = "engineer", _engineer_examples(run.policy, rng)
+        else:
+            rows = rng.choice(len(plans.tokens), settings.batch, replace=False)
+            kind, batch = "plan", jax.tree.map(lambda x, rows=rows: x[rows], plans)
         watch.lap("host")
-        run.parameters, run.optimizer_state, metrics = update(
-            run.policy.graph, optimizer, run.parameters, run.optimizer_state, *batches
+        run.parameters, run.optimizer_state, loss = update(
+            run.policy.graph, optimizer, run.parameters, run.optimizer_state, shard_batch(batch, run.policy.mesh)
         )
-        metrics = {name: float(value) for name, value in metrics.items()}
+        loss = float(loss)
         watch.lap("update")
-        status = f"plan loss {metrics['plan_loss']:.3f}  engineer loss {metrics['engineer_loss']:.3f}"
-        run.step_done({"phase": "warm_start"} | metrics, watch.seconds, status)
+        run.step_done({"phase": "warm_start", f"{kind}_loss": loss}, watch.seconds, f"{kind} loss {loss:.3f}")
 
 
-def _plan_examples(policy: Policy, boards) -> Examples:
-    """Every board with its optimal plan as the answer."""
+def plan_examples(policy: Policy, exclude: Instance) -> Examples:
+    """The warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
+
+    Raises:
+      ConfigError: if a board or a plan is longer than the room for it.
+    """
+    config, settings = policy.config, policy.config.warm_start
+    key = make_key(config.seed, Purpose.WARM_START_SET)
+    boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances, exclude)
     prompts = policy.prompts(boards.instances)
-    plans = jax.tree.map(np.asarray, boards.solutions.plan)
-    thought = "<think>\n\n</think>\n\n" if policy.config.text.thinking else ""
+    thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
     answers = [
-        policy.tokenizer.completion(thought + text.answer(row(plans, i), prompts.instances.max_size))
+        policy.tokenizer.completion(thought + text.answer(row(boards.solutions.plan, i), prompts.instances.max_size))
         for i in range(len(prompts))
     ]
-    tokens, mask = policy.tokenizer.pad_right(answers, policy.config.text.max_new_tokens, "text.max_new_tokens")
+    tokens, mask = policy.tokenizer.pad_right(answers, config.text.max_new_tokens, "text.max_new_tokens")
     return _joined(prompts.tokens, prompts.valid, tokens, mask)
 
 

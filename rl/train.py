@@ -16,10 +16,10 @@ import numpy as np
 from engineer import report
 from rl import config as config_
 from rl import grpo, sft
-from rl.checkpoint import Progress, RunDirectory
+from rl.checkpoint import RunDirectory
 from rl.config import Config, ConfigError
 from rl.policy import Policy
-from rl.rounds import run_rounds
+from rl.rounds import check_room, run_rounds
 from rl.run import Interrupted, Purpose, Run, make_key, mixed_boards
 from rl.tracking import Display
 
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         config = config_.load(path, options.overrides)
         directory = RunDirectory(options.run or Path("runs") / path.stem, config)
-        with Display() as display:
+        with contextlib.closing(directory), Display() as display:
             execute(config, directory, display)
     except Interrupted:
         print(f"Stopped and saved. To go on: python -m rl.train {shlex.join(arguments)}".rstrip())
@@ -51,16 +51,27 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
       ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
       Interrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
+    progress = directory.progress()
+    if progress.stage == "finished":
+        display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
+        return
     policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
     count = sum(x.size for x in jax.tree.leaves(parameters))
     devices = policy.mesh.devices
     display.say(f"Qwen3 with {count / 1e6:.2f} M parameters on {devices.size} x {devices.flat[0].device_kind}")
+    check_room(policy)
+    display.stage("boards", 2 if progress.stage == "warm_start" else 1)
     settings = config.validation
     key = make_key(config.seed, Purpose.VALIDATION_SET)
     boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances)
+    validation = policy.prompts(boards.instances)
+    display.advance("validation")
+    if progress.stage == "warm_start":
+        plans = sft.plan_examples(policy, exclude=boards.instances)
+        display.advance("warm start")
 
-    with directory, _stop_signals() as stop:
-        progress = directory.progress() or Progress()
+    directory.create()
+    with _stop_signals() as stop:
         run = Run(
             config=config,
             directory=directory,
@@ -69,19 +80,16 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
             parameters=parameters,
             optimizer_state=None,
             progress=progress,
-            validation=policy.prompts(boards.instances),
+            validation=validation,
             optima=np.asarray(boards.solutions.cost),
             stop=stop,
         )
-        if progress.stage == "finished":
-            display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
-            return
         supervised, reinforced = sft.make_optimizer(config), grpo.make_optimizer(config.grpo)
         run.begin(supervised if progress.stage == "warm_start" else reinforced)
         if progress.stage == "warm_start":
             if progress.step == 0:
                 run.validate("before", occasion=0)
-            sft.warm_start(run, supervised)
+            sft.warm_start(run, supervised, plans)
             run.validate("warm_start", occasion=1)
             progress.stage, progress.step = "rounds", 0
             run.switch(reinforced)

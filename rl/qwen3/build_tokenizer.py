@@ -18,7 +18,9 @@ def corpus() -> Iterator[str]:
     """What a small model reads and writes: plan prompts without their coordinates, contexts, thoughts and answers."""
     rng = np.random.default_rng(0)
     for size in range(3, 11):
-        yield from [f"<|im_start|>user\n{size}x{size} holes 0 1 2 3 4<|im_end|>\n<|im_start|>assistant\n\n\n0:\n1:"] * 50
+        yield from [
+            f"<|im_start|>user\n{size}x{size} holes 0 1 2 3 4<|im_end|>\n<|im_start|>assistant\n\n\n0:\n1:"
+        ] * 50
     for _ in range(400):
         sizes = tuple(range(3, int(rng.integers(5, 11))))
         context, thinking, answer, _ = examples.example(rng, sizes, rounds=3, epochs_per_round=2)

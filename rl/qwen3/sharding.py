@@ -1,4 +1,4 @@
-"""Where arrays live: one mesh with the axes `fsdp` and `tp`, parameters by their declared specs, batches over `fsdp`."""
+"""Where arrays live: a mesh with the axes `fsdp` and `tp`, parameters by their declared specs, batches over `fsdp`."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def make_mesh(fsdp: int, tp: int) -> Mesh:
 
 
 def shard_parameters(parameters: nnx.State, mesh: Mesh) -> nnx.State:
-    """Places each parameter by the spec it was declared with; a mesh axis that does not divide its dimension is left out."""
+    """Places each parameter by its declared spec; a mesh axis that does not divide its dimension is left out."""
 
     def place(variable: nnx.Variable) -> nnx.Variable:
         shape = variable.get_value().shape

@@ -9,7 +9,7 @@ import pytest
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate
 from jaxlake.solver import needs_wait, solve
-from jaxlake.types import ABSENT, Instance, Status
+from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 
 # The shape of the solver's tests, so that nothing is compiled again.
@@ -147,3 +147,12 @@ def test_a_size_without_a_solvable_board_is_named(monkeypatch):
     monkeypatch.setattr(sys.modules["jaxlake.generate"], "solve", unsolvable)
     with pytest.raises(ValueError, match="size 3 at hole ratio 0.2 has no solvable board with 2 agents among"):
         generate(CONFIG, jax.random.key(0), 4, **SHAPE)
+
+
+def test_the_objective_is_the_callers_choice():
+    config = LakeConfig.uniform((4,), hole=0.2, wait=0.25)
+    data = generate(config, jax.random.key(1), 40, max_size=5, max_agents=3, objective=Objective.MAKESPAN)
+    judged = verify(data.instances, data.solutions.plan, data.solutions.cost, objective=Objective.MAKESPAN)
+    assert np.asarray(judged.optimal).all()
+    np.testing.assert_array_equal(solve(data.instances, Objective.MAKESPAN).cost, data.solutions.cost)
+    assert (solve(data.instances).cost > data.solutions.cost).all()  # a sum of two positive costs

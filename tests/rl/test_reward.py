@@ -22,9 +22,7 @@ def test_accuracy(valid, cost, optimum, expected):
     assert accuracy(np.array([valid]), np.array([cost]), np.array([optimum]))[0] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "expected"), [(0, 0.0), (1500, 0.0), (2798, -0.5), (4096, -1.0), (9000, -1.0)]
-)
+@pytest.mark.parametrize(("tokens", "expected"), [(0, 0.0), (1500, 0.0), (2798, -0.5), (4096, -1.0), (9000, -1.0)])
 def test_length_penalty_at_the_papers_lengths(tokens, expected):
     assert length_penalty(np.array([tokens]), 1500, 4096)[0] == pytest.approx(expected)
 

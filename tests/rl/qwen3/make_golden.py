@@ -1,6 +1,6 @@
-"""Writes the golden checkpoint and logits of the reference implementation; needs torch, the tests that read them do not.
+"""Writes a checkpoint and the logits of the reference implementation on it; needs torch, the tests do not.
 
-    python tests/rl/qwen3/make_golden.py
+python tests/rl/qwen3/make_golden.py
 """
 
 from pathlib import Path

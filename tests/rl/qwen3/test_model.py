@@ -1,4 +1,4 @@
-"""The model against the reference implementation's numbers, and against itself where it must not matter how it is run."""
+"""The model against the reference implementation's numbers, and against itself run in other ways."""
 
 from pathlib import Path
 

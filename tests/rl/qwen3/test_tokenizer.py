@@ -20,7 +20,9 @@ def test_every_coordinate_is_one_token(tokenizer):
             assert len(tokenizer.encode(f"({row},{column})")) == 1
 
 
-@pytest.mark.parametrize("text", ["0:(0,0)(0,1)\n1:(2,2)", "Größe 12 % of 3x3 {}\t\n\n", "", " (12,3) <think>hm</think>"])
+@pytest.mark.parametrize(
+    "text", ["0:(0,0)(0,1)\n1:(2,2)", "Größe 12 % of 3x3 {}\t\n\n", "", " (12,3) <think>hm</think>"]
+)
 def test_text_comes_back(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 

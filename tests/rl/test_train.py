@@ -1,0 +1,240 @@
+"""The command as a user gives it, at a size that takes seconds: whole, killed and resumed, stopped, and misused."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from engineer import context, proposal
+from engineer.context import PastRound, Training
+from engineer.evidence import Evidence
+from jaxlake.config import LakeConfig
+from rl import config as config_
+from rl.checkpoint import fingerprint
+from rl.policy import Policy
+from rl.run import Purpose, make_key
+from rl.train import main
+
+ROOT = Path(__file__).parents[2]
+MICRO = """
+model: {vocab_size: 768, hidden_size: 16, intermediate_size: 24, num_hidden_layers: 2, num_attention_heads: 2,
+        num_key_value_heads: 1, head_dim: 8, rope_theta: 1.0e+4}
+lake: {sizes: [3, 4]}
+text: {max_prompt_tokens: 32, max_new_tokens: 32}
+warm_start: {steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 2,
+             max_answer_tokens: 128, holes: [0.2, 0.4]}
+rounds: {count: 3, instances: 16, epochs: 2}
+grpo: {prompts: 8, samples: 2}
+reward: {free_tokens: 12, limit_tokens: 32}
+validation: {instances: 16, samples: 2, batch: 16, holes: [0.2, 0.4]}
+engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
+checkpoint: {every_steps: 2}
+"""
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory) -> Path:
+    """A folder with the micro configuration, and a compilation cache that the runs share."""
+    folder = tmp_path_factory.mktemp("train")
+    (folder / "micro.yaml").write_text(MICRO)
+    return folder
+
+
+def command(workspace: Path, run: str, *overrides: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "rl.train"),
+        *("--config", str(workspace / "micro.yaml"), "--run", str(workspace / run), *overrides),
+    ]
+
+
+def start(workspace: Path, run: str) -> subprocess.Popen:
+    environment = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(workspace / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "PYTHONPATH": str(ROOT),
+    }
+    return subprocess.Popen(
+        command(workspace, run), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def finish(process: subprocess.Popen, code: int = 0) -> str:
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == code, output
+    return output
+
+
+def wait_for_step(workspace: Path, run: str, round: int, step: int, process: subprocess.Popen) -> None:
+    """Until the metrics file holds that step of that round."""
+    place = f'"phase": "round", "round": {round}, "step": {step},'
+    metrics = workspace / run / "metrics.jsonl"
+    deadline = time.monotonic() + 500
+    while not (metrics.exists() and place in metrics.read_text()):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def final_parameters(workspace: Path, run: str) -> dict[str, np.ndarray]:
+    manager = ocp.CheckpointManager((workspace / run / "checkpoints").absolute())
+    saved = manager.restore(manager.latest_step(), args=ocp.args.Composite(arrays=ocp.args.StandardRestore()))
+    leaves = jax.tree_util.tree_leaves_with_path(saved["arrays"]["parameters"])
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+@pytest.fixture(scope="session")
+def unbroken(workspace) -> str:
+    """What the command printed for a run that nobody disturbed, in the folder `unbroken`."""
+    return finish(start(workspace, "unbroken"))
+
+
+def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
+    run = workspace / "unbroken"
+    assert "Report: " in unbroken
+    assert "R2" in unbroken or "round 2" in unbroken
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["phase"], row["round"], row["step"]) for row in rows] == [
+        *(("warm_start", 0, step) for step in range(1, 7)),
+        *(("round", k, step) for k in range(3) for step in range(1, 5)),
+    ]
+    assert all(np.isfinite(value) for row in rows for value in row.values() if isinstance(value, float))
+    for k in range(3):
+        made = {path.name for path in (run / "rounds" / str(k)).iterdir()}
+        assert {"config.json", "proposal.json", "evidence.json", "samples.json"} <= made
+        lake = LakeConfig.from_dict(json.loads((run / "rounds" / str(k) / "config.json").read_text()))
+        assert lake.sizes == (3, 4)
+    assert (run / "report" / "report.md").exists()
+    assert not list(run.rglob("*.partial"))
+
+
+def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(workspace, unbroken):
+    run = workspace / "unbroken"
+    proposals = [json.loads((run / "rounds" / str(k) / "proposal.json").read_text()) for k in range(3)]
+    assert proposals[0]["engineer"] == "random" and proposals[0]["raw"] == ""
+    assert all(p["engineer"] == "checkpoint" and not p["fallback"] for p in proposals[1:])
+    assert len({p["parameters"] for p in proposals}) == 3
+
+    # Round 1's words again, from the evidence on disk: by other parameters they are other words.
+    config = config_.load(workspace / "micro.yaml")
+    policy, fresh = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+    evidence = Evidence.from_json(json.loads((run / "rounds/0/evidence.json").read_text()))
+    past = PastRound(0, LakeConfig.from_dict(proposals[0]["realised"]), evidence)
+    message = context.build(evidence, [past], Training(1, 3, 2))
+    assert message.strip() == (run / "rounds/1/context.md").read_text().strip()
+    key = make_key(0, Purpose.DESIGN, 1)
+    _, answer = policy.grammar_sampler()(fresh, message, proposal.grammar((3, 4)), key)
+    assert fingerprint(fresh) != proposals[1]["parameters"]
+    assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
+
+
+def test_the_same_seed_gives_the_same_metrics_byte_for_byte(workspace, unbroken):
+    finish(start(workspace, "twin"))
+    for name in ("metrics.jsonl", "rounds/2/config.json", "rounds/2/evidence.json", "rounds/2/proposal.json"):
+        assert (workspace / "twin" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes(), name
+
+
+def test_a_run_killed_in_the_middle_of_a_round_resumes_to_the_same_end(workspace, unbroken):
+    process = start(workspace, "killed")
+    wait_for_step(workspace, "killed", round=1, step=3, process=process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    output = finish(start(workspace, "killed"))
+    assert "Goes on in" in output
+    for name in ("metrics.jsonl", "rounds/2/config.json", "rounds/2/evidence.json", "rounds/2/proposal.json"):
+        assert (workspace / "killed" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes(), name
+    expected, found = final_parameters(workspace, "unbroken"), final_parameters(workspace, "killed")
+    assert expected.keys() == found.keys()
+    for name in expected:
+        np.testing.assert_array_equal(expected[name], found[name], err_msg=name)
+
+
+def test_ctrl_c_saves_says_how_to_go_on_and_does(workspace, unbroken):
+    process = start(workspace, "stopped")
+    wait_for_step(workspace, "stopped", round=0, step=1, process=process)
+    process.send_signal(signal.SIGINT)
+    output = finish(process, code=130)
+    assert "Stopped and saved. To go on: python -m rl.train --config" in output
+    assert "Traceback" not in output
+    finish(start(workspace, "stopped"))
+    name = "metrics.jsonl"
+    assert (workspace / "stopped" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes()
+
+
+def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
+    return command(workspace, run, *overrides)[3:]
+
+
+def test_a_finished_run_says_so_and_shows_its_result_again(workspace, unbroken, capsys):
+    before = (workspace / "unbroken" / "metrics.jsonl").read_bytes()
+    assert main(arguments(workspace, "unbroken")) == 0
+    output = capsys.readouterr().out
+    assert "is finished" in output and "Report: " in output
+    assert (workspace / "unbroken" / "metrics.jsonl").read_bytes() == before
+
+
+def test_another_configuration_may_not_enter_a_run(workspace, unbroken, capsys):
+    assert main(arguments(workspace, "unbroken", "grpo.learning_rate=1e-3")) == 2
+    error = capsys.readouterr().err
+    assert "grpo.learning_rate = 0.0001 there, 0.001 here" in error
+    assert error.count("\n") == 1
+
+
+def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
+    copy = workspace / "other"
+    shutil.copytree(workspace / "unbroken", copy, dirs_exist_ok=True)
+    wider = "model.intermediate_size=40"
+    config = config_.load(workspace / "micro.yaml", [wider])
+    (copy / "config.yaml").write_text(config.to_yaml())
+    progress = next((copy / "checkpoints").rglob("progress/metadata"))
+    progress.write_text(progress.read_text().replace("finished", "rounds"))
+    for path in (copy / "checkpoints").rglob("progress/metadata"):
+        path.write_text(path.read_text().replace("finished", "rounds"))
+    assert main(arguments(workspace, "other", wider)) == 2
+    error = capsys.readouterr().err
+    assert "does not match the model" in error and "24" in error and "40" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("grpo.learning_ratee=1", "nearest is grpo.learning_rate"),
+        ("validation.holes=[0.8]", "validation.holes.0 = 0.8: it should be less than or equal to 0.5"),
+        ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 is too small"),
+        ("mesh.fsdp=64", "8 devices are here"),
+        ("model.path=/nowhere", "cannot read config.json"),
+        ("model.vocab_size=100", "the tokenizer has"),
+    ],
+)
+def test_a_mistake_costs_one_line_and_writes_nothing(workspace, capsys, override, message):
+    assert main(arguments(workspace, "mistake", override)) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (workspace / "mistake").exists()
+
+
+def test_a_folder_that_is_no_run_is_left_alone(workspace, capsys):
+    folder = workspace / "holiday"
+    folder.mkdir()
+    (folder / "photo.txt").write_text("beach")
+    assert main(arguments(workspace, "holiday")) == 2
+    assert "not empty and no run" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["photo.txt"]
+
+
+def test_help_names_the_keys_and_an_example(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "grpo.learning_rate = " in text and "python -m rl.train" in text
