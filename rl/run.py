@@ -136,9 +136,9 @@ class Run:
           name: folder in the run directory.
           occasion: of the keys: 0 before the warm start, 1 after it, one more after each round.
         """
-        settings = self.config.validation
+        settings, label = self.config.validation, name.replace("rounds/", "round ").replace("_", " ")
         chunks = np.arange(len(self.validation)).reshape(-1, settings.batch)
-        self.display.stage(f"{name}: validation", len(chunks) * (1 + settings.samples))
+        self.display.stage(f"{label}: validation", len(chunks) * (1 + settings.samples))
         passes = []
         for sample in range(1 + settings.samples):  # the first pass is greedy
             for i, rows in enumerate(chunks):
@@ -164,7 +164,7 @@ class Run:
         texts = [text for answers, _ in greedy for text in answers.texts]
         self.directory.write(f"{name}/samples.json", self._samples(texts, verdicts))
         self.display.say(
-            f"{name}: valid {found.valid / found.n:.1%} greedy, {found.sampled_valid:.1%} sampled "
+            f"{label}: valid {found.valid / found.n:.1%} greedy, {found.sampled_valid:.1%} sampled "
             f"(+- {1.96 * found.sampled_se:.1%}) of {found.n} validation boards"
         )
         return found
