@@ -55,8 +55,10 @@ def _learning(run: Run) -> Figure:
     warm, rounds = figure.subplots(1, 2, sharey=True, width_ratios=(1, 3))
     stages = {stage.name: stage for stage in run.stages}
 
-    steps = [row["step"] for row in run.warm_start]
-    warm.plot(steps, [row.get("accuracy", np.nan) for row in run.warm_start], color=GREY, label="token accuracy")
+    taught = [row for row in run.warm_start if "plan_loss" in row]
+    steps = [row["step"] for row in taught]
+    likelihood = _running_mean(np.exp([-row["plan_loss"] for row in taught]), len(taught) // 20)
+    warm.plot(steps, likelihood, color=GREY, linewidth=1.6, label="mean token likelihood")
     last = max(steps, default=1)
     _validation_points(warm, [(0, stages.get("before")), (last, stages.get("warm start"))], shift=0.035 * last)
     warm.set(xlabel="supervised step", ylabel="share, reward", xlim=(-0.12 * last, 1.06 * last))

@@ -91,9 +91,7 @@ def fabricate(directory: Path) -> Path:
     as_file(directory / "config.yaml", "seed: 0\n")
     as_file(directory / "before" / "evidence.json", fabricated_evidence(rng, -9).to_json())
     as_file(directory / "warm_start" / "evidence.json", fabricated_evidence(rng, -0.3).to_json())
-    metrics = [
-        {"phase": "warm_start", "step": s, "loss": 3 * 0.99**s, "accuracy": 0.9 - 0.8 * 0.99**s} for s in range(1, 400)
-    ]
+    metrics = [{"phase": "warm_start", "step": s, "plan_loss": 3 * 0.99**s} for s in range(1, 400)]
     for k in range(3):
         config = LakeConfig(
             sizes=SIZES,
