@@ -76,7 +76,9 @@ class RunDirectory:
     @functools.cached_property
     def _manager(self) -> ocp.CheckpointManager:
         options = ocp.CheckpointManagerOptions(max_to_keep=self._config.checkpoint.keep, cleanup_tmp_directories=True)
-        return ocp.CheckpointManager((self.path / "checkpoints").absolute(), options=options)
+        # Named here, as a manager that has saved nothing yet cannot tell what kind of items it finds.
+        handlers = {"arrays": ocp.StandardCheckpointHandler(), "progress": ocp.JsonCheckpointHandler()}
+        return ocp.CheckpointManager((self.path / "checkpoints").absolute(), options=options, item_handlers=handlers)
 
     @staticmethod
     def _refuse_other(saved: Path, config: Config) -> None:
@@ -177,5 +179,5 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     return {
         ".".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path): tuple(leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: hasattr(x, "shape"))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }

@@ -11,12 +11,13 @@ from flax import nnx
 from engineer import examples
 from jaxlake import text
 from jaxlake.types import Instance
-from rl.config import Config
+from rl.config import Config, ConfigError
 from rl.grpo import answer_logprobs, masked_sum
 from rl.policy import Policy, row
 from rl.qwen3.model import Qwen3
 from rl.qwen3.sharding import shard_batch
 from rl.run import Purpose, Run, Stopwatch, make_key, mixed_boards
+from rl.tracking import Display
 
 
 @chex.dataclass(frozen=True)
@@ -85,11 +86,14 @@ def warm_start(run: Run, optimizer: optax.GradientTransformation, plans: Example
         run.step_done({"phase": "warm_start", f"{kind}_loss": loss}, watch.seconds, f"{kind} loss {loss:.3f}")
 
 
-def plan_examples(policy: Policy, exclude: Instance) -> Examples:
+def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Examples:
     """The warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
 
+    A few boards have plans longer than any answer can be (1 of 20,000 in one seed of the tiny run); they are left out,
+    and `display` says how many.
+
     Raises:
-      ConfigError: if a board or a plan is longer than the room for it.
+      ConfigError: if a prompt is longer than the room for it, or more than one plan in a hundred is.
     """
     config, settings = policy.config, policy.config.warm_start
     key = make_key(config.seed, Purpose.WARM_START_SET)
@@ -100,8 +104,14 @@ def plan_examples(policy: Policy, exclude: Instance) -> Examples:
         policy.tokenizer.completion(thought + text.answer(row(boards.solutions.plan, i), prompts.instances.max_size))
         for i in range(len(prompts))
     ]
-    tokens, mask = policy.tokenizer.pad_right(answers, config.text.max_new_tokens, "text.max_new_tokens")
-    return _joined(prompts.tokens, prompts.valid, tokens, mask)
+    room = config.text.max_new_tokens
+    fits = np.array([len(answer) <= room for answer in answers])
+    if fits.mean() < 0.99:
+        raise ConfigError(f"text.max_new_tokens = {room} is too small for {(~fits).sum()} of {len(fits)} plans")
+    if not fits.all():
+        display.say(f"{(~fits).sum()} of {len(fits)} boards are left out: their plans need more than {room} tokens")
+    tokens, mask = policy.tokenizer.pad_right([a for a in answers if len(a) <= room], room, "text.max_new_tokens")
+    return _joined(prompts.tokens[fits], prompts.valid[fits], tokens, mask)
 
 
 def _engineer_examples(policy: Policy, rng: np.random.Generator) -> Examples:

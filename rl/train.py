@@ -67,7 +67,7 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
     validation = policy.prompts(boards.instances)
     display.advance("validation")
     if progress.stage == "warm_start":
-        plans = sft.plan_examples(policy, exclude=boards.instances)
+        plans = sft.plan_examples(policy, boards.instances, display)
         display.advance("warm start")
 
     directory.create()

@@ -58,6 +58,7 @@ def command(workspace: Path, run: str, *overrides: str) -> list[str]:
 
 def start(workspace: Path, run: str) -> subprocess.Popen:
     environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
         "JAX_COMPILATION_CACHE_DIR": str(workspace / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONPATH": str(ROOT),
