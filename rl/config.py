@@ -170,6 +170,12 @@ class CheckpointSection(Section):
     keep: Count = 2
 
 
+class TrackingSection(Section):
+    """Where metrics go beside metrics.jsonl."""
+
+    tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
+
+
 class Config(Section):
     """A run."""
 
@@ -185,6 +191,7 @@ class Config(Section):
     validation: ValidationSection = ValidationSection()
     engineer: EngineerSection = EngineerSection()
     checkpoint: CheckpointSection = CheckpointSection()
+    tracking: TrackingSection = TrackingSection()
 
     @pydantic.model_validator(mode="after")
     def _whole_batches(self):

@@ -24,7 +24,7 @@ from jaxlake.verify import verify
 from rl.checkpoint import Progress, RunDirectory
 from rl.config import Config, ConfigError
 from rl.policy import Answers, Policy, Prompts, row
-from rl.tracking import Display
+from rl.tracking import Display, TensorBoard
 
 
 class Purpose(enum.IntEnum):
@@ -65,6 +65,7 @@ class Run:
     validation: Prompts
     optima: np.ndarray
     stop: threading.Event
+    board: TensorBoard | None
 
     @property
     def objective(self) -> Objective:
@@ -120,13 +121,16 @@ class Run:
         self.directory.append("metrics.jsonl", place | {k: round(float(v), 6) for k, v in metrics.items()})
         self.directory.append("timings.jsonl", place | {k: round(v, 3) for k, v in seconds.items()})
         self.display.advance(status)
-        if self.stop.is_set() or self.progress.step % self.config.checkpoint.every_steps == 0:
+        if self.board is not None:
+            self.board.write(place, metrics)
+        if self.progress.step % self.config.checkpoint.every_steps == 0:
             self.save()
         self.check_stop()
 
     def check_stop(self) -> None:
-        """Raises Interrupted if the user asked to stop; call only where nothing unsaved would be missed."""
+        """Saves and raises Interrupted if the user asked to stop; call only between steps."""
         if self.stop.is_set():
+            self.save()
             raise Interrupted
 
     def validate(self, name: str, occasion: int) -> Evidence:

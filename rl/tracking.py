@@ -1,9 +1,14 @@
-"""What a person sees while a run goes on: a live line on a terminal, plain lines anywhere else."""
+"""What a person sees while a run goes on: a live line on a terminal, else plain lines; TensorBoard if asked."""
 
+import functools
 import time
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rl.config import ConfigError
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
@@ -59,3 +64,28 @@ class Display:
             self._last = now
             left = (now - self._started) / max(self._done - self._begun_at, 1) * (self._total - self._done)
             self.say(f"{self._name}  {self._done}/{self._total}  {status}  {left:.0f} s left")
+
+
+class TensorBoard:
+    """Writes the metrics of each step as TensorBoard events, a curve per stage and metric.
+
+    Args:
+      run: directory of the run; the events go to its `tensorboard/`.
+
+    Raises:
+      ConfigError: if the extra `track` is not installed.
+    """
+
+    def __init__(self, run: Path):
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            raise ConfigError("tracking.tensorboard = true: needs pip install 'jaxlake[track]'") from None
+        self._make_writer = functools.cache(lambda: SummaryWriter(str(run / "tensorboard")))  # not before it is used
+
+    def write(self, place: dict[str, Any], metrics: dict[str, Any]) -> None:
+        """Adds a step's metrics at its place: {"phase", "round", "step"}."""
+        stage = "warm_start" if place["phase"] == "warm_start" else f"round_{place['round']}"
+        for name, value in metrics.items():
+            self._make_writer().add_scalar(f"{name}/{stage}", float(value), place["step"])
+        self._make_writer().flush()

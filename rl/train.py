@@ -21,7 +21,7 @@ from rl.config import Config, ConfigError
 from rl.policy import Policy
 from rl.rounds import check_room, run_rounds
 from rl.run import Interrupted, Purpose, Run, make_key, mixed_boards
-from rl.tracking import Display
+from rl.tracking import Display, TensorBoard
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,6 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
             execute(config, directory, display)
     except Interrupted:
         print(f"Stopped and saved. To go on: python -m rl.train {shlex.join(arguments)}".rstrip())
+        return 130
+    except KeyboardInterrupt:
+        print("Stopped at once; what was saved before is kept, and the same command goes on from there.")
         return 130
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -60,13 +63,15 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
     devices = policy.mesh.devices
     display.say(f"Qwen3 with {count / 1e6:.2f} M parameters on {devices.size} x {devices.flat[0].device_kind}")
     check_room(policy)
-    display.stage("boards", 2 if progress.stage == "warm_start" else 1)
+    board = TensorBoard(directory.path) if config.tracking.tensorboard else None
+    display.stage("boards", 2)
     settings = config.validation
     key = make_key(config.seed, Purpose.VALIDATION_SET)
     boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances)
     validation = policy.prompts(boards.instances)
     display.advance("validation")
-    if progress.stage == "warm_start":
+    supervise = progress.stage == "warm_start" and config.warm_start.steps > 0
+    if supervise:
         plans = sft.plan_examples(policy, boards.instances, display)
         display.advance("warm start")
 
@@ -83,14 +88,16 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
             validation=validation,
             optima=np.asarray(boards.solutions.cost),
             stop=stop,
+            board=board,
         )
         supervised, reinforced = sft.make_optimizer(config), grpo.make_optimizer(config.grpo)
         run.begin(supervised if progress.stage == "warm_start" else reinforced)
         if progress.stage == "warm_start":
             if progress.step == 0:
                 run.validate("before", occasion=0)
-            sft.warm_start(run, supervised, plans)
-            run.validate("warm_start", occasion=1)
+            if supervise:
+                sft.warm_start(run, supervised, plans)
+                run.validate("warm_start", occasion=1)
             progress.stage, progress.step = "rounds", 0
             run.switch(reinforced)
             run.save()

@@ -35,6 +35,7 @@ warm_start: {steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_bat
 rounds: {count: 3, instances: 16, epochs: 2}
 grpo: {prompts: 8, samples: 2}
 reward: {free_tokens: 12, limit_tokens: 32}
+tracking: {tensorboard: true}
 validation: {instances: 16, samples: 2, batch: 16, holes: [0.2, 0.4]}
 engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
 checkpoint: {every_steps: 2}
@@ -114,6 +115,7 @@ def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
         lake = LakeConfig.from_dict(json.loads((run / "rounds" / str(k) / "config.json").read_text()))
         assert lake.sizes == (3, 4)
     assert (run / "report" / "report.md").exists()
+    assert list((run / "tensorboard").iterdir())
     assert not list(run.rglob("*.partial"))
 
 
