@@ -28,10 +28,10 @@ def shard_parameters(parameters: nnx.State, mesh: Mesh) -> nnx.State:
     """Places each parameter by its declared spec; a mesh axis that does not divide its dimension is left out."""
 
     def place(variable: nnx.Variable) -> nnx.Variable:
-        shape = variable.get_value().shape
+        shape = variable[...].shape
         spec = (None,) * (len(shape) - len(variable.spec)) + tuple(variable.spec)  # stacked layers have one axis more
         fits = [axis if axis and size % mesh.shape[axis] == 0 else None for size, axis in zip(shape, spec, strict=True)]
-        return variable.replace(jax.device_put(variable.get_value(), NamedSharding(mesh, P(*fits))))
+        return variable.replace(jax.device_put(variable[...], NamedSharding(mesh, P(*fits))))
 
     return jax.tree.map(place, parameters, is_leaf=lambda x: isinstance(x, nnx.Variable))
 

@@ -101,7 +101,7 @@ def save(folder: Path | str, shape: Qwen3Config, parameters: nnx.State) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
     for path, variable in nnx.to_flat_state(parameters):
-        value = np.asarray(variable.get_value())
+        value = np.asarray(variable[...])
         parts = value if path[0] == "layers" else value[None]
         for (name, dims), part in zip(_tensors(path, value.shape, shape).items(), parts, strict=True):
             tensors[name] = np.ascontiguousarray(_theirs(path, part).reshape(dims))
