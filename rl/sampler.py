@@ -170,7 +170,7 @@ class GrammarSampler:
           key: draws the tokens.
 
         Raises:
-          ValueError: if the message is longer than `max_prompt_tokens`.
+          ConfigError: if the message is longer than `max_prompt_tokens`.
         """
         import llguidance
         from llguidance.numpy import fill_next_token_bitmask

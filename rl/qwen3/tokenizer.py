@@ -6,6 +6,7 @@ that checkpoint's own tokenizer through the same class.
 """
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -54,6 +55,8 @@ class Tokenizer:
     """
 
     def __init__(self, path: Path | str = TINY_TOKENIZER):
+        # It advises to install PyTorch, which nothing here needs.
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         from transformers import AutoTokenizer  # 2 s to import: paid only when a tokenizer is made
 
         self._tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
