@@ -19,6 +19,10 @@ from rl.config import Config, ConfigError
 logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells its internals on every save
 
 
+LOGS = ("metrics.jsonl", "timings.jsonl")
+"""Files that grow by a row a step: what was computed, and how long it took."""
+
+
 @dataclasses.dataclass
 class Progress:
     """Where a run stands; plain JSON values, saved in the same atomic step as the arrays.
@@ -28,9 +32,8 @@ class Progress:
       round, step: next ones to do; `step` counts within the stage or round.
       short_share: moving share of short answers, which sets the weights of the reward; None before the first.
       lake: configuration of the round under way, None if it is still to be designed.
-      evidence: of the latest validation.
       history: finished rounds: {"round", "config" (as realised), "evidence"}.
-      metrics_bytes: length of `metrics.jsonl` at this point; what came later is cut off on resuming.
+      log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
     """
 
     stage: str = "warm_start"
@@ -38,9 +41,8 @@ class Progress:
     step: int = 0
     short_share: float | None = None
     lake: dict[str, Any] | None = None
-    evidence: dict[str, Any] | None = None
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    metrics_bytes: int = 0
+    log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
 
 
 class RunDirectory:
@@ -111,8 +113,9 @@ class RunDirectory:
 
     def save(self, arrays: Any, progress: Progress) -> None:
         """Saves arrays and progress as one atomic step; returns when the arrays are copied, the writing goes on."""
-        metrics = self.path / "metrics.jsonl"
-        progress.metrics_bytes = metrics.stat().st_size if metrics.exists() else 0
+        for name in LOGS:
+            log = self.path / name
+            progress.log_bytes[name] = log.stat().st_size if log.exists() else 0
         step = (self._manager.latest_step() or 0) + 1
         self._manager.save(
             step,
@@ -153,11 +156,11 @@ class RunDirectory:
         arrays = self._manager.restore(step, args=ocp.args.Composite(arrays=ocp.args.StandardRestore(abstract)))
         return arrays["arrays"]
 
-    def cut_metrics(self, length: int) -> None:
+    def cut_logs(self, progress: Progress) -> None:
         """Drops what was logged after the last checkpoint; those steps are done again."""
-        metrics = self.path / "metrics.jsonl"
-        if metrics.exists():
-            os.truncate(metrics, length)
+        for name, length in progress.log_bytes.items():
+            if (self.path / name).exists():
+                os.truncate(self.path / name, length)
 
 
 def fingerprint(parameters: Any) -> str:

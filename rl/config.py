@@ -42,14 +42,14 @@ class ModelSection(Section):
     path: str | None = Field(
         None, description="folder with config.json, *.safetensors and tokenizer; null: from scratch"
     )
-    vocab_size: Count = 1024
+    vocab_size: Count = 768
     hidden_size: Count = 96
     intermediate_size: Count = 256
     num_hidden_layers: Count = 4
     num_attention_heads: Count = 4
     num_key_value_heads: Count = 2
-    head_dim: Count = 32
-    rope_theta: Annotated[float, Field(gt=0)] = 1e6
+    head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 32
+    rope_theta: Annotated[float, Field(gt=0)] = 1e4
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the matrix work; parameters are float32")
 
     @pydantic.model_validator(mode="after")
@@ -71,8 +71,8 @@ class TextSection(Section):
 
     style: Literal["coordinates", "verbose"] = "coordinates"
     thinking: bool = Field(False, description="let the policy think before its plan")
-    max_prompt_tokens: Count = 48
-    max_new_tokens: Count = 32
+    max_prompt_tokens: Count = 40
+    max_new_tokens: Count = 40
 
 
 class LakeSection(Section):
@@ -95,16 +95,16 @@ class LakeSection(Section):
 class WarmStartSection(Section):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
-    steps: Annotated[int, Field(ge=0)] = 300
+    steps: Annotated[int, Field(ge=0)] = 750
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
-    batch: Count = 128
+    batch: Count = 32
     engineer_every: Count = Field(8, description="every so many steps the batch is engineer examples, not plans")
     engineer_batch: Count = 4
     max_context_tokens: Count = 640
-    max_answer_tokens: Count = 256
+    max_answer_tokens: Count = 160
     learning_rate: Rate = 1.5e-3
     warmup_steps: Annotated[int, Field(ge=0)] = 30
-    holes: Holes = (0.1, 0.2, 0.3, 0.4, 0.5)
+    holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = Field(0.1, description="share of boards that need a wait")
 
 
@@ -112,8 +112,8 @@ class RoundsSection(Section):
     """The outer loop: how often the environment is designed anew, and how long each round trains."""
 
     count: Count = 3
-    instances: Count = 480
-    epochs: Count = 2
+    instances: Count = 1920
+    epochs: Count = 1
 
 
 class GRPOSection(Section):
@@ -134,7 +134,7 @@ class RewardSection(Section):
     """Lengths at which the penalty on tokens starts and is full, and the inertia of its weight."""
 
     free_tokens: Count = Field(24, description="L1")
-    limit_tokens: Count = Field(32, description="L2")
+    limit_tokens: Count = Field(40, description="L2")
     decay: Annotated[float, Field(ge=0, lt=1)] = 0.9
 
     @pydantic.model_validator(mode="after")
@@ -147,10 +147,10 @@ class RewardSection(Section):
 class ValidationSection(Section):
     """The fixed boards that are answered greedily, and sampled, before and after every stage."""
 
-    instances: Count = 400
+    instances: Count = 800
     samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
     batch: Count = Field(200, description="answers generated at once")
-    holes: Holes = (0.1, 0.2, 0.3, 0.4, 0.5)
+    holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = 0.25
 
 
@@ -160,7 +160,7 @@ class EngineerSection(Section):
     temperature: Annotated[float, Field(ge=0)] = 0.6
     max_prompt_tokens: Count = 640
     max_thinking_tokens: Count = 96
-    max_answer_tokens: Count = 256
+    max_answer_tokens: Count = 160
 
 
 class CheckpointSection(Section):
@@ -195,6 +195,11 @@ class Config(Section):
 
     @pydantic.model_validator(mode="after")
     def _whole_batches(self):
+        if self.warm_start.batch > self.warm_start.instances * 0.99:
+            raise ValueError(
+                f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
+                f"{self.warm_start.instances}"
+            )
         for whole, part in (("rounds.instances", "grpo.prompts"), ("validation.instances", "validation.batch")):
             total, batch = (_get(self, key) for key in (whole, part))
             if total % batch:

@@ -108,8 +108,8 @@ def update(
 ) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
     """One step of the optimizer on the mean of the clipped loss over the batch's answer tokens.
 
-    Answers without an advantage, those of groups that are all right or all wrong, have no gradient and are not
-    computed: of the tiny run's answers that is half. The others go through in micro-batches of one shape.
+    Answers without an advantage, those of groups whose rewards are all equal, have no gradient and are not computed:
+    of the tiny run's answers that is about half. The others go through in micro-batches of one shape.
 
     Args:
       parameters, optimizer_state: donated.

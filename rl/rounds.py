@@ -9,8 +9,9 @@ from engineer import examples as engineer_examples
 from engineer.context import PastRound, Training
 from engineer.engineers import CheckpointEngineer, Generation, RandomEngineer
 from engineer.evidence import Evidence
-from jaxlake.config import LakeConfig
+from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.types import Instance
 from rl import grpo, reward
 from rl.checkpoint import fingerprint
 from rl.policy import Policy, Prompts
@@ -145,7 +146,7 @@ def grpo_step(
 
 
 def check_room(policy: Policy, examples: int = 64) -> None:
-    """Finds out before a run, not in the middle of it, that an engineer's context or answer would not fit.
+    """Finds out before a run, not in the middle of it, that a prompt, a context or an engineer's answer would not fit.
 
     Raises:
       ConfigError: naming the setting that is too small.
@@ -157,3 +158,20 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     answers = [tokenizer.completion(answer) for _, _, answer, _ in drawn]
     tokenizer.pad_left(contexts, config.engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
     tokenizer.pad_right(answers, config.engineer.max_answer_tokens, "engineer.max_answer_tokens")
+    if config.warm_start.steps:
+        taught = [tokenizer.completion(f"<think>\n{thought}\n</think>\n\n{answer}") for _, thought, answer, _ in drawn]
+        tokenizer.pad_left(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
+        tokenizer.pad_right(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
+
+    # The longest prompt that a configuration can ask for: the largest board with the most holes.
+    size, agents = config.lake.sizes[-1], config.lake.num_agents
+    cells = np.arange(size * size)
+    holes = cells >= size * size - int(MAX_HOLE * (size * size - 2 * agents))
+    fullest = Instance(
+        size=np.array([size]),
+        num_agents=np.array([agents]),
+        holes=holes[None],
+        starts=cells[None, :agents],
+        goals=cells[None, agents : 2 * agents],
+    )
+    policy.prompts(fullest)

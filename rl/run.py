@@ -95,7 +95,7 @@ class Run:
             self.parameters, self.optimizer_state = arrays["parameters"], arrays["optimizer"]
             where = "warm start" if self.progress.stage == "warm_start" else f"round {self.progress.round}"
             self.display.say(f"Goes on in {self.directory.path}: {where}, after step {self.progress.step}")
-        self.directory.cut_metrics(self.progress.metrics_bytes)
+        self.directory.cut_logs(self.progress)
 
     def judge(self, prompts: Prompts, answers: Answers, optima: np.ndarray) -> Verdict:
         """Verdicts ``[B]`` on the answers to prompts ``[P]`` with their optimal costs ``[P]``; numpy arrays."""

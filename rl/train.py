@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Stopped at once; what was saved before is kept, and the same command goes on from there.")
         return 130
-    except ConfigError as error:
+    except (ConfigError, PermissionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"\n{report.table_text(directory.path)}\n\nReport: {report.write(directory.path)}")

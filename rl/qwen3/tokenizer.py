@@ -52,6 +52,9 @@ class Tokenizer:
 
     Args:
       path: folder with `tokenizer.json` and `tokenizer_config.json`.
+
+    Raises:
+      ConfigError: if there is none, or it is not Qwen's.
     """
 
     def __init__(self, path: Path | str = TINY_TOKENIZER):
@@ -59,8 +62,14 @@ class Tokenizer:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         from transformers import AutoTokenizer  # 2 s to import: paid only when a tokenizer is made
 
-        self._tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: no tokenizer there ({str(error).splitlines()[0]})") from None
         ids = self._tokenizer.convert_tokens_to_ids
+        missing = [name for name in ("<|im_end|>", "<|endoftext|>", "</think>") if ids(name) is None]
+        if missing:
+            raise ConfigError(f"{path}: the tokenizer lacks {', '.join(missing)}; one of Qwen3's is needed")
         self.stop_ids: tuple[int, ...] = (ids("<|im_end|>"), ids("<|endoftext|>"))
         self.pad_id: int = ids("<|endoftext|>")
         self.end_think_id: int = ids("</think>")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from rl.config import ConfigError
@@ -66,7 +66,10 @@ def load(
     files = sorted(Path(folder).glob("*.safetensors"))
     if not files:
         raise ConfigError(f"model.path = {folder}: no *.safetensors there")
-    handles = [safe_open(file, framework="flax") for file in files]
+    try:
+        handles = [safe_open(file, framework="flax") for file in files]
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"model.path = {folder}: cannot read its safetensors ({error})") from None
     holder = {name: handle for handle in handles for name in handle.keys()}  # noqa: SIM118 - a handle is no mapping
     graph, abstract = nnx.split(nnx.eval_shape(lambda: Qwen3(shape, nnx.Rngs(0))))
 

@@ -140,7 +140,7 @@ def test_what_cannot_be_generated_is_refused_in_one_line(arguments, message):
 
 
 def test_a_size_without_a_solvable_board_is_named(monkeypatch):
-    def unsolvable(instances, **_):
+    def unsolvable(instances, *_):
         solutions = solve(instances)
         return solutions.replace(status=np.full_like(solutions.status, Status.UNSOLVABLE))
 

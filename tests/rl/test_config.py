@@ -32,6 +32,8 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("rounds.instances=77", "rounds.instances = 77 must be a multiple of grpo.prompts"),
         ("reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
         ("model.num_attention_heads=3", "num_attention_heads must be a multiple of num_key_value_heads"),
+        ("warm_start.instances=20", "warm_start.batch = 32 is too large"),
+        ("model.head_dim=7", "multiple of 2"),
         ("seed", "must be key=value"),
         ("seed.deeper=1", "seed is no section"),
         ("seed=[", "not YAML"),
@@ -62,4 +64,7 @@ def test_overrides_win_over_the_file():
 def test_every_key_can_be_found_by_its_dotted_name():
     assert {"seed", "grpo.clip_high", "engineer.temperature"} <= keys().keys()
     assert len(keys()) == len({*keys()}) > 40
-    assert isinstance(Config(), Config)
+
+
+def test_the_defaults_that_help_shows_are_the_shipped_tiny_runs():
+    assert load(TINY) == Config()

@@ -154,6 +154,8 @@ def test_a_run_killed_in_the_middle_of_a_round_resumes_to_the_same_end(workspace
     assert "Goes on in" in output
     for name in ("metrics.jsonl", "rounds/2/config.json", "rounds/2/evidence.json", "rounds/2/proposal.json"):
         assert (workspace / "killed" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes(), name
+    rows = [(workspace / run / "timings.jsonl").read_text().count("\n") for run in ("killed", "unbroken")]
+    assert rows[0] == rows[1]
     expected, found = final_parameters(workspace, "unbroken"), final_parameters(workspace, "killed")
     assert expected.keys() == found.keys()
     for name in expected:
@@ -213,6 +215,7 @@ def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
         ("grpo.learning_ratee=1", "nearest is grpo.learning_rate"),
         ("validation.holes=[0.8]", "validation.holes.0 = 0.8: it should be less than or equal to 0.5"),
         ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 is too small"),
+        ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 is too small"),
         ("mesh.fsdp=64", "8 devices are here"),
         ("model.path=/nowhere", "cannot read config.json"),
         ("model.vocab_size=100", "the tokenizer has"),
