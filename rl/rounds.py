@@ -88,8 +88,9 @@ def train(run: Run, k: int, lake: Dataset, optimizer: optax.GradientTransformati
         metrics, seconds = grpo_step(
             run, prompts.take(rows), optima[rows], run.key(Purpose.ROLLOUT, k, step), optimizer
         )
-        status = f"reward {metrics['reward']:.3f}  valid {metrics['valid']:.1%}  optimal {metrics['optimal']:.1%}"
-        run.step_done({"phase": "round"} | metrics, seconds, f"{status}  {seconds['tokens_per_second']:.0f} tokens/s")
+        status = f"reward {metrics['reward']:.2f} valid {metrics['valid']:.0%} optimal {metrics['optimal']:.0%}"
+        status += f" {seconds['tokens_per_second']:.0f} tok/s"
+        run.step_done({"phase": "round"} | metrics, seconds, status)
 
 
 def grpo_step(

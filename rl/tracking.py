@@ -24,10 +24,10 @@ class Display:
         self.console = Console(highlight=False, soft_wrap=True)
         self._live = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=8),  # so that the whole line has 80 columns
             TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
             console=self.console,
             transient=True,
             disable=not self.console.is_terminal,
