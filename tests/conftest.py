@@ -3,5 +3,8 @@
 import os
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+# Size of XLA's thread pool. A collective between virtual devices blocks a thread of it, and with as few threads as
+# devices two collectives once waited for each other until they timed out.
+os.environ.setdefault("NPROC", "32")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reaches for the network fails at once
