@@ -5,7 +5,6 @@ import numpy as np
 import optax
 
 from engineer import context
-from engineer import examples as engineer_examples
 from engineer.context import PastRound, Training
 from engineer.engineers import CheckpointEngineer, Generation, RandomEngineer
 from engineer.evidence import Evidence
@@ -17,6 +16,7 @@ from rl.checkpoint import fingerprint
 from rl.policy import Policy, Prompts
 from rl.qwen3.sharding import shard_batch
 from rl.run import Purpose, Run, Stopwatch, build_boards
+from rl.sft import engineer_texts
 
 
 def run_rounds(run: Run, optimizer: optax.GradientTransformation) -> None:
@@ -152,15 +152,11 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     Raises:
       ConfigError: naming the setting that is too small.
     """
-    config, tokenizer, rng = policy.config, policy.tokenizer, np.random.default_rng(0)
-    rounds = max(config.rounds.count, 2)
-    drawn = [engineer_examples.example(rng, config.lake.sizes, rounds, config.rounds.epochs) for _ in range(examples)]
-    contexts = [tokenizer.chat(message, thinking=True) for message, *_ in drawn]
-    answers = [tokenizer.completion(answer) for _, _, answer, _ in drawn]
+    config, tokenizer = policy.config, policy.tokenizer
+    contexts, taught, answers = zip(*engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
     tokenizer.pad_left(contexts, config.engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
     tokenizer.pad_right(answers, config.engineer.max_answer_tokens, "engineer.max_answer_tokens")
     if config.warm_start.steps:
-        taught = [tokenizer.completion(f"<think>\n{thought}\n</think>\n\n{answer}") for _, thought, answer, _ in drawn]
         tokenizer.pad_left(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
         tokenizer.pad_right(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
 

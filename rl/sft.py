@@ -116,19 +116,27 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Exampl
 
 def _engineer_examples(policy: Policy, rng: np.random.Generator) -> Examples:
     """Freshly drawn examples of evidence with the configuration that our rule would answer."""
+    settings = policy.config.warm_start
+    contexts, taught, _ = zip(*engineer_texts(policy, rng, settings.engineer_batch), strict=True)
+    return _joined(
+        *policy.tokenizer.pad_left(contexts, settings.max_context_tokens, "warm_start.max_context_tokens"),
+        *policy.tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens"),
+    )
+
+
+def engineer_texts(
+    policy: Policy, rng: np.random.Generator, count: int
+) -> list[tuple[list[int], list[int], list[int]]]:
+    """Tokens of `count` examples: the context, what is taught to follow it (thought and answer), the answer alone."""
     config, tokenizer = policy.config, policy.tokenizer
-    contexts, answers = [], []
-    for _ in range(config.warm_start.engineer_batch):
+    rows = []
+    for _ in range(count):
         context, thinking, answer, _ = examples.example(
             rng, config.lake.sizes, max(config.rounds.count, 2), config.rounds.epochs
         )
-        contexts.append(tokenizer.chat(context, thinking=True))
-        answers.append(tokenizer.completion(f"<think>\n{thinking}\n</think>\n\n{answer}"))
-    settings = config.warm_start
-    return _joined(
-        *tokenizer.pad_left(contexts, settings.max_context_tokens, "warm_start.max_context_tokens"),
-        *tokenizer.pad_right(answers, settings.max_answer_tokens, "warm_start.max_answer_tokens"),
-    )
+        taught = tokenizer.completion(f"<think>\n{thinking}\n</think>\n\n{answer}")
+        rows.append((tokenizer.chat(context, thinking=True), taught, tokenizer.completion(answer)))
+    return rows
 
 
 def _joined(prompts: np.ndarray, valid: np.ndarray, answers: np.ndarray, mask: np.ndarray) -> Examples:
