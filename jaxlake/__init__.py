@@ -3,14 +3,16 @@
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.generate import Dataset, SizeReport, generate
 from jaxlake.render import draw, from_text, to_text
-from jaxlake.solver import needs_wait, solve, without_waiting
+from jaxlake.solve import needs_wait, solve, without_waiting
 from jaxlake.text import PromptStyle, answer, parse, parse_batch, prompt
-from jaxlake.types import Check, Instance, Objective, Plan, Solution, Status, Verdict
+from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solution, Status, Verdict
 from jaxlake.verify import first_failure, verify
 
 __all__ = [
     "MAX_HOLE",
+    "Action",
     "Check",
+    "Costs",
     "Dataset",
     "Instance",
     "LakeConfig",

@@ -20,6 +20,16 @@ OUTSIDE = -2
 """A coordinate that a plan names and the padded board does not have."""
 
 
+class Action(enum.IntEnum):
+    """What an agent can do in one step; rows grow downwards, columns to the right."""
+
+    UP = 0
+    DOWN = 1
+    LEFT = 2
+    RIGHT = 3
+    WAIT = 4
+
+
 class Check(enum.IntEnum):
     """The eight validity checks in the order in which they are reported (paper, reconstruction of section 3)."""
 
@@ -48,6 +58,22 @@ class Status(enum.IntEnum):
     """Proved: no plan exists (within the cost bound, where one was given)."""
     OUT_OF_BUDGET = 2
     """Not decided within the node budget or the horizon."""
+
+
+@chex.dataclass(frozen=True)
+class Costs:
+    """What a plan costs under each convention; any leading batch axes.
+
+    Attributes:
+      sum_of_costs: int32 ``[...]``, the times of the agents' last arrivals at their goals: waiting on a goal is free
+        unless the agent leaves it again (Stern et al. 2019; the paper's optimum).
+      sum_of_loss: int32 ``[...]``, steps that do not begin and end on the agent's goal: waiting there is always free.
+      makespan: int32 ``[...]``, the time of the last arrival of all.
+    """
+
+    sum_of_costs: chex.Array
+    sum_of_loss: chex.Array
+    makespan: chex.Array
 
 
 @chex.dataclass(frozen=True)

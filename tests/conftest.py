@@ -8,3 +8,8 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_p
 os.environ.setdefault("NPROC", "32")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reaches for the network fails at once
+
+from hypothesis import settings  # noqa: E402  (the variables above come before anything that may import JAX)
+
+settings.register_profile("jaxlake", deadline=None)  # a first example compiles, and a loaded machine stutters
+settings.load_profile("jaxlake")

@@ -8,7 +8,7 @@ import pytest
 
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate
-from jaxlake.solver import needs_wait, solve
+from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 
@@ -70,7 +70,7 @@ def test_no_instance_comes_twice_and_sizes_are_mixed(dataset):
 
 
 def test_the_same_key_gives_the_same_instances_whatever_the_batches(dataset, monkeypatch):
-    monkeypatch.setattr(sys.modules["jaxlake.generate"], "_LARGEST_BATCH", 1024)
+    monkeypatch.setattr(sys.modules["jaxlake.generate.quotas"], "_LARGEST_BATCH", 1024)
     again = generate(CONFIG, jax.random.key(0), 201, **SHAPE)
     jax.tree.map(np.testing.assert_array_equal, again.instances, dataset.instances)
     other = generate(CONFIG, jax.random.key(1), 201, **SHAPE)
@@ -144,7 +144,7 @@ def test_a_size_without_a_solvable_board_is_named(monkeypatch):
         solutions = solve(instances)
         return solutions.replace(status=np.full_like(solutions.status, Status.UNSOLVABLE))
 
-    monkeypatch.setattr(sys.modules["jaxlake.generate"], "solve", unsolvable)
+    monkeypatch.setattr(sys.modules["jaxlake.generate.quotas"], "solve", unsolvable)
     with pytest.raises(ValueError, match="size 3 at hole ratio 0.2 has no solvable board with 2 agents among"):
         generate(CONFIG, jax.random.key(0), 4, **SHAPE)
 

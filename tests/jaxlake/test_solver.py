@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from jaxlake.render import from_text
-from jaxlake.solver import needs_wait, solve, without_waiting
-from jaxlake.solver.corridor import deadlocked
-from jaxlake.solver.tree import UNBOUNDED, search
+from jaxlake.solve import needs_wait, solve, without_waiting
+from jaxlake.solve.corridor import deadlocked
+from jaxlake.solve.tree import UNBOUNDED, search
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 

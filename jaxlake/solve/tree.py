@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.solver.paths import ALL_MOVES, Query, move_between, shortest_paths
+from jaxlake.solve.paths import ALL_MOVES, Query, move_between, shortest_paths
 from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
 
 MAX_HORIZON = 127

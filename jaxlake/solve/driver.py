@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxlake.solver.corridor import deadlocked
-from jaxlake.solver.tree import MAX_HORIZON, UNBOUNDED, search
+from jaxlake.solve.corridor import deadlocked
+from jaxlake.solve.tree import MAX_HORIZON, UNBOUNDED, search
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Solution, Status
 
 _ROOTS = 1024

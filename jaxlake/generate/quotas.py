@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.config import LakeConfig, counts
-from jaxlake.solver import solve, without_waiting
+from jaxlake.solve import solve, without_waiting
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Solution, Status
 
 _BATCH = 1024
