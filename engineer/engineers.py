@@ -21,8 +21,14 @@ class Engineer(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """What a model wrote: free thinking, then an answer that followed the grammar (or did not, without a mask)."""
+    """What a model wrote: free thinking, then an answer that followed the grammar (or did not, without a mask).
 
+    Attributes:
+      raw: the whole response, verbatim.
+      thinking, answer: its parts.
+    """
+
+    raw: str
     thinking: str
     answer: str
 
@@ -83,7 +89,7 @@ class CheckpointEngineer:
         projected, repairs = (previous, ()) if parsed is None else project(parsed, previous)
         return Proposal(
             engineer="checkpoint",
-            raw=f"<think>\n{generation.thinking}\n</think>\n\n{generation.answer}",
+            raw=generation.raw,
             thinking=generation.thinking,
             parsed=parsed,
             projected=projected,

@@ -227,13 +227,18 @@ def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.
 def mixed_boards(
     config: Config, holes: Sequence[float], wait: float, key: jax.Array, count: int, exclude: Instance | None = None
 ) -> Dataset:
-    """Boards of all the run's sizes alike, an equal share of each hole ratio, one after the other."""
+    """Boards of all the run's sizes alike, an equal share of each hole ratio, one after the other; none twice.
+
+    On small boards two ratios can mean the same number of holes, so each part leaves out what the ones before hold.
+    """
     parts = []
     for i, hole in enumerate(holes):
         lake = LakeConfig.uniform(config.lake.sizes, hole, wait)
         share = count * (i + 1) // len(holes) - count * i // len(holes)
         if share:
             parts.append(build_boards(config, lake, jax.random.fold_in(key, i), share, exclude))
+            drawn = parts[-1].instances
+            exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
     instances, solutions, needs_wait = jax.tree.map(
         lambda *x: np.concatenate([np.asarray(y) for y in x]),
         *((part.instances, part.solutions, part.needs_wait) for part in parts),

@@ -160,8 +160,8 @@ class GrammarSampler:
     max_answer_tokens: int
     temperature: float
 
-    def __call__(self, parameters: nnx.State, message: str, grammar: str, key: jax.Array) -> tuple[str, str]:
-        """The thinking and the answer to one user message.
+    def __call__(self, parameters: nnx.State, message: str, grammar: str, key: jax.Array) -> tuple[str, str, str]:
+        """The response to one user message: all of it verbatim, its thinking and its answer.
 
         Args:
           parameters: of the model, as they are now.
@@ -178,8 +178,9 @@ class GrammarSampler:
         tokenizer = self.tokenizer
         prompt = tokenizer.chat(message, thinking=True)
         rows, valid = tokenizer.pad_left([prompt], self.max_prompt_tokens, "engineer.max_prompt_tokens")
-        forced_open, forced_close = tokenizer.encode("<think>\n"), tokenizer.encode("\n</think>\n\n")
-        budget = self.max_thinking_tokens + self.max_answer_tokens + len(forced_open) + len(forced_close)
+        forced_open, cut, forced_close = (tokenizer.encode(part) for part in ("<think>\n", "\n</think>", "\n\n"))
+        forced = len(forced_open) + len(cut) + len(forced_close)
+        budget = self.max_thinking_tokens + self.max_answer_tokens + forced
         slots = self.max_prompt_tokens + budget
         seen = np.zeros(slots, bool)
         seen[: self.max_prompt_tokens] = valid[0]
@@ -205,13 +206,15 @@ class GrammarSampler:
         free = np.arange(self.vocabulary) < len(tokenizer)
         free[list(tokenizer.stop_ids)] = False
         thought_from = len(said)
+        closing = cut  # Where the model closes its thought itself, nothing is put in front of it.
         while len(said) < thought_from + self.max_thinking_tokens:
             token = draw(free)
             if token == tokenizer.end_think_id:
+                closing = [token]
                 break
             say(token)
         thinking = tokenizer.decode(said[thought_from:]).strip()
-        for token in forced_close:
+        for token in closing + forced_close:
             say(token)
 
         matcher = llguidance.LLMatcher(tokenizer.grammar_tokenizer(self.vocabulary), grammar)
@@ -226,4 +229,4 @@ class GrammarSampler:
             say(token)
             if matcher.is_stopped():
                 break
-        return thinking, tokenizer.decode(said[answer_from:])
+        return tokenizer.decode(said), thinking, tokenizer.decode(said[answer_from:])

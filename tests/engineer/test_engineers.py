@@ -34,7 +34,7 @@ class Model:
 
     def __call__(self, prompt: str, grammar: str, key: jax.Array) -> Generation:
         self.asked.append((prompt, grammar, key))
-        return Generation(self.thinking, self.answer)
+        return Generation(f"<think>\n{self.thinking}\n</think>\n\n{self.answer}", self.thinking, self.answer)
 
 
 def propose(model: Model):

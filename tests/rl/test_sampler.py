@@ -136,19 +136,19 @@ class RandomLogits:
 
     sizes = (3, 4, 5, 6)
 
-    def __init__(self):
+    def __init__(self, max_thinking_tokens=4):
         self.graph, self.parameters = nnx.split(Qwen3(SHAPE, nnx.Rngs(0)))
         self.sampler = GrammarSampler(
             graph=self.graph,
             tokenizer=Tokenizer(),
             vocabulary=SHAPE.vocab_size,
             max_prompt_tokens=16,
-            max_thinking_tokens=4,
+            max_thinking_tokens=max_thinking_tokens,
             max_answer_tokens=400,
             temperature=5.0,
         )
 
-    def write(self, seed: int, parameters=None) -> tuple[str, str]:
+    def write(self, seed: int, parameters=None) -> tuple[str, str, str]:
         parameters = self.parameters if parameters is None else parameters
         return self.sampler(parameters, "design", proposal.grammar(self.sizes), jax.random.key(seed))
 
@@ -157,7 +157,7 @@ def test_the_sampler_writes_a_legal_config_whatever_the_logits():
     noise = RandomLogits()
     previous = LakeConfig.uniform(noise.sizes, 0.25, 0.25)
     for seed in range(4):
-        _, answer = noise.write(seed)
+        _, _, answer = noise.write(seed)
         config, _ = project(json.loads(answer), previous)
         assert config.sizes == noise.sizes
         assert abs(sum(config.data) - 1) < 1e-6
@@ -173,5 +173,14 @@ def test_other_parameters_write_another_config():
 
 def test_thinking_is_cut_at_its_cap():
     noise = RandomLogits()
-    thinking, _ = noise.write(0)
+    raw, thinking, answer = noise.write(0)
+    assert raw.endswith(f"\n</think>\n\n{answer}")
     assert len(noise.sampler.tokenizer.encode(thinking)) <= 4 + 2  # reading back may split a token or two
+
+
+def test_a_thought_that_the_model_closes_itself_stays_as_it_wrote_it():
+    noise = RandomLogits(max_thinking_tokens=256)  # One token in 768 closes it.
+    texts = [noise.write(seed)[0] for seed in range(6)]
+    ends = [text[: text.index("</think>")] for text in texts]
+    assert all("</think>\n\n{" in text for text in texts)
+    assert any(not end.endswith("\n") for end in ends) and any(end.endswith("\n") for end in ends)
