@@ -1,27 +1,43 @@
 """MAPF-FrozenLake in JAX: boards, rules, an exact solver, a generator and the text in between; knows no model."""
 
+from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
+from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Info, Lake, Params, State, TimeStep, Transition
 from jaxlake.generate import Dataset, SizeReport, generate
+from jaxlake.levels import LevelBank, pad, stack, validate
 from jaxlake.render import draw, from_text, to_text
 from jaxlake.solve import needs_wait, solve, without_waiting
-from jaxlake.text import PromptStyle, answer, parse, parse_batch, prompt
+from jaxlake.text import AnswerFormat, PromptStyle, answer, parse, parse_batch, prompt, read
 from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solution, Status, Verdict
 from jaxlake.verify import first_failure, verify
 
 __all__ = [
+    "CLASSIC_SLIP",
     "MAX_HOLE",
     "Action",
+    "AnswerFormat",
+    "AutoReset",
+    "AutoResetMode",
     "Check",
+    "ConflictRule",
     "Costs",
     "Dataset",
+    "HoleRule",
+    "Info",
     "Instance",
+    "Lake",
     "LakeConfig",
+    "LevelBank",
     "Objective",
+    "Params",
     "Plan",
     "PromptStyle",
     "SizeReport",
     "Solution",
+    "State",
     "Status",
+    "TimeStep",
+    "Transition",
     "Verdict",
     "answer",
     "counts",
@@ -30,12 +46,16 @@ __all__ = [
     "from_text",
     "generate",
     "needs_wait",
+    "pad",
     "parse",
     "parse_batch",
     "project",
     "prompt",
+    "read",
     "solve",
+    "stack",
     "to_text",
+    "validate",
     "verify",
     "without_waiting",
 ]

@@ -103,6 +103,12 @@ class Instance:
         """Number of agent slots."""
         return self.starts.shape[-1]
 
+    def _repr_html_(self) -> str:
+        """A picture, for notebooks."""
+        from jaxlake.render import html
+
+        return html(self)
+
 
 @chex.dataclass(frozen=True)
 class Plan:
@@ -130,12 +136,14 @@ class Verdict:
       checks: bool ``[..., 8]`` in the order of ``Check``, True where the check passes.
       valid: bool ``[...]``, all eight pass.
       cost: int32 ``[...]`` under the objective asked for, ``ABSENT`` unless valid.
+      costs: ``[...]`` under each convention, ``ABSENT`` unless valid.
       optimal: bool ``[...]``, valid and at the optimum's cost.
     """
 
     checks: chex.Array
     valid: chex.Array
     cost: chex.Array
+    costs: Costs
     optimal: chex.Array
 
 

@@ -1,5 +1,6 @@
 """Solved instances to a config's quotas; ``generate`` is the way in."""
 
-from jaxlake.generate.quotas import Dataset, SizeReport, generate
+from jaxlake.generate.dataset import GAPS, Dataset, SizeReport
+from jaxlake.generate.quotas import generate
 
-__all__ = ["Dataset", "SizeReport", "generate"]
+__all__ = ["GAPS", "Dataset", "SizeReport", "generate"]

@@ -1,13 +1,15 @@
 """The generator: quotas, reproducibility, exclusion, and what happens where a config cannot be met."""
 
-import sys
+import hashlib
+import itertools
 
 import jax
 import numpy as np
 import pytest
 
+from jaxlake.benchmark import load
 from jaxlake.config import LakeConfig, counts
-from jaxlake.generate import Dataset, generate
+from jaxlake.generate import Dataset, generate, quotas, search
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
@@ -70,16 +72,59 @@ def test_no_instance_comes_twice_and_sizes_are_mixed(dataset):
 
 
 def test_the_same_key_gives_the_same_instances_whatever_the_batches(dataset, monkeypatch):
-    monkeypatch.setattr(sys.modules["jaxlake.generate.quotas"], "_LARGEST_BATCH", 1024)
-    again = generate(CONFIG, jax.random.key(0), 201, **SHAPE)
-    jax.tree.map(np.testing.assert_array_equal, again.instances, dataset.instances)
+    config = LakeConfig((3, 5), (0.5, 0.5), (0.4, 0.0), (1.0, 1.0))
+    whole = generate(config, jax.random.key(0), 400, **SHAPE)
+    monkeypatch.setattr(search, "_LARGEST_BATCH", 1)
+    again = generate(config, jax.random.key(0), 400, **SHAPE)
+    assert whole.report == again.report
+    assert all(entry.candidates > 20 * 128 for entry in whole.report)
+    for one, other in zip(jax.tree.leaves(again.instances), jax.tree.leaves(whole.instances), strict=True):
+        np.testing.assert_array_equal(one, other)
     other = generate(CONFIG, jax.random.key(1), 201, **SHAPE)
     assert set(fingerprints(other.instances)) != set(fingerprints(dataset.instances))
+
+
+def test_the_instances_are_those_of_a_process_with_one_device(dataset):
+    # The digest was taken in a process with one device; this one has eight.
+    assert len(jax.devices()) == 8
+    parts = (dataset.instances.size, dataset.instances.holes, dataset.instances.starts, dataset.instances.goals)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
+    assert digest[:16] == "0f263f3f2ed1b506"
 
 
 def test_excluded_instances_are_not_emitted(dataset):
     again = generate(CONFIG, jax.random.key(0), 201, exclude=dataset.instances, **SHAPE)
     assert not set(fingerprints(again.instances)) & set(fingerprints(dataset.instances))
+
+
+def test_the_validation_set_is_never_emitted(monkeypatch):
+    # 3,024 boards of side 3 have two agents and no hole; 20 of them are in the validation set.
+    config = LakeConfig((3,), (1.0,), (0.0,), (0.0,))
+    validation = load("validation").instances
+    small = validation.size == 3
+    held = {
+        (tuple(starts), tuple(goals))
+        for starts, goals, holes in zip(
+            *(_on_side_5(cells[small]) for cells in (validation.starts, validation.goals)),
+            validation.holes[small],
+            strict=True,
+        )
+        if not holes.any()
+    }
+    assert len(held) == 20
+
+    def emitted() -> set:
+        data = generate(config, jax.random.key(0), 2500, **SHAPE)
+        starts, goals = (cells[:, :2] for cells in (data.instances.starts, data.instances.goals))
+        return {(tuple(s), tuple(g)) for s, g in zip(starts, goals, strict=True)}
+
+    assert not emitted() & held
+    monkeypatch.setattr(quotas, "_fixed", frozenset)
+    assert len(emitted() & held) > 5
+
+
+def _on_side_5(cells: np.ndarray) -> np.ndarray:
+    return cells // 10 * 5 + cells % 10
 
 
 def test_exclusion_sees_through_padding(dataset):
@@ -105,7 +150,11 @@ def test_a_wait_quota_out_of_reach_is_lowered_and_reported():
     entry, unused = generate(config, jax.random.key(0), 400, **SHAPE).report
     assert entry.requested_waits == 400
     assert 0 < entry.realised_waits < 400 == entry.realised
-    assert (unused.requested, unused.realised, unused.candidates) == (0, 0, 0)
+    assert entry.shortfalls() == (f"size 3: {entry.realised_waits} instances need a wait, 400 were asked for",)
+    # All 3,024 boards but the 20 held out, or nearly, were tried; then the search ended.
+    assert 2900 < entry.candidates - entry.known <= 3004
+    assert entry.candidates < 60_000
+    assert (unused.requested, unused.realised, unused.candidates, unused.shortfalls()) == (0, 0, 0, ())
 
 
 def test_a_board_too_small_for_the_count_is_repeated():
@@ -114,7 +163,54 @@ def test_a_board_too_small_for_the_count_is_repeated():
     assert dataset.instances.size.shape == (4000,)
     assert dataset.realised()["3"]["wait"] == 0
     # 9 * 8 * 7 * 6 ways to place the ends; nearly all of them are found, and the waits among them dropped.
-    assert 2500 < len(set(fingerprints(dataset.instances))) <= 3024
+    different = len(set(fingerprints(dataset.instances)))
+    assert 2500 < different <= 3024
+    (entry,) = dataset.report
+    assert entry.repeated == 4000 - different
+    assert entry.acceptance == different / entry.candidates
+    assert dataset.shortfalls() == (f"size 3: {entry.repeated} of 4000 instances are repetitions of others",)
+
+
+@pytest.mark.parametrize(("wait", "interacting", "expected"), [(0.25, 0.5, 20), (0.25, 0.0, 10), (0.25, 1.0, 40)])
+def test_the_share_of_interacting_instances_can_be_asked_for(wait, interacting, expected):
+    config = LakeConfig((4,), (1.0,), (0.2,), (wait,))
+    data = generate(config, jax.random.key(3), 40, interacting=interacting, **SHAPE)
+    gaps = np.array(
+        [cost - sum(_distances(data.instances, index)) for index, cost in enumerate(data.solutions.cost.tolist())]
+    )
+    (entry,) = data.report
+    assert (gaps > 0).sum() == expected == entry.realised_interacting == entry.requested_interacting
+    assert data.needs_wait.sum() == 10 and (gaps[data.needs_wait] > 0).all()
+    assert entry.gaps == tuple((np.minimum(gaps, 3) == gap).sum() for gap in range(4))
+    assert data.shortfalls() == ()
+
+
+def _distances(instances: Instance, index: int) -> list[int]:
+    """Lengths of the agents' shortest paths, by breadth-first search."""
+    lengths = []
+    for agent in range(instances.num_agents[index]):
+        start, goal = (divmod(int(cells[index, agent]), 5) for cells in (instances.starts, instances.goals))
+        reached = {start}
+        for length in itertools.count():
+            if goal in reached:
+                lengths.append(length)
+                break
+            for row, column in list(reached):
+                for r, c in ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)):
+                    inside = 0 <= r < instances.size[index] and 0 <= c < instances.size[index]
+                    if inside and not instances.holes[index, 5 * r + c]:
+                        reached.add((r, c))
+    return lengths
+
+
+def test_too_few_interacting_instances_are_reported():
+    # Where no hole is in the way, a wait always does, and none is asked for here.
+    config = LakeConfig((3,), (1.0,), (0.0,), (0.0,))
+    data = generate(config, jax.random.key(0), 1000, interacting=1.0, **SHAPE)
+    (entry,) = data.report
+    assert (entry.requested_interacting, entry.realised_interacting, entry.realised) == (1000, 0, 1000)
+    assert data.shortfalls() == ("size 3: 0 instances interact, 1000 were asked for",)
+    assert entry.repeated == 0
 
 
 def test_three_agents_find_their_boards_too():
@@ -132,6 +228,7 @@ def test_three_agents_find_their_boards_too():
         ({"num_agents": 5, "max_agents": 5}, "5 agents do not fit a board of size 3"),
         ({"max_size": 4}, "size 5 with 2 agents exceeds max_size 4"),
         ({"max_agents": 1}, "exceeds max_size 5, max_agents 1"),
+        ({"interacting": 1.5}, "interacting is 1.5: allowed is a share from 0 to 1"),
     ],
 )
 def test_what_cannot_be_generated_is_refused_in_one_line(arguments, message):
@@ -144,7 +241,7 @@ def test_a_size_without_a_solvable_board_is_named(monkeypatch):
         solutions = solve(instances)
         return solutions.replace(status=np.full_like(solutions.status, Status.UNSOLVABLE))
 
-    monkeypatch.setattr(sys.modules["jaxlake.generate.quotas"], "solve", unsolvable)
+    monkeypatch.setattr(search, "solve", unsolvable)
     with pytest.raises(ValueError, match="size 3 at hole ratio 0.2 has no solvable board with 2 agents among"):
         generate(CONFIG, jax.random.key(0), 4, **SHAPE)
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from jaxlake.render import draw, from_text, to_text
 from jaxlake.text import parse
-from jaxlake.types import ABSENT
+from jaxlake.types import ABSENT, Instance
 
 BOARD = """
     a.B.
@@ -34,6 +34,36 @@ def test_a_board_is_drawn_as_it_was_read(max_size):
     assert to_text(from_text(BOARD, max_size=max_size)) == rows(BOARD)
 
 
+APART = """
+    a.#  A.#
+    bc.  B.C
+    ...  ...
+"""
+
+
+def test_a_start_that_is_a_goal_puts_starts_and_goals_on_two_boards():
+    instance = from_text(APART, max_size=5, max_agents=4)
+    assert instance.starts.tolist() == [0, 5, 6, ABSENT] and instance.goals.tolist() == [0, 5, 7, ABSENT]
+    assert np.flatnonzero(instance.holes).tolist() == [2]
+    assert to_text(instance) == "a.# A.#\nbc. B.C\n... ..."
+    plan = parse("2:(1,1)(2,1)(2,2)(1,2)", max_size=5, max_agents=4, max_steps=3)
+    assert to_text(instance, plan) == "a.# A.#\nbc. BvC\n.>^ .>^"
+
+
+def test_more_agents_than_letters_are_refused():
+    cells = np.arange(27, dtype=np.int32)
+    crowd = Instance(
+        size=np.int32(6), num_agents=np.int32(27), holes=np.zeros(36, bool), starts=cells, goals=cells[::-1]
+    )
+    with pytest.raises(ValueError, match="27 agents: a drawing has letters for 26"):
+        to_text(crowd)
+
+
+def test_a_plan_that_leaves_the_board_is_drawn_as_far_as_it_is_on_it():
+    plan = parse("0:(0,0)(0,1)(0,2)(0,3)(-1,3)(0,0)", max_size=5, max_agents=1, max_steps=9)
+    assert to_text(from_text(["a..", "...", "..A"], max_size=5), plan) == "a>>\n...\n..A"
+
+
 def test_a_plan_is_drawn_with_arrows_and_a_plus_where_paths_meet():
     drawn = """
         a+B.
@@ -58,6 +88,11 @@ def test_a_plan_is_drawn_with_arrows_and_a_plus_where_paths_meet():
         ("a?\nA.", r"'\?' at \(0,1\)"),
         ("a..\n.A.\n...", "side 3: max_size is 2"),
         ("ab\nAB", "2 agents: max_agents is 1"),
+        ("a. A.\n.. .. ..", "must be square, once or twice"),
+        ("a. A.\n.. .", "must be square, once or twice"),
+        ("a. A.\n.# ..", "the two boards have different holes"),
+        ("aA A.\n.. ..", r"'A' at \(0,1\) is neither '.', '#' nor a small letter, on the left board"),
+        ("a. a.\n.. ..", r"'a' at \(0,0\) is neither '.', '#' nor a capital, on the right one"),
     ],
 )
 def test_a_faulty_board_is_refused_with_the_fault_named(board, message):

@@ -1,5 +1,6 @@
 """Prompts, answers and the tolerant reader of answers."""
 
+import re
 import time
 
 import jax
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxlake.render import from_text
-from jaxlake.text import PromptStyle, answer, parse, parse_batch, prompt
+from jaxlake.solve import solve
+from jaxlake.text import AnswerFormat, PromptStyle, answer, parse, parse_batch, prompt, read
 from jaxlake.types import ABSENT, OUTSIDE, Plan
+from jaxlake.verify import verify
 
 MAX_SIZE, MAX_AGENTS, MAX_STEPS = 6, 3, 9
 LIMITS = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS, "max_steps": MAX_STEPS}
@@ -23,11 +26,15 @@ BOARD = """
 """
 
 
-def read(text: str) -> dict[int, list[tuple[int, int]]] | None:
+STARTS = [0, 2 * MAX_SIZE, ABSENT]
+
+
+def paths(text: str, starts: list[int] | None = None) -> dict[int, list[tuple[int, int]]] | None:
     """The paths of a parsed text as coordinates, None where it is not parsable."""
-    plan = parse(text, **LIMITS)
+    reading = read(text, starts=starts, **LIMITS)
+    plan = reading.plan
     if not plan.parsable:
-        assert not plan.lengths.any() and plan.num_named == 0 and (plan.paths == ABSENT).all()
+        assert not plan.lengths.any() and plan.num_named == 0 and (plan.paths == ABSENT).all() and reading.problems
         return None
     return {
         agent: [divmod(int(cell), MAX_SIZE) if cell != OUTSIDE else (OUTSIDE, OUTSIDE) for cell in path[:length]]
@@ -51,18 +58,41 @@ def test_the_verbose_prompt_draws_the_board_and_states_tasks_and_format():
     assert "4x4 board" in text and "(3,3) the bottom right" in text
     assert "Agent 0 goes from (0,0) to (3,3).\nAgent 1 goes from (2,0) to (0,2)." in text
     example = text[text.index("For example:") :]
-    assert read(example) == {0: [(0, 0), (0, 1), (0, 1), (1, 1)], 1: [(2, 2), (1, 2), (0, 2)]}
+    assert paths(example) == {0: [(0, 0), (0, 1), (0, 1), (1, 1)], 1: [(2, 2), (1, 2), (0, 2)]}
 
 
-plans = st.lists(
-    st.lists(st.integers(0, MAX_SIZE**2 - 1), min_size=1, max_size=MAX_STEPS + 1), min_size=1, max_size=MAX_AGENTS
-)
+def test_the_verbose_prompt_states_the_format_in_moves():
+    text = prompt(from_text(BOARD, max_size=MAX_SIZE), PromptStyle.VERBOSE, AnswerFormat.MOVES)
+    told = text[text.index("Answer with") :]
+    assert "one letter per time step" in told and "(" not in told
+    assert paths(told, [0, 2 * MAX_SIZE + 2, ABSENT]) == {
+        0: [(0, 0), (0, 1), (0, 1), (1, 1)],
+        1: [(2, 2), (1, 2), (0, 2)],
+    }
 
 
-@given(plans)
-def test_an_answer_is_read_back_as_the_plan(named):
+def test_the_grid_prompt_draws_the_board_and_asks_in_one_line():
+    for answer_format, example in (
+        (AnswerFormat.COORDINATES, "0:(0,0)(0,1)(0,1)(1,1)"),
+        (AnswerFormat.MOVES, "0: R W D"),
+    ):
+        text = prompt(from_text(BOARD, max_size=MAX_SIZE), PromptStyle.GRID, answer_format)
+        *board, ask = text.split("\n")
+        assert board == ["a.B.", ".#..", "b..#", "...A"]
+        assert "a to A, b to B" in ask and ask.endswith(example)
+
+
+def test_prompts_explain_the_second_board_where_there_is_one():
+    instance = from_text(["a. A.", ".b .B"])
+    assert "\na. A.\n.b .B\n" in prompt(instance, PromptStyle.VERBOSE)
+    for style in (PromptStyle.VERBOSE, PromptStyle.GRID):
+        told = [re.search("left[a-z :]* starts", prompt(board, style)) for board in (instance, from_text(BOARD))]
+        assert told[0] and not told[1]
+
+
+def plan_of(named: list[list[int]]) -> Plan:
     missing = MAX_AGENTS - len(named)
-    plan = Plan(
+    return Plan(
         parsable=np.bool_(True),
         num_named=np.int32(len(named)),
         paths=np.array(
@@ -71,7 +101,63 @@ def test_an_answer_is_read_back_as_the_plan(named):
         ),
         lengths=np.array([len(path) for path in named] + [0] * missing, np.int32),
     )
-    jax.tree.map(np.testing.assert_array_equal, parse(answer(plan, MAX_SIZE), **LIMITS), plan)
+
+
+plans = st.lists(
+    st.lists(st.integers(0, MAX_SIZE**2 - 1), min_size=1, max_size=MAX_STEPS + 1), min_size=1, max_size=MAX_AGENTS
+)
+
+
+@given(plans)
+def test_an_answer_in_coordinates_is_read_back_as_the_plan(named):
+    plan = plan_of(named)
+    reading = read(answer(plan, MAX_SIZE), **LIMITS)
+    jax.tree.map(np.testing.assert_array_equal, reading.plan, plan)
+    assert reading.problems == ()
+
+
+def walk(start: int, moves: list[int]) -> list[int]:
+    """Cells of a walk that stays where it is at the edge of the board."""
+    row, column = divmod(start, MAX_SIZE)
+    path = [start]
+    for move in moves:
+        down, right = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))[move]
+        if 0 <= row + down < MAX_SIZE and 0 <= column + right < MAX_SIZE:
+            row, column = row + down, column + right
+        path.append(row * MAX_SIZE + column)
+    return path
+
+
+walks = st.builds(walk, st.integers(0, MAX_SIZE**2 - 1), st.lists(st.integers(0, 4), max_size=MAX_STEPS))
+
+
+@given(st.lists(walks, min_size=1, max_size=MAX_AGENTS))
+def test_an_answer_in_moves_is_read_back_as_the_plan(named):
+    plan = plan_of(named)
+    written = answer(plan, MAX_SIZE, AnswerFormat.MOVES)
+    reading = read(written, starts=plan.paths[:, 0], **LIMITS)
+    jax.tree.map(np.testing.assert_array_equal, reading.plan, plan)
+    assert reading.problems == ()
+
+
+def test_optimal_plans_stay_optimal_in_either_format():
+    limits = {"max_size": 5, "max_agents": 3}
+    boards = [BOARD, "a.b.\n.##.\n.##.\nB.A.", "ab..\n.##.\nc.#.\nC.BA", "a.#. A.#.\nb... ..B.\n.... ....\n.... ...."]
+    instances = [from_text(board, **limits) for board in boards]
+    batch = jax.tree.map(lambda *parts: np.stack(parts), *instances)
+    solutions = solve(batch)
+    for answer_format, starts in ((AnswerFormat.COORDINATES, None), (AnswerFormat.MOVES, batch.starts)):
+        rows = [jax.tree.map(lambda part, i=i: part[i], solutions.plan) for i in range(len(boards))]
+        texts = [answer(row, 5, answer_format) for row in rows]
+        plans = parse_batch(texts, max_steps=64, starts=starts, **limits)
+        assert verify(batch, plans, solutions.cost).optimal.all()
+
+
+def test_a_jump_cannot_be_written_in_moves():
+    with pytest.raises(ValueError, match=r"the path \(0,0\)\(0,2\) is no sequence of moves"):
+        answer(plan_of([[0, 2]]), MAX_SIZE, AnswerFormat.MOVES)
+    with pytest.raises(ValueError, match="no sequence of moves"):
+        answer(plan_of([[0, OUTSIDE]]), MAX_SIZE, AnswerFormat.MOVES)
 
 
 @pytest.mark.parametrize(
@@ -84,12 +170,102 @@ def test_an_answer_is_read_back_as_the_plan(named):
         "Here you are.\n\n  - **Agent 0**: (0,0), ( 0 , 1 )\n  - **Agent 1**: (2,0), (2,1)\nGood luck!",
         "<think>\n0:(5,5)\n</think>\n0:(0,0)(0,1)\n1:(2,0)(2,1)",
         "thoughts without an opening 2:(1,1)\n</think>0:(0,0)(0,1)\n1:(2,0)(2,1)",
-        "1:(2,0)(2,1)\r\n0:(3,3)\r\n0:(0,0)(0,1)",
+        "1:(2,0)(2,1)\r\n0:(0,0)(0,1)",
         "00:(00,0)(0,01)\n01:(2,0)(2,1)",
+        "<thinking>0:(5,5)\n1:(5,5)</thinking>0:(0,0)(0,1)\n1:(2,0)(2,1)",
+        "1. **Agent 0's path:** (0,0) → (0,1)\n2. **Agent 1's path:** (2,0) → (2,1)",
+        "Agent 0: (0,0) -> (0,1); Agent 1: (2,0) -> (2,1)",
+        "0:(0,0)(0,1) 1:(2,0)(2,1)",
+        '{"0": [[0,0],[0,1]], "1": [[2,0],[2,1]]}',
+        '```json\n{\n  "agent_0": [\n    [0, 0],\n    [\n      0,\n      1\n    ]\n  ],\n'
+        '  "agent_1": [[2, 0],\n [2, 1]]\n}\n```',
+        "### Agent 0:\n- (0,0)\n- (0,1)\n\n### Agent 1:\n- (2,0)\n- (2,1)\n\nDone in 1 step, at (5,5).",
+        "Agent 0: (row 0, column 0), (row 0, column 1)\nAgent 1: (r=2, c=0), (r=2, c=1)",
+        "Agent 0: from (0,0) to (row 0, col 1)\nAgent 1: from (2,0) to (row 2, col 1)",
+        '0: [{"row": 0, "col": 0}, {"row": 0, "col": 1}]\n1: [{"row": 2, "col": 0}, {"row": 2, "col": 1}]',
     ],
 )
 def test_many_ways_to_write_the_same_plan(text):
-    assert read(text) == {0: [(0, 0), (0, 1)], 1: [(2, 0), (2, 1)]}
+    assert paths(text) == {0: [(0, 0), (0, 1)], 1: [(2, 0), (2, 1)]}
+    assert read(text, **LIMITS).problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0: R W D\n1: U",
+        "0:R W D\n1:U\nThat is all.",
+        "0: RWD\n1: U",
+        "**Agent 0**: right, stay, down\n**Agent 1**: up.",
+        "Agent 0: Right -> Wait -> Down\nAgent 1: Up",
+        "Agent 0:\n  right\n  wait\n  down\nAgent 1:\n  up",
+        '{"0": ["R", "W", "D"], "1": ["U"]}',
+        '{"0": "RWD", "1": "U"}',
+        '```json\n{\n  "0": [\n    "R",\n    "W",\n    "D"\n  ],\n  "1": [\n    "U"\n  ]\n}\n```',
+        "<think>0: L\n1: L</think>0: r s d\n1: u",
+    ],
+)
+def test_many_ways_to_write_the_same_moves(text):
+    assert paths(text, STARTS) == {0: [(0, 0), (0, 1), (0, 1), (1, 1)], 1: [(2, 0), (1, 0)]}
+    assert read(text, starts=STARTS, **LIMITS).problems == ()
+
+
+def test_arrows_are_moves_where_there_are_no_words():
+    assert paths("0: →↓\n1: ↑", STARTS) == {0: [(0, 0), (0, 1), (1, 1)], 1: [(2, 0), (1, 0)]}
+
+
+def test_an_agent_without_moves_stays_on_its_start():
+    assert paths("0:\n1: []", STARTS) == {0: [(0, 0)], 1: [(2, 0)]}
+
+
+def test_moves_off_the_board_stay_outside():
+    off = (OUTSIDE, OUTSIDE)
+    assert paths("0: U D D\n2: D", STARTS) == {0: [(0, 0), off, off, off], 2: [off, off]}
+
+
+NO_LINE = "no line begins with an agent's number and a colon"
+LAST = "0:(0,0)(0,1)\n1:(2,0)(2,1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"0:(3,3)\n1:(4,4)\nNo, better:\n{LAST}",
+        f"0:(3,3)\n1:(4,4)\n0:(3,4)\n{LAST}",
+        f"{LAST}\nWait, agent 0 could also go:\n0:(3,3)",
+        f"{LAST}\n0:(3,3)\n1:",
+        f"{LAST}\nIn words:\nAgent 0: goes right.\nAgent 1: does the same.",
+        f"Agent 0: must go first.\n{LAST}",
+        f"{LAST}\n0:" + "(0,0)" * (MAX_STEPS + 2) + "\n1:(2,0)",
+    ],
+    ids=["two", "three", "correction", "broken off", "explained", "explained before", "too long"],
+)
+def test_the_last_complete_answer_counts(text):
+    assert paths(text) == {0: [(0, 0), (0, 1)], 1: [(2, 0), (2, 1)]}
+
+
+@pytest.mark.parametrize(
+    ("text", "starts", "problems"),
+    [
+        ("no idea", None, [NO_LINE]),
+        ("<think>0:(0,0)", None, ["a <think> is not closed"]),
+        ("0:(0,0)\n1: waits", None, ["agent 1: no coordinate"]),
+        ("0:" + "(0,0)" * 11, None, ["agent 0: 11 cells, where at most 10 are allowed"]),
+        ("0:(0,0)(-1,0)(0,6)", None, ["agent 0: (-1,0) is off the board of 6 x 6"]),
+        ("0:(0,0)\n7:(0,1)", None, ["agent 7: not held, there is room for 3 agents"]),
+        (f"{LAST}\n0:(3,3)", None, ["answer 1 of 2 is taken, the last one is not complete: it names fewer agents"]),
+        (f"{LAST}\n0:x\n1:", None, ["answer 1 of 2 is taken, the last one is not complete: agent 0: no coordinate"]),
+        ("0:(0,0)\n" * 9000, None, ["only the last 25480 of 72000 characters are read"]),
+        ("x" * 90_000, None, ["only the last 25480 of 90000 characters are read", NO_LINE]),
+        ("0:x\n0:y", None, ["none of 2 answers is complete; the last one: agent 0: no coordinate"]),
+        ("0: R then D\n1: U", STARTS, ["agent 0: 'then' is not a move"]),
+        ("0:(0,0)(0,1)", STARTS, ["agent 0: '0' is not a move"]),
+        ("0: R R U", STARTS, ["agent 0: leaves the board of 6 x 6 in step 3"]),
+        ("0:(0,0) (0;1) (1,1)", None, ["agent 0: '0' is not a coordinate"]),
+    ],
+)
+def test_what_could_not_be_read_is_said(text, starts, problems):
+    assert list(read(text, starts=starts, **LIMITS).problems) == problems
 
 
 @pytest.mark.parametrize(
@@ -98,12 +274,12 @@ def test_many_ways_to_write_the_same_plan(text):
     ids=["empty", "words", "bare line", "no coordinate", "still thinking", "thinking again", "too long"],
 )
 def test_what_cannot_be_parsed(text):
-    assert read(text) is None
+    assert paths(text) is None
 
 
 def test_coordinates_off_the_padded_board_are_outside():
     off = (OUTSIDE, OUTSIDE)
-    assert read(f"0:(0,0)(-1,0)(0,6)(6,0)({'9' * 5000},0)(5,5)") == {0: [(0, 0), off, off, off, off, (5, 5)]}
+    assert paths(f"0:(0,0)(-1,0)(0,6)(6,0)({'9' * 5000},0)(5,5)") == {0: [(0, 0), off, off, off, off, (5, 5)]}
 
 
 def test_agents_beyond_the_arrays_are_counted_and_not_held():

@@ -163,12 +163,38 @@ def test_cost_is_the_time_of_the_last_arrival(first, cost):
     assert judge(CORRIDOR, answer, objective=Objective.MAKESPAN).cost == max(cost, 3)
 
 
+def costs(verdict) -> tuple[int, int, int]:
+    return tuple(int(cost) for cost in (verdict.costs.sum_of_costs, verdict.costs.sum_of_loss, verdict.costs.makespan))
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ("(0,0)(0,1)(0,2)(0,3)", (3 + 3, 3 + 3, 3)),
+        ("(0,0)(0,0)(0,1)(0,2)(0,3)", (4 + 3, 4 + 3, 4)),
+        ("(0,0)(0,1)(0,2)(0,3)(0,2)(0,3)", (5 + 3, 5 + 3, 5)),
+        ("(0,0)(0,1)(0,2)(0,3)(0,3)(0,2)(0,3)(0,3)", (6 + 3, 5 + 3, 6)),
+        ("(0,0)(0,1)(0,2)(0,3)(0,3)(0,3)(0,2)(0,3)", (7 + 3, 5 + 3, 7)),
+    ],
+    ids=["straight", "waits on the way", "turns round at the goal", "stays a step, leaves, returns", "stays two steps"],
+)
+def test_the_three_costs_differ_in_what_they_charge_for_staying_on_a_goal_that_is_left_again(first, expected):
+    answer = f"0:{first}\n1:(2,0)(2,1)(2,2)(2,3)"
+    assert costs(judge(CORRIDOR, answer)) == expected
+    assert costs(judge(CORRIDOR, answer, objective=Objective.MAKESPAN)) == expected
+
+
+def test_an_invalid_plan_has_no_costs():
+    assert costs(judge(CORRIDOR, "0:(0,0)(0,1)(0,2)(0,3)")) == (ABSENT, ABSENT, ABSENT)
+
+
 def test_staying_on_a_start_that_is_the_goal_costs_nothing():
     holes = np.zeros(25, bool)
     at = np.array([7, ABSENT, ABSENT], np.int32)
     instance = Instance(size=np.int32(3), num_agents=np.int32(1), holes=holes, starts=at, goals=at)
     plan = parse("0:(1,2)(1,2)", max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS)
-    assert verify(instance, plan, np.int32(0)).optimal
+    verdict = verify(instance, plan, np.int32(0))
+    assert verdict.optimal and costs(verdict) == (0, 0, 0)
 
 
 def test_a_valid_plan_is_optimal_only_at_a_known_optimum():
@@ -216,14 +242,13 @@ def cases(draw):
     return size, num_agents, holes, starts, goals, named
 
 
-def judge_in_python(size, num_agents, holes, starts, goals, named):
+def judge_in_python(size, num_agents, holes, starts, goals, named, stride=MAX_SIZE):
+    """Checks, and the costs in the order of ``Costs``; ``named`` has a path, possibly empty, for each agent slot."""
     ours = [(agent, path) for agent, path in enumerate(named[:num_agents]) if path]
     on_board = [[cell for cell in path if cell != OUTSIDE] for _, path in ours]
-    at = [divmod(cell, MAX_SIZE) for path in on_board for cell in path]
+    at = [divmod(cell, stride) for path in on_board for cell in path]
     moves = [(a, b) for _, path in ours for a, b in zip(path, path[1:], strict=False) if OUTSIDE not in (a, b)]
-    distances = [
-        sum(abs(x - y) for x, y in zip(divmod(a, MAX_SIZE), divmod(b, MAX_SIZE), strict=True)) for a, b in moves
-    ]
+    distances = [sum(abs(x - y) for x, y in zip(divmod(a, stride), divmod(b, stride), strict=True)) for a, b in moves]
     longest = max((len(path) for _, path in ours), default=0)
     stays = [path + [path[-1]] * (longest - len(path)) for _, path in ours]
     clash = False
@@ -243,12 +268,15 @@ def judge_in_python(size, num_agents, holes, starts, goals, named):
         not clash,
         all(path[-1] == goals[agent] for agent, path in ours),
     ]
-    cost = 0
+    if not all(checks):
+        return checks, (ABSENT, ABSENT, ABSENT)
+    arrivals, loss = [], 0
     for agent, path in ours:
+        loss += sum((a, b) != (goals[agent], goals[agent]) for a, b in zip(path, path[1:], strict=False))
         while len(path) > 1 and path[-2:] == [goals[agent]] * 2:
             path = path[:-1]
-        cost += len(path) - 1
-    return checks, cost if all(checks) else ABSENT
+        arrivals.append(len(path) - 1)
+    return checks, (sum(arrivals), loss, max(arrivals))
 
 
 @settings(max_examples=300, deadline=None)
@@ -272,9 +300,113 @@ def test_verdicts_equal_those_of_a_judge_in_plain_python(case):
         lengths=np.array([len(path) for path in named], np.int32),
     )
     verdict = verify(instance, plan, np.int32(3))
-    checks, cost = judge_in_python(*case)
+    checks, expected = judge_in_python(*case)
     assert verdict.checks.tolist() == checks
-    assert verdict.cost == cost
+    assert costs(verdict) == expected
+    assert verdict.cost == expected[0]
+
+
+def walk_together(rng, size, num_agents, stride, steps):
+    """Holes, and random paths of one length that break no rule; each path's last cell is its goal."""
+    inside = [row * stride + column for row in range(size) for column in range(size)]
+    order = rng.permutation(inside).tolist()
+    holes = set(order[: int(rng.integers(0, len(order) - num_agents))])
+    paths = [[cell] for cell in order[len(holes) : len(holes) + num_agents]]
+    for _ in range(int(rng.integers(0, steps + 1))):
+        for path in paths:
+            row, column = divmod(path[-1], stride)
+            down, right = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)][rng.integers(5)]
+            target = (row + down) * stride + column + right
+            fits = 0 <= row + down < size and 0 <= column + right < size and target not in holes
+            # Into cells that are free now and that no earlier agent enters: nobody meets, swaps or follows.
+            taken = {cell for other in paths if other is not path for cell in other[len(path) - 1 : len(path) + 1]}
+            path.append(target if fits and target not in taken else path[-1])
+    return holes, paths
+
+
+def corrupt(rng, check, case, steps):
+    """Breaks one check of a case in place; what else that breaks is for the judges to say."""
+    size, stride, paths = case["size"], case["stride"], case["named"]
+    agent = int(rng.integers(case["num_agents"]))
+    path = paths[agent]
+    at = int(rng.integers(len(path))) if path else 0
+    if check is Check.PARSABLE:
+        case["parsable"] = False
+    elif not path or check is Check.AGENT_COUNT:
+        paths[agent] = []
+    elif check is Check.START_CORRECT:
+        case["starts"][agent] = (path[0] + 1) % stride**2
+    elif check is Check.IN_BOUNDS:
+        path[at] = OUTSIDE if size == stride or rng.integers(2) else size * stride + int(rng.integers(stride))
+    elif check is Check.HOLE_FREE:
+        path[at] = max(path[at], 0)
+        case["holes"].add(path[at])
+    elif check is Check.LEGAL_MOVE:
+        far = sum(
+            scale * (size - 1) * (2 * x < size) for scale, x in zip((stride, 1), divmod(path[-1], stride), strict=True)
+        )
+        paths[agent] = path[: steps - 1] + [path[-1], far]
+    elif check is Check.CONFLICT_FREE:
+        other = paths[(agent + 1) % case["num_agents"]]
+        if rng.integers(2):
+            path[:1] = other[:1]
+        else:
+            path[1:2], other[1:2] = other[:1], path[:1]
+    elif check is Check.GOAL_REACHED:
+        case["goals"][agent] = (path[-1] + 1) % stride**2
+
+
+@pytest.mark.parametrize(
+    ("max_size", "max_agents", "max_steps"),
+    [(10, 5, 64), (13, 3, 20), (4, 2, 300)],
+    ids=["10x10", "cells beyond 127", "steps beyond 255"],
+)
+def test_broken_plans_are_judged_as_in_plain_python(max_size, max_agents, max_steps):
+    rng = np.random.default_rng(max_size)
+    cases, broken = [], []
+    for index in range(400):
+        size, num_agents = int(rng.integers(3, max_size + 1)), int(rng.integers(2, max_agents + 1))
+        holes, paths = walk_together(rng, size, num_agents, max_size, max_steps)
+        case = {"size": size, "stride": max_size, "num_agents": num_agents, "holes": holes, "parsable": True}
+        case |= {"starts": [path[0] for path in paths], "goals": [path[-1] for path in paths]}
+        case["named"] = [*paths, *[[] for _ in range(max_agents - num_agents)]]
+        # None, each of the eight alone, and several at once.
+        checks = [[], *([check] for check in Check)][index % 10 :][:1] or rng.permutation(list(Check))[
+            : rng.integers(2, 5)
+        ]
+        broken.append([Check(check) for check in (checks[0] if isinstance(checks, list) else checks)])
+        for check in broken[-1]:
+            corrupt(rng, check, case, max_steps)
+        cases.append(case)
+
+    def padded(rows, length):
+        return np.array([row + [ABSENT] * (length - len(row)) for row in rows], np.int32)
+
+    instances = Instance(
+        size=np.array([case["size"] for case in cases], np.int32),
+        num_agents=np.array([case["num_agents"] for case in cases], np.int32),
+        holes=np.array([[cell in case["holes"] for cell in range(max_size**2)] for case in cases]),
+        starts=padded([case["starts"] for case in cases], max_agents),
+        goals=padded([case["goals"] for case in cases], max_agents),
+    )
+    plans = Plan(
+        parsable=np.array([case["parsable"] for case in cases]),
+        num_named=np.array([sum(map(bool, case["named"])) for case in cases], np.int32),
+        paths=np.array([padded(case["named"], max_steps + 1) for case in cases]),
+        lengths=np.array([list(map(len, case["named"])) for case in cases], np.int32),
+    )
+    verdicts = jax.tree.map(np.asarray, verify(instances, plans, np.full(len(cases), 3, np.int32)))
+    for index, (case, targets) in enumerate(zip(cases, broken, strict=True)):
+        checks, expected = judge_in_python(
+            *(case[field] for field in ("size", "num_agents", "holes", "starts", "goals", "named", "stride"))
+        )
+        if not case["parsable"]:
+            checks[Check.PARSABLE], expected = False, (ABSENT, ABSENT, ABSENT)
+        assert verdicts.checks[index].tolist() == checks, targets
+        found = jax.tree.map(lambda part, at=index: part[at], verdicts)
+        assert costs(found) == expected
+        assert verdicts.valid[index] == (not targets)
+        assert len(targets) != 1 or not verdicts.checks[index, targets[0]], targets
 
 
 def test_a_batch_is_judged_like_its_members():

@@ -1,0 +1,139 @@
+"""The lake as a gymnax 1.0 ``Environment``: one player who sees the whole board and moves all agents at once.
+
+gymnax and what is built on it (its wrappers, PureJaxRL) know one ``Discrete`` action and one scalar reward. So the
+action is the joint action, a number in base 5 whose digit ``i`` (the last first) is the ``Action`` of agent ``i``
+(0 up, 1 down, 2 left, 3 right, 4 wait), and the reward is the sum over the agents; ``info["rewards"]`` has them apart.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from gymnax.environments import environment, spaces
+
+from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
+from jaxlake.levels import LevelBank
+from jaxlake.types import Action
+
+CENTRAL = Lake()
+"""The paper's rules, the whole board seen as planes."""
+_MAX_AGENTS = 13
+"""An int32 can number 5 ** 13 joint actions and no more."""
+
+
+@struct.dataclass
+class LakeParams:
+    """What may differ between environments of one compiled program; all of it can be vmapped, the levels too.
+
+    Attributes:
+      bank: the levels; each episode draws one, by gather.
+      max_steps_in_episode: int32 ``[]``.
+      slip: float32 ``[]``, or None for none.
+    """
+
+    bank: LevelBank
+    max_steps_in_episode: chex.Array | int
+    slip: chex.Array | float | None
+
+
+class CentralLake(environment.Environment[State, LakeParams]):
+    """Episodes on levels drawn from ``params.bank``; ``step`` begins the next one as the base class does.
+
+    The state is the core's ``State``, and ``lake.legal_actions`` of it says what each agent may do next.
+
+    Args:
+      bank: the levels of ``default_params``; those of any other parameters have the same ``max_agents``.
+      lake: the rules; ``observe`` must give one array.
+      params: time limit and slip of ``default_params``.
+
+    Raises:
+      ValueError: when there are too many agents to number their joint actions.
+    """
+
+    def __init__(self, bank: LevelBank, lake: Lake = CENTRAL, params: Params = DEFAULT_PARAMS) -> None:
+        self.lake = lake
+        self.num_agents = bank.instances.max_agents
+        self._num_actions = count_joint_actions(self.num_agents)
+        self._default_params = LakeParams(bank, int(params.max_steps), params.slip)
+
+    @property
+    def default_params(self) -> LakeParams:
+        """What the environment was made with."""
+        return self._default_params
+
+    def reset_env(self, key: chex.PRNGKey, params: LakeParams) -> tuple[chex.Array, State]:
+        """A new episode on a level drawn with the key."""
+        instance, distances = params.bank.draw(key)
+        state, timestep = self.lake.reset(instance, _core(params), distances)
+        return timestep.observation, state
+
+    def step_env(
+        self, key: chex.PRNGKey, state: State, action: chex.Array, params: LakeParams
+    ) -> tuple[chex.Array, State, chex.Array, chex.Array, dict]:
+        """One step without reset.
+
+        Returns:
+          Observation, state, summed reward, terminated, and info: the core's ``Info`` by name, and ``rewards``.
+        """
+        actions = split_actions(action, self.num_agents)
+        state, timestep = self.lake.step(state.replace(params=_core(params)), actions, key)
+        info = {**timestep.info, "rewards": timestep.rewards}
+        return timestep.observation, state, timestep.shared_reward, timestep.terminated, info
+
+    def observe(self, key: chex.PRNGKey, state: State, action: chex.Array | None, params: LakeParams) -> chex.Array:
+        """What ``step`` and ``reset`` return as observation of this state."""
+        return self.lake.observe(state)
+
+    def is_truncated(self, state: State, params: LakeParams) -> chex.Array:
+        """Out of steps, and not terminated in the last of them."""
+        return state.truncated
+
+    def is_terminated(self, state: State, params: LakeParams) -> chex.Array:
+        """Ended for any other reason."""
+        return state.terminated
+
+    @property
+    def num_actions(self) -> int:
+        """Joint actions: ``5 ** max_agents``."""
+        return self._num_actions
+
+    def action_space(self, params: LakeParams | None = None) -> spaces.Discrete:
+        """The joint actions; ``split_actions`` and ``join_actions`` translate."""
+        return spaces.Discrete(self._num_actions)
+
+    def observation_space(self, params: LakeParams) -> spaces.Box:
+        """A box as wide as the dtype; ValueError when the observation is not one array."""
+        seen, _ = jax.eval_shape(self.reset_env, jax.random.key(0), params)
+        if not isinstance(seen, jax.ShapeDtypeStruct):
+            raise ValueError(f"the observation is {seen}: allowed is one array")
+        low, high = -jnp.inf, jnp.inf
+        if jnp.issubdtype(seen.dtype, jnp.integer):
+            low, high = jnp.iinfo(seen.dtype).min, jnp.iinfo(seen.dtype).max
+        return spaces.Box(low, high, seen.shape, seen.dtype)
+
+
+def count_joint_actions(num_agents: int) -> int:
+    """``5 ** num_agents``; ValueError when an int32 cannot number them."""
+    if num_agents > _MAX_AGENTS:
+        raise ValueError(f"{num_agents} agents have 5 ** {num_agents} joint actions: allowed are {_MAX_AGENTS} agents")
+    return len(Action) ** num_agents
+
+
+def split_actions(joint: chex.Array, num_agents: int) -> chex.Array:
+    """Joint actions int ``[...]`` to the numbers of ``Action``, int32 ``[..., num_agents]``."""
+    return jnp.asarray(joint, jnp.int32)[..., None] // _places(num_agents) % len(Action)
+
+
+def join_actions(actions: chex.Array) -> chex.Array:
+    """The numbers of ``Action`` ``[..., num_agents]`` to joint actions int32 ``[...]``; inverts ``split_actions``."""
+    return jnp.sum(jnp.asarray(actions, jnp.int32) * _places(actions.shape[-1]), axis=-1)
+
+
+def _places(num_agents: int) -> np.ndarray:
+    return len(Action) ** np.arange(num_agents, dtype=np.int32)
+
+
+def _core(params: LakeParams) -> Params:
+    slip = None if params.slip is None else jnp.asarray(params.slip, jnp.float32)
+    return Params(max_steps=jnp.asarray(params.max_steps_in_episode, jnp.int32), slip=slip)

@@ -1,0 +1,140 @@
+"""The lake as a JaxMARL 0.2 ``MultiAgentEnv``: dictionaries per agent around the core, no rules of its own.
+
+Agents are ``agent_0``, ``agent_1`` and so on, and actions the numbers of ``Action`` (0 up, 1 down, 2 left, 3 right,
+4 wait). JaxMARL has no truncation: running out of steps is done like a solved board, and ``infos["truncated"]`` tells
+the two apart.
+"""
+
+from functools import partial
+
+import chex
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxmarl.environments import multi_agent_env, spaces
+
+from jaxlake import observations
+from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
+from jaxlake.levels import LevelBank
+from jaxlake.types import Action
+
+PER_AGENT = Lake(observe=observations.flat)
+"""The paper's rules, seen by every agent from its own place."""
+
+
+@struct.dataclass
+class LakeState(multi_agent_env.State):
+    """JaxMARL's state, ``done`` bool ``[]`` and ``step`` int32 ``[]``, around the core's.
+
+    Attributes:
+      episode: the core's ``State``.
+    """
+
+    episode: State
+
+
+class MultiAgentLake(multi_agent_env.MultiAgentEnv):
+    """Episodes on levels drawn from a bank; ``step`` begins the next one as the base class does, here by gather.
+
+    JaxMARL passes no parameters, so the bank and ``params`` are constants of the compiled program.
+
+    Args:
+      bank: the levels.
+      lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
+      params: time limit and slip.
+
+    Raises:
+      ValueError: when the observation is not such an array.
+    """
+
+    def __init__(self, bank: LevelBank, lake: Lake = PER_AGENT, params: Params = DEFAULT_PARAMS) -> None:
+        super().__init__(num_agents=bank.instances.max_agents)
+        self.bank, self.lake, self.params = bank, lake, params
+        seen = jax.eval_shape(self._first_observation, bank)
+        if not _has_agents_in_front(seen, self.num_agents) or not _has_agents_in_front(
+            jax.eval_shape(self._first_observation, _with_another_agent(bank)), self.num_agents + 1
+        ):
+            raise ValueError(f"the observation is {seen}: allowed is one array with an axis of agents in front")
+        space = spaces.Box(-jnp.inf, jnp.inf, seen.shape[1:], seen.dtype)
+        self.observation_spaces = dict.fromkeys(self.agents, space)
+        self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))
+
+    @partial(jax.jit, static_argnums=(0,))
+    def reset(self, key: chex.PRNGKey) -> tuple[multi_agent_env.Observations, LakeState]:
+        """A new episode on a level drawn with the key."""
+        instance, distances = self.bank.draw(key)
+        episode, timestep = self.lake.reset(instance, self.params, distances)
+        return self._by_agent(timestep.observation), _state(episode)
+
+    def step_env(
+        self, key: chex.PRNGKey, state: LakeState, actions: multi_agent_env.Actions
+    ) -> tuple[
+        multi_agent_env.Observations,
+        LakeState,
+        multi_agent_env.Rewards,
+        multi_agent_env.Dones,
+        multi_agent_env.Infos,
+    ]:
+        """One step without reset.
+
+        Returns:
+          Observations, state, rewards, dones and infos. An agent that the level does not have is done from the start.
+          Infos are the core's ``Info`` by name, its costs among them, and ``truncated``; each has the shape
+          ``[max_agents]``, whole boards repeated, since JaxMARL's baselines reshape every entry by agent.
+        """
+        # The baselines' ``unbatchify`` leaves an axis of one behind each action.
+        chosen = jnp.stack([jnp.reshape(actions[agent], ()).astype(jnp.int32) for agent in self.agents])
+        episode, timestep = self.lake.step(state.episode, chosen, key)
+        absent = jnp.arange(self.num_agents) >= episode.instance.num_agents
+        infos = {**timestep.info, **timestep.info.costs, "truncated": timestep.truncated}
+        del infos["costs"]
+        return (
+            self._by_agent(timestep.observation),
+            _state(episode),
+            self._by_agent(timestep.rewards),
+            {**self._by_agent(episode.done | absent), "__all__": episode.done},
+            {name: jnp.broadcast_to(value, (self.num_agents,)) for name, value in infos.items()},
+        )
+
+    def get_obs(self, state: LakeState) -> multi_agent_env.Observations:
+        """What ``step`` and ``reset`` return as observations of this state."""
+        return self._by_agent(self.lake.observe(state.episode))
+
+    @partial(jax.jit, static_argnums=(0,))
+    def get_avail_actions(self, state: LakeState) -> multi_agent_env.AvailActions:
+        """Bool ``[5]`` per agent; only WAIT for one that the level does not have."""
+        return self._by_agent(self.lake.legal_actions(state.episode))
+
+    @property
+    def agent_classes(self) -> dict[str, list[str]]:
+        """One class: all agents are alike."""
+        return {"agent": self.agents}
+
+    def _by_agent(self, values: chex.Array) -> dict[str, chex.Array]:
+        return {agent: values[index] for index, agent in enumerate(self.agents)}
+
+    def _first_observation(self, bank: LevelBank) -> chex.ArrayTree:
+        instance, distances = bank.at(0)
+        return self.lake.reset(instance, self.params, distances)[1].observation
+
+
+def _state(episode: State) -> LakeState:
+    return LakeState(done=episode.done, step=episode.time, episode=episode)
+
+
+def _has_agents_in_front(seen: chex.ArrayTree, agents: int) -> bool:
+    return isinstance(seen, jax.ShapeDtypeStruct) and seen.shape[:1] == (agents,)
+
+
+def _with_another_agent(bank: LevelBank) -> LevelBank:
+    """Its shapes with one more agent slot: three planes look like three agents, but do not grow with them."""
+
+    def grown(values: chex.Array) -> jax.ShapeDtypeStruct:
+        levels, agents, *rest = values.shape
+        return jax.ShapeDtypeStruct((levels, agents + 1, *rest), values.dtype)
+
+    instances, distances = bank.instances, bank.distances
+    return LevelBank(
+        instances=instances.replace(starts=grown(instances.starts), goals=grown(instances.goals)),
+        distances=None if distances is None else grown(distances),
+    )

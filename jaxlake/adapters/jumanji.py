@@ -1,0 +1,125 @@
+"""The lake as a Jumanji 1.1 ``Environment``: several agents, as its Connector has them. Registers nothing.
+
+Actions are the numbers of ``Action`` (0 up, 1 down, 2 left, 3 right, 4 wait), one per agent; Jumanji's own boards begin
+with the no-op. Rewards and discounts are per agent, and ``MultiToSingleWrapper`` sums them. Discounts are 0 where an
+episode terminates, and 1 where it runs out of steps.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from jumanji import env, specs, types
+
+from jaxlake import env as core
+from jaxlake import observations
+from jaxlake.levels import LevelBank
+from jaxlake.types import Action
+
+PER_AGENT = core.Lake(observe=observations.flat)
+"""The paper's rules, seen by every agent from its own place."""
+
+
+@chex.dataclass(frozen=True)
+class State:
+    """The core's state, and the key that Jumanji keeps beside it.
+
+    Attributes:
+      key: what slips and the next automatic reset derive theirs from.
+      episode: the core's ``State``.
+    """
+
+    key: chex.PRNGKey
+    episode: core.State
+
+
+class Observation(NamedTuple):
+    """What is seen, under the names of Jumanji's RobotWarehouse, which Mava reads.
+
+    Attributes:
+      agents_view: what ``Lake.observe`` gives, per agent float32 ``[max_agents, features]`` unless told otherwise.
+      action_mask: bool ``[max_agents, 5]``.
+      step_count: int32 ``[]``.
+    """
+
+    agents_view: chex.Array
+    action_mask: chex.Array
+    step_count: chex.Array
+
+
+class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation]):
+    """Episodes on levels drawn from a bank, which is a constant of the compiled program, as a Jumanji generator is.
+
+    Args:
+      bank: the levels.
+      lake: the rules; ``observe`` must give one array.
+      params: time limit and slip.
+
+    Raises:
+      ValueError: when the observation is not one array.
+    """
+
+    def __init__(self, bank: LevelBank, lake: core.Lake = PER_AGENT, params: core.Params = core.DEFAULT_PARAMS) -> None:
+        self.bank, self.lake, self.params = bank, lake, params
+        self.num_agents = bank.instances.max_agents
+        self.time_limit = int(params.max_steps)
+        super().__init__()
+
+    def __repr__(self) -> str:
+        return f"JumanjiLake(levels={len(self.bank)}, num_agents={self.num_agents}, time_limit={self.time_limit})"
+
+    def reset(self, key: chex.PRNGKey) -> tuple[State, types.TimeStep[Observation]]:
+        """A new episode on a level drawn with the key; ``extras`` is the core's ``Info`` by name."""
+        draw_key, key = jax.random.split(key)
+        instance, distances = self.bank.draw(draw_key)
+        episode, timestep = self.lake.reset(instance, self.params, distances)
+        first = types.restart(_observation(episode, timestep), {**timestep.info}, (self.num_agents,), jnp.float32)
+        return State(key=key, episode=episode), first
+
+    def step(self, state: State, action: chex.Array) -> tuple[State, types.TimeStep[Observation]]:
+        """One step without reset, of actions int32 ``[max_agents]``; ``extras`` is the core's ``Info`` by name."""
+        slip_key, key = jax.random.split(state.key)
+        episode, timestep = self.lake.step(state.episode, action, slip_key)
+        return State(key=key, episode=episode), types.TimeStep(
+            step_type=jnp.where(episode.done, types.StepType.LAST, types.StepType.MID),
+            reward=timestep.rewards,
+            discount=jnp.full(self.num_agents, ~timestep.terminated, jnp.float32),
+            observation=_observation(episode, timestep),
+            extras={**timestep.info},
+        )
+
+    @cached_property
+    def observation_spec(self) -> specs.Spec[Observation]:
+        """An ``Observation`` of specs; nothing is known of the bounds of the view."""
+        _, first = jax.eval_shape(self.reset, jax.random.key(0))
+        view = first.observation.agents_view
+        if not isinstance(view, jax.ShapeDtypeStruct):
+            raise ValueError(f"the observation is {view}: allowed is one array")
+        return specs.Spec(
+            Observation,
+            "ObservationSpec",
+            agents_view=specs.Array(view.shape, view.dtype, "agents_view"),
+            action_mask=specs.BoundedArray((self.num_agents, len(Action)), bool, False, True, "action_mask"),
+            step_count=specs.BoundedArray((), jnp.int32, 0, self.time_limit, "step_count"),
+        )
+
+    @cached_property
+    def action_spec(self) -> specs.MultiDiscreteArray:
+        """int32 ``[max_agents]``, each below 5."""
+        return specs.MultiDiscreteArray(jnp.full(self.num_agents, len(Action)), jnp.int32, "action")
+
+    @cached_property
+    def reward_spec(self) -> specs.Array:
+        """float32 ``[max_agents]``."""
+        return specs.Array((self.num_agents,), jnp.float32, "reward")
+
+    @cached_property
+    def discount_spec(self) -> specs.BoundedArray:
+        """float32 ``[max_agents]`` of 0 and 1."""
+        return specs.BoundedArray((self.num_agents,), jnp.float32, 0.0, 1.0, "discount")
+
+
+def _observation(episode: core.State, timestep: core.TimeStep) -> Observation:
+    return Observation(timestep.observation, timestep.legal_actions, episode.time)

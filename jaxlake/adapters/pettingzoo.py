@@ -1,0 +1,134 @@
+"""The lake as a PettingZoo ``ParallelEnv``: dictionaries per agent around the core, no rules of its own.
+
+Agents are ``agent_0`` .. and actions are the numbers of ``Action`` (0 up, 1 down, 2 left, 3 right, 4 wait). The mask of
+legal actions is ``infos[agent]["action_mask"]``, where trainers look for it if the observation is an array.
+"""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Discrete, Space
+from gymnasium.utils import seeding
+from pettingzoo import ParallelEnv
+
+from jaxlake import observations
+from jaxlake.adapters.gymnasium import RENDER_MODES, Episode, checked_render_mode, infos_of, observation_box
+from jaxlake.env import DEFAULT_PARAMS, Lake, Params, TimeStep
+from jaxlake.levels import LevelBank
+from jaxlake.types import Action
+
+PerAgent = dict[str, Any]
+"""By the agents' names."""
+
+DEFAULT_LAKE = Lake(observe=observations.flat)
+
+
+class ParallelLake(ParallelEnv):
+    """Episodes on levels drawn from a bank; all agents of the level act in every step until it is over for all.
+
+    ``possible_agents`` are as many as the bank has agent slots, ``agents`` those of the level.
+
+    Args:
+      bank: the levels.
+      lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
+      params: time limit and slip.
+      render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
+
+    Raises:
+      ValueError: when an observation is not one array with an axis of agents in front, or for another mode.
+    """
+
+    metadata = {"name": "jaxlake_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": True}
+
+    def __init__(
+        self,
+        bank: LevelBank,
+        lake: Lake = DEFAULT_LAKE,
+        params: Params = DEFAULT_PARAMS,
+        render_mode: str | None = None,
+    ) -> None:
+        self.episode = Episode(bank, lake, params)
+        self.render_mode = checked_render_mode(render_mode)
+        self.possible_agents = [f"agent_{index}" for index in range(bank.instances.max_agents)]
+        self.agents: list[str] = []
+        box = observation_box(bank, lake, params)
+        # Planes are the same for all agents, and on a bank of three agents their shape would pass.
+        if box.shape[:1] != (len(self.possible_agents),) or lake.observe is observations.planes:
+            raise ValueError(
+                f"the observation is {list(box.shape)}: allowed is an array with one row for each of "
+                f"{len(self.possible_agents)} agents, such as observations.flat or window(radius) give"
+            )
+        self.observation_spaces = {
+            agent: type(box)(box.low[index], box.high[index], dtype=box.dtype)
+            for index, agent in enumerate(self.possible_agents)
+        }
+        self.action_spaces = {agent: Discrete(len(Action)) for agent in self.possible_agents}
+        self._random, _ = seeding.np_random()
+
+    def observation_space(self, agent: str) -> Space:
+        """The same object in every call."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Space:
+        """The same object in every call."""
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[PerAgent, PerAgent]:
+        """Begins an episode.
+
+        Args:
+          seed: for the levels drawn and slips from now on.
+          options: ``level``, the number of the bank's level to play; others have no meaning here.
+
+        Returns:
+          Observations and infos.
+        """
+        if seed is not None:
+            self._random, _ = seeding.np_random(seed)
+        timestep = self.episode.begin(self._random, (options or {}).get("level"))
+        self.agents = self.possible_agents[: int(self.episode.state.instance.num_agents)]
+        return self._observations(timestep), self._infos(timestep)
+
+    def step(self, actions: PerAgent) -> tuple[PerAgent, PerAgent, PerAgent, PerAgent, PerAgent]:
+        """Plays one step; an action that is not legal waits.
+
+        Returns:
+          Observations, rewards, terminations, truncations and infos.
+
+        Raises:
+          ValueError: if the actions are not those of ``agents``.
+        """
+        if set(actions) != set(self.agents):
+            raise ValueError(f"the actions are of {sorted(actions)}: allowed are those of {self.agents}")
+        chosen = np.full(len(self.possible_agents), Action.WAIT, np.int32)
+        chosen[: len(self.agents)] = [actions[agent] for agent in self.agents]
+        timestep = self.episode.step(chosen)
+        result = (
+            self._observations(timestep),
+            {agent: float(timestep.rewards[index]) for index, agent in enumerate(self.agents)},
+            dict.fromkeys(self.agents, bool(timestep.terminated)),
+            dict.fromkeys(self.agents, bool(timestep.truncated)),
+            self._infos(timestep),
+        )
+        if timestep.terminated or timestep.truncated:
+            self.agents = []
+        return result
+
+    def render(self) -> str | np.ndarray | None:
+        """Text, or uint8 ``[height, width, 3]``."""
+        return self.episode.render(self.render_mode)
+
+    def state(self) -> np.ndarray:
+        """The whole board as a critic may see it, int8 ``[3, max_size, max_size]``, ``observations.planes``."""
+        return np.array(observations.planes(self.episode.state))
+
+    def _observations(self, timestep: TimeStep) -> PerAgent:
+        return {agent: timestep.observation[index].copy() for index, agent in enumerate(self.agents)}
+
+    def _infos(self, timestep: TimeStep) -> PerAgent:
+        """``infos_of`` by agent: what is one agent's is given to it alone, the rest to all."""
+        infos = infos_of(timestep)
+        return {
+            agent: {name: value[index].copy() if value.ndim else value[()] for name, value in infos.items()}
+            for index, agent in enumerate(self.agents)
+        }

@@ -1,0 +1,165 @@
+"""The task for trainers of language models: rows of prompts, and the reward of what a model answers. Trains nothing.
+
+One answer holds the whole plan, so an episode is a prompt and a completion. For TRL's ``GRPOTrainer`` (read at 1.16):
+
+    dataset = datasets.Dataset.from_list(trl_rows(found.instances, found.solutions.cost))
+    GRPOTrainer(model, reward_funcs=path_reward, train_dataset=dataset)
+
+For verl (read at 0.9), ``verl_rows`` written to Parquet by ``datasets`` or ``pandas`` are its ``data.train_files``, and
+the reward is set by ``reward.custom_reward_function.path=pkg://jaxlake.adapters.text`` (``name`` is ``compute_score``).
+
+Neither library is imported. What is compiled runs in microseconds on a CPU: with ``JAX_PLATFORMS=cpu`` a JAX that knows
+the trainer's GPU leaves its memory alone.
+"""
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxlake.files import from_record, record
+from jaxlake.text import AnswerFormat, PromptStyle, parse, prompt
+from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance
+from jaxlake.verify import verify
+
+DATA_SOURCE = "jaxlake"
+"""What verl's rows are from, by which it groups its validation scores."""
+
+Message = Mapping[str, Any]
+"""``{"role": .., "content": ..}``"""
+
+
+def trl_rows(
+    instances: Instance,
+    optimum: np.ndarray,
+    style: PromptStyle = PromptStyle.VERBOSE,
+    answer_format: AnswerFormat = AnswerFormat.COORDINATES,
+) -> list[dict[str, Any]]:
+    """A row for each instance: ``prompt``, a conversation of one message, and ``level``, what ``path_reward`` needs.
+
+    Args:
+      instances: ``[n]``, of sides up to 10 with up to 5 agents.
+      optimum: int32 ``[n]``, the least sum of costs.
+      style: of the prompts.
+      answer_format: what the prompts ask for, and what is read.
+
+    Raises:
+      ValueError: naming an instance that is too large or whose optimum is not known.
+    """
+    return [
+        {"prompt": [{"role": "user", "content": text}], "level": level}
+        for text, level in _tasks(instances, optimum, style, answer_format)
+    ]
+
+
+def path_reward(completions: Sequence[str | Sequence[Message]], level: Sequence[str], **unused: Any) -> list[float]:
+    """The accuracy of each completion, as TRL calls it: with lists as keywords, one for every column of the dataset.
+
+    Args:
+      completions: texts, or conversations whose last message is the answer.
+      level: as in the rows.
+      **unused: TRL passes all it has (prompts, token ids, the state of the trainer, other columns) to every function.
+    """
+    texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+    return _accuracies(texts, level).tolist()
+
+
+def verl_rows(
+    instances: Instance,
+    optimum: np.ndarray,
+    split: str,
+    style: PromptStyle = PromptStyle.VERBOSE,
+    answer_format: AnswerFormat = AnswerFormat.COORDINATES,
+) -> list[dict[str, Any]]:
+    """A row for each instance, as verl's datasets have them; arguments as for ``trl_rows``.
+
+    Args:
+      split: ``"train"`` or ``"test"``, a note that verl keeps.
+    """
+    return [
+        {
+            "data_source": DATA_SOURCE,
+            "prompt": [{"role": "user", "content": text}],
+            "ability": "planning",
+            "reward_model": {"style": "rule", "ground_truth": level},
+            "extra_info": {"split": split, "index": index},
+        }
+        for index, (text, level) in enumerate(_tasks(instances, optimum, style, answer_format))
+    ]
+
+
+def compute_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None
+) -> float:
+    """The accuracy of one answer, as verl calls it; the row's ``ground_truth`` says all that is needed."""
+    return float(_accuracies([solution_str], [ground_truth])[0])
+
+
+def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.ndarray:
+    """R_acc of each answer (paper, reward; as reconstructed).
+
+    0 unless all checks pass; with c = cost - optimum and c_max = 2 * optimum: 1 - 0.7 * c / c_max up to c_max, 0.3
+    beyond. An optimum of 0 (every agent starts on its goal) leaves 1 for cost 0 and 0.3 for any other.
+
+    Args:
+      valid: bool ``[...]``.
+      cost, optimum: int ``[...]``, time steps.
+
+    Returns:
+      float32 ``[...]`` in [0, 1].
+    """
+    excess = cost - optimum
+    share = np.where(excess > 0, excess / np.maximum(2 * optimum, 1), 0.0)
+    graded = np.where((excess <= 2 * optimum) | (excess <= 0), 1 - 0.7 * share, 0.3)
+    return np.where(valid, graded, 0.0).astype(np.float32)
+
+
+def _tasks(
+    instances: Instance, optimum: np.ndarray, style: PromptStyle, answer_format: AnswerFormat
+) -> list[tuple[str, str]]:
+    """The prompt of each instance, and the level as one text: a record of ``files`` that says how to read answers."""
+    instances = jax.tree.map(np.asarray, instances)
+    tasks = []
+    for index, least in enumerate(np.asarray(optimum)):
+        instance = jax.tree.map(lambda leaf, at=index: leaf[at], instances)
+        if least < 0:
+            raise ValueError(f"instance {index} has no known optimum: allowed are solved ones")
+        if instance.size > MAX_SIZE or instance.num_agents > MAX_AGENTS:
+            raise ValueError(
+                f"instance {index} has side {instance.size} and {instance.num_agents} agents: allowed are up to "
+                f"{MAX_SIZE} and {MAX_AGENTS}"
+            )
+        level = record(instance, str(index), optimum=int(least)) | {"answer": answer_format.value}
+        tasks.append((prompt(instance, style, answer_format), json.dumps(level)))
+    return tasks
+
+
+def _accuracies(texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
+    """float32 ``[batch]``. One program for every board: all are padded to the largest."""
+    known = [_read_level(level) for level in levels]
+    optimum = np.array([least for _, least, _ in known], np.int32)
+    plans = [
+        parse(
+            text,
+            max_size=MAX_SIZE,
+            max_agents=MAX_AGENTS,
+            max_steps=MAX_STEPS,
+            starts=instance.starts if answer_format is AnswerFormat.MOVES else None,
+        )
+        for text, (instance, _, answer_format) in zip(texts, known, strict=True)
+    ]
+    verdicts = verify(_stack([instance for instance, _, _ in known]), _stack(plans), optimum)
+    return accuracy(np.asarray(verdicts.valid), np.asarray(verdicts.cost), optimum)
+
+
+@functools.lru_cache(maxsize=1024)  # A group of completions shares its level, and reading takes as long as parsing.
+def _read_level(level: str) -> tuple[Instance, int, AnswerFormat]:
+    entry = json.loads(level)
+    return from_record(entry, MAX_SIZE, MAX_AGENTS), entry["optimum"], AnswerFormat(entry["answer"])
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

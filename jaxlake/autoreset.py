@@ -1,0 +1,100 @@
+"""Episode after episode: what happens once a lake's episode ends. New levels come out of a bank, never a generator."""
+
+import dataclasses
+import enum
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
+from jaxlake.levels import LevelBank
+
+
+class AutoResetMode(enum.Enum):
+    """When the next episode begins."""
+
+    OFF = "off"
+    """Never: an environment that is done stays so."""
+    SAME_STEP = "same-step"
+    """In the step that ends the old one."""
+    NEXT_STEP = "next-step"
+    """In the step after it, whose actions are ignored."""
+
+
+@chex.dataclass(frozen=True)
+class AutoResetTimeStep(TimeStep):
+    """A ``TimeStep`` that keeps the old episode's last observation.
+
+    In the mode ``SAME_STEP``, where an episode ends, ``observation`` and ``legal_actions`` are of the next one and the
+    rest is of the one that ended.
+
+    Attributes:
+      final_observation: what ``observation`` would be without the reset; the same wherever there was none.
+    """
+
+    final_observation: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoReset:
+    """A lake that begins again; hashable, so it can be a static argument.
+
+    Attributes:
+      lake: the rules.
+      mode: when the next episode begins.
+    """
+
+    lake: Lake
+    mode: AutoResetMode = AutoResetMode.SAME_STEP
+
+    def reset(
+        self, bank: LevelBank, key: jax.Array, params: Params = DEFAULT_PARAMS
+    ) -> tuple[State, AutoResetTimeStep]:
+        """Begins the first episode, on a level drawn with the key."""
+        state, time_step = self._begin(bank, key, params)
+        return state, _with_final(time_step, time_step.observation)
+
+    def step(
+        self, bank: LevelBank, state: State, actions: jax.Array, key: jax.Array
+    ) -> tuple[State, AutoResetTimeStep]:
+        """Plays one step, and begins the next episode as the mode says, with the same params.
+
+        Args:
+          bank: as in ``reset``.
+          state: of ``reset`` or the step before.
+          actions: int32 ``[max_agents]``.
+          key: for a slip and for the next level.
+        """
+        if state.params.slip is None:
+            draw_key, slip_key = key, None
+        else:
+            draw_key, slip_key = jax.random.split(key)
+        after, time_step = self.lake.step(state, actions, slip_key)
+        if self.mode is AutoResetMode.OFF:
+            return after, _with_final(time_step, time_step.observation)
+        fresh, fresh_step = self._begin(bank, draw_key, state.params)
+        if self.mode is AutoResetMode.NEXT_STEP:
+            after, time_step = _select(state.done, (fresh, fresh_step), (after, time_step))
+            return after, _with_final(time_step, time_step.observation)
+        final_observation = time_step.observation
+        after = _select(time_step.terminated | time_step.truncated, fresh, after)
+        # Observed once more rather than selected: whichever of the two is not used costs nothing.
+        time_step = time_step.replace(
+            observation=self.lake.observe(after), legal_actions=self.lake.legal_actions(after)
+        )
+        return after, _with_final(time_step, final_observation)
+
+    def _begin(self, bank: LevelBank, key: jax.Array, params: Params) -> tuple[State, TimeStep]:
+        instance, distances = bank.draw(key)
+        return self.lake.reset(instance, params, distances)
+
+
+def _select(condition: jax.Array, if_true: Any, if_false: Any) -> Any:
+    return jax.tree.map(lambda first, second: jnp.where(condition, first, second), if_true, if_false)
+
+
+def _with_final(time_step: TimeStep, final_observation: Any) -> AutoResetTimeStep:
+    fields = {field.name: getattr(time_step, field.name) for field in dataclasses.fields(time_step)}
+    return AutoResetTimeStep(**fields, final_observation=final_observation)

@@ -1,0 +1,87 @@
+"""The command ``python -m jaxlake.benchmark``: writes the fixed sets for other programs, or draws them anew."""
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxlake.benchmark.build import RECIPES, build
+from jaxlake.benchmark.data import SETS, content_hash, load, store
+from jaxlake.benchmark.export import FORMATS, export
+
+_EXAMPLES = """\
+examples:
+  python -m jaxlake.benchmark export lake                  lake/test.parquet and lake/validation.parquet
+  python -m jaxlake.benchmark export lake --format jsonl   the same as JSON lines
+  python -m jaxlake.benchmark check                        draws and solves all anew and compares
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m jaxlake.benchmark",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
+    command.add_argument("folder", type=Path)
+    command.add_argument("--format", choices=FORMATS, default="parquet", help="(default: parquet)")
+    command = commands.add_parser("build", help="draws and solves the sets anew; writes the package's files")
+    command.add_argument("folder", type=Path)
+    commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "export":
+            for name in SETS:
+                print(export(load(name), options.folder, options.format))
+            return 0
+        return _build(options.folder) if options.command == "build" else _check()
+    except ModuleNotFoundError as error:
+        parser.error(f"{error.name} is not installed: Parquet needs it, --format jsonl does not")
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+
+
+def _build(folder: Path) -> int:
+    """Asks for the folder before the work, not after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    store({name: _built(name) for name in SETS}, folder)
+    return 0
+
+
+def _check() -> int:
+    """Status 0 if what is drawn anew has the content of the package's files."""
+    differing = [name for name in SETS if content_hash(_built(name)[0]) != load(name).account["sha256"]]
+    for name in SETS:
+        print(f"{name}: {'differs' if name in differing else 'the same'}")
+    return 1 if differing else 0
+
+
+def _built(name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Builds a set and tells the time it took, and every group that lacks something or was not wholly decided."""
+    began = time.perf_counter()
+    built = build(RECIPES[name], _tell)
+    print(f"{name}: {built[1]['instances']:,} instances in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    return built
+
+
+def _tell(row: Mapping[str, Any]) -> None:
+    share = 100 * row["undecided"] / max(row["candidates"] - row["known"], 1)
+    print(
+        f"{row['agents']} agents {row['size']:>2}x{row['size']:<2} holes {row['hole_ratio']}: {row['realised']} of "
+        f"{row['requested']} instances, {sum(row['realised_waits'])} of {sum(row['requested_waits'])} waits; "
+        f"{row['candidates']:,} candidates, {share:.1f} % undecided",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The fixed sets on disk: reading them, checking their content, and the form they are stored in. Builds none."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxlake.types import MAX_SIZE, Instance
+
+SETS = ("test", "validation")
+"""``test``: 3 to 5 agents, the paper's benchmark by its description. ``validation``: 2 agents, our choice."""
+
+FOLDER = Path(__file__).parent
+_MANIFEST = FOLDER / "manifest.json"
+
+_FIELDS = {
+    "size": np.uint8,
+    "num_agents": np.uint8,
+    "holes": np.uint8,
+    "starts": np.int8,
+    "goals": np.int8,
+    "optimum": np.int16,
+    "lower_bound": np.int16,
+    "makespan": np.int16,
+    "needs_wait": np.bool_,
+    "hole_percent": np.uint8,
+    "wait_percent": np.uint8,
+    "serial": np.uint8,
+}
+"""What a set's file holds, ``[n, ...]`` each; ``holes`` is packed 8 cells to a byte, cells are of a 10x10 board."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """A fixed set of solved instances; numpy arrays.
+
+    Attributes:
+      name: one of ``SETS``.
+      ids: ``[n]``, ``5ag_10x10_hr0.5_007``: agents, size, hole ratio, and a serial number among those that runs over
+        the wait subsets. Each occurs once.
+      instances: ``[n]``, of ``max_size`` 10.
+      optimum: int32 ``[n]``, the least sum of costs.
+      lower_bound: int32 ``[n]``, the sum of the agents' independent shortest paths.
+      makespan: int32 ``[n]``, the least makespan (of plans that may have a higher sum of costs); ``ABSENT`` where the
+        search for it ran out of its budget.
+      needs_wait: bool ``[n]``, every plan of the least sum of costs has a wait before an arrival.
+      hole_ratio: float64 ``[n]``, as asked for; boards have ``floor(ratio * free cells)`` holes.
+      wait_subset: float64 ``[n]``, share of those with ``needs_wait`` that the instance's subset was made to have.
+      account: how each group of instances came about, as ``manifest.json`` has it.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    instances: Instance
+    optimum: np.ndarray
+    lower_bound: np.ndarray
+    makespan: np.ndarray
+    needs_wait: np.ndarray
+    hole_ratio: np.ndarray
+    wait_subset: np.ndarray
+    account: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@functools.cache
+def load(name: str = "test") -> Benchmark:
+    """One of the sets that come with the package.
+
+    Raises:
+      ValueError: for a name that is not in ``SETS``, or if the file is not what the manifest says.
+    """
+    if name not in SETS:
+        raise ValueError(f"there is no set {name!r}: allowed are {', '.join(SETS)}")
+    with np.load(FOLDER / f"{name}.npz") as file:
+        arrays = {field: file[field] for field in file.files}
+    account = json.loads(_MANIFEST.read_text())[name]
+    if content_hash(arrays) != account["sha256"]:
+        raise ValueError(f"{FOLDER / name}.npz does not have the content that {_MANIFEST.name} names: install it anew")
+    return _unpacked(name, arrays, account)
+
+
+def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], folder: Path) -> None:
+    """Writes sets, each given as ``(arrays of pack, account)``, and their manifest into a folder."""
+    manifest = {}
+    for name, (arrays, account) in sets.items():
+        np.savez_compressed(folder / f"{name}.npz", **arrays)
+        manifest[name] = {"sha256": content_hash(arrays), **account}
+    (folder / _MANIFEST.name).write_text(_json(manifest))
+
+
+def pack(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays that are stored, from a column ``[n, ...]`` for each of ``_FIELDS``, holes as bool ``[n, cells]``."""
+    packed = {**columns, "holes": np.packbits(columns["holes"], axis=1)}
+    return {name: np.ascontiguousarray(packed[name], dtype) for name, dtype in _FIELDS.items()}
+
+
+def content_hash(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of names, types, shapes and values; not of a file, since compressed bytes differ between zlibs."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _unpacked(name: str, arrays: Mapping[str, np.ndarray], account: Mapping[str, Any]) -> Benchmark:
+    columns = (arrays[field].tolist() for field in ("num_agents", "size", "hole_percent", "serial"))
+    holes = np.unpackbits(arrays["holes"], axis=1, count=MAX_SIZE**2).astype(bool)
+    size, num_agents, starts, goals, optimum, lower_bound, makespan = (
+        arrays[field].astype(np.int32)
+        for field in ("size", "num_agents", "starts", "goals", "optimum", "lower_bound", "makespan")
+    )
+    return Benchmark(
+        name=name,
+        ids=tuple(
+            f"{agents}ag_{side}x{side}_hr{percent / 100:.1f}_{serial:03d}"
+            for agents, side, percent, serial in zip(*columns, strict=True)
+        ),
+        instances=Instance(size=size, num_agents=num_agents, holes=holes, starts=starts, goals=goals),
+        optimum=optimum,
+        lower_bound=lower_bound,
+        makespan=makespan,
+        needs_wait=arrays["needs_wait"],
+        hole_ratio=arrays["hole_percent"] / 100,
+        wait_subset=arrays["wait_percent"] / 100,
+        account=account,
+    )
+
+
+def _json(manifest: Mapping[str, Any]) -> str:
+    """One line for each group, so that a changed build can be read off a diff."""
+    parts = []
+    for name, account in manifest.items():
+        rows = ",\n   ".join(json.dumps(row) for row in account["groups"])
+        head = json.dumps({key: value for key, value in account.items() if key != "groups"})[1:-1]
+        parts.append(f' "{name}": {{{head},\n  "groups": [\n   {rows}\n  ]}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -1,0 +1,64 @@
+"""The fixed sets as rows for other programs, in JSON lines and Parquet; solves and draws nothing."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+from jaxlake.benchmark.data import Benchmark
+from jaxlake.files import Record, record, write_whole
+from jaxlake.text import PromptStyle, prompt
+
+FORMATS = ("jsonl", "parquet")
+
+
+def rows(benchmark: Benchmark) -> Iterator[Record]:
+    """A record for each instance, as ``files.record`` has it, with what else the set knows and the prompts.
+
+    ``prompt`` is the terse line, ``prompt_grid`` and ``prompt_verbose`` draw the board and state the answer's format.
+    """
+    for index, identifier in enumerate(benchmark.ids):
+        instance = jax.tree.map(lambda leaf, index=index: leaf[index], benchmark.instances)
+        yield record(
+            instance,
+            identifier,
+            optimum=benchmark.optimum[index],
+            lower_bound=benchmark.lower_bound[index],
+            needs_wait=benchmark.needs_wait[index],
+        ) | {
+            "makespan": int(benchmark.makespan[index]),
+            "hole_ratio": float(benchmark.hole_ratio[index]),
+            "wait_subset": float(benchmark.wait_subset[index]),
+            "prompt": prompt(instance, PromptStyle.COORDINATES),
+            "prompt_grid": prompt(instance, PromptStyle.GRID),
+            "prompt_verbose": prompt(instance, PromptStyle.VERBOSE),
+        }
+
+
+def export(benchmark: Benchmark, folder: Path, form: str) -> Path:
+    """Writes ``<set>.<form>`` into the folder, which ``datasets.load_dataset(folder)`` then takes for a split.
+
+    Args:
+      benchmark: the set.
+      folder: made if it is not there.
+      form: one of ``FORMATS``.
+
+    Raises:
+      ModuleNotFoundError: if Parquet is asked for and pyarrow is not installed.
+      OSError: if the file cannot be written.
+    """
+    if form == "jsonl":
+        content = "".join(f"{json.dumps(row)}\n" for row in rows(benchmark)).encode()
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows(benchmark))), buffer)
+        content = buffer.getvalue()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{benchmark.name}.{form}"
+    write_whole(path, content)
+    return path

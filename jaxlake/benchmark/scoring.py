@@ -1,0 +1,271 @@
+"""What answers to a fixed set are worth, in the paper's tables; reads and writes no file."""
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxlake.benchmark.data import Benchmark, load
+from jaxlake.text import AnswerFormat, parse_batch
+from jaxlake.types import Check, Objective
+from jaxlake.verify import first_failure, verify
+
+MISSING = "missing"
+FAILURES = (*(check.name.lower() for check in Check), MISSING)
+"""Why an answer is invalid: the first check that it fails, or that there is none."""
+
+_MAX_STEPS = 255  # No optimal plan of the sets has 64; an answer may wander and still be valid.
+_CHUNK = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Shares over some instances in percent, each instance counting the same however many answers it has.
+
+    Attributes:
+      instances: how many; for a mean over sizes, in all of them.
+      valid, optimal: percent of the answers; an instance without an answer counts 0.
+      valid_se, optimal_se: standard errors over instances.
+    """
+
+    instances: int
+    valid: float
+    valid_se: float
+    optimal: float
+    optimal_se: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A line of a table.
+
+    Attributes:
+      num_agents: on every board; None for all of them together, and then ``by_size`` is empty.
+      wait_subset: share of instances that need a wait, None for all subsets together.
+      by_size: the cells by board side, ascending.
+      mean: the unweighted mean over the sizes, which the paper calls "Sum"; for all agents together over every number
+        of agents and size.
+    """
+
+    num_agents: int | None
+    wait_subset: float | None
+    by_size: Mapping[int, Cell]
+    mean: Cell
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """The verdicts on answers to a fixed set; numpy arrays.
+
+    Attributes:
+      benchmark: the set.
+      objective: with respect to which a plan is optimal.
+      answers: int ``[n]``, how many each instance has.
+      valid, optimal: float ``[n]``, share of the instance's answers; 0 without any.
+      failures: int ``[n, 9]``, its invalid answers by ``FAILURES``; one that is missing for an instance without any.
+    """
+
+    benchmark: Benchmark
+    objective: Objective
+    answers: np.ndarray
+    valid: np.ndarray
+    optimal: np.ndarray
+    failures: np.ndarray
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """For each number of agents, and all of them, a row for each wait subset and one for all subsets.
+
+        What would be the same row again is left out: where there is one number of agents, or one subset.
+        """
+        rows = []
+        for agents, here in self._agents().items():
+            for subset in _and_together(self.benchmark.wait_subset[here]):
+                by_size = self._by_size(agents, subset)
+                rows.append(Row(agents, subset, by_size, _mean(by_size.values())))
+        if len(self._agents()) > 1:
+            for subset in _and_together(self.benchmark.wait_subset):
+                cells = [cell for agents in self._agents() for cell in self._by_size(agents, subset).values()]
+                rows.append(Row(None, subset, {}, _mean(cells)))
+        return tuple(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; the size of a row is None for the mean over sizes."""
+        rows = []
+        for row in self.rows:
+            for size, cell in (*row.by_size.items(), (None, row.mean)):
+                head = {"agents": row.num_agents, "wait_subset": row.wait_subset, "size": size}
+                rows.append(head | dataclasses.asdict(cell))
+        counted = [
+            {"agents": agents} | dict(zip(FAILURES, self.failures[here].sum(axis=0).tolist(), strict=True))
+            for agents, here in self._agents().items()
+        ]
+        return {
+            "set": self.benchmark.name,
+            "sha256": self.benchmark.account["sha256"],
+            "objective": self.objective.value,
+            "instances": len(self.benchmark),
+            "answers": int(self.answers.sum()),
+            "missing": int(np.sum(self.answers == 0)),
+            "rows": rows,
+            "failures": counted,
+        }
+
+    def to_text(self) -> str:
+        """The tables for people, at most 100 columns wide."""
+        missing = int(np.sum(self.answers == 0))
+        lines = [
+            f"{self.benchmark.name} set, optimal by {self.objective.value}: {self.answers.sum():,} answers to "
+            f"{len(self.benchmark) - missing:,} of {len(self.benchmark):,} instances"
+        ]
+        if missing:
+            lines.append(f"{missing:,} instances have no answer and count as invalid")
+        for agents, here in self._agents().items():
+            rows = [row for row in self.rows if row.num_agents == agents]
+            for what in ("valid", "optimal"):
+                lines += ["", *_table(f"{agents} agents, {what} %", rows, what)]
+            share = self.optimal[here].sum() / self.valid[here].sum() if self.valid[here].any() else 0.0
+            lines.append(f"of the valid, optimal: {100 * share:.1f} %")
+        together = [row for row in self.rows if row.num_agents is None]
+        if together:
+            lines += ["", "all agents, mean over agents and sizes", f"{'wait':>5}{'valid %':>12}{'optimal %':>12}"]
+        for row in together:
+            lines.append(f"{_label(row):>5}{_shown(row.mean, 'valid'):>12}{_shown(row.mean, 'optimal'):>12}")
+        lines += ["", "invalid answers by the first check that fails"]
+        lines.append(" " * 14 + "".join(f"{f'{agents} agents':>10}" for agents in self._agents()))
+        for column, name in enumerate(FAILURES):
+            counted = (self.failures[here, column].sum() for here in self._agents().values())
+            lines.append(f"{name.replace('_', ' '):<14}" + "".join(f"{count:>10,}" for count in counted))
+        return "\n".join(lines)
+
+    def _agents(self) -> dict[int, np.ndarray]:
+        """bool ``[n]`` for each number of agents: the instances that have it."""
+        num_agents = self.benchmark.instances.num_agents
+        return {agents: num_agents == agents for agents in np.unique(num_agents).tolist()}
+
+    def _by_size(self, agents: int, subset: float | None) -> dict[int, Cell]:
+        here = self._agents()[agents]
+        if subset is not None:
+            here = here & (self.benchmark.wait_subset == subset)
+        size = self.benchmark.instances.size
+        return {side: self._cell(here & (size == side)) for side in np.unique(size[here]).tolist()}
+
+    def _cell(self, here: np.ndarray) -> Cell:
+        count = int(here.sum())
+        valid, optimal = 100 * self.valid[here], 100 * self.optimal[here]
+        valid_se, optimal_se = (
+            float(share.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0 for share in (valid, optimal)
+        )
+        return Cell(count, float(valid.mean()), valid_se, float(optimal.mean()), optimal_se)
+
+
+def _mean(cells: Collection[Cell]) -> Cell:
+    """The unweighted mean of cells that have no instance in common."""
+    count = len(cells)
+    return Cell(
+        instances=sum(cell.instances for cell in cells),
+        valid=sum(cell.valid for cell in cells) / count,
+        valid_se=math.hypot(*(cell.valid_se for cell in cells)) / count,
+        optimal=sum(cell.optimal for cell in cells) / count,
+        optimal_se=math.hypot(*(cell.optimal_se for cell in cells)) / count,
+    )
+
+
+def score(
+    answers: Mapping[str, str | Sequence[str]],
+    benchmark: Benchmark | None = None,
+    *,
+    answer_format: AnswerFormat = AnswerFormat.COORDINATES,
+    objective: Objective = Objective.SUM_OF_COSTS,
+) -> Scores:
+    """Reads and judges answers in plain text, from any model.
+
+    Args:
+      answers: by id, one text or several samples; an instance without any counts as invalid.
+      benchmark: the set, by default ``load("test")``.
+      answer_format: how the answers write a plan.
+      objective: what an optimal plan minimises.
+
+    Raises:
+      ValueError: for an id that the set does not have, or an answer that is not a text.
+    """
+    benchmark = load() if benchmark is None else benchmark
+    place = {identifier: index for index, identifier in enumerate(benchmark.ids)}
+    unknown = [identifier for identifier in answers if identifier not in place]
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise ValueError(
+            f"id {unknown[0]!r}{more} is not in the {benchmark.name} set: ids are like {benchmark.ids[0]!r}"
+        )
+    indices: list[int] = []
+    texts: list[str] = []
+    for identifier, given in answers.items():
+        samples = [given] if isinstance(given, str) else list(given)
+        for text in samples:
+            if not isinstance(text, str):
+                raise ValueError(f"the answer to {identifier!r} is {text!r}: allowed is a text or a list of texts")
+        indices += [place[identifier]] * len(samples)
+        texts += samples
+    of = np.array(indices, int)
+    first, optimal = _verdicts(of, texts, benchmark, answer_format, objective)
+
+    count = len(benchmark)
+    given = np.bincount(of, minlength=count)
+    failures = np.zeros((count, len(FAILURES)), int)
+    np.add.at(failures, (of[first >= 0], first[first >= 0]), 1)
+    failures[given == 0, FAILURES.index(MISSING)] = 1
+    valid_share, optimal_share = (
+        np.bincount(of, weights=each, minlength=count) / np.maximum(given, 1) for each in (first < 0, optimal)
+    )
+    return Scores(benchmark, objective, given, valid_share, optimal_share, failures)
+
+
+def _verdicts(
+    of: np.ndarray, texts: Sequence[str], benchmark: Benchmark, answer_format: AnswerFormat, objective: Objective
+) -> tuple[np.ndarray, np.ndarray]:
+    """Per answer its first failing ``Check``, int ``[answers]``, negative for none, and bool ``[answers]`` optimal."""
+    optimum = benchmark.optimum if objective is Objective.SUM_OF_COSTS else benchmark.makespan
+    instances = benchmark.instances
+    first, optimal = np.zeros(len(texts), int), np.zeros(len(texts), bool)
+    for begin in range(0, len(texts), _CHUNK):
+        # The last chunk is filled up, so that one program serves every number of answers.
+        chunk = of[np.minimum(np.arange(begin, begin + _CHUNK), len(texts) - 1)]
+        part = texts[begin : begin + _CHUNK]
+        asked = jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], instances)
+        plans = parse_batch(
+            [*part, *[""] * (_CHUNK - len(part))],
+            max_size=instances.max_size,
+            max_agents=instances.max_agents,
+            max_steps=_MAX_STEPS,
+            starts=asked.starts if answer_format is AnswerFormat.MOVES else None,
+        )
+        verdict = verify(asked, plans, optimum[chunk], objective)
+        first[begin : begin + _CHUNK] = np.asarray(first_failure(verdict.checks))[: len(part)]
+        optimal[begin : begin + _CHUNK] = np.asarray(verdict.optimal)[: len(part)]
+    return first, optimal
+
+
+def _table(title: str, rows: Sequence[Row], what: str) -> list[str]:
+    sizes = list(rows[0].by_size)
+    lines = [title, f"{'wait':>5}" + "".join(f"{f'{size}x{size}':>10}" for size in sizes) + f"{'Sum':>10}"]
+    for row in rows:
+        cells = [*row.by_size.values(), row.mean]
+        lines.append(f"{_label(row):>5}" + "".join(f"{_shown(cell, what):>10}" for cell in cells))
+    return lines
+
+
+def _label(row: Row) -> str:
+    return "all" if row.wait_subset is None else f"{row.wait_subset:.2f}"
+
+
+def _shown(cell: Cell, what: str) -> str:
+    return f"{getattr(cell, what):.1f}±{getattr(cell, f'{what}_se'):.1f}"
+
+
+def _and_together(subsets: np.ndarray) -> list[float | None]:
+    """The different ones ascending, and None for all of them if there are several."""
+    different = np.unique(subsets).tolist()
+    return [*different, None] if len(different) > 1 else different

@@ -1,0 +1,284 @@
+"""The stepwise environment: one episode on one instance, pure functions of arrays. It draws no instance.
+
+No batch axes: ``jax.vmap`` adds them, over boards and agent counts of any mix, as ``Instance`` pads them. Nothing is
+jitted here either; whoever owns the loop does that.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jaxlake import observations, rewards, rules
+from jaxlake.rules import ConflictRule, HoleRule
+from jaxlake.types import ABSENT, MAX_STEPS, Action, Costs, Instance
+
+CLASSIC_SLIP = 2 / 3
+"""The slip of the classic frozen lake: the intended direction and its two perpendicular ones, a third each."""
+
+
+@chex.dataclass(frozen=True)
+class Params:
+    """What may differ between environments of one compiled program.
+
+    Attributes:
+      max_steps: int32 ``[]``, the episode is truncated after that many steps.
+      slip: float32 ``[]``, the probability that a move (not WAIT) goes to one of its two perpendicular directions, half
+        each. None: actions do what they say, no randomness is compiled in and ``step`` needs no key.
+    """
+
+    max_steps: chex.Array | int = MAX_STEPS
+    slip: chex.Array | float | None = None
+
+
+DEFAULT_PARAMS = Params()
+
+
+@chex.dataclass(frozen=True)
+class State:
+    """Everything of one episode.
+
+    Attributes:
+      instance: the level being played.
+      distances: int8 ``[max_agents, cells]`` as of ``levels.distances``, or None where nothing needs them.
+      params: as given to ``reset``.
+      positions: int32 ``[max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
+      time: int32 ``[]`` steps so far.
+      arrivals: int16 ``[max_agents]`` cost so far: the time of the last arrival of an agent on its goal, the time so
+        far of any other.
+      losses: int16 ``[max_agents]`` steps so far that did not begin and end on the agent's goal.
+      fallen: bool ``[max_agents]``, in a hole.
+      terminated, truncated: bool ``[]``, how the episode ended; at most one of them.
+    """
+
+    instance: Instance
+    distances: chex.Array | None
+    params: Params
+    positions: chex.Array
+    time: chex.Array
+    arrivals: chex.Array
+    losses: chex.Array
+    fallen: chex.Array
+    terminated: chex.Array
+    truncated: chex.Array
+
+    @property
+    def done(self) -> jax.Array:
+        """bool ``[]``: the episode is over, and steps change nothing."""
+        return self.terminated | self.truncated
+
+
+@chex.dataclass(frozen=True)
+class Info:
+    """What happened in a step.
+
+    Attributes:
+      vertex_conflicts: int32 ``[]`` pairs of agents that tried to be on one cell, standing ones included.
+      swap_conflicts: int32 ``[]`` pairs that tried to swap cells.
+      blocked: bool ``[max_agents]``, tried to move and did not because of a conflict, its own or one ahead of it.
+      arrived: bool ``[max_agents]``, on the goal now.
+      solved: bool ``[]``, all are on their goals at once.
+      fell: bool ``[max_agents]``, fell into a hole in this step.
+      costs: of the episode so far; what ``verify`` and the solver mean by them once it is solved.
+    """
+
+    vertex_conflicts: chex.Array
+    swap_conflicts: chex.Array
+    blocked: chex.Array
+    arrived: chex.Array
+    solved: chex.Array
+    fell: chex.Array
+    costs: Costs
+
+
+@chex.dataclass(frozen=True)
+class TimeStep:
+    """What ``reset`` and ``step`` tell the agents.
+
+    Attributes:
+      observation: whatever the lake's ``observe`` returns.
+      rewards: float32 ``[max_agents]``; 0 on reset and after the end.
+      shared_reward: float32 ``[]``, their sum.
+      terminated: bool ``[]``, solved, fallen or, under ``ConflictRule.END``, in conflict.
+      truncated: bool ``[]``, out of steps and not terminated.
+      legal_actions: bool ``[max_agents, 5]`` in the order of ``Action``, for the next step: moves to a cell of the
+        board that can be entered, whoever stands there, and WAIT. Only WAIT for agents that are not there.
+      info: what happened.
+    """
+
+    observation: Any
+    rewards: chex.Array
+    shared_reward: chex.Array
+    terminated: chex.Array
+    truncated: chex.Array
+    legal_actions: chex.Array
+    info: Info
+
+
+@chex.dataclass(frozen=True)
+class Transition:
+    """A step as a reward function sees it; never one after the end of an episode.
+
+    Attributes:
+      before, after: the states around it.
+      actions: int32 ``[max_agents]`` as chosen, before any slip.
+      info: what happened.
+      terminated, truncated: bool ``[]``, of ``after``.
+    """
+
+    before: State
+    after: State
+    actions: chex.Array
+    info: Info
+    terminated: chex.Array
+    truncated: chex.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Lake:
+    """The rules of the game, and what its agents see and are rewarded for; hashable, so it can be a static argument.
+
+    All agents move at the same time. Two agents must not enter the same cell (a standing agent enters its own), nor
+    swap cells; following one another and rotations of three or more are allowed. An agent stays in the way on its goal
+    and may leave it again. A move off the board stays where it is. The episode is solved when all agents are on their
+    goals at once.
+
+    Attributes:
+      holes: what a move into a hole does.
+      conflicts: what a conflict does.
+      observe: ``State -> pytree`` of arrays.
+      reward: ``Transition -> float32 [max_agents]``.
+    """
+
+    holes: HoleRule = HoleRule.IMPASSABLE
+    conflicts: ConflictRule = ConflictRule.BLOCK
+    observe: Callable[[State], Any] = observations.planes
+    reward: Callable[[Transition], jax.Array] = rewards.sparse
+
+    def reset(
+        self, instance: Instance, params: Params = DEFAULT_PARAMS, distances: jax.Array | None = None
+    ) -> tuple[State, TimeStep]:
+        """Begins an episode.
+
+        Args:
+          instance: no batch axes; ``levels.validate`` tells whether one can be played.
+          params: no batch axes.
+          distances: int8 ``[max_agents, cells]`` for observations and rewards that need them, else None.
+
+        Returns:
+          The state, and a time step without rewards. It is terminated already if all agents start on their goals.
+        """
+        instance = jax.tree.map(jnp.asarray, instance)
+        count = jnp.zeros(instance.max_agents, jnp.int16)
+        state = State(
+            instance=instance,
+            distances=distances,
+            params=Params(
+                max_steps=jnp.asarray(params.max_steps, jnp.int32),
+                slip=None if params.slip is None else jnp.asarray(params.slip, jnp.float32),
+            ),
+            positions=instance.starts,
+            time=jnp.int32(0),
+            arrivals=count,
+            losses=count,
+            fallen=jnp.zeros(instance.max_agents, bool),
+            terminated=jnp.all(instance.starts == instance.goals),
+            truncated=jnp.bool_(False),
+        )
+        none = jnp.zeros(instance.max_agents, bool)
+        info = _info(state, jnp.int32(0), jnp.int32(0), none, none)
+        return state, self._time_step(state, jnp.zeros(instance.max_agents, jnp.float32), info)
+
+    def step(self, state: State, actions: jax.Array, key: jax.Array | None = None) -> tuple[State, TimeStep]:
+        """Plays one step; after the end of the episode nothing changes and nothing is rewarded.
+
+        Args:
+          state: of ``reset`` or the step before.
+          actions: int32 ``[max_agents]`` of ``Action``; any other number waits, and so do agents that are not there.
+          key: consumed where ``params.slip`` is set, unused otherwise.
+
+        Raises:
+          ValueError: if ``params.slip`` is set and no key is given.
+        """
+        moves = actions
+        if state.params.slip is not None:
+            if key is None:
+                raise ValueError("params.slip is set: step needs a key")
+            moves = _slip(key, actions, state.params.slip)
+        active = ~state.done
+        moves = jnp.where(active, moves, Action.WAIT)
+        outcome = rules.move(state.instance, state.positions, moves, self.holes, self.conflicts)
+
+        time = state.time + active
+        counts = active & ~outcome.rested
+        terminated = state.terminated | outcome.solved
+        if self.holes is HoleRule.FALL:
+            terminated |= jnp.any(outcome.entered_hole)
+        if self.conflicts is ConflictRule.END:
+            terminated |= outcome.in_conflict
+        after = state.replace(
+            positions=outcome.positions,
+            time=time,
+            arrivals=jnp.where(counts, time.astype(jnp.int16), state.arrivals),
+            losses=state.losses + counts,
+            fallen=state.fallen | outcome.entered_hole if self.holes is HoleRule.FALL else state.fallen,
+            terminated=terminated,
+            truncated=state.truncated | ((time >= state.params.max_steps) & ~terminated),
+        )
+        info = _info(
+            after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
+        )
+        transition = Transition(
+            before=state,
+            after=after,
+            actions=actions,
+            info=info,
+            terminated=after.terminated,
+            truncated=after.truncated,
+        )
+        return after, self._time_step(after, jnp.where(active, self.reward(transition), 0), info)
+
+    def legal_actions(self, state: State) -> jax.Array:
+        """bool ``[max_agents, 5]``, as in ``TimeStep``."""
+        return rules.legal_actions(state.instance, state.positions, self.holes)
+
+    def _time_step(self, state: State, rewards: jax.Array, info: Info) -> TimeStep:
+        return TimeStep(
+            observation=self.observe(state),
+            rewards=rewards,
+            shared_reward=jnp.sum(rewards),
+            terminated=state.terminated,
+            truncated=state.truncated,
+            legal_actions=self.legal_actions(state),
+            info=info,
+        )
+
+
+def _slip(key: jax.Array, actions: jax.Array, slip: jax.Array) -> jax.Array:
+    draw = jax.random.uniform(key, actions.shape)
+    first = jnp.where(actions < Action.LEFT, Action.LEFT, Action.UP)  # of the two perpendicular to the action
+    slipped = jnp.where(draw < slip / 2, first, first + 1)
+    return jnp.where((draw < slip) & (actions < Action.WAIT), slipped, actions)
+
+
+def _info(
+    state: State, vertex_conflicts: jax.Array, swap_conflicts: jax.Array, blocked: jax.Array, fell: jax.Array
+) -> Info:
+    there = state.positions != ABSENT
+    arrived = there & (state.positions == state.instance.goals)
+    return Info(
+        vertex_conflicts=vertex_conflicts,
+        swap_conflicts=swap_conflicts,
+        blocked=blocked,
+        arrived=arrived,
+        solved=jnp.all(arrived | ~there),
+        fell=fell,
+        costs=Costs(
+            sum_of_costs=jnp.sum(state.arrivals, dtype=jnp.int32),
+            sum_of_loss=jnp.sum(state.losses, dtype=jnp.int32),
+            makespan=jnp.max(state.arrivals).astype(jnp.int32),
+        ),
+    )

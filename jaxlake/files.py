@@ -1,0 +1,305 @@
+"""Instances on disk, as JSON lines or as boards drawn in text; solves, draws and downloads nothing.
+
+A file ending in ``.jsonl`` holds one record, a JSON object, per line (here broken in two):
+
+    {"id": "7", "size": 3, "agents": 2, "holes": [[1, 1]], "starts": [[0, 0], [2, 2]], "goals": [[2, 0], [0, 2]],
+     "status": "solved", "optimum": 4, "lower_bound": 4, "needs_wait": false, "plan": [[[0, 0], [1, 0], [2, 0]], ...]}
+
+Cells are [row, column]. The instance is required, but for its id; what is known about it is not. A file ending in
+``.txt`` holds boards as ``from_text`` reads them, with blank lines between them.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxlake import levels
+from jaxlake.render import from_text, to_text
+from jaxlake.types import ABSENT, OUTSIDE, Instance, Plan, Status
+
+Record = dict[str, Any]
+KNOWN = ("status", "optimum", "lower_bound", "needs_wait", "plan")
+"""The keys of a record that are not the instance."""
+
+_Divide = Callable[[str], Iterator[tuple[int, str]]]
+_Parse = Callable[[str], Record]
+
+
+def record(
+    instance: Instance,
+    identifier: str,
+    *,
+    status: Status | None = None,
+    optimum: int | None = None,
+    lower_bound: int | None = None,
+    needs_wait: bool | None = None,
+    plan: Plan | None = None,
+) -> Record:
+    """One instance (no batch axes) and what is known about it as plain JSON values; what is None is left out.
+
+    Args:
+      instance: of any padding; the record does not depend on it.
+      identifier: its name, different from all others in a file.
+      status: how the search for an optimal plan ended.
+      optimum: the least sum of costs.
+      lower_bound: the sum of the agents' independent shortest paths.
+      needs_wait: every optimal plan contains a wait before an arrival.
+      plan: of the same padding as the instance.
+    """
+    agents, max_size = int(instance.num_agents), instance.max_size
+    known = {
+        "status": None if status is None else Status(int(status)).name.lower(),
+        "optimum": None if optimum is None else int(optimum),
+        "lower_bound": None if lower_bound is None else int(lower_bound),
+        "needs_wait": None if needs_wait is None else bool(needs_wait),
+        "plan": None if plan is None else _paths(plan, agents, max_size),
+    }
+    return {
+        "id": identifier,
+        "size": int(instance.size),
+        "agents": agents,
+        "holes": _pairs(np.flatnonzero(instance.holes), max_size),
+        "starts": _pairs(np.asarray(instance.starts)[:agents], max_size),
+        "goals": _pairs(np.asarray(instance.goals)[:agents], max_size),
+    } | {key: value for key, value in known.items() if value is not None}
+
+
+def from_record(entry: Record, max_size: int | None = None, max_agents: int | None = None) -> Instance:
+    """The instance of a record; numpy arrays without batch axes.
+
+    Args:
+      entry: as ``record`` writes it.
+      max_size: side of the padded board, the board's own by default.
+      max_agents: number of agent slots, the board's own by default.
+
+    Raises:
+      ValueError: naming the key, the value and what is allowed.
+    """
+    if not isinstance(entry, dict):
+        raise ValueError(f"{_short(entry)} is not a record: allowed is a JSON object")
+    for key in ("size", "agents"):
+        if type(entry.get(key)) is not int or entry[key] < 1:
+            raise ValueError(f"{key} is {_short(entry.get(key))}: allowed is a whole number from 1 on")
+    size, agents = entry["size"], entry["agents"]
+    max_size = size if max_size is None else max_size
+    max_agents = agents if max_agents is None else max_agents
+    if size > max_size or agents > max_agents:
+        raise ValueError(f"size {size} with {agents} agents exceeds max_size {max_size}, max_agents {max_agents}")
+    holes, starts, goals = (_cells(entry.get(key), key, size, max_size) for key in ("holes", "starts", "goals"))
+    for key, cells in (("starts", starts), ("goals", goals)):
+        if len(cells) != agents:
+            raise ValueError(f"{key} has {len(cells)} cells: allowed is one for each of {agents} agents")
+    flags = np.zeros(max_size * max_size, bool)
+    flags[holes] = True
+    padding = [ABSENT] * (max_agents - agents)
+    instance = Instance(
+        size=np.asarray(size, np.int32),
+        num_agents=np.asarray(agents, np.int32),
+        holes=flags,
+        starts=np.array(starts + padding, np.int32),
+        goals=np.array(goals + padding, np.int32),
+    )
+    levels.validate(instance)
+    return instance
+
+
+def plan_of(
+    entry: Record, max_size: int | None = None, max_agents: int | None = None, max_steps: int | None = None
+) -> Plan | None:
+    """The plan of a record, valid or not; numpy arrays without batch axes. None if the record has none.
+
+    Args:
+      entry: as ``record`` writes it, with an instance that ``from_record`` reads.
+      max_size, max_agents: as for ``from_record``; a cell off the padded board becomes ``OUTSIDE``.
+      max_steps: paths have room for one cell more; by default the longest path fits.
+
+    Raises:
+      ValueError: naming the fault.
+    """
+    paths = entry.get("plan")
+    if paths is None:
+        return None
+    agents = entry["agents"]
+    max_size = entry["size"] if max_size is None else max_size
+    max_agents = agents if max_agents is None else max_agents
+    if not (isinstance(paths, list) and len(paths) == agents and all(map(_is_path, paths))):
+        raise ValueError(f"plan is {_short(paths)}: allowed is a list of [row, column] for each of {agents} agents")
+    most = max(map(len, paths)) - 1
+    max_steps = max(most, 0) if max_steps is None else max_steps
+    if agents > max_agents or most > max_steps:
+        raise ValueError(f"plan has {agents} agents and {most} steps: room is for {max_agents} and {max_steps}")
+    cells = np.full((max_agents, max_steps + 1), ABSENT, np.int32)
+    lengths = np.zeros(max_agents, np.int32)
+    for agent, path in enumerate(paths):
+        lengths[agent] = len(path)
+        for step, (row, column) in enumerate(path):
+            inside = 0 <= row < max_size and 0 <= column < max_size
+            cells[agent, step] = row * max_size + column if inside else OUTSIDE
+    named = np.count_nonzero(lengths)
+    return Plan(parsable=np.asarray(named > 0), num_named=np.asarray(named, np.int32), paths=cells, lengths=lengths)
+
+
+def read(
+    path: str | os.PathLike[str], max_size: int | None = None, max_agents: int | None = None
+) -> tuple[Instance, list[str]]:
+    """The instances of a file, numpy arrays ``[n]``, and their ids.
+
+    Args:
+      path: ends in ``.jsonl`` or ``.txt``.
+      max_size: side of the padded boards, the largest board's by default.
+      max_agents: number of agent slots, the most of any board by default.
+
+    Raises:
+      OSError: if the file cannot be read.
+      ValueError: naming the file, the line and the fault.
+    """
+    entries = read_records(path, max_size, max_agents)
+    instances = [from_record(entry, max_size, max_agents) for entry in entries]
+    return levels.stack(instances), [entry["id"] for entry in entries]
+
+
+def read_records(
+    path: str | os.PathLike[str], max_size: int | None = None, max_agents: int | None = None
+) -> list[Record]:
+    """The records of a file, at least one, each with an instance and a plan, if any, that can be read.
+
+    Records without an id get their number, from 0 on. Keys that have no meaning here are kept.
+
+    Raises:
+      OSError: if the file cannot be read.
+      ValueError: naming the file, the line and the fault.
+    """
+    divide, parse = _format(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: the file is not text in UTF-8") from None
+    entries: list[Record] = []
+    seen: set[str] = set()
+    for line, part in divide(text):
+        try:
+            entry = parse(part)
+            from_record(entry, max_size, max_agents)
+            plan_of(entry)
+            identifier = entry.setdefault("id", str(len(entries)))
+            if not isinstance(identifier, str) or identifier in seen:
+                raise ValueError(f"id is {_short(identifier)}: allowed is a text that no line before it has")
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: {error}") from None
+        seen.add(identifier)
+        entries.append(entry)
+    if not entries:
+        raise ValueError(f"{path}: the file has no instance")
+    return entries
+
+
+def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
+    """Writes records to a file, all or nothing; a ``.txt`` takes the boards alone.
+
+    Raises:
+      OSError: if it cannot be written.
+      ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``.
+    """
+    _format(path)
+    if Path(path).suffix == ".txt":
+        text = "\n\n".join(to_text(from_record(entry)) for entry in entries) + "\n"
+    else:
+        text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+    write_whole(path, text.encode())
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Returns if ``write`` has a chance, for a command to ask before it begins a long work.
+
+    Raises:
+      ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``, or in no folder that is there.
+    """
+    _format(path)
+    if not Path(path).parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {Path(path).parent}")
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a file so that at no time a part of it is there under its name.
+
+    Raises:
+      OSError: if it cannot be written.
+    """
+    path = Path(path)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
+    """How the file is divided into parts with their line numbers, and how a part is read."""
+    formats = {".jsonl": (_lines, _from_json), ".txt": (_drawings, _from_drawing)}
+    suffix = Path(path).suffix
+    if suffix not in formats:
+        raise ValueError(f"{path}: allowed are files ending in {' or '.join(formats)}")
+    return formats[suffix]
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    # Not splitlines: a JSON text may hold line separators other than \n.
+    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def _drawings(text: str) -> Iterator[tuple[int, str]]:
+    rows: list[str] = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.strip():
+            rows.append(line)
+        elif rows:
+            yield number - len(rows), "\n".join(rows)
+            rows = []
+
+
+def _from_json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+
+
+def _from_drawing(rows: str) -> Record:
+    entry = record(from_text(rows), "")
+    del entry["id"]
+    return entry
+
+
+def _paths(plan: Plan, agents: int, max_size: int) -> list[list[list[int]]]:
+    paths, lengths = np.asarray(plan.paths), np.asarray(plan.lengths)
+    return [_pairs(paths[agent, : lengths[agent]], max_size) for agent in range(agents)]
+
+
+def _pairs(cells: Iterable[int], max_size: int) -> list[list[int]]:
+    """[row, column] of each cell; [-1, -1] for one off the padded board, of which no more is known."""
+    return [[-1, -1] if cell < 0 else list(divmod(int(cell), max_size)) for cell in cells]
+
+
+def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
+    if not _is_path(pairs):
+        raise ValueError(f"{key} is {_short(pairs)}: allowed is a list of [row, column]")
+    for pair in pairs:
+        if not all(0 <= coordinate < size for coordinate in pair):
+            raise ValueError(f"{key} contains {_short(pair)}: allowed are 0 to {size - 1}")
+    return [row * max_size + column for row, column in pairs]
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) for pair in value
+    )
+
+
+def _short(value: Any) -> str:
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

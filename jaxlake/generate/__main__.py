@@ -1,0 +1,111 @@
+"""The command ``python -m jaxlake.generate``: boards to quotas, solved, into a file. Draws nothing itself."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import jax
+
+from jaxlake import files
+from jaxlake.config import MIN_SIZE, LakeConfig
+from jaxlake.generate import GAPS, Dataset, generate
+from jaxlake.types import MAX_SIZE, Status
+
+_EXAMPLE = """\
+example:
+  python -m jaxlake.generate --sizes 3-6 --agents 2 --holes .2 --waits .5 --count 100 --seed 0 -o boards.jsonl
+
+A .jsonl file takes boards with optimal plans, a .txt file the boards alone. The same command writes the same file.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m jaxlake.generate",
+        description="Draws solvable boards, as many of each size, of which a share makes somebody wait.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--sizes", type=_sizes, default="3-6", help="board sides, as 3-6 or 4,8 (default: 3-6)")
+    parser.add_argument("--agents", type=int, default=2, help="on every board (default: 2)")
+    parser.add_argument(
+        "--holes", type=float, default=0.2, help="share of the cells without start or goal that are holes (default: .2)"
+    )
+    parser.add_argument(
+        "--waits", type=float, default=0.5, help="share of boards on which every optimal plan waits (default: .5)"
+    )
+    parser.add_argument(
+        "--interacting",
+        type=float,
+        help="share of boards on which agents are in each other's way (default: as it comes)",
+    )
+    parser.add_argument("--count", type=int, default=100, help="boards in all (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    parser.add_argument("--exclude", metavar="FILE", help="boards that must not occur, .jsonl or .txt")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl or .txt")
+    options = parser.parse_args(arguments)
+    try:
+        files.check_target(options.output)
+        dataset = generate(
+            LakeConfig.uniform(options.sizes, options.holes, options.waits),
+            jax.random.key(options.seed),
+            options.count,
+            num_agents=options.agents,
+            interacting=options.interacting,
+            exclude=None if options.exclude is None else files.read(options.exclude)[0],
+        )
+        files.write(options.output, _records(dataset))
+    except (OSError, ValueError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    print(_table(dataset))
+    return 0
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes: set[int] = set()
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        high = high or low
+        if not (low.isdecimal() and high.isdecimal() and MIN_SIZE <= int(low) <= int(high) <= MAX_SIZE):
+            allowed = f"{MIN_SIZE} to {MAX_SIZE}, as 3-6 or 4,8"
+            raise argparse.ArgumentTypeError(f"{text!r} are no board sizes: allowed are {allowed}")
+        sizes.update(range(int(low), int(high) + 1))
+    return tuple(sorted(sizes))
+
+
+def _records(dataset: Dataset) -> list[files.Record]:
+    records = []
+    for index in range(len(dataset.needs_wait)):
+        instance, solution = jax.tree.map(lambda leaf, i=index: leaf[i], (dataset.instances, dataset.solutions))
+        records.append(
+            files.record(
+                instance,
+                str(index),
+                status=Status(int(solution.status)),
+                optimum=solution.cost,
+                lower_bound=solution.lower_bound,
+                needs_wait=dataset.needs_wait[index],
+                plan=solution.plan,
+            )
+        )
+    return records
+
+
+def _table(dataset: Dataset) -> str:
+    """What was asked for and what came of it per size, and a line for each quota that was lowered."""
+    lines = [
+        "             holes     need a wait  optimum - shortest paths",
+        f" size boards  each  ratio  asked   got {''.join(f'{gap:>6}' for gap in GAPS)}   tried  solvable  undecided",
+    ]
+    for entry in dataset.report:
+        gaps = "".join(f"{number:>6}" for number in entry.gaps)
+        lines.append(
+            f"{entry.size:>5} {entry.realised:>6} {entry.holes:>5} {entry.hole_ratio:>6.1%} {entry.requested_waits:>6} "
+            f"{entry.realised_waits:>5} {gaps} {entry.candidates:>7} {entry.solvable:>9.1%} {entry.undecided:>10}"
+        )
+    return "\n".join([*lines, *dataset.shortfalls()])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

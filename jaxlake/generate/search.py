@@ -1,0 +1,165 @@
+"""The first random boards that meet the quotas of one board size, solved, and the account of the search.
+
+Knows neither configs nor how a lack of boards is made up for.
+"""
+
+from collections.abc import Iterator, Set
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxlake.generate.candidates import BLOCK, Shape, draw, fingerprints
+from jaxlake.solve import solve, without_waiting
+from jaxlake.types import Instance, Solution, Status
+
+_LARGEST_BATCH = 64  # Blocks: enough that the few hard instances of a batch fill the lanes of the solver's last stages.
+_EXHAUSTED = 8  # Blocks in a row without a new board: all are found, or nearly.
+
+
+class Quotas(NamedTuple):
+    """How many instances are wanted.
+
+    Attributes:
+      total: in all.
+      waits: of them need a wait.
+      interacting: of them need a wait or cost more than the agents' shortest paths, at least ``waits``; None for no
+        quota.
+    """
+
+    total: int
+    waits: int
+    interacting: int | None = None
+
+
+class Found(NamedTuple):
+    """Solved boards ``[n]`` in the order of their numbers, none twice.
+
+    Attributes:
+      instances, solutions: ``[n]``.
+      needs_wait: bool ``[n]``.
+      numbers: int64 ``[n]``, the candidates' numbers.
+    """
+
+    instances: Instance
+    solutions: Solution
+    needs_wait: np.ndarray
+    numbers: np.ndarray
+
+    @property
+    def gaps(self) -> np.ndarray:
+        """int32 ``[n]``, the optimum less the agents' independent shortest paths."""
+        return self.solutions.cost - self.solutions.lower_bound
+
+    @property
+    def interacts(self) -> np.ndarray:
+        """bool ``[n]``, needs a wait, or costs more than the shortest paths (which by sum of costs it then does)."""
+        return self.needs_wait | (self.gaps > 0)
+
+
+class Account(NamedTuple):
+    """How a search went, counted in whole blocks of candidates.
+
+    Attributes:
+      candidates: random boards tried.
+      known: of them were not searched, as excluded or as having occurred before.
+      solved, undecided: of those searched.
+    """
+
+    candidates: int
+    known: int
+    solved: int
+    undecided: int
+
+
+def first_boards(
+    shape: Shape, key: jax.Array, quotas: Quotas, excluded: Set[bytes], budget: int
+) -> tuple[Found | None, Account]:
+    """Tries candidate after candidate until the quotas are met, the budget is spent or hardly a new board is left.
+
+    Where a quota is not met, boards that need no wait take the missing places, those that interact first. The result
+    does not depend on the size of the batches in which candidates are searched.
+
+    Args:
+      shape: what the boards have in common.
+      key: of the candidates.
+      quotas: how many boards; fewer come back where there are not as many, None for none.
+      excluded: fingerprints of boards that must not occur.
+      budget: candidates that may be tried, rounded up to whole blocks.
+    """
+    least = quotas.waits if quotas.interacting is None else quotas.interacting
+    wanted = np.array([quotas.waits, least - quotas.waits, quotas.total - least])
+    had = np.zeros(3, int)
+    parts: list[Found] = []
+    statuses: list[np.ndarray] = []
+    seen = set(excluded)
+    left = -(-budget // BLOCK)
+    stale = 0
+    done = not quotas.total
+    while left and not done:
+        # At the rates so far, this many more candidates fill the quotas.
+        lacking = np.max(np.maximum(wanted - had, 0) * max(len(statuses) * BLOCK, 1) / (had + 1))
+        blocks = min(int(lacking) // BLOCK + 1, _LARGEST_BATCH, left)
+        for found, status in _searched(key, len(statuses), blocks, shape, seen):
+            kinds = _kinds(found, quotas)
+            kept = [np.flatnonzero(kinds == kind)[: max(quotas.total - had[kind], 0)] for kind in range(3)]
+            parts.append(_take(found, np.sort(np.concatenate(kept))))
+            statuses.append(status)
+            had += np.bincount(kinds, minlength=3)
+            left -= 1
+            stale = 0 if len(status) else stale + 1
+            done = bool(np.all(had >= wanted)) or stale == _EXHAUSTED
+            if done:
+                break
+    searched = np.concatenate([*statuses, np.zeros(0, np.int32)])
+    account = Account(
+        candidates=len(statuses) * BLOCK,
+        known=len(statuses) * BLOCK - len(searched),
+        solved=int(np.sum(searched == Status.SOLVED)),
+        undecided=int(np.sum(searched == Status.OUT_OF_BUDGET)),
+    )
+    if not account.solved:
+        return None, account
+    found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    return _take(found, _chosen(_kinds(found, quotas), wanted)), account
+
+
+def _searched(
+    key: jax.Array, first: int, blocks: int, shape: Shape, seen: set[bytes]
+) -> Iterator[tuple[Found, np.ndarray]]:
+    """Per block the solvable boards and the ``Status``, int32 ``[n]``, of all that are new; these are added to seen."""
+    candidates = draw(key, first * BLOCK, blocks * BLOCK, shape)
+    fresh = []
+    for index, fingerprint in enumerate(fingerprints(candidates)):
+        if fingerprint not in seen:
+            seen.add(fingerprint)
+            fresh.append(index)
+    numbers = np.array(fresh, np.int64)
+    instances = _take(candidates, numbers)
+    solutions = solve(instances, shape.objective, shape.max_steps)
+    without = without_waiting(instances, solutions, shape.objective)
+    statuses = np.where(without == Status.OUT_OF_BUDGET, Status.OUT_OF_BUDGET, solutions.status)
+    found = Found(instances, solutions, without == Status.UNSOLVABLE, first * BLOCK + numbers)
+    for block in range(blocks):
+        here = numbers // BLOCK == block
+        yield _take(found, here & (statuses == Status.SOLVED)), statuses[here]
+
+
+def _kinds(found: Found, quotas: Quotas) -> np.ndarray:
+    """int ``[n]``: 0 needs a wait, 1 interacts without, 2 neither; never 1 if there is no quota for it."""
+    interacts = found.interacts if quotas.interacting is not None else found.needs_wait
+    return np.where(found.needs_wait, 0, np.where(interacts, 1, 2))
+
+
+def _chosen(kinds: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Indices, ascending, of the first of every kind, and of the first without a wait where there are too few."""
+    waiting, interacting, others = (np.flatnonzero(kinds == kind) for kind in range(3))
+    waiting = waiting[: wanted[0]]
+    interacting = interacting[: wanted[0] + wanted[1] - len(waiting)]
+    chosen = np.concatenate([waiting, interacting, others[: wanted[2]]])
+    spare = np.setdiff1d(np.flatnonzero(kinds), chosen)[: wanted.sum() - len(chosen)]
+    return np.sort(np.concatenate([chosen, spare]))
+
+
+def _take(tree: Any, indices: np.ndarray) -> Any:
+    return jax.tree.map(lambda leaf: leaf[indices], tree)

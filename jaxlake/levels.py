@@ -1,0 +1,180 @@
+"""Levels as data: stacking, padding and checking instances, and the bank that episodes draw theirs from.
+
+A level is an ``Instance``. Makes up no instance: that is what ``generate`` is for.
+"""
+
+from collections.abc import Sequence
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake.types import ABSENT, Instance
+
+_MAX_DISTANCE = np.iinfo(np.int8).max
+
+
+def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
+    """The same level on a larger padded board with more agent slots, its cells renumbered; numpy arrays.
+
+    Args:
+      instance: any leading batch axes.
+      max_size: side of the new padded board.
+      max_agents: agent slots of the new one.
+
+    Raises:
+      ValueError: if the padded board or the slots would shrink.
+    """
+    old_size, old_agents = instance.max_size, instance.max_agents
+    if max_size < old_size or max_agents < old_agents:
+        raise ValueError(
+            f"max_size {max_size} and max_agents {max_agents}: allowed is at least the instance's own, "
+            f"{old_size} and {old_agents}"
+        )
+    batch = np.shape(instance.size)
+    holes = np.zeros((*batch, max_size, max_size), bool)
+    holes[..., :old_size, :old_size] = np.reshape(instance.holes, (*batch, old_size, old_size))
+
+    def renumbered(cells: chex.Array) -> np.ndarray:
+        row, column = np.divmod(np.asarray(cells), old_size)
+        padded = np.full((*batch, max_agents), ABSENT, np.int32)
+        padded[..., :old_agents] = np.where(np.asarray(cells) == ABSENT, ABSENT, row * max_size + column)
+        return padded
+
+    return Instance(
+        size=np.asarray(instance.size, np.int32),
+        num_agents=np.asarray(instance.num_agents, np.int32),
+        holes=holes.reshape(*batch, max_size * max_size),
+        starts=renumbered(instance.starts),
+        goals=renumbered(instance.goals),
+    )
+
+
+def stack(instances: Sequence[Instance]) -> Instance:
+    """Instances without batch axes as one ``[n]``, padded to the largest of them; numpy arrays.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    if not instances:
+        raise ValueError("no instances to stack: at least 1 is needed")
+    max_size = max(instance.max_size for instance in instances)
+    max_agents = max(instance.max_agents for instance in instances)
+    padded = [pad(instance, max_size, max_agents) for instance in instances]
+    return jax.tree.map(lambda *parts: np.stack(parts), *padded)
+
+
+def validate(instance: Instance) -> None:
+    """Returns if the instance, with or without one leading batch axis, can be played.
+
+    Raises:
+      ValueError: in one line that names the first fault, the agent and, with a batch axis, the instance.
+    """
+    if np.ndim(instance.size) == 0:
+        _validate_one(jax.tree.map(np.asarray, instance), "")
+        return
+    batch = jax.tree.map(np.asarray, instance)
+    for index in range(len(batch.size)):
+        _validate_one(jax.tree.map(lambda part, index=index: part[index], batch), f"instance {index}: ")
+
+
+def distances(instances: Instance) -> np.ndarray:
+    """Steps from every cell to each agent's goal with nobody in the way, int8 ``[levels, max_agents, cells]``.
+
+    ``ABSENT`` for holes, cells off the board, cells that the goal cannot be reached from, and absent agents.
+
+    Raises:
+      ValueError: if a distance exceeds 127.
+    """
+    side = instances.max_size
+    row, column = np.divmod(np.arange(side * side), side)
+    free = ~np.asarray(instances.holes) & (np.maximum(row, column) < np.asarray(instances.size)[:, None])
+    free = free.reshape(-1, 1, side, side)
+    goals = np.asarray(instances.goals)[..., None]
+    reached = (np.arange(side * side) == goals).reshape(*goals.shape[:2], side, side) & free
+    steps = np.where(reached, 0, ABSENT)
+    for step in range(1, side * side):
+        grown = np.pad(reached, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        near = grown[..., :-2, 1:-1] | grown[..., 2:, 1:-1] | grown[..., 1:-1, :-2] | grown[..., 1:-1, 2:]
+        new = near & free & ~reached
+        if not new.any():
+            break
+        if step > _MAX_DISTANCE:
+            raise ValueError(f"a goal is more than {_MAX_DISTANCE} steps away from a cell: distances are int8")
+        steps[new] = step
+        reached |= new
+    return steps.reshape(*goals.shape[:2], side * side).astype(np.int8)
+
+
+@chex.dataclass(frozen=True)
+class LevelBank:
+    """Levels that episodes draw from under jit.
+
+    Attributes:
+      instances: ``[levels]``.
+      distances: int8 ``[levels, max_agents, cells]`` as of ``distances``, or None.
+    """
+
+    instances: Instance
+    distances: chex.Array | None
+
+    @staticmethod
+    def build(instances: Instance, with_distances: bool = False) -> "LevelBank":
+        """Checks the instances ``[levels]`` and puts them on the default device.
+
+        Raises:
+          ValueError: as ``validate``, or if there is no level.
+        """
+        if np.ndim(instances.size) != 1 or not len(instances.size):
+            raise ValueError(f"instances have batch axes {np.shape(instances.size)}: a bank needs one, of at least 1")
+        validate(instances)
+        table = jnp.asarray(distances(instances)) if with_distances else None
+        return LevelBank(instances=jax.tree.map(jnp.asarray, instances), distances=table)
+
+    def __len__(self) -> int:
+        return self.instances.size.shape[0]
+
+    def draw(self, key: jax.Array) -> tuple[Instance, jax.Array | None]:
+        """A level, each with the same probability, and its distances."""
+        # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
+        return self.at(jax.random.bits(key) % np.uint32(len(self)))
+
+    def at(self, index: jax.Array) -> tuple[Instance, jax.Array | None]:
+        """The level of that number, int32 ``[]``, and its distances."""
+        return jax.tree.map(lambda part: part[index], (self.instances, self.distances))
+
+
+def _validate_one(instance: Instance, where: str) -> None:
+    side, agents = instance.max_size, instance.max_agents
+    size, count = int(instance.size), int(instance.num_agents)
+    if side * side != instance.holes.shape[-1]:
+        raise ValueError(f"{where}holes have {instance.holes.shape[-1]} cells: allowed is a square number")
+    if not 1 <= size <= side:
+        raise ValueError(f"{where}size is {size}: allowed is 1 to {side}, the side of the padded board")
+    if not 1 <= count <= agents:
+        raise ValueError(f"{where}num_agents is {count}: allowed is 1 to {agents}, the agent slots")
+    holes = instance.holes.reshape(side, side)
+    outside = holes.copy()
+    outside[:size, :size] = False
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        raise ValueError(f"{where}there is a hole at ({row},{column}), off the board of side {size}")
+    for name, cells in (("start", instance.starts), ("goal", instance.goals)):
+        seen: dict[int, int] = {}
+        for agent in range(agents):
+            cell = int(cells[agent])
+            if agent >= count:
+                if cell != ABSENT:
+                    raise ValueError(
+                        f"{where}agent {agent} has {name} {cell} and there are {count}: allowed is {ABSENT}"
+                    )
+                continue
+            row, column = divmod(cell, side)
+            if not (cell >= 0 and row < size and column < size):
+                raise ValueError(f"{where}{name} {cell} of agent {agent} is off the board of side {size}")
+            if holes[row, column]:
+                raise ValueError(f"{where}{name} ({row},{column}) of agent {agent} is a hole")
+            if cell in seen:
+                raise ValueError(f"{where}agents {seen[cell]} and {agent} have the same {name} ({row},{column})")
+            seen[cell] = agent

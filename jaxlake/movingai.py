@@ -1,0 +1,186 @@
+"""Reads and writes the ``.map`` and ``.scen`` files of the MovingAI benchmarks; solves nothing.
+
+Both formats as Nathan Sturtevant's page of the benchmarks describes them. A file counts (x, y) = (column, row) from the
+top left corner. A board here is square: a map of another form is set into the top left corner of a square whose rest is
+holes, which changes no path. Whoever needs the map as it was reads it with ``read_map``.
+"""
+
+import heapq
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+
+from jaxlake.files import write_whole
+from jaxlake.types import Instance
+
+_PASSABLE = ".GS"
+_BLOCKED = "@OTW"
+_FIELDS = ("bucket", "map", "width", "height", "start x", "start y", "goal x", "goal y", "optimal length")
+
+PathLike = str | os.PathLike[str]
+
+
+def read_map(path: PathLike) -> np.ndarray:
+    """bool ``[height, width]``, True where nobody can stand.
+
+    ``.``, ``G`` and ``S`` (swamp) can be entered; ``@``, ``O``, ``T`` (trees) and ``W`` (water, which can be entered
+    from water alone) cannot. Other programs are known to enter ``.`` alone.
+
+    Raises:
+      ValueError: naming the file, the line and the fault.
+    """
+    lines = Path(path).read_text(encoding="ascii", errors="replace").splitlines()
+    header: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        words = line.split()
+        if words == ["map"]:
+            break
+        if len(words) == 2 and words[0] in ("height", "width") and words[1].isdecimal() and int(words[1]) > 0:
+            header[words[0]] = int(words[1])
+        elif words[:1] != ["type"]:
+            raise _fault(path, index, f"{line!r} is neither 'type octile', 'height H', 'width W' nor 'map'")
+    else:
+        raise _fault(path, max(len(lines) - 1, 0), "the line 'map' is missing")
+    missing = [name for name in ("height", "width") if name not in header]
+    if missing:
+        raise _fault(path, index, f"the line '{missing[0]} ...' is missing above 'map'")
+
+    rows = lines[index + 1 :]
+    height, width = header["height"], header["width"]
+    while len(rows) > height and not rows[-1].strip():
+        rows.pop()
+    if len(rows) != height:
+        raise _fault(path, len(lines) - 1, f"{len(rows)} rows follow 'map': the height is {height}")
+    for number, row in enumerate(rows, index + 1):
+        if len(row) != width:
+            raise _fault(path, number, f"the row has {len(row)} cells: the width is {width}")
+        unknown = set(row) - set(_PASSABLE + _BLOCKED)
+        if unknown:
+            raise _fault(path, number, f"{min(unknown)!r} is none of {' '.join(_PASSABLE + _BLOCKED)}")
+    return np.array([[cell in _BLOCKED for cell in row] for row in rows])
+
+
+def write_map(path: PathLike, blocked: np.ndarray) -> None:
+    """Writes bool ``[height, width]`` with ``.`` and ``@``, the two characters that every reader knows."""
+    write_whole(path, _map_text(np.asarray(blocked)))
+
+
+def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, first: int = 0) -> Instance:
+    """One instance (no batch axes, numpy arrays): agent i has row ``first + i`` of the scenario, counted from 0.
+
+    ``max_size`` is the longer side of the map and ``max_agents`` is ``num_agents``. Bucket, name of the map and optimal
+    length are not used: the length is that of one agent alone that may move diagonally.
+
+    Raises:
+      ValueError: naming the file, the line and the fault: a row that cannot be read or is missing, a map of another
+        size, a start or goal outside the map or blocked, or one that another of these agents has.
+    """
+    if num_agents < 1 or first < 0:
+        raise ValueError(f"num_agents is {num_agents} and first is {first}: allowed are at least 1 and 0")
+    blocked = read_map(map_path)
+    lines = Path(scen_path).read_text(encoding="utf-8", errors="replace").splitlines()
+    if not lines or lines[0].split()[:1] != ["version"]:
+        raise _fault(scen_path, 0, "the first line is not 'version 1'")
+    numbered = [(index, line) for index, line in enumerate(lines) if index and line.strip()]
+    if len(numbered) < first + num_agents:
+        needed = f"agents {first} to {first + num_agents - 1} are asked for"
+        raise _fault(scen_path, len(lines) - 1, f"the file ends after {len(numbered)} agents: {needed}")
+
+    size = max(blocked.shape)
+    taken: dict[tuple[str, int], int] = {}
+    ends: dict[str, list[int]] = {"start": [], "goal": []}
+    for agent, (index, line) in enumerate(numbered[first : first + num_agents]):
+        for name, (x, y) in _read_row(scen_path, index, line, blocked.shape).items():
+            if not (x < blocked.shape[1] and y < blocked.shape[0]):
+                raise _fault(scen_path, index, f"the {name} x={x} y={y} is outside the map")
+            if blocked[y, x]:
+                raise _fault(scen_path, index, f"the {name} x={x} y={y} is blocked on the map")
+            other = taken.setdefault((name, y * size + x), agent)
+            if other != agent:
+                raise _fault(scen_path, index, f"the {name} x={x} y={y} is that of agent {other} as well")
+            ends[name].append(y * size + x)
+
+    holes = np.ones((size, size), bool)
+    holes[: blocked.shape[0], : blocked.shape[1]] = blocked
+    return Instance(
+        size=np.asarray(size, np.int32),
+        num_agents=np.asarray(num_agents, np.int32),
+        holes=holes.reshape(-1),
+        starts=np.array(ends["start"], np.int32),
+        goals=np.array(ends["goal"], np.int32),
+    )
+
+
+def write_scenario(map_path: PathLike, scen_path: PathLike, instance: Instance) -> None:
+    """Writes one instance (no batch axes) as a map and a scenario with a row per agent.
+
+    The optimal length is what the format means by it: the shortest path of the agent alone with diagonal moves of
+    length sqrt 2 that cut no corner of a blocked cell. The bucket is a quarter of it, rounded down.
+
+    Raises:
+      ValueError: naming an agent that has no path to its goal, and a map whose name does not end in ``.map``, by which
+        some readers find the columns. Nothing is written then.
+    """
+    name = Path(map_path).name
+    if not name.endswith(".map") or "\t" in name:
+        raise ValueError(f"the map is called {name!r}: allowed is a name that ends in '.map', without a tabulator")
+    size, max_size = int(instance.size), instance.max_size
+    blocked = np.asarray(instance.holes).reshape(max_size, max_size)[:size, :size]
+    rows = ["version 1"]
+    for agent in range(int(instance.num_agents)):
+        start, goal = (divmod(int(cells[agent]), max_size) for cells in (instance.starts, instance.goals))
+        length = _octile_length(blocked, start, goal)
+        if math.isinf(length):
+            raise ValueError(f"agent {agent} has no path from {start} to {goal}: the format needs its length")
+        values = [int(length / 4), name, size, size, *start[::-1], *goal[::-1], f"{length:.8f}"]
+        rows.append("\t".join(map(str, values)))
+    write_whole(map_path, _map_text(blocked))
+    write_whole(scen_path, ("\n".join(rows) + "\n").encode())
+
+
+def _fault(path: PathLike, index: int, fault: str) -> ValueError:
+    return ValueError(f"{os.fspath(path)}, line {index + 1}: {fault}")
+
+
+def _map_text(blocked: np.ndarray) -> bytes:
+    height, width = blocked.shape
+    rows = ["".join("@" if cell else "." for cell in row) for row in blocked]
+    return ("\n".join(["type octile", f"height {height}", f"width {width}", "map", *rows]) + "\n").encode()
+
+
+def _read_row(path: PathLike, index: int, line: str, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    """(x, y) of start and goal. Columns are separated by tabulators; some old files have spaces instead."""
+    words = line.split("\t") if "\t" in line else line.split()
+    if len(words) != len(_FIELDS):
+        raise _fault(path, index, f"the row has {len(words)} columns: allowed are {len(_FIELDS)}, {', '.join(_FIELDS)}")
+    for field, word in zip(_FIELDS[2:8], words[2:8], strict=True):
+        if not word.strip().isdecimal():
+            raise _fault(path, index, f"the {field} is {word!r}: allowed is a whole number from 0 on")
+    width, height, start_x, start_y, goal_x, goal_y = map(int, words[2:8])
+    if (height, width) != shape:
+        raise _fault(path, index, f"width {width} and height {height}: those of the map are {shape[1]} and {shape[0]}")
+    return {"start": (start_x, start_y), "goal": (goal_x, goal_y)}
+
+
+def _octile_length(blocked: np.ndarray, start: tuple[int, int], goal: tuple[int, int]) -> float:
+    """Length of a shortest path with straight and diagonal moves, infinite where there is none (Dijkstra)."""
+    free = np.pad(~blocked, 1)  # Cell (row, column) is [row + 1, column + 1]; the border is blocked.
+    lengths = {start: 0.0}
+    frontier = [(0.0, start)]
+    while frontier:
+        length, (row, column) = heapq.heappop(frontier)
+        if (row, column) == goal:
+            return length
+        if length > lengths[row, column]:
+            continue
+        for down in (-1, 0, 1):
+            for right in (-1, 0, 1):
+                around = free[row + 1 + down, column + 1 + right], free[row + 1 + down, column + 1]
+                if all(around) and free[row + 1, column + 1 + right]:
+                    there, further = (row + down, column + right), length + math.hypot(down, right)
+                    if further < lengths.get(there, math.inf):
+                        lengths[there] = further
+                        heapq.heappush(frontier, (further, there))
+    return math.inf

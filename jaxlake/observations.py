@@ -1,0 +1,132 @@
+"""What agents see: functions from a ``State`` to arrays, or to text on the host. All of them show the same state.
+
+An observation of your own is any function from a ``State`` to a pytree of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake.types import ABSENT
+
+if TYPE_CHECKING:
+    from jaxlake.env import State
+
+OBSTACLES, AGENTS, GOALS = 0, 1, 2
+"""The planes of ``planes``."""
+OTHERS, OWN_GOAL, OTHER_GOALS = 1, 2, 3
+"""The channels of ``window`` after ``OBSTACLES``."""
+
+
+def planes(state: State) -> jax.Array:
+    """The whole board, int8 ``[3, max_size, max_size]``.
+
+    Plane ``OBSTACLES`` is 1 on holes and off the board, ``AGENTS`` holds an agent's number plus 1 where it stands and
+    ``GOALS`` the same where its goal is; 0 otherwise.
+    """
+    instance = state.instance
+    side = instance.max_size
+    # A scatter into the flat array. Comparing every cell with every agent takes three times as long on a CPU, mostly
+    # because XLA then writes the array in loops of max_size elements.
+    both = jnp.stack([state.positions, instance.goals]).astype(jnp.uint32)  # ABSENT is out of range, so it is dropped.
+    plane = np.array([[AGENTS], [GOALS]], np.uint32)
+    number = np.arange(1, instance.max_agents + 1, dtype=np.int8)
+    board = (_obstacles(state) & (np.arange(3) == OBSTACLES)[:, None]).astype(jnp.int8)
+    board = board.at[plane, both].set(np.stack([number, number]), mode="drop")
+    return board.reshape(3, side, side)
+
+
+def window(radius: int) -> Callable[[State], jax.Array]:
+    """What each agent sees around itself, int8 ``[max_agents, 4, 2 * radius + 1, 2 * radius + 1]``; 0 for absent ones.
+
+    The agent is in the middle. Channel ``OBSTACLES`` is 1 on holes and off the board, ``OTHERS`` holds another agent's
+    number plus 1, ``OWN_GOAL`` is 1 on the agent's goal and ``OTHER_GOALS`` holds the number plus 1 of the agent whose
+    goal it is; where goals coincide, the largest such number.
+
+    Raises:
+      ValueError: for a negative radius.
+    """
+    if radius < 0:
+        raise ValueError(f"radius is {radius}: allowed is 0 or more")
+
+    def observe(state: State) -> jax.Array:
+        instance = state.instance
+        side, agents = instance.max_size, instance.max_agents
+        padded = jnp.pad(_obstacles(state).reshape(side, side), radius, constant_values=True)
+        numbers = jnp.arange(agents)
+        reach = jnp.arange(-radius, radius + 1)
+
+        def around(agent: jax.Array, position: jax.Array) -> jax.Array:
+            row, column = jnp.divmod(jnp.maximum(position, 0), side)
+            width = 2 * radius + 1
+            obstacles = jax.lax.dynamic_slice(padded, (row, column), (width, width))
+
+            def shown(cells: jax.Array, who: jax.Array) -> jax.Array:
+                rows, columns = jnp.divmod(cells, side)
+                at = (rows[:, None, None] - row == reach[:, None]) & (columns[:, None, None] - column == reach)
+                at &= (who & (cells != ABSENT))[:, None, None]
+                return jnp.max(jnp.where(at, numbers[:, None, None] + 1, 0), axis=0)
+
+            others = shown(state.positions, numbers != agent)
+            own_goal = shown(instance.goals, numbers == agent) > 0
+            other_goals = shown(instance.goals, numbers != agent)
+            channels = jnp.stack([channel.astype(jnp.int8) for channel in (obstacles, others, own_goal, other_goals)])
+            return jnp.where(position == ABSENT, jnp.int8(0), channels)
+
+        return jax.vmap(around)(numbers, state.positions)
+
+    return observe
+
+
+def flat(state: State) -> jax.Array:
+    """One vector per agent, float32 ``[max_agents, 4 * max_agents + cells]``; 0 for absent agents.
+
+    The agents' (row, column), the agent itself first and then the others by number, then their goals' in the same
+    order, each coordinate divided by ``max_size`` and -1 for absent agents; then 1 for each cell that is a hole or off
+    the board.
+    """
+    instance = state.instance
+    agents, side = instance.max_agents, instance.max_size
+    number = np.arange(agents)
+    others_by_number = np.array([np.concatenate([[agent], np.delete(number, agent)]) for agent in number])
+
+    def coordinates(cells: jax.Array) -> jax.Array:
+        pair = jnp.stack(jnp.divmod(cells, side), axis=-1) / side
+        return jnp.where((cells != ABSENT)[:, None], pair, -1.0)[others_by_number].reshape(agents, 2 * agents)
+
+    obstacles = jnp.broadcast_to(_obstacles(state).astype(jnp.float32), (agents, side * side))
+    features = jnp.concatenate([coordinates(state.positions), coordinates(instance.goals), obstacles], axis=1)
+    return jnp.where((state.positions != ABSENT)[:, None], features, 0.0)
+
+
+def text(state: State) -> str:
+    """The board as it stands, one character a cell; on the host, not under jit.
+
+    ``#`` is a hole, ``.`` a free cell, ``a`` agent 0 and ``A`` its goal, ``b`` and ``B`` agent 1's, and so on. An agent
+    hides whatever it stands on, so a goal that is not drawn is under an agent; below the board a line names the agents
+    that are on their goals, if any: ``arrived: a c``.
+    """
+    instance = state.instance
+    size, side = int(instance.size), instance.max_size
+    board = np.where(np.asarray(instance.holes).reshape(side, side), "#", ".")
+    positions, goals = np.asarray(state.positions), np.asarray(instance.goals)
+    for cells, first in ((goals, "A"), (positions, "a")):
+        for agent in np.flatnonzero(cells != ABSENT):
+            board[divmod(int(cells[agent]), side)] = chr(ord(first) + agent)
+    lines = ["".join(row) for row in board[:size, :size]]
+    arrived = np.flatnonzero((positions == goals) & (positions != ABSENT))
+    if len(arrived):
+        lines.append("arrived: " + " ".join(chr(ord("a") + agent) for agent in arrived))
+    return "\n".join(lines)
+
+
+def _obstacles(state: State) -> jax.Array:
+    """bool ``[cells]``: holes and cells off the board."""
+    instance = state.instance
+    row, column = np.divmod(np.arange(instance.max_size**2), instance.max_size)
+    return instance.holes | (np.maximum(row, column) >= instance.size)

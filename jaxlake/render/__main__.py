@@ -1,0 +1,74 @@
+"""The command ``python -m jaxlake.render``: a board of a file on the terminal or as a picture. Draws nothing itself."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jaxlake import files
+from jaxlake.render import animate, gif, png, svg, to_text
+from jaxlake.types import Instance, Plan
+
+_EXAMPLE = """\
+examples:
+  python -m jaxlake.render solved.jsonl
+  python -m jaxlake.render solved.jsonl --index 3 -o board.svg
+  python -m jaxlake.render solved.jsonl --index 3 -o plan.gif
+
+The ending of the output says what it is: .txt and .svg, .png (needs Pillow) with the plan's paths, .gif (needs Pillow)
+with agents that walk; so does an .svg with --animate.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m jaxlake.render",
+        description="Draws a board of a file, with its plan if it has one.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("boards", help="a file of boards, .jsonl or .txt")
+    parser.add_argument("--index", type=int, default=0, help="number of the board in the file (default: 0)")
+    parser.add_argument("--animate", action="store_true", help="in an .svg let the agents walk")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="ends in .txt, .svg, .png or .gif (default: the terminal)"
+    )
+    options = parser.parse_args(arguments)
+    suffix = Path(options.output).suffix if options.output else ".txt"
+    try:
+        if suffix not in _DRAWERS:
+            raise ValueError(f"{options.output}: allowed are files ending in {', '.join(_DRAWERS)}")
+        if options.animate and suffix != ".svg":
+            raise ValueError("--animate is for an output that ends in .svg; a .gif always walks")
+        entries = files.read_records(options.boards)
+        if not 0 <= options.index < len(entries):
+            raise ValueError(f"--index {options.index}: {options.boards} has the boards 0 to {len(entries) - 1}")
+        entry = entries[options.index]
+        instance, plan = files.from_record(entry), files.plan_of(entry)
+        if plan is None and (options.animate or suffix == ".gif"):
+            raise ValueError(f"{options.boards}: board {options.index} has no plan; python -m jaxlake.solve finds one")
+        content = animate(instance, plan).encode() if options.animate else _DRAWERS[suffix](instance, plan)
+        if options.output:
+            files.write_whole(options.output, content)
+    except ModuleNotFoundError as error:
+        parser.exit(
+            2, f"{parser.prog}: error: {error.name} is not installed: .png and .gif need Pillow, .svg does not\n"
+        )
+    except (OSError, ValueError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    if not options.output:
+        print(content.decode(), end="")
+    return 0
+
+
+_DRAWERS: dict[str, Callable[[Instance, Plan | None], bytes]] = {
+    ".txt": lambda instance, plan: f"{to_text(instance, plan)}\n".encode(),
+    ".svg": lambda instance, plan: svg(instance, plan).encode(),
+    ".png": png,
+    ".gif": gif,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Boards as rows of characters, written and read; draws no picture."""
+
+from collections.abc import Sequence
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
+
+import numpy as np
+
+from jaxlake.types import ABSENT, Instance, Plan
+
+_ARROWS = {(0, 1): ">", (0, -1): "<", (1, 0): "v", (-1, 0): "^"}
+
+
+def to_text(instance: Instance, plan: Plan | None = None) -> str:
+    """One instance (no batch axes) as rows of characters.
+
+    ``.`` is free, ``#`` a hole, ``a`` and ``A`` start and goal of agent 0, ``b`` and ``B`` of agent 1, and so on. If a
+    start is also a goal, the board is drawn twice, side by side: starts on the left, goals on the right. With a plan,
+    an arrow shows how an agent leaves a free cell, and ``+`` a cell that several agents leave.
+
+    Raises:
+      ValueError: if there are more agents than letters.
+    """
+    size, max_size, count = int(instance.size), instance.max_size, int(instance.num_agents)
+    if count > len(ascii_lowercase):
+        raise ValueError(f"the board has {count} agents: a drawing has letters for {len(ascii_lowercase)}")
+    left = np.where(np.asarray(instance.holes).reshape(max_size, max_size)[:size, :size], "#", ".")
+    if plan is not None:
+        _draw_arrows(left, plan, max_size)
+    starts, goals = (np.asarray(cells)[:count].tolist() for cells in (instance.starts, instance.goals))
+    apart = not set(starts).isdisjoint(goals)
+    right = left.copy() if apart else left
+    for letter, start, goal in zip(ascii_lowercase, starts, goals, strict=False):
+        left[divmod(start, max_size)] = letter
+        right[divmod(goal, max_size)] = letter.upper()
+    lines = ["".join(row) for row in left]
+    if apart:
+        lines = [f"{line} {''.join(row)}" for line, row in zip(lines, right, strict=True)]
+    return "\n".join(lines)
+
+
+def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_agents: int | None = None) -> Instance:
+    """Reads a board as ``to_text`` writes it, drawn once or twice, without a plan; numpy arrays without batch axes.
+
+    Args:
+      rows: one string with line breaks or one per row; spaces around rows do not count.
+      max_size: side of the padded board, the board's own by default.
+      max_agents: number of agent slots, the board's own by default.
+
+    Raises:
+      ValueError: naming the fault.
+    """
+    lines = [line.split() for line in (rows.split("\n") if isinstance(rows, str) else rows)]
+    lines = [line for line in lines if line]
+    size = len(lines)
+    max_size = size if max_size is None else max_size
+    drawings = len(lines[0]) if lines else 0
+    if drawings not in (1, 2) or any([len(row) for row in line] != [size] * drawings for line in lines):
+        lengths = [len(" ".join(line)) for line in lines]
+        raise ValueError(f"the board has {size} rows of lengths {lengths}: it must be square, once or twice")
+    if size > max_size:
+        raise ValueError(f"the board has side {size}: max_size is {max_size}")
+    cells: dict[str, int] = {}
+    holes = np.zeros((drawings, max_size, max_size), bool)
+    kinds = (("a letter", ascii_letters),)
+    if drawings == 2:
+        kinds = (
+            ("a small letter, on the left board", ascii_lowercase),
+            ("a capital, on the right one", ascii_uppercase),
+        )
+    for drawing, (kind, letters) in enumerate(kinds):
+        for row, line in enumerate(lines):
+            for column, character in enumerate(line[drawing]):
+                if character == "#":
+                    holes[drawing, row, column] = True
+                elif character in letters:
+                    if character in cells:
+                        raise ValueError(f"{character!r} stands on the board twice")
+                    cells[character] = row * max_size + column
+                elif character != ".":
+                    raise ValueError(f"{character!r} at ({row},{column}) is neither '.', '#' nor {kind}")
+    if (holes[0] != holes[-1]).any():
+        raise ValueError("the two boards have different holes")
+    num_agents = len(cells) // 2
+    max_agents = num_agents if max_agents is None else max_agents
+    letters = ascii_lowercase[:num_agents]
+    if set(cells) != set(letters + letters.upper()) or not cells:
+        raise ValueError(f"letters {''.join(sorted(cells))!r}: every agent from a on needs its start and its goal")
+    if num_agents > max_agents:
+        raise ValueError(f"the board has {num_agents} agents: max_agents is {max_agents}")
+    padding = [ABSENT] * (max_agents - num_agents)
+    return Instance(
+        size=np.asarray(size, np.int32),
+        num_agents=np.asarray(num_agents, np.int32),
+        holes=holes[0].ravel(),
+        starts=np.array([cells[letter] for letter in letters] + padding, np.int32),
+        goals=np.array([cells[letter.upper()] for letter in letters] + padding, np.int32),
+    )
+
+
+def _draw_arrows(board: np.ndarray, plan: Plan, max_size: int) -> None:
+    seen: dict[tuple[int, int], int] = {}
+    size = len(board)
+    for agent in np.flatnonzero(plan.lengths):
+        path = [divmod(int(cell), max_size) for cell in np.asarray(plan.paths)[agent, : plan.lengths[agent]]]
+        for here, there in zip(path, path[1:], strict=False):
+            if here != there and 0 <= here[0] < size and 0 <= here[1] < size:
+                arrow = _ARROWS.get((there[0] - here[0], there[1] - here[1]), "?")
+                board[here] = "+" if seen.setdefault(here, agent) != agent else arrow

@@ -1,0 +1,53 @@
+"""What agents are rewarded for: functions from a ``Transition`` to float32 ``[max_agents]``; absent agents get 0.
+
+A reward of your own is any such function. The environment zeroes it after the end of an episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+
+from jaxlake.types import ABSENT
+
+if TYPE_CHECKING:
+    from jaxlake.env import Transition
+
+
+def sparse(transition: Transition) -> jax.Array:
+    """1 for each agent in the step that solves the episode, else 0."""
+    there = transition.after.positions != ABSENT
+    return (there & transition.info.solved).astype(jnp.float32)
+
+
+def cost(transition: Transition) -> jax.Array:
+    """-1 for each agent whose step does not begin and end on its goal; an episode sums to minus its ``sum_of_loss``."""
+    return (transition.before.losses - transition.after.losses).astype(jnp.float32)
+
+
+def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], jax.Array]:
+    """``sparse``, and ``scale`` times the decrease of the agent's shortest-path distance to its goal.
+
+    The added term is ``discount * potential(after) - potential(before)`` with ``-scale * distance`` as potential, so
+    it leaves the optimal policies of an agent with that discount as they are (Ng et al. 1999). A step to or from a cell
+    that the goal cannot be reached from, such as a hole, is not shaped.
+
+    Returns:
+      A reward that raises ValueError if the state holds no distances.
+    """
+
+    def reward(transition: Transition) -> jax.Array:
+        table = transition.before.distances
+        if table is None:
+            raise ValueError("shaped rewards need distances: build the bank with them, or hand them to reset")
+        before, after = (
+            jnp.take_along_axis(table, jnp.maximum(state.positions, 0)[:, None], axis=1)[:, 0].astype(jnp.float32)
+            for state in (transition.before, transition.after)
+        )
+        known = (transition.after.positions != ABSENT) & (before != ABSENT) & (after != ABSENT)
+        return sparse(transition) + jnp.where(known, scale * (before - discount * after), 0)
+
+    return reward

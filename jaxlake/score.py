@@ -1,0 +1,84 @@
+"""The command ``python -m jaxlake.score``: answers in plain text to the benchmark's tables. Knows no model."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxlake.benchmark import SETS, load, score
+from jaxlake.files import write_whole
+from jaxlake.text import AnswerFormat
+from jaxlake.types import Objective
+
+_EXAMPLES = """\
+The file has a JSON object a line, {"id": "3ag_4x4_hr0.2_007", "answer": "0:(0,0)(0,1)..."}; several lines with one id
+are samples. Ids, boards and prompts come from python -m jaxlake.benchmark export.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m jaxlake.score",
+        description="What a model's answers to the fixed set are worth: valid and optimal per agents, size and waits.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("answers", type=Path, help="JSON lines with id and answer")
+    parser.add_argument("--set", choices=SETS, default="test", help="(default: test)")
+    parser.add_argument(
+        "--format", choices=[form.value for form in AnswerFormat], default="coordinates", help="(default: coordinates)"
+    )
+    parser.add_argument(
+        "--objective",
+        choices=[objective.value for objective in Objective],
+        default="sum_of_costs",
+        help="what optimal means (default: sum_of_costs)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    options = parser.parse_args(arguments)
+    try:
+        scores = score(
+            read_answers(options.answers),
+            load(options.set),
+            answer_format=AnswerFormat(options.format),
+            objective=Objective(options.objective),
+        )
+        if options.json:
+            write_whole(options.json, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    print(scores.to_text())
+    return 0
+
+
+def read_answers(path: Path) -> dict[str, list[str]]:
+    """The answers of a file by id, in its order.
+
+    Raises:
+      OSError: if it cannot be read.
+      ValueError: naming the file, the line and the fault.
+    """
+    answers: dict[str, list[str]] = {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: the file is not text in UTF-8") from None
+    for number, line in enumerate(text.split("\n"), 1):  # Not splitlines: a JSON text may hold other separators.
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
+        if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("id", "answer"))):
+            raise ValueError(f"{path}, line {number}: allowed is an object with the texts id and answer")
+        answers.setdefault(entry["id"], []).append(entry["answer"])
+    if not answers:
+        raise ValueError(f"{path}: the file has no answer")
+    return answers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

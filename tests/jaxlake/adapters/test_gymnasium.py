@@ -1,0 +1,223 @@
+"""The Gymnasium adapters: Gymnasium's checker and wrappers accept them, and what they do is what the core does."""
+
+import warnings
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env, data_equivalence
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
+
+from jaxlake import from_text, observations
+from jaxlake.adapters.gymnasium import CentralLake, VectorLake
+from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.levels import LevelBank, stack
+from jaxlake.types import Action
+
+OPEN = """
+....B
+.....
+..a..
+.b...
+....A
+"""
+SMALL = """
+a.A
+...
+b.B
+"""
+RIGHT = [Action.RIGHT, Action.RIGHT]
+WAIT = [Action.WAIT, Action.WAIT]
+MOVES = [
+    (Action.UP, (1, 2)),
+    (Action.DOWN, (3, 2)),
+    (Action.LEFT, (2, 1)),
+    (Action.RIGHT, (2, 3)),
+    (Action.WAIT, (2, 2)),
+]
+
+
+reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return LevelBank.build(stack([from_text(OPEN), from_text(SMALL)]))
+
+
+def core_step(bank, level, *joint_actions):
+    """The core's state and time step after the actions on a level of the bank."""
+    state, timestep = reset(bank.at(level)[0])
+    for actions in joint_actions:
+        state, timestep = step(state, np.array(actions, np.int32))
+    return state, timestep
+
+
+def test_gymnasium_finds_no_fault(bank):
+    env = gymnasium.make("jaxlake/Lake-v0", bank=bank, render_mode="rgb_array")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped)
+
+
+@pytest.mark.parametrize(("action", "expected"), MOVES)
+def test_an_action_goes_where_the_core_goes(bank, action, expected):
+    env = CentralLake(bank)
+    env.reset(options={"level": 0})
+    seen, *_ = env.step([action, Action.WAIT])
+    state, timestep = core_step(bank, 0, [action, Action.WAIT])
+    np.testing.assert_array_equal(env.episode.state.positions, state.positions)
+    np.testing.assert_array_equal(seen, timestep.observation)
+    assert divmod(int(env.episode.state.positions[0]), 5) == expected
+    assert seen[observations.AGENTS][expected] == 1
+
+
+def test_in_a_batch_every_action_goes_where_the_core_goes(bank):
+    env = VectorLake(bank, 2)
+    for (first, there), (second, here) in zip(MOVES, MOVES[1:], strict=False):
+        env.reset(options={"levels": np.zeros(2, int)})
+        seen, *_ = env.step([[first, Action.WAIT], [second, Action.WAIT]])
+        for index, (action, expected) in enumerate([(first, there), (second, here)]):
+            state, timestep = core_step(bank, 0, [action, Action.WAIT])
+            np.testing.assert_array_equal(env.state.positions[index], state.positions)
+            np.testing.assert_array_equal(seen[index], timestep.observation)
+            assert divmod(int(env.state.positions[index, 0]), 5) == expected
+
+
+def test_the_shared_reward_ends_the_episode(bank):
+    env = CentralLake(bank)
+    env.reset(options={"level": 1})
+    assert env.step(RIGHT)[1:4] == (0.0, False, False)
+    _, reward, terminated, truncated, info = env.step(RIGHT)
+    assert (reward, terminated, truncated) == (2.0, True, False)
+    assert info["solved"] and info["sum_of_costs"] == 4
+
+
+def test_the_seed_decides_levels_and_slips(bank):
+    def play(seed):
+        env = VectorLake(bank, 2, params=Params(max_steps=3, slip=CLASSIC_SLIP))
+        return [env.reset(seed=seed)] + [env.step([RIGHT] * 2) for _ in range(8)]
+
+    assert data_equivalence(play(3), play(3), exact=True)
+    assert not data_equivalence(play(3), play(4), exact=True)
+
+
+def vector_env(bank, mode, limit=64):
+    """Two environments, of which the second has a board that two steps to the right solve."""
+    env = VectorLake(bank, 2, params=Params(max_steps=limit), autoreset_mode=mode)
+    assert env.metadata["autoreset_mode"] is mode
+    env.reset(seed=0, options={"levels": np.array([0, 1])})
+    env.step([WAIT, RIGHT])
+    return env
+
+
+def test_next_step_resets_in_the_step_after_the_end(bank):
+    env = vector_env(bank, AutoresetMode.NEXT_STEP)
+    seen, rewards, terminated, truncated, infos = env.step([WAIT, RIGHT])
+    np.testing.assert_array_equal(seen[1], core_step(bank, 1, RIGHT, RIGHT)[1].observation)
+    assert rewards.tolist() == [0, 2] and terminated.tolist() == [False, True] and not truncated.any()
+    assert infos["solved"].tolist() == [False, True] and infos["_solved"].all()
+    assert "final_obs" not in infos
+    seen, rewards, terminated, truncated, infos = env.step([WAIT, RIGHT])
+    begun = [core_step(bank, level)[1].observation for level in (0, 1)]
+    assert any(np.array_equal(seen[1], start) for start in begun)
+    assert not rewards.any() and not terminated.any() and infos["makespan"].tolist() == [3, 0]
+
+
+def test_same_step_resets_at_once_and_keeps_the_final_observation(bank):
+    env = vector_env(bank, AutoresetMode.SAME_STEP)
+    seen, rewards, terminated, truncated, infos = env.step([WAIT, RIGHT])
+    begun = [core_step(bank, level)[1].observation for level in (0, 1)]
+    assert any(np.array_equal(seen[1], start) for start in begun)
+    assert rewards.tolist() == [0, 2] and terminated.tolist() == [False, True] and not truncated.any()
+    assert infos["final_obs"][0] is None and infos["_final_obs"].tolist() == [False, True]
+    np.testing.assert_array_equal(infos["final_obs"][1], core_step(bank, 1, RIGHT, RIGHT)[1].observation)
+    assert infos["final_info"]["sum_of_costs"].tolist() == [0, 4]
+    assert infos["final_info"]["_sum_of_costs"].tolist() == [False, True]
+    assert infos["makespan"].tolist() == [2, 0] and infos["_makespan"].tolist() == [True, False]
+    legal = [core_step(bank, level)[1].legal_actions for level in (0, 1)]
+    assert any(np.array_equal(infos["action_mask"][1], start) for start in legal)
+    *_, infos = env.step([WAIT, WAIT])
+    assert "final_obs" not in infos and infos["_makespan"].all()
+
+
+def test_disabled_stays_done_until_it_is_reset_by_mask(bank):
+    env = vector_env(bank, AutoresetMode.DISABLED)
+    env.step([[Action.UP, Action.UP], RIGHT])
+    seen, rewards, terminated, _, _ = env.step([WAIT, [Action.LEFT, Action.LEFT]])
+    np.testing.assert_array_equal(seen[1], core_step(bank, 1, RIGHT, RIGHT)[1].observation)
+    assert not rewards.any() and terminated.tolist() == [False, True]
+    before = seen[0].copy()
+    seen, infos = env.reset(options={"reset_mask": np.array([False, True]), "levels": np.array([0, 0])})
+    np.testing.assert_array_equal(seen[0], before)
+    np.testing.assert_array_equal(seen[1], core_step(bank, 0)[1].observation)
+    assert infos["_solved"].tolist() == [False, True] and infos["_action_mask"].all()
+    *_, infos = env.step([WAIT, WAIT])
+    assert infos["makespan"].tolist() == [4, 1]
+
+
+def test_the_time_limit_truncates(bank):
+    env = vector_env(bank, AutoresetMode.NEXT_STEP, limit=2)
+    _, _, terminated, truncated, _ = env.step([WAIT, RIGHT])
+    assert terminated.tolist() == [False, True] and truncated.tolist() == [True, False]
+
+
+def test_observations_and_actions_are_in_their_spaces_and_masks_sample(bank):
+    env = VectorLake(bank, 2)
+    env.action_space.seed(1)
+    seen, infos = env.reset(seed=1)
+    for _ in range(10):
+        assert seen in env.observation_space and seen[0] in env.single_observation_space
+        actions = env.action_space.sample()
+        assert actions.shape == (2, 2)
+        masks = tuple(infos["action_mask"][0])
+        legal = env.single_action_space.sample(mask=masks)
+        assert all(mask[action] for mask, action in zip(masks, legal, strict=True))
+        seen, *_, infos = env.step(actions)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_wrappers_of_gymnasium_take_it(bank, mode):
+    env = gymnasium.make_vec(
+        "jaxlake/Lake-v0", 2, vectorization_mode="vector_entry_point", bank=bank, autoreset_mode=mode
+    )
+    assert isinstance(env.unwrapped, VectorLake)
+    env = DictInfoToList(RecordEpisodeStatistics(env))
+    env.reset(seed=0, options={"levels": np.array([0, 1])})
+    env.step([WAIT, RIGHT])
+    *_, infos = env.step([WAIT, RIGHT])
+    assert infos[1]["episode"]["r"] == 2 and infos[1]["episode"]["l"] == 2
+    assert "episode" not in infos[0] and infos[0]["makespan"] == 2
+
+
+def test_one_program_serves_every_reset_and_step(bank):
+    traces = []
+
+    def observe(state):
+        traces.append(1)
+        return state.positions
+
+    env = VectorLake(bank, 2, Lake(observe=observe))
+    env.reset(seed=0)
+    env.step([WAIT, RIGHT])
+    count = len(traces)
+    env.reset()
+    for _ in range(3):
+        env.step([RIGHT, WAIT])
+    assert len(traces) == count
+
+
+def test_wrong_options_are_named(bank):
+    env = VectorLake(bank, 2)
+    with pytest.raises(ValueError, match="reset_mask leaves out environments that have not begun"):
+        env.reset(options={"reset_mask": np.array([True, False])})
+    with pytest.raises(ValueError, match=r"reset_mask is int64 \[2\]: allowed is bool \[2\]"):
+        env.reset(options={"reset_mask": np.array([1, 0])})
+    with pytest.raises(ValueError, match=r"levels is int64 \[3\]: allowed is int \[2\]"):
+        env.reset(options={"levels": np.array([0, 0, 0])})
+    with pytest.raises(ValueError, match="level is 2: allowed are 0 to 1"):
+        env.reset(options={"levels": np.array([0, 2])})
+    with pytest.raises(ValueError, match="the observation is"):
+        VectorLake(bank, 2, Lake(observe=lambda state: (state.time, state.time)))

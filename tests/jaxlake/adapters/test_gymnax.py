@@ -1,0 +1,174 @@
+"""The gymnax face: joint actions, one step in each direction against the core, and gymnax's own wrappers on it."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnax")
+
+from gymnax.environments.environment import Environment  # noqa: E402
+from gymnax.experimental.rollout import RolloutWrapper  # noqa: E402
+from gymnax.wrappers import FlattenObservationWrapper, GymnaxToGymWrapper, LogWrapper  # noqa: E402
+
+from jaxlake.adapters.gymnax import CentralLake, LakeParams, join_actions, split_actions  # noqa: E402
+from jaxlake.env import CLASSIC_SLIP, Lake, Params, State, TimeStep  # noqa: E402
+from jaxlake.levels import LevelBank, stack  # noqa: E402
+from jaxlake.render import from_text  # noqa: E402
+from jaxlake.types import ABSENT, Action  # noqa: E402
+
+MAX_SIZE, MAX_AGENTS = 5, 3
+WALK = """
+    ...B
+    .a..
+    ..b.
+    ...A
+"""
+ONE_STEP = """
+    aA.
+    ...
+    bB.
+"""
+UP, DOWN, LEFT, RIGHT, WAIT = Action
+
+
+def bank(*boards: str) -> LevelBank:
+    return LevelBank.build(stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards]))
+
+
+@cache  # An environment is a static argument of its own ``step``, so each new one compiles; parameters do not.
+def lake() -> CentralLake:
+    return CentralLake(bank(ONE_STEP), params=Params(max_steps=4))
+
+
+def params_of(board: str, max_steps: int = 64) -> LakeParams:
+    return LakeParams(bank=bank(board), max_steps_in_episode=jnp.int32(max_steps), slip=None)
+
+
+def joint(*actions: Action) -> jax.Array:
+    return join_actions(jnp.array(actions))
+
+
+def test_joint_actions_count_in_fives_with_agent_zero_as_the_last_digit():
+    assert split_actions(0, 3).tolist() == [0, 0, 0]
+    assert split_actions(4, 3).tolist() == [4, 0, 0]
+    assert split_actions(5 * 2 + 25 * 3 + 1, 3).tolist() == [1, 2, 3]
+    everything = split_actions(jnp.arange(125), 3)
+    assert len(set(map(tuple, everything.tolist()))) == 125
+    assert join_actions(everything).tolist() == list(range(125))
+
+
+@jax.jit
+def core_step(actions: jax.Array) -> tuple[State, TimeStep]:
+    return Lake().step(Lake().reset(from_text(WALK, max_size=MAX_SIZE, max_agents=MAX_AGENTS))[0], actions)
+
+
+@pytest.mark.parametrize(
+    "action, opposite, cells",
+    [
+        (UP, DOWN, [(0, 1), (3, 2)]),
+        (DOWN, UP, [(2, 1), (1, 2)]),
+        (LEFT, RIGHT, [(1, 0), (2, 3)]),
+        (RIGHT, LEFT, [(1, 2), (2, 1)]),
+        (WAIT, WAIT, [(1, 1), (2, 2)]),
+    ],
+)
+def test_a_step_in_each_direction_is_the_cores(action, opposite, cells):
+    env, params = lake(), params_of(WALK)
+    _, state = env.reset(jax.random.key(0), params)
+    observation, state, *_ = env.step(jax.random.key(1), state, joint(action, opposite, WAIT), params)
+    core, timestep = core_step(jnp.array([action, opposite, WAIT]))
+    expected = [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
+    assert state.positions.tolist() == core.positions.tolist() == expected
+    assert (observation == timestep.observation).all()
+
+
+def test_the_spaces_hold_what_the_environment_gives_and_takes():
+    env, params = lake(), params_of(WALK)
+    assert isinstance(env, Environment) and env.name == "CentralLake"
+    assert env.num_actions == env.action_space(params).n == 125
+    space = env.observation_space(params)
+    observation, state = env.reset(jax.random.key(0), params)
+    assert space.contains(observation)
+    assert (observation.shape, observation.dtype) == (space.shape, space.dtype) == ((3, MAX_SIZE, MAX_SIZE), jnp.int8)
+    action = env.action_space(params).sample(jax.random.key(1))
+    assert (env.observe(jax.random.key(2), state, action, params) == observation).all()
+
+
+def test_a_solved_board_terminates_and_keeps_its_last_observation():
+    env, params = lake(), params_of(ONE_STEP)
+    first, start = env.reset(jax.random.key(0), params)
+    observation, state, reward, terminated, truncated, info = env.step(
+        jax.random.key(1), start, joint(RIGHT, RIGHT, WAIT), params
+    )
+    assert terminated and not truncated and reward == 2
+    assert info["rewards"].tolist() == [1, 1, 0] and info["costs"].sum_of_costs == 2
+    assert (observation == first).all() and state.time == 0
+    agents = np.argwhere(np.asarray(info["final_observation"][1]))
+    assert agents.tolist() == [[0, 1], [2, 1]]
+
+
+def test_running_out_of_steps_truncates_and_solving_in_the_last_step_terminates():
+    env, params = lake(), params_of(ONE_STEP, max_steps=1)
+    _, start = env.reset(jax.random.key(0), params)
+    for action, ends in ((joint(WAIT, WAIT, WAIT), (False, True)), (joint(RIGHT, RIGHT, WAIT), (True, False))):
+        _, _, _, terminated, truncated, info = env.step(jax.random.key(1), start, action, params)
+        assert (bool(terminated), bool(truncated)) == (bool(info["terminated"]), bool(info["truncated"])) == ends
+
+
+def test_levels_and_time_limits_differ_within_one_program():
+    env = lake()
+    params = jax.tree.map(
+        lambda *parts: jnp.stack(parts), params_of(WALK, max_steps=1), params_of(ONE_STEP, max_steps=5)
+    )
+    keys = jax.random.split(jax.random.key(0), 2)
+    _, states = jax.vmap(env.reset)(keys, params)
+    assert states.instance.size.tolist() == [4, 3]
+    actions = jnp.array([joint(WAIT, WAIT, WAIT)] * 2)
+    *_, truncated, _ = jax.vmap(env.step)(keys, states, actions, params)
+    assert truncated.tolist() == [True, False]
+
+
+def test_slip_is_a_parameter():
+    env, params = lake(), params_of(WALK).replace(slip=CLASSIC_SLIP)
+    _, state = env.reset(jax.random.key(0), params)
+    step = jax.vmap(env.step, (0, None, None, None))
+    _, states, *_ = step(jax.random.split(jax.random.key(1), 300), state, joint(UP, WAIT, WAIT), params)
+    cells, counts = np.unique(states.positions[:, 0], return_counts=True)
+    assert cells.tolist() == [0 * MAX_SIZE + 1, 1 * MAX_SIZE + 0, 1 * MAX_SIZE + 2]
+    assert (np.abs(counts - 100) < 40).all()
+
+
+def test_the_rollout_wrapper_of_gymnax_runs_whole_episodes():
+    towards = joint(RIGHT, RIGHT, WAIT)
+    rollout = RolloutWrapper(
+        lambda params, observation, key: jnp.where(params, towards, joint(WAIT, WAIT, WAIT)), env=env
+    )
+    keys = jax.random.split(jax.random.key(0), 2)
+    *_, done, returns = rollout.population_rollout(keys, jnp.array([True, False]))
+    assert returns[..., 0].tolist() == [[2, 2], [0, 0]]
+    assert done[1, 0].tolist() == [False, False, False, True]
+
+
+def test_the_wrappers_of_pure_rl_log_the_returns():
+    env = LogWrapper(FlattenObservationWrapper(lake()))
+    observation, state = env.reset(jax.random.key(0))
+    assert observation.shape == (3 * MAX_SIZE * MAX_SIZE,)
+    _, _, _, _, _, info = env.step(jax.random.key(1), state, joint(RIGHT, RIGHT, WAIT))
+    assert info["returned_episode"] and info["returned_episode_returns"] == 2
+
+
+def test_gymnaxs_bridge_to_gymnasium_takes_it():
+    env = GymnaxToGymWrapper(lake())
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(np.asarray(observation)) and env.action_space.n == 125
+    _, reward, terminated, truncated, _ = env.step(int(joint(RIGHT, RIGHT, WAIT)))
+    assert reward == 2 and terminated and not truncated
+
+
+def test_more_agents_than_an_int32_can_number_are_refused():
+    crowd = LevelBank.build(stack([from_text(WALK, max_size=4, max_agents=14)]))
+    with pytest.raises(ValueError, match="14 agents .* allowed are 13 agents"):
+        CentralLake(crowd)

@@ -1,0 +1,154 @@
+"""The Jumanji face: Jumanji's own checks and wrappers on it, and one step in each direction against the core."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+pytest.importorskip("jumanji")
+
+from jumanji.env import Environment  # noqa: E402
+from jumanji.testing.env_not_smoke import check_env_does_not_smoke, check_env_specs_does_not_smoke  # noqa: E402
+from jumanji.testing.pytrees import assert_is_jax_array_tree  # noqa: E402
+from jumanji.types import StepType  # noqa: E402
+from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper, VmapAutoResetWrapper  # noqa: E402
+
+from jaxlake.adapters.jumanji import JumanjiLake  # noqa: E402
+from jaxlake.env import Lake, Params, State, TimeStep  # noqa: E402
+from jaxlake.levels import LevelBank, stack  # noqa: E402
+from jaxlake.observations import flat  # noqa: E402
+from jaxlake.render import from_text  # noqa: E402
+from jaxlake.types import ABSENT, Action  # noqa: E402
+
+MAX_SIZE, MAX_AGENTS = 5, 3
+WALK = """
+    ...B
+    .a..
+    ..b.
+    ...A
+"""
+ONE_STEP = """
+    aA.
+    ...
+    bB.
+"""
+UP, DOWN, LEFT, RIGHT, WAIT = Action
+SOLVING, WAITING = jnp.array([RIGHT, RIGHT, WAIT]), jnp.array([WAIT, WAIT, WAIT])
+
+
+def bank(*boards: str) -> LevelBank:
+    return LevelBank.build(stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards]))
+
+
+@cache
+def lake_of(*boards: str, max_steps: int = 8) -> JumanjiLake:
+    return JumanjiLake(bank(*boards), params=Params(max_steps=max_steps))
+
+
+@partial(jax.jit, static_argnums=0)
+def reset(env: Environment, key: jax.Array):
+    return env.reset(key)
+
+
+@partial(jax.jit, static_argnums=0)
+def step(env: Environment, state, actions: jax.Array):
+    return env.step(state, actions)
+
+
+def test_a_random_episode_passes_jumanjis_own_checks():
+    check_env_does_not_smoke(lake_of(WALK))
+    check_env_specs_does_not_smoke(lake_of(WALK))
+
+
+def test_what_comes_back_is_what_the_specs_say():
+    env = lake_of(WALK)
+    state, first = reset(env, jax.random.key(0))
+    _, second = step(env, state, env.action_spec.generate_value())
+    assert_is_jax_array_tree(first)
+    for timestep in (first, second):
+        env.observation_spec.validate(timestep.observation)
+        env.reward_spec.validate(timestep.reward)
+        env.discount_spec.validate(timestep.discount)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), first) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), second
+    )
+    assert first.observation.action_mask.tolist() == [[True] * 5, [True] * 5, [False] * 4 + [True]]
+
+
+@jax.jit
+def core_step(actions: jax.Array) -> tuple[State, TimeStep]:
+    return Lake(observe=flat).step(Lake().reset(from_text(WALK, max_size=MAX_SIZE, max_agents=MAX_AGENTS))[0], actions)
+
+
+@pytest.mark.parametrize(
+    "action, opposite, cells",
+    [
+        (UP, DOWN, [(0, 1), (3, 2)]),
+        (DOWN, UP, [(2, 1), (1, 2)]),
+        (LEFT, RIGHT, [(1, 0), (2, 3)]),
+        (RIGHT, LEFT, [(1, 2), (2, 1)]),
+        (WAIT, WAIT, [(1, 1), (2, 2)]),
+    ],
+)
+def test_a_step_in_each_direction_is_the_cores(action, opposite, cells):
+    env, actions = lake_of(WALK), jnp.array([action, opposite, WAIT])
+    state, _ = reset(env, jax.random.key(0))
+    state, timestep = step(env, state, actions)
+    core, expected = core_step(actions)
+    assert state.episode.positions.tolist() == core.positions.tolist()
+    assert core.positions.tolist() == [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
+    assert (timestep.observation.agents_view == expected.observation).all()
+
+
+def test_a_solved_board_ends_with_discount_zero():
+    env = lake_of(ONE_STEP)
+    state, first = reset(env, jax.random.key(0))
+    _, last = step(env, state, SOLVING)
+    assert first.first() and last.last()
+    assert last.reward.tolist() == [1, 1, 0] and last.discount.tolist() == [0, 0, 0]
+    assert last.extras["solved"] and last.extras["costs"].sum_of_costs == 2
+
+
+def test_running_out_of_steps_ends_with_discount_one():
+    env = lake_of(ONE_STEP)
+    state, _ = reset(env, jax.random.key(0))
+    for count in range(1, 9):
+        state, timestep = step(env, state, WAITING)
+        assert timestep.mid() == (count < 8) and timestep.last() == (count == 8)
+        assert timestep.discount.tolist() == [1, 1, 1] and timestep.observation.step_count == count
+
+
+def test_the_auto_reset_of_jumanji_keeps_the_last_observation():
+    env = AutoResetWrapper(lake_of(ONE_STEP), next_obs_in_extras=True)
+    start, first = reset(env, jax.random.key(0))
+    state, timestep = step(env, start, SOLVING)
+    assert timestep.step_type == StepType.LAST and state.episode.time == 0
+    assert (timestep.observation.agents_view == first.observation.agents_view).all()
+    seen = timestep.extras["next_obs"]
+    assert seen.step_count == 1 and seen.agents_view[0, :2].tolist() == pytest.approx([0 / MAX_SIZE, 1 / MAX_SIZE])
+
+
+def test_automatic_resets_in_a_batch_go_through_the_whole_bank():
+    env = VmapAutoResetWrapper(lake_of(WALK, ONE_STEP, max_steps=1))
+
+    state, _ = reset(env, jax.random.split(jax.random.key(0), 8))
+    sizes = []
+    for _ in range(16):
+        state, timestep = step(env, state, jnp.tile(WAITING, (8, 1)))
+        assert timestep.last().all()
+        sizes.append(state.episode.instance.size.tolist())
+    assert 32 < sum(map(sum, sizes)) - 3 * 128 < 96  # Half of 128 draws; 32 is 5.7 standard deviations away.
+    assert len(set(zip(*sizes, strict=True))) == 8  # No two environments draw the same levels.
+
+
+def test_multi_to_single_sums_the_rewards():
+    env = MultiToSingleWrapper(lake_of(ONE_STEP))
+    state, _ = reset(env, jax.random.key(0))
+    _, timestep = step(env, state, SOLVING)
+    assert timestep.reward == 2 and timestep.discount == 0
+
+
+def test_an_observation_that_is_not_one_array_is_refused():
+    with pytest.raises(ValueError, match="allowed is one array"):
+        JumanjiLake(bank(WALK), Lake(observe=lambda state: (state.positions, state.time)))

@@ -1,0 +1,167 @@
+"""The PettingZoo adapter: PettingZoo's own tests pass, and what it does is what the core does."""
+
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import data_equivalence
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+from jaxlake import from_text, observations
+from jaxlake.adapters.pettingzoo import ParallelLake
+from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.levels import LevelBank, stack
+from jaxlake.types import Action
+
+OPEN = """
+....B
+.....
+..a..
+.b...
+....A
+"""
+SMALL = """
+a#.
+.#A
+...
+"""
+
+
+reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return LevelBank.build(stack([from_text(OPEN), from_text(SMALL)]))
+
+
+def cells(env):
+    """(row, column) of each agent of the level."""
+    side = env.episode.state.instance.max_size
+    return [divmod(int(cell), side) for cell in env.episode.state.positions[: env.num_agents]]
+
+
+def test_pettingzoo_finds_no_fault():
+    env = ParallelLake(LevelBank.build(stack([from_text(OPEN)])), params=Params(max_steps=40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parallel_api_test(env, num_cycles=100)
+
+
+def test_pettingzoo_finds_that_the_seed_decides(bank):
+    parallel_seed_test(lambda: ParallelLake(bank))
+
+
+def test_the_seed_decides_levels_and_slips(bank):
+    def play(seed):
+        env = ParallelLake(bank, params=Params(slip=CLASSIC_SLIP))
+        seen = []
+        for episode in range(4):
+            seen.append(env.reset(seed=seed if episode == 0 else None))
+            seen += [env.step(dict.fromkeys(env.agents, Action.DOWN)) for _ in range(4)]
+        return seen
+
+    assert data_equivalence(play(3), play(3), exact=True)
+    assert not data_equivalence(play(3), play(4), exact=True)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (Action.UP, (1, 2)),
+        (Action.DOWN, (3, 2)),
+        (Action.LEFT, (2, 1)),
+        (Action.RIGHT, (2, 3)),
+        (Action.WAIT, (2, 2)),
+    ],
+)
+def test_an_action_goes_where_the_core_goes(bank, action, expected):
+    env = ParallelLake(bank)
+    env.reset(options={"level": 0})
+    seen, *_ = env.step({"agent_0": action, "agent_1": Action.WAIT})
+    core, _ = reset(bank.at(0)[0])
+    core, _ = step(core, np.array([action, Action.WAIT], np.int32))
+    np.testing.assert_array_equal(env.episode.state.positions, core.positions)
+    assert cells(env) == [expected, (3, 1)]
+    np.testing.assert_allclose(seen["agent_0"][:2] * 5, expected, rtol=1e-6)
+    np.testing.assert_allclose(seen["agent_1"][2:4] * 5, expected, rtol=1e-6)
+
+
+def test_the_mask_is_zero_where_a_hole_or_the_edge_is(bank):
+    env = ParallelLake(bank)
+    _, infos = env.reset(options={"level": 1})
+    assert infos["agent_0"]["action_mask"].tolist() == [0, 1, 0, 0, 1]
+    _, _, _, _, infos = env.step({"agent_0": Action.RIGHT})
+    assert cells(env) == [(0, 0)]
+
+
+def test_only_the_agents_of_the_level_play(bank):
+    env = ParallelLake(bank)
+    seen, infos = env.reset(options={"level": 1})
+    assert env.agents == list(seen) == list(infos) == ["agent_0"]
+    assert env.possible_agents == ["agent_0", "agent_1"]
+    with pytest.raises(ValueError, match=r"of \['agent_0', 'agent_1'\]: allowed are those of \['agent_0'\]"):
+        env.step({"agent_0": 0, "agent_1": 0})
+
+
+def test_solving_terminates_and_the_time_limit_truncates(bank):
+    env = ParallelLake(bank, params=Params(max_steps=6))
+    env.reset(options={"level": 1})
+    for action in (Action.DOWN, Action.DOWN, Action.RIGHT, Action.RIGHT, Action.UP):
+        assert env.agents
+        _, rewards, terminated, truncated, infos = env.step({"agent_0": action})
+    assert rewards == {"agent_0": 1.0} and terminated == {"agent_0": True} and truncated == {"agent_0": False}
+    assert infos["agent_0"]["solved"] and infos["agent_0"]["sum_of_costs"] == 5
+    assert env.agents == []
+    env.reset(options={"level": 1})
+    for _ in range(6):
+        _, rewards, terminated, truncated, _ = env.step({"agent_0": Action.WAIT})
+    assert rewards == {"agent_0": 0.0} and terminated == {"agent_0": False} and truncated == {"agent_0": True}
+
+
+def test_a_blocked_agent_is_told_apart_from_its_fellow(bank):
+    env = ParallelLake(LevelBank.build(stack([from_text("ab.\n...\nBA.")])))
+    env.reset()
+    *_, infos = env.step({"agent_0": Action.RIGHT, "agent_1": Action.WAIT})
+    assert infos["agent_0"]["blocked"] and not infos["agent_1"]["blocked"]
+    assert infos["agent_0"]["vertex_conflicts"] == infos["agent_1"]["vertex_conflicts"] == 1
+
+
+def test_the_board_is_rendered_and_seen_whole_by_a_critic(bank):
+    env = ParallelLake(bank, render_mode="ansi")
+    env.reset(options={"level": 1})
+    assert env.render() == "a#.\n.#A\n..."
+    np.testing.assert_array_equal(env.state(), observations.planes(env.episode.state))
+    env = ParallelLake(bank, render_mode="rgb_array")
+    env.reset(options={"level": 1})
+    before = env.render()
+    env.step({"agent_0": Action.DOWN})
+    after = env.render()
+    assert before.dtype == np.uint8 and before.shape == after.shape and before.shape[2] == 3
+    # The agent has left the upper left cell for the one below; the goal in the right column is where it was.
+    side, third = len(before), len(before) // 3
+    assert (before[:third, :third] != after[:third, :third]).any()
+    assert (before[third : 2 * third, :third] != after[third : 2 * third, :third]).any()
+    np.testing.assert_array_equal(before[:, side - third + 8 :], after[:, side - third + 8 :])
+
+
+@pytest.mark.parametrize("observe", [observations.planes, lambda state: state.time, lambda state: (state.time,)])
+def test_an_observation_that_is_not_one_per_agent_is_refused(observe):
+    three = LevelBank.build(stack([from_text("abc\n...\nABC")]))
+    with pytest.raises(ValueError, match="the observation is"):
+        ParallelLake(three, Lake(observe=observe))
+
+
+def test_windows_can_be_seen_instead(bank):
+    env = ParallelLake(bank, Lake(observe=observations.window(1)))
+    seen, _ = env.reset(options={"level": 0})
+    assert seen["agent_0"].shape == env.observation_space("agent_0").shape == (4, 3, 3)
+    assert seen["agent_0"][observations.OTHERS].tolist() == [[0, 0, 0], [0, 0, 0], [2, 0, 0]]
+
+
+def test_another_render_mode_or_level_is_refused(bank):
+    with pytest.raises(ValueError, match="render_mode is 'human': allowed are None, 'ansi', 'rgb_array'"):
+        ParallelLake(bank, render_mode="human")
+    with pytest.raises(ValueError, match="level is 2: allowed are 0 to 1"):
+        ParallelLake(bank).reset(options={"level": 2})

@@ -1,0 +1,119 @@
+"""The rows and rewards for TRL and verl, called as those libraries call them, on answers worked out by hand."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake import from_text
+from jaxlake.adapters.text import accuracy, compute_score, path_reward, trl_rows, verl_rows
+from jaxlake.env import Lake
+from jaxlake.levels import pad, stack
+from jaxlake.text import AnswerFormat, PromptStyle, prompt
+from jaxlake.types import Action
+
+# Both go around the hole in four steps, clockwise one behind the other, so the optimum is 8.
+BOARD = """
+a.B
+.#.
+b.A
+"""
+BEST = "0:(0,0)(0,1)(0,2)(1,2)(2,2)\n1:(2,0)(1,0)(0,0)(0,1)(0,2)"
+LATER = "0:(0,0)(0,1)(0,2)(1,2)(2,2)\n1:(2,0)(2,0)(1,0)(0,0)(0,1)(0,2)"  # Agent 1 waits once.
+CLASH = "0:(0,0)(0,1)(0,2)(1,2)(2,2)\n1:(2,0)(2,1)(2,2)(1,2)(0,2)"  # Both on (1,2) after three steps.
+OPTIMUM, MOST = 8, 16
+ONE_MORE = 1 - 0.7 / MOST
+
+
+reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
+
+
+@pytest.fixture(scope="module")
+def instances():
+    return stack([from_text(BOARD), from_text("aA\n..")])
+
+
+@pytest.fixture(scope="module")
+def optimum():
+    return np.array([OPTIMUM, 1])
+
+
+def test_trl_pays_completions_by_their_cost(instances, optimum):
+    rows = trl_rows(instances, optimum)
+    level = [rows[0]["level"]] * 4
+    completions = [BEST, LATER, CLASH, f"<think>{CLASH}</think>\n{LATER}"]
+    conversations = [[{"role": "assistant", "content": text}] for text in completions]
+    columns = {"completion_ids": [[1]] * 4, "trainer_state": None, "log_extra": print, "log_metric": print}
+    for given in (completions, conversations):
+        rewards = path_reward(prompts=[rows[0]["prompt"]] * 4, completions=given, level=level, **columns)
+        assert all(type(reward) is float for reward in rewards)
+        assert rewards == pytest.approx([1, ONE_MORE, 0, ONE_MORE])
+
+
+def test_boards_of_different_sizes_are_paid_together(instances, optimum):
+    levels = [row["level"] for row in trl_rows(instances, optimum)]
+    assert path_reward(completions=["0:(0,0)(0,1)", BEST], level=levels[::-1]) == [1, 1]
+    assert path_reward(completions=["0:(0,0)(0,1)", BEST], level=levels) == [0, 0]
+
+
+def test_trls_rows_hold_a_conversation_and_plain_values(instances, optimum):
+    rows = trl_rows(instances, optimum, PromptStyle.GRID)
+    for index, row in enumerate(rows):
+        instance = jax.tree.map(lambda leaf, at=index: leaf[at], instances)
+        assert row["prompt"] == [{"role": "user", "content": prompt(instance, PromptStyle.GRID)}]
+        assert set(row) == {"prompt", "level"} and type(row["level"]) is str
+    assert json.loads(rows[1]["level"])["goals"] == [[0, 1]]
+
+
+def test_verl_pays_an_answer_by_its_cost(instances, optimum):
+    rows = json.loads(json.dumps(verl_rows(instances, optimum, "train")))
+    assert [set(row) for row in rows] == [{"data_source", "prompt", "ability", "reward_model", "extra_info"}] * 2
+    assert rows[1]["extra_info"] == {"split": "train", "index": 1}
+    for answer, expected in ((BEST, 1), (LATER, ONE_MORE), (CLASH, 0), ("", 0)):
+        score = compute_score(
+            data_source=rows[0]["data_source"],
+            solution_str=answer,
+            ground_truth=rows[0]["reward_model"]["ground_truth"],
+            extra_info=rows[0]["extra_info"] | {"num_turns": None, "rollout_reward_scores": {}},
+        )
+        assert type(score) is float and score == pytest.approx(expected)
+
+
+def test_answers_in_moves_are_asked_for_and_read(instances, optimum):
+    row = verl_rows(instances, optimum, "test", answer_format=AnswerFormat.MOVES)[0]
+    assert "U for up" in row["prompt"][0]["content"]
+    for answer, expected in (("0: R R D D\n1: U U R R", 1), ("0: R R D D\n1: W U U R R", ONE_MORE), (BEST, 0)):
+        assert compute_score("jaxlake", answer, row["reward_model"]["ground_truth"]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("action", list(Action))
+def test_a_move_in_an_answer_goes_where_the_core_goes(action):
+    level = pad(from_text("...\n.a.\n..A"), 10, 5)
+    actions = np.array([action] + [Action.WAIT] * 4, np.int32)
+    there = np.asarray(step(reset(level)[0], actions)[0].positions)
+    instances = stack([level.replace(goals=there)])
+    optimum = np.array([action is not Action.WAIT], int)
+    coordinates = "0:(1,1)({},{})".format(*divmod(int(there[0]), 10))
+    for answer_format, answer in (
+        (AnswerFormat.MOVES, f"0: {action.name[0]}"),
+        (AnswerFormat.COORDINATES, coordinates),
+    ):
+        level = trl_rows(instances, optimum, answer_format=answer_format)[0]["level"]
+        assert path_reward(completions=[answer], level=[level]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("valid", "cost", "optimum", "expected"),
+    [(True, 6, 6, 1), (True, 9, 6, 0.825), (True, 18, 6, 0.3), (True, 40, 6, 0.3), (False, 6, 6, 0), (True, 2, 0, 0.3)],
+)
+def test_accuracy_has_the_papers_breakpoints(valid, cost, optimum, expected):
+    assert accuracy(np.array([valid]), np.array([cost]), np.array([optimum]))[0] == pytest.approx(expected)
+
+
+def test_an_instance_without_optimum_or_too_large_is_named(instances):
+    with pytest.raises(ValueError, match="instance 1 has no known optimum: allowed are solved ones"):
+        trl_rows(instances, np.array([8, -1]))
+    large = stack([from_text("\n".join(["aA" + "." * 9] + ["." * 11] * 10))])
+    with pytest.raises(ValueError, match="instance 0 has side 11 and 1 agents: allowed are up to 10 and 5"):
+        verl_rows(large, np.array([1]), "train")

@@ -1,0 +1,191 @@
+"""Exact solvers that share nothing with the one under test: joint search in plain Python, and w9-pathfinding.
+
+They are slow and their inputs small; nothing here runs under JAX. ``w9-pathfinding`` is imported only when asked for.
+"""
+
+import heapq
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from jaxlake.types import ABSENT, Instance
+
+HORIZON = 200
+"""Longest path that w9 may return, in steps. A plan that costs no more is optimal without any such limit."""
+
+Joint = tuple[int, ...]
+
+
+class Undecided(Exception):
+    """The solver ran out of time."""
+
+
+def random_instance(
+    rng: np.random.Generator, size: int, num_agents: int, hole_ratio: float, *, overlapping: bool, max_agents: int = 5
+) -> Instance:
+    """A board of side ``size`` with ``floor(hole_ratio * (size**2 - 2 * num_agents))`` holes, padded to side 10.
+
+    Starts and goals are on different cells, all ``2 * num_agents`` of them; if ``overlapping``, starts differ from one
+    another and goals do, but an agent may start on any goal, its own included.
+    """
+    cells = [row * 10 + column for row in range(size) for column in range(size)]
+    count = int(hole_ratio * (size**2 - 2 * num_agents) + 1e-9)
+    order = rng.permutation(cells)
+    holes = np.zeros(100, bool)
+    holes[order[:count]] = True
+    free = order[count:]
+    ends = np.full((2, max_agents), ABSENT, np.int32)
+    ends[0, :num_agents] = free[:num_agents]
+    ends[1, :num_agents] = rng.permutation(free)[:num_agents] if overlapping else free[num_agents : 2 * num_agents]
+    return Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
+
+
+def moves(instance: Instance) -> dict[int, list[int]]:
+    """For each free cell the cells that an agent on it may be on one step later, itself first."""
+    size, stride = int(instance.size), instance.max_size
+    cells = (row * stride + column for row, column in itertools.product(range(size), repeat=2))
+    free = {cell for cell in cells if not instance.holes[cell]}
+    steps = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
+    return {
+        cell: [
+            (row + down) * stride + column + right
+            for down, right in steps
+            if 0 <= row + down < size and 0 <= column + right < size and (row + down) * stride + column + right in free
+        ]
+        for cell in free
+        for row, column in [divmod(cell, stride)]
+    }
+
+
+def ends(instance: Instance) -> tuple[Joint, Joint]:
+    """Starts and goals of the agents that are there."""
+    count = int(instance.num_agents)
+    return tuple(map(int, instance.starts[:count])), tuple(map(int, instance.goals[:count]))
+
+
+def distances(near: dict[int, list[int]], goal: int) -> dict[int, int]:
+    """Steps from each cell that ``goal`` can be reached from, in an empty board."""
+    found, frontier = {goal: 0}, [goal]
+    for cell in frontier:
+        for other in near[cell]:
+            if other not in found:
+                found[other] = found[cell] + 1
+                frontier.append(other)
+    return found
+
+
+def least_sum_of_costs(instance: Instance) -> int | None:
+    """The optimum by A* over joint positions; None if there is no plan.
+
+    The time of the last arrival is not a sum over joint positions alone, so a state also says which agents have parked:
+    on its goal an agent may decide to stay for good, it costs nothing from then on, and its cell is blocked.
+    """
+    near = moves(instance)
+    start, goals = ends(instance)
+    to_goal = [distances(near, goal) for goal in goals]
+    if any(at not in table for at, table in zip(start, to_goal, strict=True)):
+        return None
+
+    def rest(positions: Joint, parked: tuple[bool, ...]) -> int:
+        return sum(0 if p else table[at] for at, table, p in zip(positions, to_goal, parked, strict=True))
+
+    nobody = (False,) * len(start)
+    best: dict[tuple[Joint, tuple[bool, ...]], int] = {}
+    queue: list[tuple[int, int, Joint, tuple[bool, ...]]] = []
+
+    def reach(cost: int, positions: Joint, parked: tuple[bool, ...]) -> None:
+        choices = [
+            (False, True) if at == g and not p else (p,) for at, g, p in zip(positions, goals, parked, strict=True)
+        ]
+        for choice in itertools.product(*choices):
+            if cost < best.get((positions, choice), cost + 1):
+                best[positions, choice] = cost
+                heapq.heappush(queue, (cost + rest(positions, choice), -cost, positions, choice))
+
+    reach(0, start, nobody)
+    while queue:
+        _, negated, positions, parked = heapq.heappop(queue)
+        if all(parked):
+            return -negated
+        if -negated == best[positions, parked]:
+            for after in joint_moves(near, positions, parked):
+                reach(-negated + parked.count(False), after, parked)
+    return None
+
+
+def least_makespan(instance: Instance) -> int | None:
+    """The fewest steps after which all agents are on their goals, by breadth-first search; None if there is no plan."""
+    near = moves(instance)
+    start, goals = ends(instance)
+    frontier, seen, nobody = [start], {start}, (False,) * len(start)
+    for steps in itertools.count():
+        if goals in frontier:
+            return steps
+        reached = {after for positions in frontier for after in joint_moves(near, positions, nobody)}
+        frontier = list(reached - seen)
+        seen |= reached
+        if not frontier:
+            return None
+
+
+def joint_moves(near: dict[int, list[int]], positions: Joint, parked: tuple[bool, ...]) -> Iterator[Joint]:
+    """Where the agents can be one step later: parked ones stay, and no two share a cell or change places."""
+    options = [[at] if p else near[at] for at, p in zip(positions, parked, strict=True)]
+    pairs = list(itertools.combinations(range(len(positions)), 2))
+    for after in itertools.product(*options):
+        if len(set(after)) == len(after) and not any(
+            after[i] == positions[j] and after[j] == positions[i] for i, j in pairs
+        ):
+            yield after
+
+
+def w9_sum_of_costs(instance: Instance, solver: str, max_time: float, agents: Joint | None = None) -> int | None:
+    """The optimum by one of w9-pathfinding's solvers; None where it proves that there is no plan.
+
+    Args:
+      instance: no batch axes.
+      solver: ``CBS`` (with disjoint splitting), ``ICTS`` or ``MultiAgentAStar``; the first proves no absence of plans.
+      max_time: seconds.
+      agents: the agents that count, all by default.
+
+    Raises:
+      Undecided: after ``max_time`` seconds.
+    """
+    paths = w9_paths(instance, solver, max_time, agents)
+    if not paths:
+        return None
+    cost = sum(last_arrival(path) for path in paths)
+    if cost > HORIZON:
+        raise Undecided
+    return cost
+
+
+def w9_paths(
+    instance: Instance, solver: str, max_time: float, agents: Joint | None = None
+) -> list[list[tuple[int, int]]]:
+    """As ``w9_sum_of_costs``: one list of (column, row) per agent, or an empty list for no plan."""
+    from w9_pathfinding import mapf
+    from w9_pathfinding.envs import Grid
+
+    size, stride = int(instance.size), instance.max_size
+    board = np.asarray(instance.holes).reshape(stride, stride)[:size, :size]
+    # edge_collision is off by default, and then agents may change places.
+    grid = Grid(weights=np.where(board, -1.0, 1.0).tolist(), edge_collision=True)
+    chosen = range(int(instance.num_agents)) if agents is None else agents
+    starts, goals = (
+        [divmod(int(cells[agent]), stride)[::-1] for agent in chosen] for cells in (instance.starts, instance.goals)
+    )
+    search = mapf.CBS(grid, seed=0) if solver == "CBS" else getattr(mapf, solver)(grid)
+    try:
+        return search.mapf(starts, goals, max_length=HORIZON, max_time=max_time)
+    except RuntimeError as error:
+        raise Undecided from error
+
+
+def last_arrival(path: list) -> int:
+    """Steps until a path reaches its last cell for good."""
+    length = len(path)
+    while length > 1 and path[length - 2] == path[-1]:
+        length -= 1
+    return length - 1

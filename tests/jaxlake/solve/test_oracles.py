@@ -1,0 +1,402 @@
+"""The solver against independent exact ones: stored optima, joint search in plain Python, w9, and boards by hand."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from make_oracle_data import CELLS, FILE
+from oracles import (
+    Undecided,
+    last_arrival,
+    least_makespan,
+    least_sum_of_costs,
+    random_instance,
+    w9_paths,
+    w9_sum_of_costs,
+)
+
+from jaxlake import from_text, solve, verify
+from jaxlake.types import ABSENT, Instance, Objective, Plan, Status
+
+STRIDE = 15
+"""Every so manieth stored instance is in the fast test: six or seven of each size, number of agents and hole ratio."""
+
+
+@functools.cache
+def stored() -> dict[str, np.ndarray]:
+    with np.load(FILE) as file:
+        return dict(file)
+
+
+def stored_instances(indices: np.ndarray) -> Instance:
+    data = stored()
+    return Instance(
+        size=data["size"][indices].astype(np.int32),
+        num_agents=data["num_agents"][indices].astype(np.int32),
+        holes=np.unpackbits(data["holes"][indices], axis=-1, count=100).astype(bool),
+        starts=data["starts"][indices].astype(np.int32),
+        goals=data["goals"][indices].astype(np.int32),
+    )
+
+
+def stack(instances: list[Instance]) -> Instance:
+    return jax.tree.map(lambda *parts: np.stack(parts), *instances)
+
+
+def compare(instances: Instance, optima: np.ndarray, objective: Objective = Objective.SUM_OF_COSTS) -> float:
+    """Asserts that what the solver decides is right, and returns the share that it does not decide."""
+    solutions = solve(instances, objective)
+    solved = solutions.status == Status.SOLVED
+    np.testing.assert_array_equal(solutions.cost[solved], optima[solved])
+    assert (optima[solutions.status == Status.UNSOLVABLE] == ABSENT).all()
+    assert verify(instances, solutions.plan, optima, objective).optimal[solved].all()
+    undecided = solutions.status == Status.OUT_OF_BUDGET
+    for what, these in (("with a plan", optima != ABSENT), ("without a plan", optima == ABSENT)):
+        print(f"{np.sum(undecided & these)} of {these.sum()} instances {what} are undecided")
+    return float(undecided[optima != ABSENT].mean())
+
+
+def test_the_stored_instances_cover_every_size_number_of_agents_and_hole_ratio():
+    data = stored()
+    assert len(data["optimum"]) >= 10_000
+    cells = np.stack([data[name] for name in ("size", "num_agents", "hole_percent")], axis=-1)
+    kinds, counts = np.unique(cells, axis=0, return_counts=True)
+    assert set(map(tuple, kinds.tolist())) == {(size, agents, round(100 * hole)) for size, agents, hole in CELLS}
+    dropped = {tuple(cell): count for cell, count in zip(data["cells"].tolist(), data["dropped"].tolist(), strict=True)}
+    assert {count + dropped[tuple(kind)] for kind, count in zip(kinds.tolist(), counts, strict=True)} == {96}
+    assert data["dropped"].sum() <= 0.01 * len(data["optimum"])
+    assert (data["optimum"] == ABSENT).mean() > 0.02
+    instances = stored_instances(np.arange(len(cells)))
+    expected = [int(percent * (size**2 - 2 * agents)) // 100 for size, agents, percent in cells.tolist()]
+    np.testing.assert_array_equal(instances.holes.sum(axis=-1), expected)
+
+
+def test_the_solver_agrees_with_a_sample_of_the_stored_optima():
+    indices = np.arange(0, len(stored()["optimum"]), STRIDE)
+    assert compare(stored_instances(indices), stored()["optimum"][indices]) <= 0.02
+
+
+@pytest.mark.slow
+def test_the_solver_agrees_with_all_stored_optima():
+    indices = np.arange(len(stored()["optimum"]))
+    assert compare(stored_instances(indices), stored()["optimum"]) <= 0.02
+
+
+@pytest.mark.slow
+def test_stored_instances_without_a_plan_have_none_by_exhaustive_search_either():
+    # Only where all joint positions can be visited: at most 14 free cells for up to four agents.
+    data = stored()
+    checked = 0
+    for index in np.flatnonzero((data["optimum"] == ABSENT) & (data["num_agents"] <= 4)):
+        instance = jax.tree.map(lambda part: part[0], stored_instances(np.array([index])))
+        if instance.size**2 - instance.holes.sum() <= 14:
+            assert least_makespan(instance) is None
+            checked += 1
+    assert checked > 50
+
+
+@functools.cache
+def small_instances() -> list[Instance]:
+    rng = np.random.default_rng(31)
+    shapes = [(3, 2), (4, 2), (5, 2), (3, 3), (4, 3), (3, 4)]
+    return [
+        random_instance(rng, *shapes[index % 6], float(rng.choice([0.1, 0.3, 0.5])), overlapping=index % 4 < 2)
+        for index in range(120)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("objective", "oracle"),
+    [(Objective.SUM_OF_COSTS, least_sum_of_costs), (Objective.MAKESPAN, least_makespan)],
+    ids=["sum of costs", "makespan"],
+)
+def test_the_solver_agrees_with_joint_search_in_plain_python(objective, oracle):
+    optima = [oracle(instance) for instance in small_instances()]
+    optima = np.array([ABSENT if optimum is None else optimum for optimum in optima], np.int32)
+    assert np.sum(optima == ABSENT) >= 5
+    assert compare(stack(small_instances()), optima, objective) <= 0.02
+
+
+def test_the_joint_search_in_plain_python_agrees_with_w9():
+    pytest.importorskip("w9_pathfinding")
+    for instance in small_instances():
+        try:
+            optimum = w9_sum_of_costs(instance, "MultiAgentAStar", max_time=0.2)
+        except Undecided:
+            continue
+        assert optimum == least_sum_of_costs(instance)
+
+
+def test_the_solver_agrees_with_w9_on_instances_that_are_not_stored():
+    pytest.importorskip("w9_pathfinding")
+    rng = np.random.default_rng(np.random.SeedSequence().entropy)  # Others each time: failures print the instance.
+    instances, optima = [], []
+    for _ in range(300):
+        size, num_agents = int(rng.integers(4, 11)), int(rng.integers(2, 6))
+        instance = random_instance(rng, size, num_agents, rng.uniform(0, 0.3), overlapping=bool(rng.integers(2)))
+        try:
+            optimum = w9_sum_of_costs(instance, "CBS", max_time=0.1)
+        except Undecided:
+            continue
+        instances.append(instance)
+        optima.append(ABSENT if optimum is None else optimum)
+    assert len(instances) > 150
+    solutions = solve(stack(instances))
+    for instance, status, cost, optimum in zip(instances, solutions.status, solutions.cost, optima, strict=True):
+        assert status == Status.OUT_OF_BUDGET or cost == optimum, instance
+    assert np.mean(solutions.status[np.array(optima) != ABSENT] == Status.OUT_OF_BUDGET) <= 0.03
+
+
+def test_the_verdict_on_w9s_plans_is_that_they_are_optimal():
+    pytest.importorskip("w9_pathfinding")
+    rng = np.random.default_rng(32)
+    instances, plans, optima = [], [], []
+    for _ in range(60):
+        instance = random_instance(rng, int(rng.integers(4, 9)), 3, 0.2, overlapping=True)
+        try:
+            found = w9_paths(instance, "CBS", max_time=0.1)
+        except Undecided:
+            continue
+        if not found:
+            continue
+        paths = np.full((5, 65), ABSENT, np.int32)
+        for agent, path in enumerate(found):
+            paths[agent, : len(path)] = [row * 10 + column for column, row in path]
+        lengths = np.array([len(path) for path in found] + [0, 0], np.int32)
+        instances.append(instance)
+        plans.append(Plan(parsable=np.bool_(True), num_named=np.int32(3), paths=paths, lengths=lengths))
+        optima.append(sum(map(last_arrival, found)))
+    assert len(instances) > 30
+    assert verify(stack(instances), stack(plans), np.array(optima, np.int32)).optimal.all()
+
+
+def refute(board: str) -> None:
+    """There is no plan for the board, and the solver does not say that there is one."""
+    instance = from_text(board, max_size=10, max_agents=5)
+    assert least_makespan(instance) is None
+    assert solve(stack([instance])).status[0] != Status.SOLVED
+
+
+def prove_unsolvable(board: str) -> None:
+    refute(board)
+    assert solve(stack([from_text(board, max_size=10, max_agents=5)])).status[0] == Status.UNSOLVABLE
+
+
+def settle(board: str, sum_of_costs: int, makespan: int) -> None:
+    """The solver and both joint searches find the costs worked out by hand."""
+    instance = from_text(board, max_size=10, max_agents=5)
+    assert least_sum_of_costs(instance) == sum_of_costs
+    assert least_makespan(instance) == makespan
+    for objective, cost in ((Objective.SUM_OF_COSTS, sum_of_costs), (Objective.MAKESPAN, makespan)):
+        assert compare(stack([instance]), np.array([cost], np.int32), objective) == 0
+
+
+def test_agents_cannot_swap_in_a_corridor():
+    prove_unsolvable("""
+        ab### BA###
+        ##### #####
+        ##### #####
+        ##### #####
+        ##### #####
+    """)
+
+
+def test_agents_cannot_pass_each_other_in_a_corridor():
+    prove_unsolvable("""
+        a...b B...A
+        ##### #####
+        ##### #####
+        ##### #####
+        ##### #####
+    """)
+
+
+def test_a_third_agent_between_two_that_cannot_pass_changes_nothing():
+    prove_unsolvable("""
+        a.c.b B.C.A
+        ##### #####
+        ##### #####
+        ##### #####
+        ##### #####
+    """)
+
+
+def test_an_agent_cut_off_from_its_goal_has_no_plan():
+    prove_unsolvable("""
+        ab.#.
+        ..##.
+        B.#.A
+        ..#..
+        ..#..
+    """)
+
+
+def test_agents_pass_each_other_by_a_bay_in_the_middle():
+    # Both would reach the middle at 2. So agent 0 waits a step, and agent 1 is in the bay at 3 and out of it at 4.
+    settle(
+        """
+        a...b B...A
+        ##.## ##.##
+        ##### #####
+        ##### #####
+        ##### #####
+        """,
+        sum_of_costs=5 + 6,
+        makespan=6,
+    )
+
+
+def test_agents_pass_each_other_by_a_bay_near_one_end():
+    # Agent 0 is in the bay at 2, and out of it at 5, when agent 1 is past; then it has four steps to go.
+    settle(
+        """
+        a....b B....A
+        #.#### #.####
+        ###### ######
+        ###### ######
+        ###### ######
+        ###### ######
+        """,
+        sum_of_costs=9 + 5,
+        makespan=9,
+    )
+
+
+def test_a_parked_agent_moves_aside_and_comes_back():
+    settle(
+        """
+        ab... .B..A
+        #.### #.###
+        ##### #####
+        ##### #####
+        ##### #####
+        """,
+        sum_of_costs=4 + 2,
+        makespan=4,
+    )
+
+
+def test_a_parked_agent_runs_ahead_to_a_bay_when_there_is_none_beside_it():
+    # Agent 1 leaves its goal for the bay two cells on, lets agent 0 past, and goes back: 3 out, at least 3 home.
+    settle(
+        """
+        ab... .B..A
+        ###.# ###.#
+        ##### #####
+        ##### #####
+        ##### #####
+        """,
+        sum_of_costs=4 + 6,
+        makespan=6,
+    )
+
+
+def test_agents_that_have_arrived_stay_where_nobody_needs_to_pass():
+    settle(
+        """
+        a.c A.C
+        ... ...
+        b.. ..B
+        """,
+        sum_of_costs=2,
+        makespan=2,
+    )
+
+
+def test_four_agents_rotate_on_a_full_square():
+    settle(
+        """
+        ab DA
+        dc CB
+        """,
+        sum_of_costs=4,
+        makespan=1,
+    )
+
+
+def test_two_neighbours_on_a_full_square_cannot_swap_alone():
+    # Rotations keep the order around the square, so no sequence of them swaps two of four agents.
+    refute("""
+        ab BA
+        dc DC
+    """)
+
+
+def test_five_agents_rotate_on_a_ring_of_six_cells():
+    # Each moves one cell on; the sixth cell takes agent 4, and nobody has to wait for anybody.
+    settle(
+        """
+        abc .AB
+        .ed EDC
+        ### ###
+        """,
+        sum_of_costs=5,
+        makespan=1,
+    )
+
+
+def test_five_agents_rotate_by_two_cells_around_a_hole():
+    settle(
+        """
+        abc ..A
+        .#d .#B
+        ..e EDC
+        """,
+        sum_of_costs=10,
+        makespan=2,
+    )
+
+
+def test_a_chain_follows_its_leader_through_a_corridor_without_a_gap():
+    settle(
+        """
+        abcd. .ABCD
+        ##### #####
+        ##### #####
+        ##### #####
+        ##### #####
+        """,
+        sum_of_costs=4,
+        makespan=1,
+    )
+
+
+def test_a_chain_turns_a_corner_together():
+    settle(
+        """
+        cba.. .....
+        ####. ####C
+        ####. ####B
+        ####. ####A
+        ####. ####.
+        """,
+        sum_of_costs=5 * 3,
+        makespan=5,
+    )
+
+
+def test_agents_whose_starts_are_each_others_goals_pass_where_there_is_room():
+    # Side by side on an open board: one walks straight, the other around it.
+    settle(
+        """
+        .... ....
+        .ab. .BA.
+        .... ....
+        .... ....
+        """,
+        sum_of_costs=1 + 3,
+        makespan=3,
+    )
+
+
+def test_nobody_moves_where_everybody_starts_on_its_goal():
+    settle(
+        """
+        abc ABC
+        d.. D..
+        ... ...
+        """,
+        sum_of_costs=0,
+        makespan=0,
+    )

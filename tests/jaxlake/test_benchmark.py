@@ -1,0 +1,276 @@
+"""The fixed sets as shipped: what they hold, that it is true, and that they are made the same again."""
+
+import heapq
+import itertools
+import json
+import re
+import shutil
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake.benchmark import SETS, Benchmark, data, load, score
+from jaxlake.benchmark.__main__ import main
+from jaxlake.benchmark.build import HOLE_PERCENTS, RECIPES, Recipe, build
+from jaxlake.files import from_record
+from jaxlake.solve import solve
+from jaxlake.text import answer
+from jaxlake.types import ABSENT, Status
+
+SHARES = (0.25, 0.5, 0.75)
+
+
+def cells_of(name: str) -> list[tuple[int, int]]:
+    return [(agents, size) for agents, sizes in RECIPES[name].sizes.items() for size in sizes]
+
+
+def test_the_test_set_has_the_cells_of_the_paper():
+    test = load("test")
+    assert len(test) == 3150 == len(set(test.ids))
+    assert len(cells_of("test")) == 21
+    for agents, size in cells_of("test"):
+        cell = (test.instances.num_agents == agents) & (test.instances.size == size)
+        for share, percent in itertools.product(SHARES, HOLE_PERCENTS):
+            assert (cell & (test.wait_subset == share) & (test.hole_ratio == percent / 100)).sum() == 10
+    assert (test.instances.max_size, test.instances.max_agents) == (10, 5)
+
+
+def test_each_subset_has_its_share_of_waits_in_every_cell():
+    test = load("test")
+    for share in SHARES:
+        counts = [
+            int(test.needs_wait[(test.wait_subset == share) & here].sum())
+            for agents, size in cells_of("test")
+            for here in [(test.instances.num_agents == agents) & (test.instances.size == size)]
+        ]
+        assert set(counts) == {int(50 * share), int(50 * share + 0.5)}
+        assert abs(sum(counts) - 50 * share * 21) <= 0.5
+
+
+def test_the_validation_set_is_of_two_agents_and_half_of_it_waits():
+    validation = load("validation")
+    assert len(validation) == 800 == len(set(validation.ids))
+    assert (validation.instances.num_agents == 2).all()
+    for size, percent in itertools.product(range(3, 11), HOLE_PERCENTS):
+        group = (validation.instances.size == size) & (validation.hole_ratio == percent / 100)
+        assert (group.sum(), validation.needs_wait[group].sum()) == (20, 10)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_an_id_says_what_the_instance_is(name):
+    held = load(name)
+    serials = {}
+    for index, identifier in enumerate(held.ids):
+        agents, side, again, ratio, serial = re.fullmatch(r"(\d)ag_(\d+)x(\d+)_hr(0\.\d)_(\d{3})", identifier).groups()
+        assert (int(agents), int(side)) == (held.instances.num_agents[index], held.instances.size[index])
+        assert side == again and float(ratio) == held.hole_ratio[index]
+        serials.setdefault((agents, side, ratio), []).append(int(serial))
+    assert all(sorted(numbers) == list(range(len(numbers))) for numbers in serials.values())
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_boards_have_their_holes_and_no_board_comes_twice(name):
+    held = load(name)
+    boards = set()
+    for index in range(len(held)):
+        size, agents = held.instances.size[index], held.instances.num_agents[index]
+        holes = held.instances.holes[index].reshape(10, 10)
+        ends = np.concatenate([held.instances.starts[index, :agents], held.instances.goals[index, :agents]])
+        ratio = round(100 * held.hole_ratio[index])
+        assert holes.sum() == holes[:size, :size].sum() == ratio * (size**2 - 2 * agents) // 100
+        assert len(set(ends.tolist())) == 2 * agents and not held.instances.holes[index][ends].any()
+        assert (np.array(np.divmod(ends, 10)) < size).all()
+        assert (held.instances.starts[index, agents:] == ABSENT).all()
+        boards.add((int(size), holes.tobytes(), ends.tobytes()))
+    assert len(boards) == len(held)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_stored_costs_bound_each_other(name):
+    held = load(name)
+    agents = held.instances.num_agents
+    assert (held.lower_bound <= held.optimum).all() and (held.optimum > held.lower_bound)[held.needs_wait].all()
+    known = held.makespan != ABSENT
+    assert known.mean() > 0.99
+    assert (held.optimum <= held.makespan * agents)[known].all()
+    for index in range(0, len(held), 7):
+        paths = [shortest(held, index, agent) for agent in range(agents[index])]
+        assert held.lower_bound[index] == sum(paths)
+        assert not known[index] or held.makespan[index] >= max(paths)
+
+
+def shortest(held: Benchmark, index: int, agent: int) -> int:
+    """Length of an agent's shortest path, by breadth-first search."""
+    start, goal = (int(cells[index, agent]) for cells in (held.instances.starts, held.instances.goals))
+    reached, steps = {start}, 0
+    while goal not in reached:
+        reached |= {there for here in reached for there in neighbours(held, index, here)}
+        steps += 1
+    return steps
+
+
+def neighbours(held: Benchmark, index: int, cell: int) -> list[int]:
+    row, column = divmod(cell, 10)
+    size = held.instances.size[index]
+    steps = ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1))
+    inside = [10 * r + c for r, c in steps if 0 <= r < size and 0 <= c < size]
+    return [there for there in inside if not held.instances.holes[index, there]]
+
+
+@pytest.mark.parametrize(("name", "agents", "every"), [("validation", 2, 1), ("test", 3, 5)])
+def test_optima_on_boards_of_side_3_are_those_of_a_joint_search(name, agents, every):
+    held = load(name)
+    small = np.flatnonzero((held.instances.size == 3) & (held.instances.num_agents == agents))[::every]
+    assert len(small) >= 30
+    for index in small.tolist():
+        assert cheapest(held, index, may_wait=True) == held.optimum[index]
+        assert (cheapest(held, index, may_wait=False) != held.optimum[index]) == held.needs_wait[index]
+
+
+def cheapest(held: Benchmark, index: int, may_wait: bool) -> int | None:
+    """The least sum of costs by Dijkstra's search over joint positions; an agent pays until it parks for good."""
+    agents = int(held.instances.num_agents[index])
+    starts, goals = (cells[index, :agents].tolist() for cells in (held.instances.starts, held.instances.goals))
+    queue = [(0, tuple(starts), (False,) * agents)]
+    done = set()
+    while queue:
+        cost, cells, parked = heapq.heappop(queue)
+        if all(parked):
+            return cost
+        if (cells, parked) in done:
+            continue
+        done.add((cells, parked))
+        for agent in range(agents):
+            if cells[agent] == goals[agent] and not parked[agent]:
+                heapq.heappush(queue, (cost, cells, (*parked[:agent], True, *parked[agent + 1 :])))
+        options = [
+            [cell] if stays else neighbours(held, index, cell) + [cell] * may_wait
+            for cell, stays in zip(cells, parked, strict=True)
+        ]
+        for there in itertools.product(*options):
+            swap = any(
+                there[i] == cells[j] and there[j] == cells[i] for i, j in itertools.combinations(range(agents), 2)
+            )
+            if len(set(there)) == agents and not swap:
+                heapq.heappush(queue, (cost + parked.count(False), there, parked))
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_the_solvers_plans_score_everything(name):
+    held = load(name)
+    solutions = solve(held.instances)
+    assert (solutions.status == Status.SOLVED).all()
+    np.testing.assert_array_equal(solutions.cost, held.optimum)
+    plans = [jax.tree.map(lambda leaf, i=i: leaf[i], solutions.plan) for i in range(len(held))]
+    scores = score({identifier: answer(plan, 10) for identifier, plan in zip(held.ids, plans, strict=True)}, held)
+    assert (scores.optimal == 1).all() and scores.failures.sum() == 0
+    assert all(cell.optimal == 100 for row in scores.rows for cell in (*row.by_size.values(), row.mean))
+
+
+@pytest.mark.slow
+def test_the_sets_are_made_the_same_again():
+    """As ``python -m jaxlake.benchmark check`` does for the whole."""
+    arrays, account = build(RECIPES["validation"])
+    assert data.content_hash(arrays) == load("validation").account["sha256"]
+    assert account["groups"] == load("validation").account["groups"]
+
+
+def test_the_account_adds_up():
+    for name in SETS:
+        held = load(name)
+        account = held.account
+        assert account["instances"] == len(held) == sum(group["realised"] for group in account["groups"])
+        assert sum(map(sum, (group["realised_waits"] for group in account["groups"]))) == held.needs_wait.sum()
+        for group in account["groups"]:
+            searched = group["candidates"] - group["known"]
+            assert group["realised"] <= group["solved"] <= searched - group["undecided"]
+
+
+def test_waits_are_rounded_so_that_a_cell_is_within_a_half_of_its_share():
+    recipe = RECIPES["test"]
+    by_hole = np.array([[recipe.waits(index, odd) for index in range(5)] for odd in (0, 1)])
+    assert by_hole.sum(axis=1).tolist() == [[12, 25, 37], [13, 25, 38]]
+    assert by_hole[0, :, 0].tolist() == [2, 3, 2, 3, 2] and by_hole[1, :, 2].tolist() == [8, 7, 8, 7, 8]
+
+
+def test_a_set_without_enough_waits_is_lowered_and_says_so():
+    # A single agent never has to wait.
+    arrays, account = build(Recipe(seed=0, sizes={1: range(3, 4)}, wait_percents=(25, 75), share=3))
+    assert [group["requested_waits"] for group in account["groups"]][0] == [0, 2]
+    assert all(group["realised_waits"] == [0, 0] for group in account["groups"])
+    assert [group["realised"] for group in account["groups"]] == [6] * 5
+    assert not arrays["needs_wait"].any()
+    assert (arrays["wait_percent"] == 25).sum() == (arrays["wait_percent"] == 75).sum() == 15
+
+
+def test_a_set_with_a_changed_value_is_not_loaded(tmp_path, monkeypatch):
+    for path in data.FOLDER.glob("*.npz"):
+        shutil.copy(path, tmp_path)
+    with np.load(tmp_path / "validation.npz") as file:
+        arrays = {field: file[field] for field in file.files}
+    arrays["optimum"][17] += 1
+    np.savez_compressed(tmp_path / "validation.npz", **arrays)
+    monkeypatch.setattr(data, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="validation.npz does not have the content that manifest.json names"):
+        data.load.__wrapped__("validation")
+    data.load.__wrapped__("test")
+
+
+def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
+    with np.load(data.FOLDER / "validation.npz") as file:
+        arrays = {field: file[field][::3] for field in file.files}
+    data.store({"validation": (arrays, {"instances": len(arrays["size"]), "groups": []})}, tmp_path)
+    monkeypatch.setattr(data, "FOLDER", tmp_path)
+    monkeypatch.setattr(data, "_MANIFEST", tmp_path / "manifest.json")
+    part, whole = data.load.__wrapped__("validation"), load("validation")
+    assert part.ids == whole.ids[::3]
+    for one, other in zip(jax.tree.leaves(part.instances), jax.tree.leaves(whole.instances), strict=True):
+        np.testing.assert_array_equal(one, other[::3])
+    np.testing.assert_array_equal(part.optimum, whole.optimum[::3])
+
+
+def test_an_unknown_set_is_refused_in_one_line():
+    with pytest.raises(ValueError, match="there is no set 'train': allowed are test, validation"):
+        load("train")
+
+
+def test_the_files_are_small():
+    assert sum(path.stat().st_size for path in data.FOLDER.glob("*") if path.suffix in (".npz", ".json")) < 2e6
+
+
+def test_the_export_as_json_lines_reads_back(tmp_path, capsys):
+    assert main(["export", str(tmp_path / "lake"), "--format", "jsonl"]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "lake" / f"{name}.jsonl") for name in SETS]
+    held = load("validation")
+    lines = (tmp_path / "lake" / "validation.jsonl").read_text().splitlines()
+    assert len(lines) == len(held)
+    for index in range(0, len(held), 50):
+        row = json.loads(lines[index])
+        read = from_record(row, max_size=10, max_agents=2)
+        for one, other in zip(jax.tree.leaves(read), jax.tree.leaves(held.instances), strict=True):
+            np.testing.assert_array_equal(one, other[index])
+        assert (row["id"], row["optimum"]) == (held.ids[index], held.optimum[index])
+        assert row["prompt"].startswith(f"{row['size']}x{row['size']} holes")
+        assert "Answer with one line per agent" in row["prompt_verbose"]
+
+
+def test_the_export_as_parquet_reads_back(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert main(["export", str(tmp_path)]) == 0
+    table = parquet.read_table(tmp_path / "test.parquet").to_pylist()
+    held = load("test")
+    assert [row["id"] for row in table] == list(held.ids)
+    assert [row["wait_subset"] for row in table] == held.wait_subset.tolist()
+    assert from_record(table[5]).size == held.instances.size[5]
+
+
+def test_without_pyarrow_the_export_says_so_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SystemExit) as stop:
+        main(["export", str(tmp_path / "lake")])
+    assert stop.value.code == 2 and "pyarrow is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "lake").exists()

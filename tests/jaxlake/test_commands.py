@@ -1,0 +1,179 @@
+"""The commands that draw, solve and show boards in files."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxlake import files
+from jaxlake.generate.__main__ import main as generate
+from jaxlake.levels import stack
+from jaxlake.render.__main__ import main as render
+from jaxlake.solve.__main__ import main as solve
+from jaxlake.types import Plan
+from jaxlake.verify import verify
+
+BOARDS = """\
+a.B.
+.#..
+b..#
+...A
+
+ab#.
+####
+....
+.BA.
+
+a... A...
+.b.. ..B.
+.... ....
+.... ....
+"""
+DRAWN = "a+B.\n^#v.\nb.v#\n..>A\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, with boards in ``boards.txt``."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boards.txt").write_text(BOARDS)
+    return tmp_path
+
+
+def records(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def refused(command, arguments: list[str], capsys) -> str:
+    """The error line of a command that ends with status 2."""
+    with pytest.raises(SystemExit) as caught:
+        command(arguments)
+    assert caught.value.code == 2
+    output = capsys.readouterr()
+    assert output.out == "" and "Traceback" not in output.err
+    return output.err.splitlines()[-1]
+
+
+def test_generated_boards_meet_their_quotas_and_the_same_command_writes_the_same_file(here, capsys):
+    command = "--sizes 3-4 --agents 2 --holes .2 --waits .5 --count 20 --seed 3 -o"
+    assert generate([*command.split(), "one.jsonl"]) == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines()[-2:]]
+    assert [row[0] for row in table] == ["3", "4"] and [row[1] for row in table] == ["10", "10"]
+    written = records(here / "one.jsonl")
+    assert [entry["id"] for entry in written] == [str(index) for index in range(20)]
+    assert sorted(entry["size"] for entry in written) == [3] * 10 + [4] * 10
+    assert {(entry["size"], len(entry["holes"])) for entry in written} == {(3, 1), (4, 2)}
+    assert [sum(e["needs_wait"] for e in written if e["size"] == size) for size in (3, 4)] == [5, 5]
+    plans = [files.plan_of(entry, 4, max_steps=20) for entry in written]
+    plans = Plan(**{name: np.stack([plan[name] for plan in plans]) for name in plans[0]})
+    instances = stack([files.from_record(entry, 4) for entry in written])
+    assert verify(instances, plans, np.array([entry["optimum"] for entry in written])).optimal.all()
+
+    generate([*command.split(), "two.jsonl"])
+    assert (here / "one.jsonl").read_bytes() == (here / "two.jsonl").read_bytes()
+    generate([*command.split(), "other.txt", "--exclude", "one.jsonl", "--waits", "0"])
+    others = files.read_records(here / "other.txt")
+    assert len(others) == 20 and not boards(others) & boards(written)
+
+
+def boards(entries) -> set[str]:
+    return {json.dumps([entry[key] for key in ("size", "holes", "starts", "goals")]) for entry in entries}
+
+
+def test_solving_a_file_keeps_its_boards_and_says_how_each_one_ended(here, capsys):
+    assert solve(["boards.txt", "-o", "solved.jsonl"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()[2:]
+    assert line.split() == ["4", "3", "2", "1", "0", "5.50", "5.50", "0.0%"]
+    crossing, walled, resting = records(here / "solved.jsonl")
+    assert [crossing["id"], walled["id"], resting["id"]] == ["0", "1", "2"]
+    assert crossing["status"] == "solved" and resting["status"] == "solved" and walled["status"] == "unsolvable"
+    assert crossing["optimum"] == 6 + 4 and resting["optimum"] == 0 + 1
+    assert "plan" not in walled and "optimum" not in walled
+
+    stale = crossing | {"optimum": 99, "plan": None, "author": "somebody", "id": "first"}
+    (here / "again.jsonl").write_text(json.dumps(stale))
+    solve(["again.jsonl", "-o", "again.jsonl"])
+    (again,) = records(here / "again.jsonl")
+    assert again == crossing | {"author": "somebody", "id": "first"}
+
+
+PLANNED = {
+    "size": 4,
+    "agents": 2,
+    "holes": [[1, 1], [2, 3]],
+    "starts": [[0, 0], [2, 0]],
+    "goals": [[3, 3], [0, 2]],
+    "plan": [
+        [[0, 0], [0, 1], [0, 2], [1, 2], [1, 2], [2, 2], [3, 2], [3, 3]],
+        [[2, 0], [1, 0], [1, 0], [0, 0], [0, 1], [0, 2]],
+    ],
+}
+
+
+def test_a_board_is_drawn_in_the_format_that_the_ending_names(here, capsys):
+    (here / "planned.jsonl").write_text("\n".join(json.dumps(x) for x in (PLANNED, PLANNED | {"plan": None})))
+    assert render(["planned.jsonl"]) == 0
+    assert capsys.readouterr().out == DRAWN
+    assert render(["boards.txt", "--index", "2"]) == 0
+    assert capsys.readouterr().out == BOARDS.split("\n\n")[2]
+    beginnings = {"x.txt": b"a+B.", "x.svg": b"<svg", "x.png": b"\x89PNG", "x.gif": b"GIF89a"}
+    for name, beginning in beginnings.items():
+        assert render(["planned.jsonl", "-o", name]) == 0
+        assert (here / name).read_bytes().startswith(beginning)
+    assert b"animateTransform" not in (here / "x.svg").read_bytes()
+    render(["planned.jsonl", "--animate", "-o", "x.svg"])
+    assert b"animateTransform" in (here / "x.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "fault"),
+    [
+        (generate, "--sizes 2-4 -o x.jsonl", "'2-4' are no board sizes: allowed are 3 to 10, as 3-6 or 4,8"),
+        (generate, "--sizes 3-99999999999 -o x.jsonl", "are no board sizes"),
+        (generate, "--sizes four -o x.jsonl", "are no board sizes"),
+        (generate, "--holes .9 -o x.jsonl", "hole of size 3 is 0.9: allowed is 0 to 0.5"),
+        (generate, "--waits nan -o x.jsonl", "wait of size 3 is nan"),
+        (generate, "--agents 9 -o x.jsonl", "9 agents do not fit a board of size 3"),
+        (generate, "--count 0 -o x.jsonl", "count is 0"),
+        (generate, "-o x.csv", "x.csv: allowed are files ending in .jsonl or .txt"),
+        (generate, "-o nowhere/x.jsonl", "nowhere/x.jsonl: there is no folder nowhere"),
+        (generate, "-o x.jsonl --exclude missing.txt", "missing.txt"),
+        (solve, "missing.jsonl -o x.jsonl", "missing.jsonl"),
+        (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: size is null"),
+        (solve, "large.jsonl -o x.jsonl", "max_size 11"),
+        (solve, "boards.txt -o x.svg", "x.svg: allowed are files ending in .jsonl or .txt"),
+        (render, "boards.txt --index 3", "--index 3: boards.txt has the boards 0 to 2"),
+        (render, "boards.txt --index -1", "--index -1: boards.txt has the boards 0 to 2"),
+        (render, "boards.txt -o x.gif", "boards.txt: board 0 has no plan; python -m jaxlake.solve finds one"),
+        (render, "boards.txt -o x.jpg", "x.jpg: allowed are files ending in .txt, .svg, .png, .gif"),
+        (render, "boards.txt -o x.gif --animate", "--animate is for an output that ends in .svg"),
+        (render, "boards.txt -o nowhere/x.svg", "nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_written(here, capsys, command, arguments, fault):
+    (here / "faulty.jsonl").write_text(json.dumps(PLANNED) + "\n{}\n")
+    (here / "large.jsonl").write_text(
+        json.dumps({"size": 11, "agents": 1, "holes": [], "starts": [[0, 0]], "goals": [[9, 9]]})
+    )
+    before = sorted(here.iterdir())
+    line = refused(command, arguments.split(), capsys)
+    assert f": error: {'argument --sizes: ' * ('sizes' in fault)}" in line and fault in line
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_picture_that_needs_a_library_says_which(here, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert "PIL is not installed: .png and .gif need Pillow, .svg does not" in refused(
+        render, ["boards.txt", "-o", "x.png"], capsys
+    )
+
+
+@pytest.mark.parametrize("module", ["jaxlake.generate", "jaxlake.solve", "jaxlake.render"])
+def test_a_command_runs_as_a_module_without_a_warning(module):
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "-m", module, "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stderr == ""
+    assert f"python -m {module} " in done.stdout and "example" in done.stdout

@@ -1,0 +1,191 @@
+"""Instances on disk: records, JSON lines and drawn boards."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxlake import files
+from jaxlake.render import from_text, to_text
+from jaxlake.text import parse
+from jaxlake.types import ABSENT, OUTSIDE, Instance, Status
+
+BOARD = """
+    a.B
+    .#.
+    b.A
+"""
+RECORD = {
+    "id": "first",
+    "size": 3,
+    "agents": 2,
+    "holes": [[1, 1]],
+    "starts": [[0, 0], [2, 0]],
+    "goals": [[2, 2], [0, 2]],
+}
+PLAN = [[[0, 0], [0, 1], [0, 2], [1, 2], [2, 2]], [[2, 0], [1, 0], [1, 0], [0, 0], [0, 1], [0, 2]]]
+ANSWER = "0:(0,0)(0,1)(0,2)(1,2)(2,2)\n1:(2,0)(1,0)(1,0)(0,0)(0,1)(0,2)"
+
+
+def equal(ours, theirs) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True))
+
+
+@st.composite
+def instances(draw) -> Instance:
+    """Any legal instance, agents on their goals and on others' goals included."""
+    size, agents = draw(st.integers(2, 10)), draw(st.integers(1, 3))
+    max_size, max_agents = draw(st.integers(size, 10)), draw(st.integers(agents, 5))
+    cells = st.integers(0, size - 1).flatmap(lambda r: st.integers(0, size - 1).map(lambda c: r * max_size + c))
+    starts, goals = (draw(st.lists(cells, min_size=agents, max_size=agents, unique=True)) for _ in range(2))
+    holes = np.zeros(max_size**2, bool)
+    holes[list(draw(st.sets(cells, max_size=size * size // 2)) - set(starts) - set(goals))] = True
+    padding = [ABSENT] * (max_agents - agents)
+    return Instance(
+        size=np.int32(size),
+        num_agents=np.int32(agents),
+        holes=holes,
+        starts=np.array(starts + padding, np.int32),
+        goals=np.array(goals + padding, np.int32),
+    )
+
+
+def test_a_record_says_what_the_board_shows_however_it_is_padded():
+    for max_size in (3, 10):
+        assert files.record(from_text(BOARD, max_size=max_size, max_agents=4), "first") == RECORD
+
+
+def test_a_record_holds_what_is_known():
+    plan = parse(ANSWER, max_size=7, max_agents=3, max_steps=9)
+    written = files.record(
+        from_text(BOARD, max_size=7, max_agents=3),
+        "first",
+        status=np.int32(Status.OUT_OF_BUDGET),
+        optimum=np.int32(8),
+        lower_bound=8,
+        needs_wait=np.bool_(False),
+        plan=plan,
+    )
+    known = {"status": "out_of_budget", "optimum": 8, "lower_bound": 8, "needs_wait": False, "plan": PLAN}
+    assert json.loads(json.dumps(written)) == RECORD | known
+    assert equal(files.plan_of(written, 7, 3, 9), plan)
+    assert files.plan_of(RECORD) is None
+    assert files.plan_of(written).paths.shape == (2, 6)
+
+
+def test_a_plan_off_the_board_stays_off_the_board():
+    plan = files.plan_of(RECORD | {"plan": [[[0, 0], [-1, 0], [0, 3]], []]})
+    assert plan.paths.tolist() == [[0, OUTSIDE, OUTSIDE], [ABSENT] * 3] and plan.num_named == 1
+
+
+@given(instances())
+def test_every_instance_is_read_back_from_its_record(instance):
+    entry = json.loads(json.dumps(files.record(instance, "x")))
+    assert equal(files.from_record(entry, instance.max_size, instance.max_agents), instance)
+
+
+@given(instances())
+def test_every_instance_is_read_back_from_its_drawing(instance):
+    again = from_text(to_text(instance), max_size=instance.max_size, max_agents=instance.max_agents)
+    assert equal(again, instance)
+
+
+def test_files_are_read_back_padded_to_the_largest_board(tmp_path):
+    small, large = from_text(BOARD), from_text(["a...", "c..B", "..b.", ".AC."])
+    for name in ("boards.jsonl", "boards.txt"):
+        files.write(tmp_path / name, [files.record(small, "0"), files.record(large, "1")])
+        batch, names = files.read(tmp_path / name)
+        assert names == ["0", "1"]
+        assert batch.starts.tolist() == [[0, 8, ABSENT], [0, 10, 4]]
+        assert files.read(tmp_path / name, max_size=8, max_agents=4)[0].starts[1].tolist() == [0, 18, 8, ABSENT]
+    assert (tmp_path / "boards.txt").read_text() == "a.B\n.#.\nb.A\n\na...\nc..B\n..b.\n.AC.\n"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_unknown_keys_are_kept_and_missing_ids_counted(tmp_path):
+    (tmp_path / "x.jsonl").write_text("\n".join(json.dumps(x) for x in (RECORD | {"tag": 1}, RECORD | {"id": "1"})))
+    assert [entry.get("tag") for entry in files.read_records(tmp_path / "x.jsonl")] == [1, None]
+    (tmp_path / "y.txt").write_text("\n\n a.B \n .#. \n b.A\n\n\na.A\n...\n...\n")
+    assert files.read(tmp_path / "y.txt")[1] == ["0", "1"]
+
+
+def broken(**changes) -> str:
+    return json.dumps({key: value for key, value in (RECORD | changes).items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("{", "not JSON: Expecting property name"),
+        ("[" * 100_000, "not JSON: "),
+        ("[1]", r"\[1\] is not a record"),
+        (broken(size=None), "size is null: allowed is a whole number from 1 on"),
+        (broken(size=True), "size is true"),
+        (broken(agents=0), "agents is 0"),
+        (broken(agents=3), "starts has 2 cells: allowed is one for each of 3 agents"),
+        (broken(holes=None), r"holes is null: allowed is a list of \[row, column\]"),
+        (broken(holes=[[1, 1], [1]]), r"holes is \[\[1, 1\], \[1\]\]"),
+        (broken(holes=[[1, 1.0]]), r"holes is \[\[1, 1.0\]\]"),
+        (broken(holes=[[0, 3]]), r"holes contains \[0, 3\]: allowed are 0 to 2"),
+        (broken(holes=[[0, 0]]), r"start \(0,0\) of agent 0 is a hole"),
+        (broken(goals=[[2, 2], [2, 2]]), r"agents 0 and 1 have the same goal \(2,2\)"),
+        (broken(plan=[[[0, 0]]]), "plan is .*: allowed is a list of .* for each of 2 agents"),
+        (broken(id=7), "id is 7"),
+        (broken(), 'id is "first"'),
+    ],
+)
+def test_a_faulty_line_is_refused_with_file_line_and_fault(tmp_path, line, fault):
+    path = tmp_path / "faulty.jsonl"
+    path.write_text(f"{json.dumps(RECORD)}\n\n{line}\n")
+    with pytest.raises(ValueError, match=f"faulty.jsonl, line 3: {fault}") as caught:
+        files.read(path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_a_faulty_board_is_refused_with_file_line_and_fault(tmp_path):
+    path = tmp_path / "faulty.txt"
+    path.write_text("a.\n.A\n\n\naa\n.A\n")
+    with pytest.raises(ValueError, match="faulty.txt, line 5: 'a' stands on the board twice"):
+        files.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("x.jsonl", b"\n", "x.jsonl: the file has no instance"),
+        ("x.txt", b"\xff\xfe", "x.txt: the file is not text in UTF-8"),
+        ("x.csv", b"", r"x.csv: allowed are files ending in .jsonl or .txt"),
+    ],
+)
+def test_a_file_that_holds_no_instances_is_refused(tmp_path, name, content, fault):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=fault):
+        files.read(tmp_path / name)
+
+
+def test_a_file_too_large_for_the_arrays_is_refused(tmp_path):
+    files.write(tmp_path / "x.jsonl", [RECORD])
+    with pytest.raises(ValueError, match="x.jsonl, line 1: size 3 with 2 agents exceeds max_size 2"):
+        files.read(tmp_path / "x.jsonl", max_size=2)
+
+
+def test_nothing_half_written_is_left_and_the_old_file_stays(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("old")
+
+    def entries():
+        yield RECORD
+        raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError):
+        files.write(path, entries())
+    with pytest.raises(ValueError, match="allowed are files"):
+        files.write(tmp_path / "x.csv", [RECORD])
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(OSError):
+        files.write(tmp_path / "folder.jsonl", [RECORD])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.jsonl", "x.jsonl"]

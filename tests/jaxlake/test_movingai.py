@@ -1,0 +1,146 @@
+"""MovingAI files: what is written is read back, what others write is read, and a fault names its file and line."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxlake import from_text, to_text
+from jaxlake.movingai import read_map, read_scenario, write_map, write_scenario
+
+BOARD = """
+a.#.
+..#B
+.bA.
+....
+"""
+
+# Four columns and three rows; agent 0 goes from (x=1, y=0) to (x=3, y=2), agent 1 from (x=0, y=1) to (x=2, y=1).
+MAP = "type octile\nheight 3\nwidth 4\nmap\nG.@T\n.S..\nOW..\n"
+SCEN = (
+    "version 1\n"
+    "0\tmaps/small.map\t4\t3\t1\t0\t3\t2\t3.41421356\n"
+    "0\tmaps/small.map\t4\t3\t0\t1\t2\t1\t2.00000000\n"
+    "1\tmaps/small.map\t4\t3\t3\t1\t1\t1\t2\n"
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return tmp_path / "small.map", tmp_path / "small.scen"
+
+
+def save(files, map_text=MAP, scen_text=SCEN):
+    files[0].write_text(map_text)
+    files[1].write_text(scen_text)
+
+
+def test_a_map_of_another_program_is_read(files):
+    save(files)
+    expected = [[0, 0, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0]]
+    np.testing.assert_array_equal(read_map(files[0]), np.array(expected, bool))
+
+
+def test_x_is_the_column_and_the_rest_of_the_square_is_holes(files):
+    save(files)
+    assert to_text(read_scenario(*files, num_agents=2)) == ".a##\nb.B.\n##.A\n####"
+
+
+def test_agents_are_taken_from_the_first_row_asked_for(files):
+    save(files)
+    assert to_text(read_scenario(*files, num_agents=1, first=2)) == "..##\n.A.a\n##..\n####"
+
+
+def test_windows_line_ends_spaces_between_columns_and_empty_lines_are_read(files):
+    save(files, MAP.replace("\n", "\r\n") + "\r\n", SCEN.replace("\t", " ").replace("\n", "\r\n") + "\r\n")
+    assert to_text(read_scenario(*files, num_agents=2)) == ".a##\nb.B.\n##.A\n####"
+
+
+def test_a_scenario_reads_back_as_it_was_written(files):
+    instance = from_text(BOARD, max_size=6, max_agents=3)
+    write_scenario(*files, instance)
+    again = read_scenario(*files, num_agents=2)
+    jax.tree.map(np.testing.assert_array_equal, again, from_text(BOARD))
+
+
+def test_a_written_scenario_has_the_columns_of_the_format(files):
+    write_scenario(*files, from_text(BOARD))
+    assert files[0].read_text() == "type octile\nheight 4\nwidth 4\nmap\n..@.\n..@.\n....\n....\n"
+    # The hole at (x=2, y=1) may not be cut: agent 0 saves one diagonal at (x=0, y=0), agent 1 walks straight.
+    assert files[1].read_text().splitlines() == [
+        "version 1",
+        f"0\tsmall.map\t4\t4\t0\t0\t2\t2\t{2 + math.sqrt(2):.8f}",
+        "0\tsmall.map\t4\t4\t1\t2\t3\t1\t3.00000000",
+    ]
+
+
+@given(st.data())
+def test_any_map_reads_back_as_it_was_written(tmp_path_factory, data):
+    height, width = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))
+    blocked = np.array(data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width)), bool)
+    blocked = blocked.reshape(height, width)
+    path = tmp_path_factory.getbasetemp() / "any.map"
+    write_map(path, blocked)
+    np.testing.assert_array_equal(read_map(path), blocked)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "fault"),
+    [
+        ("type octile", "typ octile", 1, "'typ octile' is neither"),
+        ("height 3", "height three", 2, "'height three' is neither"),
+        ("width 4\n", "", 3, "the line 'width ...' is missing above 'map'"),
+        ("\nmap\n", "\n", 4, "is neither"),
+        ("OW..\n", "", 6, "2 rows follow 'map': the height is 3"),
+        ("OW..\n", "OW..\n....\n", 8, "4 rows follow 'map': the height is 3"),
+        (".S..", ".S.", 6, "the row has 3 cells: the width is 4"),
+        (".S..", ".S.x", 6, "'x' is none of"),
+        (MAP, "type octile\n", 1, "the line 'map' is missing"),
+    ],
+)
+def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
+    save(files, MAP.replace(old, new, 1))
+    with pytest.raises(ValueError) as error:
+        read_map(files[0])
+    assert str(error.value).startswith(f"{files[0]}, line {line}: ")
+    assert fault in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "fault"),
+    [
+        ("version 1\n", "", 1, "the first line is not 'version 1'"),
+        ("\t3.41421356", "", 2, "the row has 8 columns"),
+        ("\t1\t0\t3\t2", "\t1\t-1\t3\t2", 2, "the start y is '-1'"),
+        ("\t1\t0\t3\t2", "\t4\t0\t3\t2", 2, "the start x=4 y=0 is outside the map"),
+        ("\t1\t0\t3\t2", "\t1\t0\t1\t2", 2, "the goal x=1 y=2 is blocked on the map"),
+        ("\t0\t1\t2\t1", "\t0\t1\t3\t2", 3, "the goal x=3 y=2 is that of agent 0 as well"),
+        ("\t4\t3\t0\t1", "\t3\t4\t0\t1", 3, "width 3 and height 4: those of the map are 4 and 3"),
+        (
+            "1\tmaps/small.map\t4\t3\t3\t1\t1\t1\t2\n",
+            "",
+            3,
+            "the file ends after 2 agents: agents 0 to 2",
+        ),
+    ],
+)
+def test_a_broken_scenario_names_file_and_line(files, old, new, line, fault):
+    save(files, scen_text=SCEN.replace(old, new, 1))
+    with pytest.raises(ValueError) as error:
+        read_scenario(*files, num_agents=3)
+    assert str(error.value).startswith(f"{files[1]}, line {line}: ")
+    assert fault in str(error.value)
+
+
+def test_nothing_is_written_where_an_agent_cannot_reach_its_goal(files):
+    with pytest.raises(ValueError, match=r"agent 0 has no path from \(0, 0\) to \(0, 2\)"):
+        write_scenario(*files, from_text("a#A\n.#.\n.#."))
+    assert not files[0].exists() and not files[1].exists()
+
+
+def test_a_map_must_be_called_so(tmp_path):
+    with pytest.raises(ValueError, match="'board.txt': allowed is a name that ends in '.map'"):
+        write_scenario(tmp_path / "board.txt", tmp_path / "board.scen", from_text(BOARD))

@@ -1,0 +1,179 @@
+"""The rules as a table of boards drawn in text, and against a step in plain Python for every joint action."""
+
+import functools
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxlake.env import ConflictRule, HoleRule, Lake
+from jaxlake.levels import pad
+from jaxlake.render import from_text
+from jaxlake.types import ABSENT, Action, Instance
+
+# Rows of a board are joined by "/". Each word of `moves` is one step and each letter of it the action of agent a, b,
+# ...: Up, Down, Left, Right, Wait. `block` and `end` are the agents after the last step under the two conflict rules.
+# `vertex` and `swap` count the conflicting pairs of all steps; `fall` means HoleRule.FALL, and names who fell.
+TRUTH_TABLE = """
+what happens                              | board               | moves    | block               | end                 | vertex | swap | fall
+two want one free cell                    | a.b/..c/BAC         | RLL      | a.b/.c./...         | a.b/..c/...         | 1      | 0    |
+one wants the cell of one that waits      | ab./.../BA.         | RW       | ab./.../...         | ab./.../...         | 1      | 0    |
+three want one cell                       | a.b/.c./BAC         | RLU      | a.b/.c./...         | a.b/.c./...         | 3      | 0    |
+two swap                                  | ab./..c/BAC         | RLL      | ab./.c./...         | ab./..c/...         | 0      | 1    |
+two pairs swap                            | ab../cd../ABCD/.... | RLRL     | ab../cd../..../.... | ab../cd../..../.... | 0      | 2    |
+two swap and a third follows              | cab./..../ABC./.... | RLR      | cab./..../..../.... | cab./..../..../.... | 0      | 1    |
+three follow one another                  | abc./..../ABC./.... | RRR      | .abc/..../..../.... | .abc/..../..../.... | 0      | 0    |
+the first of a queue cannot move          | abc#/..../ABC./.... | RRR      | abc#/..../..../.... | abc#/..../..../.... | 1      | 0    |
+the first of a queue is in a conflict     | cab./.d../ABCD/.... | RDRU     | cab./.d../..../.... | cab./.d../..../.... | 0      | 1    |
+two want one cell and a third follows     | ca.b/..../ABC./.... | RLR      | ca.b/..../..../.... | ca.b/..../..../.... | 1      | 0    |
+four rotate                               | abA/cdB/.CD         | RDUL     | ca./db./...         | ca./db./...         | 0      | 0    |
+six rotate                                | abc./fed./ABCD/EF.. | RRDLLU   | fab./edc./..../.... | fab./edc./..../.... | 0      | 0    |
+four would rotate and one waits           | abA/cdB/.CD         | RDUW     | ab./cd./...         | ab./cd./...         | 1      | 0    |
+an agent stays in the way on its goal     | aA.b/..../..../...B | RW WL WL | .ab./..../..../.... | .ab./..../..../.... | 1      | 0    |
+an agent leaves its goal for another      | aA.b/..../..../...B | RW WL DL | .b../.a../..../.... | .b../.a../..../.... | 0      | 0    |
+a move off the board stays                | a.A/.../...         | U        | a../.../...         | a../.../...         | 0      | 0    |
+one that tries to leave the board stands  | a../b../.AB         | LU       | a../b../...         | a../b../...         | 1      | 0    |
+a hole is impassable                      | a#A/.../...         | R        | a#./.../...         | a#./.../...         | 0      | 0    |
+a hole is fallen into                     | a#A/.../...         | R        | .a./.../...         | .a./.../...         | 0      | 0    | a
+two fall                                  | a#b#/..../AB../.... | RR       | .a.b/..../..../.... | .a.b/..../..../.... | 0      | 0    | ab
+two want one hole                         | a#b/.../AB.         | RL       | a#b/.../...         | a#b/.../...         | 1      | 0    | -
+one follows one that falls                | ab#/.../AB.         | RR       | .ab/.../...         | .ab/.../...         | 0      | 0    | b
+"""  # noqa: E501
+ROWS = [[cell.strip() for cell in line.split("|")] for line in TRUTH_TABLE.strip().split("\n")[1:]]
+
+MAX_SIZE, MAX_AGENTS = 4, 6
+LAKES = {pair: Lake(holes=pair[0], conflicts=pair[1]) for pair in itertools.product(HoleRule, ConflictRule)}
+
+
+@functools.cache
+def jitted(lake: Lake):
+    return jax.jit(lake.reset), jax.jit(lake.step)
+
+
+@pytest.mark.parametrize("conflicts", ConflictRule)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_the_truth_table(row, conflicts):
+    _, board, words, block, end, vertex, swap, fall = row
+    lake = LAKES[HoleRule.FALL if fall else HoleRule.IMPASSABLE, conflicts]
+    reset, step = jitted(lake)
+    instance = pad(from_text(board.split("/")), MAX_SIZE, MAX_AGENTS)
+    state, _ = reset(instance)
+    seen = np.zeros(2, int)
+    for word in words.split():
+        letters = "UDLRW"
+        actions = np.array([letters.index(letter) for letter in word.ljust(MAX_AGENTS, "W")], np.int32)
+        state, time_step = step(state, actions)
+        seen += [time_step.info.vertex_conflicts, time_step.info.swap_conflicts]
+
+    expected = block if conflicts is ConflictRule.BLOCK else end
+    assert drawn(instance, state.positions) == expected
+    assert seen.tolist() == [int(vertex), int(swap)]
+    fallen = [agent in fall for agent in "abcdef"]
+    assert time_step.info.fell.tolist() == state.fallen.tolist() == fallen
+    in_conflict = int(vertex) + int(swap) > 0
+    assert bool(time_step.terminated) == (any(fallen) or (conflicts is ConflictRule.END and in_conflict))
+    assert not time_step.info.solved and not time_step.truncated
+
+
+def drawn(instance: Instance, positions: jax.Array) -> str:
+    size = int(instance.size)
+    board = np.where(np.asarray(instance.holes).reshape(MAX_SIZE, MAX_SIZE), "#", ".")
+    for agent in range(int(instance.num_agents)):
+        board[divmod(int(positions[agent]), MAX_SIZE)] = "abcdef"[agent]
+    return "/".join("".join(row) for row in board[:size, :size])
+
+
+def plain_step(
+    instance: Instance, cells: list[int], actions: tuple[int, ...], holes: HoleRule, conflicts: ConflictRule
+):
+    """Positions, (vertex, swap) pairs and who fell; walks the queues where the environment iterates to a fixed point."""
+    size, agents = int(instance.size), range(len(cells))
+
+    def target(agent):
+        row, column = divmod(cells[agent], MAX_SIZE)
+        down, right = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}.get(actions[agent], (0, 0))
+        if not (0 <= row + down < size and 0 <= column + right < size):
+            return cells[agent]
+        cell = (row + down) * MAX_SIZE + column + right
+        return cells[agent] if instance.holes[cell] and holes is HoleRule.IMPASSABLE else cell
+
+    targets = [target(agent) for agent in agents]
+    vertex = {pair for pair in itertools.combinations(agents, 2) if targets[pair[0]] == targets[pair[1]]}
+    swap = {(i, j) for i, j in itertools.combinations(agents, 2) if (targets[i], targets[j]) == (cells[j], cells[i])}
+    guilty = {agent for pair in vertex | swap for agent in pair}
+
+    def may_move(agent, asking=()):
+        if agent in asking:
+            return True  # A whole ring that moves.
+        if agent in guilty or targets[agent] == cells[agent]:
+            return False
+        return targets[agent] not in cells or may_move(cells.index(targets[agent]), (*asking, agent))
+
+    stop = conflicts is ConflictRule.END and guilty
+    after = [targets[agent] if may_move(agent) and not stop else cells[agent] for agent in agents]
+    fell = [after[agent] != cells[agent] and bool(instance.holes[after[agent]]) for agent in agents]
+    return after, (len(vertex), len(swap)), fell
+
+
+@functools.cache
+def all_at_once(lake: Lake):
+    def play(instance, actions):
+        state, _ = lake.reset(instance)
+        after, step = lake.step(state, actions)
+        return after.positions, step.info, step.terminated, lake.legal_actions(state)
+
+    return jax.jit(jax.vmap(play, in_axes=(None, 0)))
+
+
+@st.composite
+def boards(draw):
+    size, num_agents = draw(st.integers(2, MAX_SIZE)), draw(st.integers(1, 4))
+    inside = [row * MAX_SIZE + column for row in range(size) for column in range(size)]
+    num_agents = min(num_agents, len(inside) - 1)
+    order, other = draw(st.permutations(inside)), draw(st.permutations(inside))
+    free = order[: max(num_agents, draw(st.integers(num_agents, len(inside))))]
+    holes = np.ones(MAX_SIZE**2, bool)
+    holes[free] = False
+    holes &= np.isin(np.arange(MAX_SIZE**2), inside)
+    ends = np.full((2, MAX_AGENTS), ABSENT, np.int32)
+    ends[0, :num_agents] = free[:num_agents]
+    ends[1, :num_agents] = [cell for cell in other if cell in free][:num_agents]
+    return Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
+
+
+@pytest.mark.parametrize("rules", LAKES, ids=lambda pair: f"{pair[0].value}, {pair[1].value}")
+@given(instance=boards())
+@settings(max_examples=12)
+def test_every_joint_action_does_what_a_plain_step_does(rules, instance):
+    count = int(instance.num_agents)
+    joint = list(itertools.product(Action, repeat=count))
+    actions = np.full((5**4, MAX_AGENTS), Action.WAIT, np.int32)
+    actions[: len(joint), :count] = joint
+    positions, info, terminated, legal = jax.device_get(all_at_once(LAKES[rules])(instance, actions))
+    starts = instance.starts[:count].tolist()
+    if starts == instance.goals[:count].tolist():
+        return
+    for index, moves in enumerate(joint):
+        after, conflicts, fell = plain_step(instance, starts, moves, *rules)
+        assert positions[index].tolist() == after + [ABSENT] * (MAX_AGENTS - count), moves
+        assert (info.vertex_conflicts[index], info.swap_conflicts[index]) == conflicts
+        assert info.fell[index, :count].tolist() == fell
+        solved = after == instance.goals[:count].tolist()
+        assert info.solved[index] == solved
+        ended = solved or any(fell) or (rules[1] is ConflictRule.END and conflicts != (0, 0))
+        assert terminated[index] == ended
+        for agent, move in enumerate(moves):
+            alone, _, _ = plain_step(instance, [starts[agent]], (move,), rules[0], ConflictRule.BLOCK)
+            assert legal[0, agent, move] == (move == Action.WAIT or alone != [starts[agent]])
+            wanted_to = alone != [starts[agent]]
+            assert info.blocked[index, agent] == (wanted_to and after[agent] == starts[agent])
+    assert legal[0, count:].tolist() == [[False] * 4 + [True]] * (MAX_AGENTS - count)
+
+
+def test_more_agents_than_bits_are_refused_by_name():
+    instance = pad(from_text("aA./.../...".split("/")), 3, 33)
+    with pytest.raises(ValueError, match="max_agents is 33"):
+        Lake().step(Lake().reset(instance)[0], np.full(33, Action.WAIT, np.int32))

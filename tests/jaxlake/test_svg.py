@@ -1,0 +1,208 @@
+"""Boards, plans and rollouts as SVG and as pixels."""
+
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxlake.render import animate, frames, from_text, gif, html, png, rgb, svg
+from jaxlake.render.scene import alarms, walks
+from jaxlake.text import parse
+from jaxlake.types import ABSENT, OUTSIDE
+
+BOARD = """
+    a.B.
+    .#..
+    b..#
+    ...A
+"""
+ANSWER = "0:(0,0)(0,1)(0,2)(1,2)(1,2)(2,2)(3,2)(3,3)\n1:(2,0)(1,0)(1,0)(0,0)(0,1)(0,2)"
+LIMITS = {"max_size": 6, "max_agents": 3}
+CELL = 48
+
+HOLE, ALARM = (0x39, 0x42, 0x4E), (0xE8, 0x11, 0x2D)
+BLUE, ORANGE = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
+
+
+def board():
+    return from_text(BOARD, **LIMITS)
+
+
+def plan():
+    return parse(ANSWER, max_steps=9, **LIMITS)
+
+
+def elements(text: str, tag: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(text).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
+
+
+def centre(element: ElementTree.Element) -> tuple[float, float]:
+    """(row, column) of a shape's middle."""
+    if "points" in element.attrib:
+        points = np.array([pair.split(",") for pair in element.get("points").split()], float)
+        x, y = (points.min(axis=0) + points.max(axis=0)) / 2
+    else:
+        x, y = (float(element.get(key)) for key in (("cx", "cy") if "cx" in element.attrib else ("x", "y")))
+    return (y / CELL, x / CELL)
+
+
+def test_a_still_shows_holes_goals_and_agents_where_they_are():
+    text = svg(board())
+    assert sorted(centre(e) for e in elements(text, "polygon") if e.get("fill") == "#39424E") == [(1, 1), (2, 3)]
+    assert len(elements(text, "polygon")) == 16
+    rings = {e.get("stroke"): centre(e) for e in elements(text, "circle") if float(e.get("r")) > 0.3 * CELL}
+    assert rings == {"#0072B2": (3, 3), "#D55E00": (0, 2)}
+    discs = {
+        e.get("fill"): centre(e) for e in elements(text, "circle") if e.get("fill") == e.get("stroke") != "#FFFFFF"
+    }
+    assert discs == {"#0072B2": (0, 0), "#D55E00": (2, 0)}
+    assert sorted((e.text, centre(e)) for e in elements(text, "text")) == [
+        ("0", (0, 0)),
+        ("0", (3, 3)),
+        ("1", (0, 2)),
+        ("1", (2, 0)),
+    ]
+
+
+def test_a_still_shows_agents_at_positions_and_leaves_out_those_that_are_nowhere():
+    text = svg(board(), positions=[7, ABSENT, ABSENT])
+    discs = [centre(e) for e in elements(text, "circle") if e.get("fill") == e.get("stroke") == "#0072B2"]
+    assert discs == [(1, 1)]
+    assert not [e for e in elements(text, "circle") if e.get("fill") == "#D55E00"]
+    (fallen,) = [centre(e) for e in elements(text, "circle") if e.get("stroke") == "#E8112D"]
+    assert fallen == (1, 1)  # That cell is a hole.
+
+
+def test_a_still_draws_paths_with_their_waits():
+    text = svg(board(), plan())
+    assert [e.get("stroke") for e in elements(text, "polyline")] == ["#0072B2", "#D55E00"]
+    assert sorted(e.text for e in elements(text, "text")) == ["+1", "+1", "0", "0", "1", "1"]
+    low, _, width, height = map(float, ElementTree.fromstring(text).get("viewBox").split())
+    for line in elements(text, "polyline") + elements(text, "polygon"):
+        points = np.array([pair.split(",") for pair in line.get("points").split()], float)
+        assert points.min() > low and points.max() < low + width and width == height
+
+
+def test_an_animation_passes_through_the_cells_of_the_plan_in_time():
+    text = animate(board(), plan())
+    motions = elements(text, "animateTransform")
+    paths = [[(0, 0), (0, 1), (0, 2), (1, 2), (1, 2), (2, 2), (3, 2), (3, 3)]]
+    paths += [[(2, 0), (1, 0), (1, 0), (0, 0), (0, 1), (0, 2), (0, 2), (0, 2)]]
+    for motion, path in zip(motions, paths, strict=True):
+        values = [tuple(float(x) / CELL for x in pair.split(","))[::-1] for pair in motion.get("values").split(";")]
+        assert values == [*path, path[-1]]  # The last place lasts through the pause.
+        times = [float(time) for time in motion.get("keyTimes").split(";")]
+        assert times[0] == 0 and times[-1] == 1 and np.allclose(np.diff(times[:-1]), 1 / 10, atol=1e-4)
+        assert motion.get("dur") == "5s"
+    assert not elements(text, "animate")  # Nobody collides, falls or disappears.
+
+
+def at_once(changes: str, times: str, moment: float) -> str:
+    """The value of a discrete animation at a moment."""
+    return [value for value, time in zip(changes.split(";"), times.split(";"), strict=True) if float(time) <= moment][
+        -1
+    ]
+
+
+def test_collisions_and_falls_flash_while_they_last():
+    # Agent 0 walks into the hole at step 2; the agents share a cell at step 4 and swap cells after step 5.
+    positions = np.array([[0, 12, -1], [1, 12, -1], [7, 12, -1], [8, 13, -1], [14, 14, -1], [13, 14, -1], [14, 13, -1]])
+    marks = alarms(board(), walks(board(), positions))
+    assert sorted((mark.begin, mark.end, type(mark.shape).__name__) for mark in marks) == [
+        (2, 3, "Circle"),
+        (3.5, 4.5, "Polygon"),
+        (5, 6, "Polygon"),
+    ]
+    text = animate(board(), positions)
+    flashes = elements(text, "animate")
+    total = len(positions) - 1 + 3
+    shown = {
+        time: sum(at_once(f.get("values"), f.get("keyTimes"), time / total) == "1" for f in flashes)
+        for time in (0, 1.9, 2.1, 3.2, 3.6, 4.4, 4.6, 5.1, 5.9, 6.1, 8.9)
+    }
+    assert shown == {0: 0, 1.9: 0, 2.1: 1, 3.2: 0, 3.6: 1, 4.4: 1, 4.6: 0, 5.1: 1, 5.9: 1, 6.1: 0, 8.9: 0}
+
+
+def test_agents_that_follow_one_another_or_rotate_do_not_flash():
+    square = from_text("ab\nBA")
+    for rows in ([[0, 1], [1, 3], [3, 2]], [[0, 3], [1, 2], [3, 0]]):
+        assert not alarms(square, np.array(rows))
+
+
+def test_an_agent_off_the_board_is_hidden_until_it_is_back():
+    text = animate(board(), parse("0:(0,0)(-1,0)(-1,1)(0,1)", max_steps=9, **LIMITS))
+    (hiding,) = elements(text, "animate")
+    assert [at_once(hiding.get("values"), hiding.get("keyTimes"), time / 6) for time in (0, 1.1, 2.9, 3.1, 5.9)] == [
+        *("1", "0", "0", "1", "1")
+    ]
+
+
+def test_an_agent_without_a_path_stays_on_its_start():
+    assert walks(board(), parse("1:(2,0)(3,0)", max_steps=9, **LIMITS)).tolist() == [[0, 12], [0, 18]]
+    assert walks(board(), parse("nothing", max_steps=9, **LIMITS)).tolist() == [[0, 12]]
+    assert walks(board(), parse("0:(0,0)(9,9)\n1:(2,0)", max_steps=9, **LIMITS)).tolist() == [[0, 12], [OUTSIDE, 12]]
+
+
+def test_pixels_show_what_is_in_each_cell():
+    picture = rgb(board(), cell=40)
+    assert picture.dtype == np.uint8 and picture.shape == (163, 163, 3)
+
+    def colour(row: float, column: float) -> tuple[int, ...]:
+        return tuple(int(x) for x in picture[round((row + 0.54) * 40), round((column + 0.54) * 40)])
+
+    assert colour(1, 1) == colour(2, 3) == HOLE
+    assert colour(0 + 0.17, 0) == colour(3 + 0.31, 3) == BLUE
+    assert colour(2 + 0.17, 0) == colour(0 + 0.31, 2) == ORANGE
+    assert colour(3, 0) == (0xEE, 0xF1, 0xF4)
+
+
+def test_frames_move_the_agents_between_their_cells():
+    pictures = frames(board(), plan(), cell=20)
+    assert pictures.shape == (4 * 7 + 1, 82, 82, 3)
+
+    def place(picture: np.ndarray) -> np.ndarray:
+        """(row, column) of the middle of what is blue, the ring on the goal left out."""
+        rows, columns = np.nonzero((picture == BLUE).all(axis=-1))
+        free = (rows < 2.5 * 20) | (columns < 2.5 * 20)
+        return np.array([(x[free].min() + x[free].max()) / 2 for x in (rows, columns)]) / 20 - 0.54
+
+    for frame, expected in ((0, (0, 0)), (2, (0, 0.5)), (4, (0, 1)), (8, (0, 2)), (10, (0.5, 2)), (14, (1, 2))):
+        assert np.allclose(place(pictures[frame]), expected, atol=0.06)
+
+
+def test_a_collision_is_seen_in_the_frames():
+    pictures = frames(board(), np.array([[2, 3], [3, 2]]), cell=40)
+    assert [bool((picture == ALARM).all(axis=-1).any()) for picture in pictures] == [True] * 4 + [False]
+
+
+def test_files_hold_the_same_pictures():
+    with Image.open(io.BytesIO(png(board(), plan()))) as image:
+        assert np.array_equal(np.asarray(image.convert("RGB")), rgb(board(), plan()))
+    with Image.open(io.BytesIO(gif(board(), plan(), cell=20))) as image:
+        assert image.info["loop"] == 0
+        seconds = 0
+        for index in range(image.n_frames):
+            image.seek(index)
+            seconds += image.info["duration"]
+        assert seconds == 28 * 120 + 1500
+        last = np.asarray(image.convert("RGB")).astype(int)
+    assert np.abs(last - frames(board(), plan(), cell=20)[-1]).mean() < 2
+
+
+def test_a_notebook_shows_an_instance_and_the_first_of_a_batch():
+    assert board()._repr_html_() == svg(board())
+    batch = jax.tree.map(lambda leaf: np.stack([leaf] * 15).reshape(3, 5, *leaf.shape), board())
+    assert batch._repr_html_().count("<svg") == 12 and "and 3 more" in html(batch)
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_boards_of_any_size_fit_their_picture(size):
+    crowd = ["aA" if size == 1 else "abcde" + "." * 5] + ["." * size] * (size - 2) + ["ABCDE" + "." * 5] * (size > 1)
+    instance = from_text("a A") if size == 1 else from_text(crowd)
+    text = svg(instance)
+    assert re.search(f"board of {size} x {size}, agents: {5 if size > 1 else 1}", text)
+    assert rgb(instance, cell=10).shape == (round((size - 1 + 1.08) * 10),) * 2 + (3,)
