@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def random_walks(rng: np.random.Generator, count: int) -> tuple[Instance, Plan]:
-    """Valid plans: agents step into cells that are free before and after the step, or stay; goals are where they end."""
+    """Valid plans: agents step into cells free before and after the step, or stay; goals are where they end."""
     order = rng.random((count, MAX_SIZE**2)).argsort(axis=1).astype(np.int32)
     holes = np.zeros((count, MAX_SIZE**2), bool)
     np.put_along_axis(holes, order[:, :HOLES], True, axis=1)

@@ -25,6 +25,7 @@ Record = dict[str, Any]
 KNOWN = ("status", "optimum", "lower_bound", "needs_wait", "plan")
 """The keys of a record that are not the instance."""
 
+_LARGEST = 2048  # A mistyped size must not ask for more memory than there is; MovingAI's boards are smaller.
 _Divide = Callable[[str], Iterator[tuple[int, str]]]
 _Parse = Callable[[str], Record]
 
@@ -82,8 +83,8 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     if not isinstance(entry, dict):
         raise ValueError(f"{_short(entry)} is not a record: allowed is a JSON object")
     for key in ("size", "agents"):
-        if type(entry.get(key)) is not int or entry[key] < 1:
-            raise ValueError(f"{key} is {_short(entry.get(key))}: allowed is a whole number from 1 on")
+        if type(entry.get(key)) is not int or not 1 <= entry[key] <= _LARGEST:
+            raise ValueError(f"{key} is {_short(entry.get(key))}: allowed is a whole number from 1 to {_LARGEST}")
     size, agents = entry["size"], entry["agents"]
     max_size = size if max_size is None else max_size
     max_agents = agents if max_agents is None else max_agents

@@ -107,7 +107,7 @@ def distances(instances: Instance) -> np.ndarray:
     return steps.reshape(*goals.shape[:2], side * side).astype(np.int8)
 
 
-@chex.dataclass(frozen=True)
+@chex.dataclass(frozen=True, mappable_dataclass=False)  # A mapping would count its fields as its length.
 class LevelBank:
     """Levels that episodes draw from under jit.
 
@@ -150,31 +150,29 @@ def _validate_one(instance: Instance, where: str) -> None:
     size, count = int(instance.size), int(instance.num_agents)
     if side * side != instance.holes.shape[-1]:
         raise ValueError(f"{where}holes have {instance.holes.shape[-1]} cells: allowed is a square number")
+    if len(instance.goals) != agents:
+        raise ValueError(
+            f"{where}goals have {len(instance.goals)} agent slots and starts {agents}: allowed is the same"
+        )
     if not 1 <= size <= side:
         raise ValueError(f"{where}size is {size}: allowed is 1 to {side}, the side of the padded board")
     if not 1 <= count <= agents:
         raise ValueError(f"{where}num_agents is {count}: allowed is 1 to {agents}, the agent slots")
-    holes = instance.holes.reshape(side, side)
-    outside = holes.copy()
-    outside[:size, :size] = False
-    if outside.any():
-        row, column = np.argwhere(outside)[0]
-        raise ValueError(f"{where}there is a hole at ({row},{column}), off the board of side {size}")
-    for name, cells in (("start", instance.starts), ("goal", instance.goals)):
-        seen: dict[int, int] = {}
-        for agent in range(agents):
-            cell = int(cells[agent])
-            if agent >= count:
-                if cell != ABSENT:
-                    raise ValueError(
-                        f"{where}agent {agent} has {name} {cell} and there are {count}: allowed is {ABSENT}"
-                    )
-                continue
-            row, column = divmod(cell, side)
-            if not (cell >= 0 and row < size and column < size):
+    row, column = np.divmod(np.arange(side * side), side)
+    off_board = np.maximum(row, column) >= size
+    for cell in np.flatnonzero(instance.holes & off_board)[:1]:
+        raise ValueError(f"{where}there is a hole at ({row[cell]},{column[cell]}), off the board of side {size}")
+    for name, cells in (("start", instance.starts.tolist()), ("goal", instance.goals.tolist())):
+        for agent, cell in enumerate(cells[:count]):
+            if not 0 <= cell < side * side or off_board[cell]:
                 raise ValueError(f"{where}{name} {cell} of agent {agent} is off the board of side {size}")
-            if holes[row, column]:
-                raise ValueError(f"{where}{name} ({row},{column}) of agent {agent} is a hole")
-            if cell in seen:
-                raise ValueError(f"{where}agents {seen[cell]} and {agent} have the same {name} ({row},{column})")
-            seen[cell] = agent
+            at = f"({row[cell]},{column[cell]})"
+            if instance.holes[cell]:
+                raise ValueError(f"{where}{name} {at} of agent {agent} is a hole")
+            if cell in cells[:agent]:
+                raise ValueError(f"{where}agents {cells.index(cell)} and {agent} have the same {name} {at}")
+        for agent in range(count, agents):
+            if cells[agent] != ABSENT:
+                raise ValueError(
+                    f"{where}agent {agent} has the {name} {cells[agent]}, but there are only {count} agents"
+                )

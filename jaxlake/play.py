@@ -1,9 +1,7 @@
-"""A player for the terminal: a person moves the agents of a board with the keyboard. Adds no rules to ``env``'s.
-
-python -m jaxlake.play --size 6 --agents 3
-"""
+"""The command ``python -m jaxlake.play``: a person moves the agents with the keyboard. Adds no rules to ``env``'s."""
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -11,6 +9,7 @@ import re
 import select
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -21,7 +20,7 @@ from jaxlake.env import Lake, Params, State, TimeStep
 from jaxlake.generate.candidates import BLOCK, Shape, draw
 from jaxlake.generate.quotas import holes_on
 from jaxlake.solve import solve
-from jaxlake.types import ABSENT, MAX_AGENTS, Action, Instance, Solution, Status
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status
 
 _EXAMPLES = """\
 examples:
@@ -51,7 +50,7 @@ _KEY = re.compile("\x1b[\\[O][0-9;]*[A-Za-z~]|[^\x1b]", re.DOTALL)
 _ARROW_KEYS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _CONTROLS = {"\t": "tab", " ": "space", "\r": "enter", "\n": "enter", "\x04": "q"}
 _COLOURS = (34, 33, 32, 35, 36)
-_DRAWN = 16  # Random boards to choose one from: most leave everybody a shortest path, and are dull.
+_DRAWN = 64  # Random boards to choose one from: on most of them nobody is in anybody's way.
 _PLAN_WIDTH = 38  # A board of side 10 takes 34 of 80 columns.
 
 _LAKE = Lake()
@@ -95,7 +94,7 @@ class Game:
         elif key == "tab":
             self._selected = (self._selected + 1) % num_agents
         elif key in ("space", "enter"):
-            self._step()
+            self._execute()
         elif key == "u":
             self._undo()
         elif key == "r":
@@ -142,14 +141,14 @@ class Game:
             return
         self._queue[agent] = action
         if self.one_at_a_time:
-            self._step()
+            self._execute()
             return
         # On to the next agent that has no move yet, so that a joint step is one key per agent.
         agents = int(self.board.instance.num_agents)
         later = [(agent + ahead) % agents for ahead in range(1, agents)]
         self._selected = next((other for other in later if other not in self._queue), agent)
 
-    def _step(self) -> None:
+    def _execute(self) -> None:
         if self._is_over():
             return
         actions = np.full(self.board.instance.max_agents, Action.WAIT, np.int32)
@@ -258,40 +257,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     colour = sys.stdout.isatty()
     if on_terminal:
         print("Preparing the board ...", file=sys.stderr)
+    boards = _from_file(options.file, options.level) if options.file else _random(options)
+
+    def next_game() -> Game:
+        try:
+            return Game(next(boards))
+        except (OSError, ValueError) as error:
+            parser.exit(2, f"{parser.prog}: error: {error}\n")
+
+    game = next_game()
     try:
-        boards = _from_file(options.file, options.level) if options.file else _random(options)
-        game = Game(next(boards))
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
-    try:
-        _show(game, colour)
-        for keys in _typed(sys.stdin.fileno()) if on_terminal else map(_words, sys.stdin):
-            for key in keys:
-                if key == "q":
-                    return 0
-                if key == "n":
-                    game = Game(next(boards))
-                else:
-                    game.press(key)
+        with _unbuffered(sys.stdin.fileno()) if on_terminal else contextlib.nullcontext():
             _show(game, colour)
+            for keys in _typed(sys.stdin.fileno()) if on_terminal else map(_words, sys.stdin):
+                for key in keys:
+                    if key == "q":
+                        return 0
+                    if key == "n":
+                        game = next_game()
+                    else:
+                        game.press(key)
+                _show(game, colour)
     except KeyboardInterrupt:
         return 130
     return 0
 
 
 def _show(game: Game, colour: bool) -> None:
-    print("\x1b[H\x1b[2J" * colour + "\n".join(game.lines(colour)), flush=True)
+    """Clears a terminal; elsewhere an empty line divides the screens."""
+    screen = "\n".join(game.lines(colour))
+    print(f"\x1b[H\x1b[2J{screen}" if colour else f"{screen}\n", flush=True)
 
 
 def _from_file(path: str, first: int) -> Iterator[Board]:
     """The boards of a file in its order, from a given one on and round again."""
-    instances, names = files.read(path)
+    instances, names = files.read(path, MAX_SIZE, MAX_AGENTS)  # One program plays and solves them all.
     if not 0 <= first < len(names):
         raise ValueError(f"--level is {first}: allowed are 0 to {len(names) - 1}, the boards of {path}")
     for count in itertools.count(first):
         number = count % len(names)
         batch = jax.tree.map(lambda leaf, at=number: leaf[at : at + 1], instances)
-        yield _board(f"{path}, board {names[number]}", batch, solve(batch), 0)
+        yield _board(f"{Path(path).name}, board {names[number]}", batch, solve(batch), 0)
 
 
 def _random(options: argparse.Namespace) -> Iterator[Board]:
@@ -329,21 +335,27 @@ def _words(line: str) -> list[str]:
     return [key for keys in words for key in keys] or ["enter"]
 
 
-def _typed(terminal: int) -> Iterator[list[str]]:
-    """Keys as they are pressed, until the terminal is gone; it is left as it was found."""
+@contextlib.contextmanager
+def _unbuffered(terminal: int) -> Iterator[None]:
+    """Keys arrive as they are pressed and are not printed; afterwards the terminal is as it was."""
     import termios  # Not on every system that the rest runs on.
     import tty
 
     before = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal, termios.TCSADRAIN)  # Keeps what was typed while the board was prepared.
-        while text := os.read(terminal, 64).decode(errors="replace"):
-            # An arrow is three characters; one that arrives in parts would be read as other keys.
-            while text.endswith(("\x1b", "\x1b[", "\x1bO")) and select.select([terminal], [], [], 0.05)[0]:
-                text += os.read(terminal, 64).decode(errors="replace")
-            yield [_key(part) for part in _KEY.findall(text)]
+        yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _typed(terminal: int) -> Iterator[list[str]]:
+    """Keys as they are pressed, until the terminal is gone."""
+    while text := os.read(terminal, 64).decode(errors="replace"):
+        # An arrow is three characters; one that arrives in parts would be read as other keys.
+        while text.endswith(("\x1b", "\x1b[", "\x1bO")) and select.select([terminal], [], [], 0.05)[0]:
+            text += os.read(terminal, 64).decode(errors="replace")
+        yield [_key(part) for part in _KEY.findall(text)]
 
 
 def _key(typed: str) -> str:

@@ -115,15 +115,16 @@ class VectorLake(VectorEnv):
             self._autoreset, self.bank, self.state, actions, self._key, np.uint32(self._steps)
         )
         self._steps += 1
-        timestep = to_numpy(timestep)
+        final_observation = timestep.final_observation  # Stays on the device unless somebody is to see it.
+        timestep = to_numpy(timestep.replace(final_observation=None))
         everywhere = np.ones(self.num_envs, bool)
         infos = infos_of(timestep)
         ended = timestep.terminated | timestep.truncated
         if self._autoreset.mode is AutoResetMode.SAME_STEP and ended.any():
             legal = {"action_mask": infos.pop("action_mask")}
             final_obs = np.full(self.num_envs, None, object)
-            for index in np.flatnonzero(ended):
-                final_obs[index] = timestep.final_observation[index]
+            for index, row in zip(np.flatnonzero(ended), np.array(final_observation)[ended], strict=True):
+                final_obs[index] = row
             final = {"final_obs": final_obs, "final_info": _masked(infos, ended)}
             infos = _masked(legal, everywhere) | _masked(infos, ~ended)
             infos |= final | {f"_{name}": ended.copy() for name in final}

@@ -1,8 +1,8 @@
 """The lake as a JaxMARL 0.2 ``MultiAgentEnv``: dictionaries per agent around the core, no rules of its own.
 
 Agents are ``agent_0``, ``agent_1`` and so on, and actions the numbers of ``Action`` (0 up, 1 down, 2 left, 3 right,
-4 wait). JaxMARL has no truncation: running out of steps is done like a solved board, and ``infos["truncated"]`` tells
-the two apart.
+4 wait). JaxMARL knows no truncation: running out of steps is done like a solved board, and ``infos["truncated"]`` tells
+the two apart. Nor does it keep the last observation of an episode.
 """
 
 from functools import partial

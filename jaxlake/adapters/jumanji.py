@@ -80,7 +80,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
 
     def step(self, state: State, action: chex.Array) -> tuple[State, types.TimeStep[Observation]]:
         """One step without reset, of actions int32 ``[max_agents]``; ``extras`` is the core's ``Info`` by name."""
-        slip_key, key = jax.random.split(state.key)
+        slip_key, key = (None, state.key) if self.params.slip is None else jax.random.split(state.key)
         episode, timestep = self.lake.step(state.episode, action, slip_key)
         return State(key=key, episode=episode), types.TimeStep(
             step_type=jnp.where(episode.done, types.StepType.LAST, types.StepType.MID),

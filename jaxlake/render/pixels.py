@@ -1,4 +1,4 @@
-"""Boards, plans and rollouts as pixels, PNG and GIF files; needs Pillow, which matplotlib brings along."""
+"""Boards, plans and rollouts as pixels, PNG and GIF files; needs Pillow (10.1), which matplotlib brings along."""
 
 import io
 from collections.abc import Sequence
@@ -92,11 +92,11 @@ def _image(instance: Instance, shapes: Sequence[scene.Shape], cell: int) -> Any:
                     [place(p) for p in shape.points], fill=shape.colour, width=round(scene.LINE * unit), joint="curve"
                 )
             case scene.Circle():
-                reach = (shape.radius + scene.LINE / 2) * unit
+                (x, y), reach = place(shape.centre), (shape.radius + scene.LINE / 2) * unit
                 look = {"fill": shape.inside, "outline": shape.colour, "width": round(scene.LINE * unit)}
-                canvas.circle(place(shape.centre), reach, **look)
+                canvas.ellipse((x - reach, y - reach, x + reach, y + reach), **look)
             case scene.Label():
                 font = fonts.setdefault(shape.size, ImageFont.load_default(shape.size * unit))
-                look = {"font": font, "anchor": "mm", "stroke_width": shape.size * unit / 24}
+                look = {"font": font, "anchor": "mm", "stroke_width": round(shape.size * unit / 24)}
                 canvas.text(place(shape.centre), shape.text, fill=shape.colour, stroke_fill=shape.colour, **look)
     return image.resize((side, side), Image.Resampling.BOX)

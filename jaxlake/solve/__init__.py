@@ -1,5 +1,5 @@
-"""Exact optimal plans by batched Conflict-Based Search; ``solve`` is the way in."""
+"""Exact optimal plans for batches of instances; ``solve`` is the way in."""
 
-from jaxlake.solve.driver import needs_wait, solve, without_waiting
+from jaxlake.solve.driver import needs_wait, solve, waits, without_waiting
 
-__all__ = ["needs_wait", "solve", "without_waiting"]
+__all__ = ["needs_wait", "solve", "waits", "without_waiting"]

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         files.check_target(options.output)
+        if Path(options.output).suffix != ".jsonl":
+            raise ValueError(f"{options.output}: plans need a file that ends in .jsonl")
         entries = files.read_records(options.boards)
         instances = levels.stack([files.from_record(entry) for entry in entries])
         solved: list[files.Record] = []

@@ -1,5 +1,7 @@
-"""Exact solving on the host: runs the batched search in stages, each for what the one before left undecided."""
+"""Exact solving on the host: hands instances to the batched searches and puts what they find in order."""
 
+import concurrent.futures
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -7,26 +9,41 @@ import jax
 import numpy as np
 
 from jaxlake.solve.corridor import deadlocked
-from jaxlake.solve.tree import MAX_HORIZON, UNBOUNDED, search
+from jaxlake.solve.pairs import search_pairs
+from jaxlake.solve.tree import MAX_HORIZON, UNBOUNDED, Search, advance, idle, is_running, results
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Solution, Status
 
-_ROOTS = 1024
-"""Instances per batch of independent shortest paths: with two agents 86 to 90 % are decided by them."""
+_PAIRS = 1024
+"""Two-agent instances per batch."""
 
-_STAGES = ((256, 8), (64, 128), (16, 1024))
-"""(instances per batch, expansions) for the rest, of which 94 % are decided by the first stage.
 
-Batches have a fixed size, so four programs serve every call, and shrink, because a batch runs as long as its hardest
-instance: 20,000 boards of sides 3 to 6 take 0.2, 0.2, 0.2 and 0.4 s in the four on 2 cores.
-"""
+@dataclasses.dataclass(frozen=True)
+class _Stage:
+    """How the constraint tree is searched: instances at a time, horizon, and iterations per instance."""
+
+    lanes: int
+    steps: int
+    iterations: int
+
+
+_STAGES = (_Stage(lanes=256, steps=32, iterations=512), _Stage(lanes=32, steps=MAX_HORIZON, iterations=4096))
+"""Fixed sizes, so that two programs serve every call. At 10x10 with 5 agents and a hole ratio of 0.2, one in 400 is
+left to the second stage. An iteration costs a lane 4 us in the first and 10 in the second, where fewer of them wait for
+the hardest."""
+
+_REFILL = 4
+"""Lanes take new instances when one in so many is done."""
+
+_THREADS = 2
+"""Queues that are searched at once: XLA hardly uses more than one core for operations as small as these."""
 
 
 def solve(instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS) -> Solution:
-    """Optimal plans for a batch, in its order; numpy arrays.
+    """Optimal plans for a batch, in its order; numpy arrays. What is found does not depend on the rest of the batch.
 
-    ``OUT_OF_BUDGET`` is rare for two agents (0.1 % of boards of sides 3 to 6 with up to half the cells holes, 0.06 % of
-    sides 3 to 10) and means a long way back to a passing place; ``UNSOLVABLE`` is always proved for two. With more
-    agents, those that block each other without any pair of them doing so stay undecided.
+    Up to two agents are searched exhaustively (``search_pairs``), and always decided within the horizon. More are
+    searched by Conflict-Based Search up to a budget; those that no plan exists for are ``UNSOLVABLE`` where an agent
+    has no path at all or two of them block a corridor, and otherwise ``OUT_OF_BUDGET``.
 
     Args:
       instances: ``[batch]``, any size of batch.
@@ -37,7 +54,7 @@ def solve(instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, ma
       ValueError: for arrays or a horizon larger than the search's number formats.
     """
     bounds = np.full(len(instances.size), UNBOUNDED, np.int32)
-    return _staged(instances, bounds, True, objective, max_steps)
+    return _search(instances, bounds, True, objective, max_steps)
 
 
 def needs_wait(instances: Instance, solutions: Solution, objective: Objective = Objective.SUM_OF_COSTS) -> np.ndarray:
@@ -48,6 +65,13 @@ def needs_wait(instances: Instance, solutions: Solution, objective: Objective = 
     """
     solved = np.asarray(solutions.status) == Status.SOLVED
     return solved & (without_waiting(instances, solutions, objective) == Status.UNSOLVABLE)
+
+
+def waits(solutions: Solution) -> np.ndarray:
+    """bool ``[batch]``: the plan found contains a wait before an agent's (last) arrival, needed or not."""
+    paths, lengths = np.asarray(solutions.plan.paths), np.asarray(solutions.plan.lengths)
+    moved_to = np.arange(1, paths.shape[-1]) < lengths[..., None]
+    return np.any(moved_to & (paths[..., 1:] == paths[..., :-1]), axis=(-2, -1))
 
 
 def without_waiting(
@@ -62,18 +86,15 @@ def without_waiting(
       objective: as in ``solve``.
     """
     status = np.array(solutions.status)
-    asked = status == Status.SOLVED
-    if objective is Objective.SUM_OF_COSTS:
-        # At the lower bound everyone walks a shortest path. Not so for the makespan: one with time to spare may wait.
-        asked &= np.asarray(solutions.cost) > np.asarray(solutions.lower_bound)
+    asked = (status == Status.SOLVED) & waits(solutions)
     indices = np.flatnonzero(asked)
     some = jax.tree.map(lambda part: np.asarray(part)[indices], instances)
     max_steps = solutions.plan.paths.shape[-1] - 1
-    status[indices] = _staged(some, np.asarray(solutions.cost)[indices], False, objective, max_steps).status
+    status[indices] = _search(some, np.asarray(solutions.cost)[indices], False, objective, max_steps).status
     return status
 
 
-def _staged(
+def _search(
     instances: Instance, cost_bound: np.ndarray, may_wait: bool, objective: Objective, max_steps: int
 ) -> Solution:
     if instances.max_size > MAX_SIZE or instances.max_agents > MAX_AGENTS or max_steps > MAX_HORIZON:
@@ -81,31 +102,104 @@ def _staged(
             f"max_size {instances.max_size}, max_agents {instances.max_agents} and max_steps {max_steps} must be at "
             f"most {MAX_SIZE}, {MAX_AGENTS} and {MAX_HORIZON}"
         )
-    batch = len(cost_bound)
-    padded, bounds = _with_nobody(instances), np.append(cost_bound, 0).astype(np.int32)
-    result = _undecided(batch, instances.max_agents, max_steps)
+    task = _Task(
+        instances=_with_nobody(instances),
+        bounds=np.append(cost_bound, 0).astype(np.int32),
+        may_wait=np.bool_(may_wait),
+        objective=objective,
+        result=_undecided(len(cost_bound), instances.max_agents, max_steps),
+    )
+    few = np.asarray(instances.num_agents) <= 2
+    pairs, pending = np.flatnonzero(few), np.flatnonzero(~few)
+    found = _in_batches(
+        lambda chunk: search_pairs(*task.take(chunk), task.may_wait, max_steps, objective), pairs, _PAIRS
+    )
+    if found is not None:
+        task.keep(pairs, found)
+    for stage in _STAGES:
+        pending = _run(task, pending, stage)
+        stuck = _in_batches(lambda chunk: deadlocked(task.take(chunk)[0]), pending, stage.lanes)
+        if stuck is not None:
+            task.result.status[pending[stuck]] = Status.UNSOLVABLE
+            pending = pending[~stuck]
+    return task.result
 
-    def take(chunk: np.ndarray) -> Instance:
-        return jax.tree.map(lambda part: part[chunk], padded)
 
-    def run(pending: np.ndarray, lanes: int, expansions: int) -> np.ndarray:
-        """Searches the pending instances, writes what is found, and returns the indices of those still undecided."""
-        found = _in_batches(
-            lambda chunk: search(take(chunk), bounds[chunk], may_wait, max_steps, expansions, objective), pending, lanes
-        )
-        if found is not None:
-            for whole, part in zip(jax.tree.leaves(result), jax.tree.leaves(found), strict=True):
-                whole[pending] = part
-        return pending[result.status[pending] == Status.OUT_OF_BUDGET]
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """What all stages work on.
 
-    pending = run(np.arange(batch), _ROOTS, 0)
-    stuck = _in_batches(lambda chunk: deadlocked(take(chunk)), pending, _STAGES[0][0])
-    if stuck is not None:
-        result.status[pending[stuck]] = Status.UNSOLVABLE
-        pending = pending[~stuck]
-    for lanes, expansions in _STAGES:
-        pending = run(pending, lanes, expansions)
-    return result
+    Attributes:
+      instances: ``[batch + 1]``; the last one, which index -1 names, has no agents.
+      bounds: int32 ``[batch + 1]``, the greatest cost of interest.
+      may_wait: bool ``[]``.
+      objective: what is minimised.
+      result: ``[batch]`` in numpy, filled in by and by.
+    """
+
+    instances: Instance
+    bounds: np.ndarray
+    may_wait: np.ndarray
+    objective: Objective
+    result: Solution
+
+    @property
+    def max_steps(self) -> int:
+        return self.result.plan.paths.shape[-1] - 1
+
+    def take(self, indices: np.ndarray) -> tuple[Instance, np.ndarray]:
+        return jax.tree.map(lambda part: part[indices], self.instances), self.bounds[indices]
+
+    def keep(self, indices: np.ndarray, found: Solution) -> None:
+        for whole, part in zip(jax.tree.leaves(self.result), jax.tree.leaves(found), strict=True):
+            whole[indices] = part
+
+
+def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
+    """Searches the pending instances, writes what is found, and returns the indices of those still undecided."""
+    if not len(pending):
+        return pending
+    example, _ = task.take(np.full(stage.lanes, -1))
+    lanes = idle(example, min(stage.steps, task.max_steps), task.objective)
+    # Compiled here, or every thread would compile.
+    _advance(task, stage, _copy(lanes), np.full(stage.lanes, -1), np.ones(stage.lanes, bool), 0)
+
+    shares = [pending[thread::_THREADS] for thread in range(_THREADS)]
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(lambda share: _queue(task, share, stage, lanes), shares))
+    return pending[task.result.status[pending] == Status.OUT_OF_BUDGET]
+
+
+def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> None:
+    """Searches the instances in a fixed number of lanes; a lane that is done takes the next one."""
+    search = _copy(search)
+    held, done, started = np.full(stage.lanes, -1), np.ones(stage.lanes, bool), 0
+    while True:
+        ready = np.flatnonzero(done & (held >= 0))
+        if len(ready):
+            found = results(search, ready, task.instances.max_size, task.max_steps, task.objective)
+            task.keep(held[ready], found)
+        free = np.flatnonzero(done)
+        following = waiting[started : started + len(free)]
+        started += len(following)
+        held[free] = -1
+        held[free[: len(following)]] = following
+        if np.all(held < 0):
+            return
+        enough = stage.lanes - stage.lanes // _REFILL if started < len(waiting) else 0
+        search = _advance(task, stage, search, held, done, enough)
+        done = ~np.asarray(is_running(search.node, np.int32(stage.iterations)))
+
+
+def _advance(task: _Task, stage: _Stage, search: Search, held: np.ndarray, renewed: np.ndarray, enough: int) -> Search:
+    instances, bounds = task.take(held)
+    return advance(
+        search, instances, bounds, renewed, task.may_wait, np.int32(stage.iterations), np.int32(enough), task.objective
+    )
+
+
+def _copy(search: Search) -> Search:
+    return jax.tree.map(lambda part: part.copy(), search)
 
 
 def _in_batches(function: Callable[[np.ndarray], Any], indices: np.ndarray, lanes: int) -> Any:

@@ -1,4 +1,4 @@
-"""Exact optimal plans for two agents, a batch in lock step, without a node budget; refuses more agents.
+"""Exact optimal plans for two agents, a batch in lock step, without a node budget; more agents stay undecided.
 
 Until one of them parks, both agents pay for every step. So a breadth-first search over joint positions by time finds
 the cheapest way to each of them, and once an agent parks on its goal for good, what remains for the other one is a
@@ -78,7 +78,7 @@ def search_pairs(
     ``UNSOLVABLE`` is always proved. ``OUT_OF_BUDGET`` says that there is a plan within the cost bound and that every
     optimal one is longer than the horizon, or that the instance has more than two agents. ``lower_bound`` is the cost
     of the shortest paths, whatever the cost bound and the horizon; ``expansions`` counts the time steps searched, each
-    over all joint positions at once. A lane's result depends on that lane alone.
+    over all joint positions at once and a multiple of three. A lane's result depends on that lane alone.
 
     Args:
       instances: ``[batch]``; one without agents is padding and solved at once.
@@ -154,7 +154,15 @@ def search_pairs(
     return Solution(status=status, plan=plan, cost=cost, lower_bound=lower_bound, expansions=steps)
 
 
-def _problem(size, holes, starts, goals, num_agents, cost_bound, may_wait) -> _Problem:
+def _problem(
+    size: jax.Array,
+    holes: jax.Array,
+    starts: jax.Array,
+    goals: jax.Array,
+    num_agents: jax.Array,
+    cost_bound: jax.Array,
+    may_wait: jax.Array,
+) -> _Problem:
     max_size = math.isqrt(holes.shape[1])
     axis = jnp.arange(max_size)
     on_board = (axis[:, None, None] < size) & (axis[:, None] < size)
@@ -170,7 +178,7 @@ def _problem(size, holes, starts, goals, num_agents, cost_bound, may_wait) -> _P
 
 def _search(
     problem: _Problem, alone: jax.Array, rest: jax.Array, max_steps: int, objective: Objective, leave: jax.Array
-):
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     """Searches until at most ``leave`` of the lanes, with the ``_distances``, are undecided.
 
     Returns:
@@ -180,11 +188,12 @@ def _search(
     size, _, lanes = problem.free.shape
     there = jnp.arange(2)[:, None] < problem.num_agents
     both = problem.num_agents == 2
-    connected = jnp.all(alone < _FAR, axis=0)
+    connected = jnp.all((alone < _FAR) | ~there, axis=0)
     alone = jnp.where(there, alone, 0).astype(jnp.int32)
     costs = 2 if objective is Objective.SUM_OF_COSTS else 1
     total = jnp.sum if objective is Objective.SUM_OF_COSTS else jnp.max
     cell = np.arange(size * size, dtype=np.uint16).reshape(size, size, 1)
+    # Distance and cell in one number, so that one minimum finds both.
     packed = jnp.where(rest < _FAR, (rest.astype(jnp.uint16) << _CELL_BITS) | cell, _NO_CELL)
     packed = jnp.pad(packed, ((0, 0), (0, 0), (0, 1), (0, 0)), constant_values=_NO_CELL)
 
@@ -202,7 +211,7 @@ def _search(
         return best, weight
 
     def improve(best, time, agent, nearest):
-        """With the agent parked, the other one's nearest place of those in ``_least``'s form."""
+        """The best, given that the agent can park at that time with the other one ``nearest`` (packed) to its goal."""
         left = (nearest >> _CELL_BITS).astype(jnp.int32)
         key = 2 * (costs * time + left) + (time + left > max_steps)
         better = (nearest != _NO_CELL) & (key < best.key)
@@ -243,7 +252,7 @@ def _search(
     empty = reach.empty(size, lanes)
     sets = (start, empty, empty)
     is_active = is_open(best, 1)
-    # Until an agent of some lane can be on its goal there is nothing to look at: 1.4 times as fast at 10x10.
+    # Until an agent of some lane can be on its goal there is nothing to look at.
     earliest = jnp.min(jnp.where(is_active, jnp.min(alone, axis=0), max_steps))
     carry = (jnp.int32(0), sets, reach.scratch(size, lanes), best, is_active, nothing, nothing)
     _, sets, _, best, is_active, _, steps = jax.lax.while_loop(
@@ -254,8 +263,7 @@ def _search(
     solved = found & (best.key % 2 == 0) & ~is_active & (problem.num_agents <= 2)
     undecided = (found & (best.key % 2 == 1)) | (problem.num_agents > 2)
     status = jnp.where(undecided, Status.OUT_OF_BUDGET, jnp.where(solved, Status.SOLVED, Status.UNSOLVABLE))
-    best = jax.tree.map(lambda part: jnp.where(solved, part, 0), best)
-    paths, arrivals = _paths(problem, best, sets, rest, max_steps)
+    paths, arrivals = _paths(problem, best, solved, sets, rest, max_steps)
     results = (
         status.astype(jnp.int32),
         jnp.where(solved, best.key // 2, ABSENT),
@@ -267,10 +275,21 @@ def _search(
     return ~is_active, results
 
 
-def _paths(problem: _Problem, best: _Parking, sets, rest: jax.Array, max_steps: int) -> tuple[jax.Array, jax.Array]:
-    """int8 ``[max_steps + 1, 2, lanes]``, and the times of the last arrivals, int32 ``[2, lanes]``."""
+def _paths(
+    problem: _Problem,
+    best: _Parking,
+    solved: jax.Array,
+    sets: tuple[jax.Array, ...],
+    rest: jax.Array,
+    max_steps: int,
+) -> tuple[jax.Array, jax.Array]:
+    """int8 ``[max_steps + 1, 2, lanes]``, and the times of the last arrivals, int32 ``[2, lanes]``.
+
+    Until the first parking back through the sets, after it along the distances; meaningless unless solved.
+    """
     size, _, lanes = problem.free.shape
     agent = jnp.arange(2)[:, None]
+    parking = jnp.where(solved, best.time, 0)
     cells = jnp.where(agent == best.agent, problem.goals, best.other)
     paths = jnp.broadcast_to(cells.astype(jnp.int8), (max_steps + 3, 2, lanes))
 
@@ -279,17 +298,17 @@ def _paths(problem: _Problem, best: _Parking, sets, rest: jax.Array, max_steps: 
         for ahead in range(3):
             time = last - ahead
             before = reach.predecessor(sets[2 - ahead], cells, problem.may_wait)
-            cells = jnp.where(time <= best.time, before, cells)
+            cells = jnp.where(time <= parking, before, cells)
             paths = jax.lax.dynamic_update_index_in_dim(paths, cells.astype(jnp.int8), time - 1, axis=0)
         return last - 3, cells, paths
 
-    last = (jnp.max(best.time) + 2) // 3 * 3
+    last = (jnp.max(parking) + 2) // 3 * 3
     _, _, paths = jax.lax.while_loop(lambda carry: carry[0] > 0, back, (last, cells, paths))
 
     walks = jnp.where(best.agent == 0, rest[1], rest[0])
     around = jnp.pad(walks, ((1, 1), (1, 1), (0, 0)), constant_values=_FAR).reshape(-1, lanes)
-    left = _pick(walks.reshape(-1, lanes), best.other).astype(jnp.int32)
-    end = best.time + left
+    left = jnp.where(solved, _pick(walks.reshape(-1, lanes), best.other).astype(jnp.int32), 0)
+    end = parking + left
 
     def forward(carry):
         time, at, left, paths = carry
@@ -298,16 +317,16 @@ def _paths(problem: _Problem, best: _Parking, sets, rest: jax.Array, max_steps: 
         for down, right in reach.MOVES[:4]:
             near = _pick(around, (row + 1 + down) * (size + 2) + column + 1 + right)
             following = jnp.where(near < left, at + down * size + right, following)
-        walking = (time > best.time) & (left > 0)
+        walking = (time > parking) & (left > 0)
         at, left = jnp.where(walking, following, at), left - walking
         now = jnp.where(agent == best.agent, problem.goals, at)
-        cells = jnp.where(time > best.time, now.astype(jnp.int8), paths[time])
+        cells = jnp.where(time > parking, now.astype(jnp.int8), paths[time])
         return time + 1, at, left, jax.lax.dynamic_update_index_in_dim(paths, cells, time, axis=0)
 
     _, _, _, paths = jax.lax.while_loop(
-        lambda carry: carry[0] <= jnp.max(end), forward, (1 + jnp.min(best.time), best.other, left, paths)
+        lambda carry: carry[0] <= jnp.max(end), forward, (jnp.int32(1), best.other, left, paths)
     )
-    return paths[: max_steps + 1], jnp.where(agent == best.agent, best.time, end)
+    return paths[: max_steps + 1], jnp.where(agent == best.agent, parking, end)
 
 
 def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
@@ -350,5 +369,4 @@ def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
 def _pick(table: jax.Array, index: jax.Array) -> jax.Array:
     """Per lane the entry ``index[lane]`` of ``[entries, lanes]``."""
     lanes = table.shape[1]
-    # Gathers along several axes, and ones that check their indices, take twice as long.
     return table.reshape(-1).at[index * lanes + jnp.arange(lanes)].get(mode="promise_in_bounds")

@@ -1,9 +1,15 @@
-"""Conflict-Based Search over a batch of instances in lock step: the constraint tree, one expansion per iteration.
+"""Conflict-Based Search over a batch of instances in lock step: the constraint tree, searched depth first.
 
-Sharon et al. 2015: a node is a set of constraints with a shortest path per agent under them; the cheapest node is
-expanded by forbidding its first conflict to the one and to the other agent. Everything has an explicit batch dimension
-and the loop a scalar condition: ``vmap`` of a ``while_loop`` would copy the whole node store in every iteration. Lanes
-expand in step, so all write their children to the same two slots, which is a slice update and no scatter.
+A node is a set of constraints with a shortest path per agent under them; a conflict of these paths is resolved in
+every possible way, one child each (Sharon et al. 2015). As in iterative-deepening CBS (Boyarski et al. 2020) the tree
+is searched depth first up to a cost limit, which then grows: a lane then needs one node and a stack of what to undo
+instead of a store of nodes, so that all lanes together stay in the cache and each may search for as long as it likes.
+Cardinal conflicts come first, and a child as cheap as its parent with fewer conflicts takes the parent's place
+(Boyarski et al. 2015, ICBS); children exclude each other (Li et al. 2019, disjoint splitting); an agent that passes
+another's goal splits on that agent's arrival (Li et al. 2020, target reasoning); the cardinal conflicts of a node give
+a lower bound on its cost (Felner et al. 2018, CBSH).
+
+One iteration replans one agent in each lane. What a lane finds does not depend on its neighbours.
 """
 
 import functools
@@ -13,15 +19,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.solve.paths import ALL_MOVES, Query, move_between, shortest_paths
+from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted, unguarded
+from jaxlake.solve.constraints import (
+    Branch,
+    Change,
+    Level,
+    branch_on,
+    change,
+    child,
+    find_conflicts,
+    fixing,
+    forbidding,
+)
+from jaxlake.solve.lanes import apart, fold, pick, put
+from jaxlake.solve.paths import NARROW, Query, obstacles, shortest_paths, swaps
 from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
 
-MAX_HORIZON = 127
+MAX_HORIZON = 126
 UNBOUNDED = 1 << 12
-"""A cost bound above every cost: five agents with 127 steps each cost less."""
+"""A cost bound above every cost: five agents with 126 steps each cost less."""
 
-_CLOSED = np.iinfo(np.int32).max
-_CONFLICT_BITS = 12
+_RUNNING = -1
+_NEVER = 255  # An arrival that nothing limits.
+_DEPTH = 48
 
 
 @chex.dataclass(frozen=True)
@@ -29,274 +49,462 @@ class _Problem:
     """The instances lane-minor, and what is asked of them.
 
     Attributes:
-      free: bool ``[max_size, max_size, lanes]``.
-      starts, goals: int32 ``[agents, lanes]``, ``ABSENT`` for an agent that is not there.
+      free: uint32 ``[words, lanes]``.
+      starts, goals: uint8 ``[agents, lanes]``, ``NOWHERE`` for an agent that is not there.
+      distances: int32 ``[agents, lanes]`` from start to goal, 0 for an agent that is not there.
+      reachable: bool ``[lanes]``, every agent has some path.
+      num_agents: int32 ``[lanes]``.
       cost_bound: int32 ``[lanes]``.
-      may_wait: bool ``[]``.
     """
 
     free: chex.Array
     starts: chex.Array
     goals: chex.Array
+    distances: chex.Array
+    reachable: chex.Array
+    num_agents: chex.Array
     cost_bound: chex.Array
-    may_wait: chex.Array
 
 
 @chex.dataclass(frozen=True)
-class _Nodes:
-    """Nodes of the constraint tree, ``[nodes, ..., lanes]``.
+class _Node:
+    """Where each lane's search is.
 
     Attributes:
-      key: int32 ``[nodes, lanes]``, cost and then number of conflicts; ``_CLOSED`` unless waiting to be expanded.
-      parent: int32 ``[nodes, lanes]``, 0 for the root.
-      agent, time, cell, moves: int32 ``[nodes, lanes]``, the node's own constraint: the agent must not enter the cell
-        at that time by any of the moves (a bit each).
-      conflict: int32 ``[nodes, lanes]``, the first conflict of the paths as ``_conflicts`` numbers it.
-      arrivals: int32 ``[nodes, agents, lanes]``, 0 for an agent that is not there.
-      paths: int8 ``[nodes, steps + 1, agents, lanes]``.
+      status: int32 ``[lanes]``, a ``Status`` or ``_RUNNING``.
+      planned: int32 ``[lanes]``, how many paths of the root have been planned.
+      cost_limit: int32 ``[lanes]``, no plan is cheaper.
+      cut, beyond: bool ``[lanes]``, something was left out that costs more, or that needs more steps than there are.
+      failed: bool ``[lanes]``, the last replanning found no path.
+      fresh: bool ``[lanes]``, the last iteration entered a child.
+      paths: uint8 ``[agents, steps + 1, lanes]`` with the flag ``NARROW``.
+      arrivals: int32 ``[agents, lanes]``.
+      forbidden: uint32 ``[agents, steps + 1, words, lanes]``.
+      fixed: uint8 ``[agents, steps + 1, lanes]``, cells on which the agents must be; ``NOWHERE`` for none.
+      park_min, park_max: int32 ``[agents, lanes]``, bounds on the last arrival.
+      depth: int32 ``[lanes]``.
+      stack: ``[depth, ..., lanes]``.
+      count, key, gap: int32 ``[lanes]`` as ``find_conflicts`` gives them.
+      iterations, expansions: int32 ``[lanes]``.
     """
 
-    key: chex.Array
-    parent: chex.Array
-    agent: chex.Array
-    time: chex.Array
-    cell: chex.Array
-    moves: chex.Array
-    conflict: chex.Array
-    arrivals: chex.Array
+    status: chex.Array
+    planned: chex.Array
+    cost_limit: chex.Array
+    cut: chex.Array
+    beyond: chex.Array
+    failed: chex.Array
+    fresh: chex.Array
     paths: chex.Array
+    arrivals: chex.Array
+    forbidden: chex.Array
+    fixed: chex.Array
+    park_min: chex.Array
+    park_max: chex.Array
+    depth: chex.Array
+    stack: Level
+    count: chex.Array
+    key: chex.Array
+    gap: chex.Array
+    iterations: chex.Array
+    expansions: chex.Array
 
 
-@functools.partial(jax.jit, static_argnames=("max_steps", "expansions", "objective"))
 def search(
     instances: Instance,
     cost_bound: jax.Array,
     may_wait: jax.Array,
     max_steps: int,
-    expansions: int,
+    iterations: int,
     objective: Objective,
 ) -> Solution:
-    """Optimal plans of at most a given cost.
+    """Optimal plans of at most a given cost, in numpy, for a batch in as many lanes.
 
     Args:
-      instances: ``[batch]``; one without agents is padding and solved at once.
+      instances: ``[batch]``.
       cost_bound: int32 ``[batch]``, ``UNBOUNDED`` for none.
-      may_wait: bool ``[]``, whether agents may wait before their arrival.
-      max_steps: the horizon; where a plan might need more steps the search ends undecided.
-      expansions: nodes that may be expanded per instance; 0 gives the independent shortest paths alone.
+      may_wait: bool ``[]``, whether agents may wait before their last arrival.
+      max_steps: the horizon; an instance that might need more steps ends undecided.
+      iterations: after how many paths have been planned for an instance it is given up.
       objective: what is minimised.
     """
-    max_size, batch = instances.max_size, instances.size.shape[0]
-    cells = jnp.arange(max_size)
-    on_board = (cells[:, None, None] < instances.size) & (cells[None, :, None] < instances.size)
+    lanes = len(instances.size)
+    renewed, budget = np.ones(lanes, bool), np.int32(iterations)
+    search = idle(instances, max_steps, objective)
+    search = advance(search, instances, cost_bound, renewed, may_wait, budget, np.int32(0), objective)
+    return results(search, np.arange(lanes), instances.max_size, max_steps, objective)
+
+
+@chex.dataclass(frozen=True)
+class Search:
+    """A search in every lane; opaque to others but for ``running``."""
+
+    problem: _Problem
+    node: _Node
+
+
+def idle(instances: Instance, steps: int, objective: Objective) -> Search:
+    """Lanes that do not search yet, in the shapes for instances ``[lanes]``."""
+    bound = np.zeros(len(instances.size), np.int32)
+    shapes = jax.eval_shape(lambda *arrays: _begin(*arrays, steps, objective), instances, bound)
+    return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+
+
+@functools.partial(jax.jit, static_argnames=("objective",), donate_argnames=("search",))
+def advance(
+    search: Search,
+    instances: Instance,
+    cost_bound: jax.Array,
+    renewed: jax.Array,
+    may_wait: jax.Array,
+    iterations: jax.Array,
+    enough: jax.Array,
+    objective: Objective,
+) -> Search:
+    """Starts some lanes anew and searches until few are left.
+
+    Args:
+      search: what all lanes are doing; consumed.
+      instances: ``[lanes]``, read where renewed; one without agents is solved at once.
+      cost_bound: int32 ``[lanes]``, ``UNBOUNDED`` for none.
+      renewed: bool ``[lanes]``.
+      may_wait: bool ``[]``, whether agents may wait before their last arrival.
+      iterations: int32 ``[]``, after how many a lane gives up.
+      enough: int32 ``[]``, how many lanes may still be searching when this ends.
+      objective: what is minimised.
+    """
+    steps = search.node.paths.shape[1] - 1
+    fresh = _begin(instances, cost_bound, steps, objective)
+    search = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), fresh, search)
+    problem = search.problem
+
+    def iterate(carry):
+        node, _ = carry
+        node = _iterate(problem, node, may_wait, iterations, instances.max_size, objective)
+        return node, jnp.sum(is_running(node, iterations))
+
+    many = jnp.sum(is_running(search.node, iterations))
+    node, _ = jax.lax.while_loop(lambda carry: carry[1] > enough, iterate, (search.node, many))
+    return Search(problem=problem, node=node)
+
+
+def is_running(node: _Node, iterations: jax.Array) -> jax.Array:
+    """bool ``[lanes]``, not decided and not given up."""
+    return (node.status == _RUNNING) & (node.iterations < iterations)
+
+
+def _begin(instances: Instance, cost_bound: jax.Array, steps: int, objective: Objective) -> Search:
+    max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
+    words = num_words(max_size)
+    axis = jnp.arange(max_size)
+    on_board = (axis[:, None, None] < instances.size) & (axis[None, :, None] < instances.size)
+    free = pack(on_board & ~instances.holes.T.reshape(max_size, max_size, lanes))
+    starts, goals = guarded(instances.starts.T, max_size), guarded(instances.goals.T, max_size)
+    there = starts != NOWHERE
+    distances, reachable = _distances(free, starts, goals, max_size)
+    reachable = jnp.all(reachable | ~there, axis=0)
+    distances = jnp.where(there, distances, 0)
     problem = _Problem(
-        free=on_board & ~instances.holes.T.reshape(max_size, max_size, batch),
-        starts=instances.starts.T,
-        goals=instances.goals.T,
-        cost_bound=cost_bound,
+        free=free,
+        starts=starts,
+        goals=goals,
+        distances=distances,
+        reachable=reachable,
+        num_agents=jnp.sum(there, axis=0, dtype=jnp.int32),
+        cost_bound=jnp.asarray(cost_bound, jnp.int32),
+    )
+    none, never = jnp.zeros(lanes, jnp.int32), jnp.zeros(lanes, bool)
+    limit = _total(distances, objective)
+    status = jnp.where(~reachable | (limit > cost_bound), Status.UNSOLVABLE, _RUNNING)
+    status = jnp.where(reachable & jnp.any(distances > steps, axis=0), Status.OUT_OF_BUDGET, status)
+    rows = jnp.zeros((_DEPTH, lanes), jnp.int32)
+    node = _Node(
+        status=status.astype(jnp.int32),
+        planned=none,
+        cost_limit=limit,
+        cut=never,
+        beyond=never,
+        failed=never,
+        fresh=never,
+        paths=jnp.full((agents, steps + 1, lanes), NOWHERE, jnp.uint8),
+        arrivals=distances,
+        forbidden=jnp.zeros((agents, steps + 1, words, lanes), jnp.uint32),
+        fixed=jnp.full((agents, steps + 1, lanes), NOWHERE, jnp.uint8),
+        park_min=jnp.zeros((agents, lanes), jnp.int32),
+        park_max=jnp.full((agents, lanes), _NEVER, jnp.int32),
+        depth=none,
+        stack=Level(
+            **dict.fromkeys(set(Level.__dataclass_fields__) - {"path"}, rows),
+            path=jnp.full((_DEPTH, steps + 1, lanes), NOWHERE, jnp.uint8),
+        ),
+        count=none,
+        key=none,
+        gap=none,
+        iterations=none,
+        expansions=none,
+    )
+    return Search(problem=problem, node=node)
+
+
+def _iterate(
+    problem: _Problem, node: _Node, may_wait: jax.Array, budget: jax.Array, max_size: int, objective: Objective
+) -> _Node:
+    """Backtracks or branches, and then replans one agent, in every lane."""
+    on = node.iterations[0] >= 0
+    turn = apart(on, functools.partial(_decide, objective=objective), problem, node, budget)
+    node = node.replace(
+        forbidden=forbidding(node.forbidden, turn.undone.forbidden, turn.done.forbidden),
+        fixed=fixing(node.fixed, turn.undone.fixed, turn.done.fixed),
+        park_min=turn.park_min,
+        park_max=turn.park_max,
+        paths=put(node.paths, turn.left.replanned, turn.left.path, turn.up),
+        arrivals=turn.arrivals,
+        stack=write(node.stack, turn.at, turn.level, turn.enter),
+    )
+    agent = turn.level.replanned
+    query = apart(on, functools.partial(_query, max_size=max_size), problem, node, agent, turn.deadline, may_wait)
+    found = shortest_paths(query, max_size, earliest=objective is Objective.SUM_OF_COSTS)
+    got, failed = turn.asks & found.found, turn.asks & ~found.found
+    steps = node.paths.shape[1] - 1
+    park_max = pick(turn.park_max, agent)
+    over_budget = failed & (turn.budget_left < park_max) & (turn.budget_left <= steps)
+    over_horizon = failed & (turn.budget_left > steps) & (park_max > steps)
+    paths = put(node.paths, agent, found.path, got)
+    count, key, gap = find_conflicts(paths, on)
+    return node.replace(
+        status=turn.status,
+        planned=turn.planned,
+        cost_limit=turn.limit,
+        cut=turn.cut | over_budget,
+        beyond=node.beyond | over_horizon,
+        failed=failed | turn.failed,
+        fresh=turn.push,
+        paths=paths,
+        arrivals=put(node.arrivals, agent, found.arrival, got),
+        depth=turn.depth,
+        count=count,
+        key=key,
+        gap=gap,
+        iterations=node.iterations + turn.running,
+        expansions=node.expansions + turn.push,
+    )
+
+
+@chex.dataclass(frozen=True)
+class _Turn:
+    """What a lane does in one iteration, ``[lanes]`` unless said otherwise.
+
+    Attributes:
+      running, up, enter, push, asks: bool; searches at all, leaves a child for good, enters a child, of a new level,
+        replans.
+      left, level: the levels left and entered.
+      undone, done: the changes that leaving takes back and entering makes.
+      at, depth: int32, where the level entered goes in the stack, and its new depth.
+      park_min, park_max, arrivals: int32 ``[agents, lanes]``.
+      deadline, budget_left: int32, for the agent replanned, and what the cost limit alone leaves it.
+      status, planned, limit, cut, failed: as in ``_Node``.
+    """
+
+    running: chex.Array
+    up: chex.Array
+    enter: chex.Array
+    push: chex.Array
+    asks: chex.Array
+    left: Level
+    level: Level
+    undone: Change
+    done: Change
+    at: chex.Array
+    depth: chex.Array
+    park_min: chex.Array
+    park_max: chex.Array
+    arrivals: chex.Array
+    deadline: chex.Array
+    budget_left: chex.Array
+    status: chex.Array
+    planned: chex.Array
+    limit: chex.Array
+    cut: chex.Array
+    failed: chex.Array
+
+
+def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Objective) -> _Turn:
+    """What to undo and what to try next."""
+    on = node.iterations[0] >= 0
+    words = problem.free.shape[0]
+    running = (node.status == _RUNNING) & (node.iterations < budget)
+    planning = running & (node.planned < problem.num_agents)
+    left = apart(on, read, node.stack, jnp.maximum(node.depth - 1, 0))
+
+    clean = running & ~planning & ~node.failed
+    solved = clean & (node.count == 0)
+    least = _total(node.arrivals, objective)
+    if objective is Objective.SUM_OF_COSTS:
+        least += node.gap
+    hopeless = clean & ~solved & (least > node.cost_limit)
+    back = running & ~planning & (node.failed | hopeless)
+    forth = clean & ~solved & ~hopeless
+    cheap = pick(node.arrivals, left.replanned) == left.arrival
+    bypass = forth & node.fresh & (left.child == 0) & cheap & (node.count < left.count)
+
+    # The tree below the cost limit is exhausted.
+    exhausted = back & (node.depth == 0)
+    cut = node.cut | hopeless
+    limit = jnp.where(exhausted, jnp.maximum(node.cost_limit + 1, jnp.where(hopeless, least, 0)), node.cost_limit)
+    refuted = exhausted & ~node.beyond & (~cut | (limit > problem.cost_bound))
+    status = jnp.where(solved, Status.SOLVED, node.status)
+    status = jnp.where(refuted, Status.UNSOLVABLE, status)
+    status = jnp.where(exhausted & node.beyond, Status.OUT_OF_BUDGET, status)
+
+    # Undo the constraint of the child that ended, and unless it takes its parent's place, its path.
+    up = back & ~exhausted
+    undo = up | bypass
+    undone, park_min, park_max = change(
+        node.park_min, node.park_max, left, jnp.where(undo, child(left.split, left.child), Branch.NONE), words, True
+    )
+    arrivals = put(node.arrivals, left.replanned, left.arrival, up)
+    sibling = up & (child(left.split, left.child + 1) != Branch.NONE)
+    depth = node.depth - (undo & ~sibling)
+
+    # The next child: of the same conflict, or of a new one.
+    full = forth & (depth >= _DEPTH)
+    status = jnp.where(full, Status.OUT_OF_BUDGET, status)
+    push = forth & ~full
+    enter = push | sibling
+    new = apart(on, branch_on, node.key, node.count, node.paths, node.arrivals, node.fixed, undone, park_min, park_max)
+    level = jax.tree.map(lambda a, b: jnp.where(sibling, a, b), left.replace(child=left.child + 1), new)
+    branch = jnp.where(enter, child(level.split, level.child), Branch.NONE)
+    replans_first = (branch == Branch.FREE) | (branch == Branch.NOT_ARRIVED) | (branch == Branch.FIX_AFTER)
+    agent = jnp.where(replans_first, level.first, level.second)
+    agent = jnp.where(planning, node.planned, agent)
+    restored = up & (agent == left.replanned)
+    level = level.replace(
+        replanned=agent,
+        arrival=pick(arrivals, agent),
+        path=jnp.where(restored, left.path, pick(node.paths, agent)),
+        count=jnp.where(push, node.count, left.count),
+    )
+    done, park_min, park_max = change(park_min, park_max, level, branch, words, False)
+
+    asks = enter | planning
+    budget_left = limit
+    if objective is Objective.SUM_OF_COSTS:
+        budget_left = limit - _total(arrivals, objective) + level.arrival
+    steps = node.paths.shape[1] - 1
+    deadline = jnp.minimum(jnp.minimum(budget_left, pick(park_max, agent)), steps)
+    restart = exhausted & (objective is Objective.MAKESPAN)
+    return _Turn(
+        running=running,
+        up=up,
+        enter=enter,
+        push=push,
+        asks=asks,
+        left=left,
+        level=level,
+        undone=undone,
+        done=done,
+        at=jnp.where(sibling, node.depth - 1, depth),
+        depth=depth + push,
+        park_min=park_min,
+        park_max=park_max,
+        arrivals=arrivals,
+        deadline=jnp.where(asks, deadline, -1),
+        budget_left=budget_left,
+        status=status,
+        planned=jnp.where(restart, 0, node.planned + planning),
+        limit=limit,
+        cut=cut & ~exhausted,
+        failed=(node.failed & ~running) | (up & ~sibling),
+    )
+
+
+def _query(
+    problem: _Problem, node: _Node, agent: jax.Array, deadline: jax.Array, may_wait: jax.Array, max_size: int
+) -> Query:
+    """What one agent per lane may do under the constraints, and where the others are."""
+    agents, length, words, _ = node.forbidden.shape
+    mine = jnp.arange(agents)[:, None] == agent
+    times = jnp.arange(length)[:, None]
+    on = node.iterations[0] >= 0
+    others_fixed = jnp.where(mine[:, None], jnp.uint8(NOWHERE), node.fixed)
+    others = jnp.where(mine[:, None], jnp.uint8(NOWHERE), node.paths & np.uint8(NARROW - 1))
+    goal = pick(problem.goals, agent)
+
+    def allow(node, others_fixed, agent):
+        must = pick(node.fixed, agent)
+        parked = (times >= node.park_max[:, None]) & (jnp.arange(agents)[:, None] != agent)[:, None]
+        parked_on = jnp.where(parked, problem.goals[:, None], jnp.uint8(NOWHERE))
+        banned = pick(node.forbidden, agent) | obstacles(others_fixed, words) | obstacles(parked_on, words)
+        only = jnp.where((must == NOWHERE)[:, None], jnp.uint32(0xFFFFFFFF), one_hot(must, words))
+        return problem.free & ~banned & only
+
+    def latest(allowed, goal):
+        return fold(jnp.maximum, jnp.where(is_empty(allowed & one_hot(goal, words)), times + 1, 0))
+
+    others_fixed, others, goal = apart(on, lambda *a: a, others_fixed, others, goal)
+    allowed = apart(on, allow, node, others_fixed, agent)
+    return Query(
+        start=pick(problem.starts, agent),
+        goal=goal,
+        allowed=allowed,
+        occupied=obstacles(others, words),
+        crossed=swaps(others, max_size, words),
+        park_from=jnp.maximum(apart(on, latest, allowed, goal), pick(node.park_min, agent)),
+        deadline=deadline,
         may_wait=may_wait,
     )
-    root, lower_bound, cut = _root(problem, max_steps, objective)
-    nodes = jax.tree.map(lambda part: jnp.zeros((1 + 2 * expansions, *part.shape[1:]), part.dtype), root)
-    nodes = nodes.replace(key=jnp.full_like(nodes.key, _CLOSED))
-    nodes = jax.tree.map(lambda store, part: jax.lax.dynamic_update_slice_in_dim(store, part, 0, axis=0), nodes, root)
 
-    def undecided(key: jax.Array, cut: jax.Array) -> jax.Array:
-        return (key != _CLOSED) & (_num_conflicts(key) > 0) & (_cost(key) <= cut)
 
-    def expand(carry):
-        iteration, nodes, cut, best, expanded = carry
-        active = undecided(_pick(nodes.key, best), cut)
-        children, child_cut = _children(problem, nodes, best, active, max_steps, objective)
-        key = nodes.key.at[best, jnp.arange(batch)].set(jnp.where(active, _CLOSED, _pick(nodes.key, best)))
-        slot = 1 + 2 * iteration
-        nodes = jax.tree.map(
-            lambda store, part: jax.lax.dynamic_update_slice_in_dim(store, part, slot, axis=0),
-            nodes.replace(key=key),
-            children,
-        )
-        best = jnp.argmin(nodes.key, axis=0).astype(jnp.int32)
-        return iteration + 1, nodes, jnp.minimum(cut, child_cut), best, expanded + active
+def _distances(free: jax.Array, starts: jax.Array, goals: jax.Array, max_size: int) -> tuple[jax.Array, jax.Array]:
+    """Length of the shortest paths, int32 ``[agents, lanes]``, and whether there is one."""
+    words = free.shape[0]
+    goal = one_hot(goals, words)
 
-    def goes_on(carry):
-        iteration, nodes, cut, best, _ = carry
-        return (iteration < expansions) & jnp.any(undecided(_pick(nodes.key, best), cut))
+    def spread(carry):
+        time, reached, distance, _ = carry
+        steps = [shifted(reached, by) for by in offsets(max_size)]
+        grown = reached | ((steps[0] | steps[1] | steps[2] | steps[3]) & free)
+        grown = jax.lax.optimization_barrier(grown)
+        distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)
+        return time + 1, grown, distance, jnp.any((distance < 0) & ~is_empty(grown ^ reached))
 
-    carry = (jnp.int32(0), nodes, cut, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, jnp.int32))
-    if expansions:
-        carry = jax.lax.while_loop(goes_on, expand, carry)
-    _, nodes, cut, best, expanded = carry
+    start = one_hot(starts, words) & free
+    distance = jnp.where(is_empty(start & goal), -1, 0)
+    _, _, distance, _ = jax.lax.while_loop(
+        lambda carry: carry[-1], spread, (jnp.int32(0), start, distance, jnp.bool_(True))
+    )
+    return jnp.maximum(distance, 0), distance >= 0
 
-    key = _pick(nodes.key, best)
-    is_open = key != _CLOSED
-    solved = is_open & (_num_conflicts(key) == 0) & (_cost(key) <= cut)
-    refuted = ~is_open & (cut > cost_bound)
-    status = jnp.where(solved, Status.SOLVED, jnp.where(refuted, Status.UNSOLVABLE, Status.OUT_OF_BUDGET))
+
+def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, objective: Objective) -> Solution:
+    """What some lanes found, in numpy; each path is cut at its arrival and the plan empty unless solved."""
+    node, problem = search.node, search.problem
+
+    def of(part):
+        return np.asarray(part)[..., lanes]
+
+    status = of(node.status)
+    status = np.where(status == _RUNNING, Status.OUT_OF_BUDGET, status)
+    solved = status == Status.SOLVED
+    there = (of(problem.starts) != NOWHERE) & solved
+    arrivals, distances = of(node.arrivals), of(problem.distances)
+    lengths = np.where(there, arrivals + 1, 0)
+    cells = np.asarray(unguarded(of(node.paths) & np.uint8(NARROW - 1), max_size))
+    cells = np.where(np.arange(cells.shape[1])[:, None] < lengths[:, None], cells, ABSENT)
+    paths = np.full((len(lanes), cells.shape[0], max_steps + 1), ABSENT, np.int32)
+    paths[:, :, : cells.shape[1]] = np.moveaxis(cells, -1, 0)
+    total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
     return Solution(
-        status=status.astype(jnp.int32),
-        plan=_plan(problem, _pick(nodes.paths, best), _pick(nodes.arrivals, best), solved),
-        cost=jnp.where(solved, _cost(key), ABSENT),
-        lower_bound=lower_bound,
-        expansions=expanded,
-    )
-
-
-def _root(problem: _Problem, max_steps: int, objective: Objective) -> tuple[_Nodes, jax.Array, jax.Array]:
-    """The node without constraints ``[1, ..., lanes]``, the lower bound and the cost from which on it is cut off."""
-    max_agents, lanes = problem.starts.shape
-    cells = problem.free.shape[0] ** 2
-    there = problem.starts != ABSENT
-    deadline = jnp.minimum(problem.cost_bound, max_steps)
-    nothing = jnp.zeros(lanes, jnp.int32)
-
-    def add_agent(paths, agent):
-        query = Query(
-            start=problem.starts[agent],
-            goal=problem.goals[agent],
-            others=paths,
-            forbidden=jnp.zeros((max_steps + 1, cells, lanes), jnp.uint8),
-            not_before=nothing,
-            free_from=nothing,
-            deadline=jnp.where(there[agent], deadline, -1),
-        )
-        found = shortest_paths(problem.free, query, problem.may_wait)
-        path = jnp.where(there[agent], found.path, ABSENT).astype(jnp.int8)
-        return paths.at[:, agent].set(path), (found.arrival, found.possible)
-
-    paths = jnp.full((max_steps + 1, max_agents, lanes), ABSENT, jnp.int8)
-    paths, (arrivals, possible) = jax.lax.scan(add_agent, paths, jnp.arange(max_agents))
-    missing = there & (arrivals == ABSENT)
-    complete = ~jnp.any(missing, axis=0)
-    cost = _total(jnp.maximum(arrivals, 0), objective)
-    # A path that ends only beyond the deadline costs at least one step more; one that does not exist cuts nothing off.
-    cut = jnp.where(complete | jnp.any(missing & ~possible, axis=0), UNBOUNDED + 1, deadline + 1)
-    count, first = _conflicts(paths)
-    root = _Nodes(
-        key=jnp.where(complete & (cost <= problem.cost_bound), _key(cost, count), _CLOSED),
-        parent=nothing,
-        agent=nothing,
-        time=nothing,
-        cell=nothing,
-        moves=nothing,
-        conflict=first,
-        arrivals=jnp.maximum(arrivals, 0),
-        paths=paths,
-    )
-    return jax.tree.map(lambda part: part[None], root), jnp.where(complete, cost, ABSENT), cut
-
-
-def _children(
-    problem: _Problem, nodes: _Nodes, best: jax.Array, active: jax.Array, max_steps: int, objective: Objective
-) -> tuple[_Nodes, jax.Array]:
-    """The two children ``[2, ..., lanes]`` of node ``best`` per lane, and the cost from which on one is cut off."""
-    max_agents, lanes = problem.starts.shape
-    max_size = problem.free.shape[0]
-    paths, arrivals = _pick(nodes.paths, best), _pick(nodes.arrivals, best)
-    agent, time, cell, moves = _constraints(paths, _pick(nodes.conflict, best), max_size)
-
-    twice = functools.partial(jnp.concatenate, axis=-1)
-    slot = jnp.arange(max_agents)[:, None]
-    paths, arrivals, bound = twice([paths, paths]), twice([arrivals, arrivals]), twice([problem.cost_bound] * 2)
-    agent, time, cell, moves = (part.reshape(2 * lanes) for part in (agent, time, cell, moves))
-    own = slot == agent
-    goal = _pick(twice([problem.goals] * 2), agent)
-    deadline = jnp.minimum(bound, max_steps)
-    if objective is Objective.SUM_OF_COSTS:
-        deadline = jnp.minimum(bound - jnp.sum(jnp.where(own, 0, arrivals), axis=0), max_steps)
-
-    forbidden = jnp.zeros((max_steps + 1, max_size**2, 2 * lanes), jnp.uint8)
-    lane = jnp.arange(2 * lanes)
-
-    def add_constraint(forbidden, not_before, free_from, time, cell, moves):
-        forbidden = forbidden.at[time, cell, lane].set(forbidden[time, cell, lane] | moves.astype(jnp.uint8))
-        blocks_goal = (moves == ALL_MOVES) & (cell == goal)
-        not_before = jnp.maximum(not_before, jnp.where(blocks_goal, time + 1, 0))
-        return forbidden, not_before, jnp.maximum(free_from, time)
-
-    def climb(carry):
-        node, *tables = carry
-        column = lane % lanes
-        relevant = (node > 0) & (nodes.agent[node, column] == agent)
-        time, cell, moves = (
-            jnp.where(relevant, part[node, column], 0) for part in (nodes.time, nodes.cell, nodes.moves)
-        )
-        return nodes.parent[node, column], *add_constraint(*tables, time, cell, moves)
-
-    nothing = jnp.zeros(2 * lanes, jnp.int32)
-    tables = add_constraint(forbidden, nothing, nothing, time, cell, moves)
-    node = jnp.where(active, best, 0)
-    carry = (twice([node, node]), *tables)
-    _, forbidden, not_before, free_from = jax.lax.while_loop(lambda carry: jnp.any(carry[0] > 0), climb, carry)
-
-    query = Query(
-        start=_pick(twice([problem.starts] * 2), agent),
-        goal=goal,
-        others=jnp.where(own, ABSENT, paths).astype(jnp.int8),
-        forbidden=forbidden,
-        not_before=not_before,
-        free_from=free_from,
-        deadline=jnp.where(twice([active, active]), deadline, -1),
-    )
-    found = shortest_paths(twice([problem.free] * 2), query, problem.may_wait)
-    paths = jnp.where(own, found.path[:, None], paths)
-    arrives = found.arrival != ABSENT
-    late = jnp.where(own, deadline + 1, arrivals)
-    cut = jnp.where(~arrives & found.possible, _total(late, objective), UNBOUNDED + 1)
-    arrivals = jnp.where(own & arrives, found.arrival, arrivals)
-    count, first = _conflicts(paths)
-    children = _Nodes(
-        key=jnp.where(arrives, _key(_total(arrivals, objective), count), _CLOSED),
-        parent=twice([best, best]),
-        agent=agent,
-        time=time,
-        cell=cell,
-        moves=moves,
-        conflict=first,
-        arrivals=arrivals,
-        paths=paths,
-    )
-    split = jax.tree.map(lambda part: jnp.moveaxis(part.reshape(*part.shape[:-1], 2, lanes), -2, 0), children)
-    return split, jnp.min(cut.reshape(2, lanes), axis=0)
-
-
-def _conflicts(paths: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Number of conflicts and the first one, int32 ``[lanes]``, in int8 ``[steps + 1, agents, lanes]``.
-
-    A conflict has the number ``time * pairs + pair``; a swap happens at the time at which it is complete.
-    """
-    ours, theirs = (paths[:, agents] for agents in np.triu_indices(paths.shape[1], 1))
-    same = (ours == theirs) & (ours != ABSENT)
-    swap = (ours[1:] == theirs[:-1]) & (ours[:-1] == theirs[1:]) & (ours[1:] != ABSENT)
-    conflict = same.at[1:].set(same[1:] | swap)
-    number = jnp.arange(conflict.shape[0] * conflict.shape[1], dtype=jnp.int32).reshape(*conflict.shape[:2], 1)
-    count = jnp.sum(conflict, axis=(0, 1), dtype=jnp.int32)
-    return count, jnp.min(jnp.where(conflict, number, number.size), axis=(0, 1), initial=number.size)
-
-
-def _constraints(paths: jax.Array, conflict: jax.Array, max_size: int) -> tuple[jax.Array, ...]:
-    """Agent, time, cell and moves, int32 ``[2, lanes]`` each, that resolve a conflict for the one or the other."""
-    pairs = np.stack(np.triu_indices(paths.shape[1], 1)).astype(np.int32)
-    lane = jnp.arange(paths.shape[-1])
-    num_pairs = max(pairs.shape[1], 1)
-    agent = jnp.asarray(pairs)[:, conflict % num_pairs]
-    time = jnp.broadcast_to(jnp.minimum(conflict // num_pairs, paths.shape[0] - 1), agent.shape)
-    cell = paths[time, agent, lane].astype(jnp.int32)
-    before = paths[jnp.maximum(time - 1, 0), agent, lane].astype(jnp.int32)
-    moves = jnp.where(cell[0] == cell[1], ALL_MOVES, 1 << move_between(before, cell, max_size))
-    return agent, time, cell, moves
-
-
-def _plan(problem: _Problem, paths: jax.Array, arrivals: jax.Array, solved: jax.Array) -> Plan:
-    """Batch-major plans from paths ``[steps + 1, agents, lanes]``, each cut at its arrival; empty unless solved."""
-    there = (problem.starts != ABSENT) & solved
-    lengths = jnp.where(there, arrivals + 1, 0)
-    steps = jnp.arange(paths.shape[0])[:, None, None]
-    cells = jnp.where(steps < lengths, paths, ABSENT).astype(jnp.int32)
-    return Plan(
-        parsable=solved,
-        num_named=jnp.sum(there, axis=0, dtype=jnp.int32),
-        paths=jnp.moveaxis(cells, -1, 0).swapaxes(1, 2),
-        lengths=lengths.T,
+        status=status.astype(np.int32),
+        plan=Plan(
+            parsable=solved,
+            num_named=np.sum(there, axis=0, dtype=np.int32),
+            paths=paths,
+            lengths=lengths.T.astype(np.int32),
+        ),
+        cost=np.where(solved, total(arrivals, axis=0), ABSENT).astype(np.int32),
+        lower_bound=np.where(of(problem.reachable), total(distances, axis=0), ABSENT).astype(np.int32),
+        expansions=of(node.expansions).astype(np.int32),
     )
 
 
@@ -305,18 +513,16 @@ def _total(arrivals: jax.Array, objective: Objective) -> jax.Array:
     return total(arrivals, axis=0)
 
 
-def _key(cost: jax.Array, count: jax.Array) -> jax.Array:
-    return (cost << _CONFLICT_BITS) + count
+def read(stack: Level, at: jax.Array) -> Level:
+    lane = jnp.arange(at.shape[0])
+
+    def read(rows):
+        if rows.ndim == 2:
+            return rows[at, lane]
+        return rows[at, :, lane].T
+
+    return jax.tree.map(read, stack)
 
 
-def _cost(key: jax.Array) -> jax.Array:
-    return key >> _CONFLICT_BITS
-
-
-def _num_conflicts(key: jax.Array) -> jax.Array:
-    return key & ((1 << _CONFLICT_BITS) - 1)
-
-
-def _pick(store: jax.Array, index: jax.Array) -> jax.Array:
-    """Per lane the entry ``index[lane]`` of the leading axis: ``[nodes, ..., lanes]`` to ``[..., lanes]``."""
-    return jax.vmap(lambda column, at: column[at], in_axes=-1, out_axes=-1)(store, index)
+def write(stack: Level, at: jax.Array, level: Level, where: jax.Array) -> Level:
+    return jax.tree.map(lambda rows, row: put(rows, at, row, where), stack, level)

@@ -15,10 +15,10 @@ What counts of a text, from the outside in:
   there is no word at all they are arrows. No move and nothing else is a path that stays on the start.
 """
 
-import dataclasses
 import functools
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,18 +37,12 @@ _LABEL = re.compile(
 _LABEL_WITHIN = re.compile(
     r"([])};\"]\s*+,?+)(?=\s*+[\"'*`]{0,4}+(?:agent[\s_#]*+)?+\d++[\s*`\"']*+:)", re.ASCII | re.IGNORECASE
 )
-_COORDINATE = re.compile(r"[(\[]\s*+-?\d++\s*+,\s*+-?\d++\s*+[)\]]|\d++", re.ASCII)
-_COORDINATE_IN_WORDS = re.compile(
-    r"[(\[{][\s\"']*+(?:r(?:ow)?+[\s\"'=:]*+)?+-?\d++\s*+,"
-    r"[\s\"']*+(?:c(?:ol(?:umn)?+)?+[\s\"'=:]*+)?+-?\d++\s*+[)\]}]|\d++",
+_BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*+[)\]}]")
+_COORDINATE = re.compile(
+    r"[\s\"']*+(?:r(?:ow)?+[\s\"'=:]*+)?+(-?\d++)\s*+,[\s\"']*+(?:c(?:ol(?:umn)?+)?+[\s\"'=:]*+)?+(-?\d++)\s*+",
     re.ASCII | re.IGNORECASE,
 )
-_NUMBER = re.compile(r"[(\[]\s*+-?\d++\s*+,\s*+-?\d++\s*+[)\]]|\d++", re.ASCII)
-_COORDINATE_IN_WORDS = re.compile(
-    r"[(\[{][\s\"']*+r(?:ow)?+[\s\"'=:]*+-?\d++\s*+,[\s\"']*+c(?:ol(?:umn)?+)?+[\s\"'=:]*+-?\d++\s*+[)\]}]",
-    re.ASCII | re.IGNORECASE,
-)
-_NUMBER = re.compile("-?[0-9]+")
+_DIGIT = re.compile("[0-9]")
 _WORD = re.compile("[a-zA-Z]+")
 _WORD_OR_NUMBER = re.compile("[a-zA-Z]+|[0-9]+")
 _ARROW = re.compile("[↑↓←→⬆⬇⬅➡]")
@@ -64,9 +58,8 @@ _STEPS = {Action.UP: (-1, 0), Action.DOWN: (1, 0), Action.LEFT: (0, -1), Action.
 _CAPITALS = frozenset("UDLRWS")
 
 
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """A plan as ``parse`` returns it, and in words what could not be read, empty if nothing was left."""
+class Reading(NamedTuple):
+    """A plan as ``parse`` returns it, and in words what could not be read; no words if everything could."""
 
     plan: Plan
     problems: tuple[str, ...]
@@ -75,8 +68,8 @@ class Reading:
 def read(text: str, *, max_size: int, max_agents: int, max_steps: int, starts: Sequence[int] | None = None) -> Reading:
     """Reads a plan out of a model's text, tolerantly: never raises, in time linear in the text's length.
 
-    The plan is not parsable, and holds nothing, if no answer is complete (see the top of this file). A path cannot be read if it
-    has no coordinate (no move) or more than ``max_steps + 1`` cells.
+    The plan is not parsable, and holds nothing, if no answer is complete (see the top of this file). A path cannot be
+    read if it has no coordinate (no move) or more than ``max_steps + 1`` cells.
 
     Args:
       text: what the model wrote.
@@ -126,8 +119,7 @@ def parse_batch(
     return Plan(parsable=num_named > 0, num_named=num_named, paths=paths, lengths=lengths)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Format:
+class _Format(NamedTuple):
     """What is to be read: paths in coordinates (starts is None) or in moves, for plans of one size."""
 
     max_size: int
@@ -137,7 +129,7 @@ class _Format:
 
     def path(self, number: str, body: str) -> tuple[list[int], str]:
         """The cells of an agent's path, none if it cannot be read, and what is wrong with it, if anything."""
-        agent = int(number) if len(number) < 9 else 10**9
+        agent = int(number) if len(number) < 9 else 10**9  # int() refuses more than 4,300 digits.
         if self.starts is None:
             cells, problem = _cells(body, self.max_size)
         else:
@@ -158,7 +150,7 @@ class _Format:
 def _find(text: str, form: _Format) -> tuple[dict[str, list[int]], list[str]]:
     """The path of each agent by its number, nothing if no answer is complete, and what is wrong in words."""
     spoken = text
-    for tag in _THOUGHTS:
+    for tag in _THOUGHTS if "<" in text else ():
         spoken = spoken.rpartition(f"</{tag}>")[2]
         if f"<{tag}>" in spoken:
             return {}, [f"a <{tag}> is not closed"]
@@ -172,7 +164,8 @@ def _find(text: str, form: _Format) -> tuple[dict[str, list[int]], list[str]]:
         return {}, [*notes, "no line begins with an agent's number and a colon"]
     last = len(answers) - 1
     fault = "it names fewer agents"
-    for index in sorted(range(len(answers)), key=lambda index: (len(answers[index]), index), reverse=True):
+    order = sorted(range(last + 1), key=lambda index: (len(answers[index]), index), reverse=True) if last else [0]
+    for index in order:
         named, problems = _paths(answers[index], form)
         if named:
             if index < last:
@@ -232,26 +225,27 @@ def _hold(named: dict[str, list[int]], paths: np.ndarray, lengths: np.ndarray) -
 def _cells(body: str, max_size: int) -> tuple[list[int], str]:
     text = body.strip()
     if text[:1] == "(" and text[-1:] == ")":
-        table = _written(max_size)
         try:
-            return [table[piece] for piece in text[1:-1].split(")(")], ""  # As the prompts ask for it: 5 times as fast.
+            # As the prompts ask for it: three times as fast as what follows.
+            return list(map(_written(max_size).__getitem__, text[1:-1].split(")("))), ""
         except KeyError:
             pass
     table = _CellTable.of(max_size)
-    for pattern in (_COORDINATE, _COORDINATE_IN_WORDS):
-        found = pattern.findall(body)
-        cells = [table[written] for written in found]
-        if None not in cells:
-            break
-    held = [cell for cell in cells if cell is not None]
-    if not held:
-        return [], "no coordinate"
+    found = _BRACKETS.findall(body)
+    cells = [table[brackets] for brackets in found]
     problem = ""
-    if len(held) < len(cells):
-        problem = f"{found[cells.index(None)][:20]!r} is not a coordinate"
-    elif OUTSIDE in cells:
-        problem = f"{found[cells.index(OUTSIDE)][:20]} is off the board of {max_size} x {max_size}"
-    return held, problem
+    if None in cells:
+        stray = [
+            brackets for brackets, cell in zip(found, cells, strict=True) if cell is None and _DIGIT.search(brackets)
+        ]
+        problem = f"{stray[0][:20]!r} is not a coordinate" if stray else ""
+        found = [brackets for brackets, cell in zip(found, cells, strict=True) if cell is not None]
+        cells = [cell for cell in cells if cell is not None]
+    if not cells:
+        return [], "no coordinate"
+    if OUTSIDE in cells:
+        problem = problem or f"{found[cells.index(OUTSIDE)][:20]} is off the board of {max_size} x {max_size}"
+    return cells, problem
 
 
 @functools.cache
@@ -260,7 +254,7 @@ def _written(max_size: int) -> dict[str, int]:
 
 
 class _CellTable(dict[str, int | None]):
-    """The cell of each coordinate as answers write it, two numbers, None for a single one; keeps what was asked for."""
+    """The cell of what stands in brackets, None if that is no coordinate; keeps what was asked for."""
 
     def __init__(self, max_size: int):
         self.max_size = max_size
@@ -270,17 +264,16 @@ class _CellTable(dict[str, int | None]):
     def of(max_size: int) -> "_CellTable":
         return _CellTable(max_size)
 
-    def __missing__(self, written: str) -> int | None:
-        numbers = _NUMBER.findall(written)
-        if len(numbers) != 2:
-            return None
-        cell = OUTSIDE
-        if max(map(len, numbers)) <= 6:  # int() refuses more than 4,300 digits.
-            row, column = map(int, numbers)
-            if 0 <= row < self.max_size and 0 <= column < self.max_size:
-                cell = row * self.max_size + column
-        if len(written) <= 12 and len(self) < 10_000:
-            self[written] = cell
+    def __missing__(self, brackets: str) -> int | None:
+        cell = None
+        if match := _COORDINATE.fullmatch(brackets, 1, len(brackets) - 1):
+            cell = OUTSIDE
+            if max(map(len, match.groups())) <= 6:
+                row, column = map(int, match.groups())
+                if 0 <= row < self.max_size and 0 <= column < self.max_size:
+                    cell = row * self.max_size + column
+        if len(brackets) <= 24 and len(self) < 10_000:
+            self[brackets] = cell
         return cell
 
 

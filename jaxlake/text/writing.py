@@ -86,12 +86,12 @@ def prompt(instance: Instance, style: PromptStyle, answer_format: AnswerFormat =
         return f"{size}x{size} holes{holes} {agents}"
     board = to_text(instance)
     if style is PromptStyle.GRID:
-        pairs = ", ".join(f"{chr(97 + agent)} to {chr(65 + agent)}" for agent in range(len(ends)))
-        where = " (left: starts, right: goals)" if " " in board else ""
+        tasks = ", ".join(f"{agent} from {chr(97 + agent)} to {chr(65 + agent)}" for agent in range(len(ends)))
+        where = " (starts on the left board, goals on the right)" if " " in board else ""
         return (
-            f"{board}\nAgents 0 to {len(ends) - 1} go from {pairs}{where} in as few steps as possible, all at the same "
-            f"time, around the holes #, never two on a cell and never swapping cells. Answer with a line per agent: "
-            f"its number, a colon and {_ASKS_BRIEFLY[answer_format]}"
+            f"{board}\nMove agent {tasks}{where}, all at the same time and in as few steps as possible, around the "
+            "holes #, never two on one cell and never swapping cells. Answer with a line per agent: its number, a "
+            f"colon and {_ASKS_BRIEFLY[answer_format]}"
         )
     letters = ", ".join(
         f"{chr(97 + agent)} is the start and {chr(65 + agent)} the goal of agent {agent}" for agent in range(len(ends))

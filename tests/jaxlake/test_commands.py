@@ -144,6 +144,7 @@ def test_a_board_is_drawn_in_the_format_that_the_ending_names(here, capsys):
         (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: size is null"),
         (solve, "large.jsonl -o x.jsonl", "max_size 11"),
         (solve, "boards.txt -o x.svg", "x.svg: allowed are files ending in .jsonl or .txt"),
+        (solve, "boards.txt -o x.txt", "x.txt: plans need a file that ends in .jsonl"),
         (render, "boards.txt --index 3", "--index 3: boards.txt has the boards 0 to 2"),
         (render, "boards.txt --index -1", "--index -1: boards.txt has the boards 0 to 2"),
         (render, "boards.txt -o x.gif", "boards.txt: board 0 has no plan; python -m jaxlake.solve finds one"),

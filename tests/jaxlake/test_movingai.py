@@ -77,6 +77,17 @@ def test_a_written_scenario_has_the_columns_of_the_format(files):
     ]
 
 
+@pytest.mark.parametrize(("down", "right"), [(0, 1), (4, 0), (3, 3), (1, 4), (4, 2)])
+def test_on_an_open_board_the_length_is_the_octile_distance(files, down, right):
+    rows = [["."] * 5 for _ in range(5)]
+    rows[0][0], rows[down][right] = "a", "A"
+    write_scenario(*files, from_text("\n".join(map("".join, rows))))
+    straight, diagonal = abs(down - right), min(down, right)
+    bucket, *_, length = files[1].read_text().splitlines()[1].split("\t")
+    assert float(length) == pytest.approx(straight + diagonal * math.sqrt(2), abs=1e-7)
+    assert int(bucket) == float(length) // 4
+
+
 @given(st.data())
 def test_any_map_reads_back_as_it_was_written(tmp_path_factory, data):
     height, width = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))

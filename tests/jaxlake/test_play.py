@@ -198,7 +198,7 @@ def test_a_board_from_a_file_is_played_through_a_pipe(tmp_path, monkeypatch, cap
     assert (status, errors) == (0, "")
     assert "Solved with sum of costs 8, which is the optimum!" in screens
     assert "Solved with sum of costs 1, which is the optimum!" in screens
-    assert f"{path}, board 0" in screens and "\x1b" not in screens
+    assert "boards.txt, board 0" in screens and "\x1b" not in screens
 
 
 @pytest.mark.parametrize(
@@ -210,12 +210,14 @@ def test_a_board_from_a_file_is_played_through_a_pipe(tmp_path, monkeypatch, cap
         (["--seed", "-1"], "--seed is -1: allowed is a whole number from 0 on"),
         (["missing.txt"], "missing.txt"),
         (["board.txt", "--level", "1"], "--level is 1: allowed are 0 to 0, the boards of board.txt"),
+        (["large.txt"], "large.txt, line 1: size 11"),
         (["board.png"], "board.png: allowed are files ending in .jsonl or .txt"),
     ],
 )
 def test_a_mistake_on_the_command_line_ends_in_one_line(tmp_path, monkeypatch, capsys, arguments, fault):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "board.txt").write_text("aA\n..")
+    (tmp_path / "large.txt").write_text("\n".join(["aA" + "." * 9] + ["." * 11] * 10))
     status, screens, errors = command(monkeypatch, capsys, "", *arguments)
     assert status == 2 and not screens
     assert errors.startswith("python -m jaxlake.play: error: ") and fault in errors and errors.count("\n") == 1
@@ -227,9 +229,8 @@ def test_a_terminal_gives_keys_one_by_one_and_is_left_as_it_was():
 
     ours, theirs = os.openpty()
     before = termios.tcgetattr(theirs)
-    keys = play._typed(theirs)
-    os.write(ours, b"\x1b[A\x1bOB d\t1\n\x1b")
-    assert next(keys) == ["up", "down", "space", "d", "tab", "1", "enter"]
-    assert termios.tcgetattr(theirs) != before
-    keys.close()
+    with play._unbuffered(theirs):
+        assert termios.tcgetattr(theirs) != before
+        os.write(ours, b"\x1b[A\x1bOB d\t1\n\x1b")
+        assert next(play._typed(theirs)) == ["up", "down", "space", "d", "tab", "1", "enter"]
     assert termios.tcgetattr(theirs) == before

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jaxlake.env import ConflictRule, HoleRule, Lake
 from jaxlake.levels import pad
 from jaxlake.render import from_text
+from jaxlake.rules import move
 from jaxlake.types import ABSENT, Action, Instance
 
 # Rows of a board are joined by "/". Each word of `moves` is one step and each letter of it the action of agent a, b,
@@ -24,11 +25,10 @@ one wants the cell of one that waits      | ab./.../BA.         | RW       | ab.
 three want one cell                       | a.b/.c./BAC         | RLU      | a.b/.c./...         | a.b/.c./...         | 3      | 0    |
 two swap                                  | ab./..c/BAC         | RLL      | ab./.c./...         | ab./..c/...         | 0      | 1    |
 two pairs swap                            | ab../cd../ABCD/.... | RLRL     | ab../cd../..../.... | ab../cd../..../.... | 0      | 2    |
-two swap and a third follows              | cab./..../ABC./.... | RLR      | cab./..../..../.... | cab./..../..../.... | 0      | 1    |
+two swap and a third follows              | cab./..../ABC./.... | RLR      | cab./..../..../.... | cab./..../..../.... | 1      | 1    |
 three follow one another                  | abc./..../ABC./.... | RRR      | .abc/..../..../.... | .abc/..../..../.... | 0      | 0    |
 the first of a queue cannot move          | abc#/..../ABC./.... | RRR      | abc#/..../..../.... | abc#/..../..../.... | 1      | 0    |
-the first of a queue is in a conflict     | cab./.d../ABCD/.... | RDRU     | cab./.d../..../.... | cab./.d../..../.... | 0      | 1    |
-two want one cell and a third follows     | ca.b/..../ABC./.... | RLR      | ca.b/..../..../.... | ca.b/..../..../.... | 1      | 0    |
+the first of a queue is in a conflict     | bca./...d/ABCD/.... | RRRU     | bca./...d/..../.... | bca./...d/..../.... | 1      | 0    |
 four rotate                               | abA/cdB/.CD         | RDUL     | ca./db./...         | ca./db./...         | 0      | 0    |
 six rotate                                | abc./fed./ABCD/EF.. | RRDLLU   | fab./edc./..../.... | fab./edc./..../.... | 0      | 0    |
 four would rotate and one waits           | abA/cdB/.CD         | RDUW     | ab./cd./...         | ab./cd./...         | 1      | 0    |
@@ -89,7 +89,7 @@ def drawn(instance: Instance, positions: jax.Array) -> str:
 def plain_step(
     instance: Instance, cells: list[int], actions: tuple[int, ...], holes: HoleRule, conflicts: ConflictRule
 ):
-    """Positions, (vertex, swap) pairs and who fell; walks the queues where the environment iterates to a fixed point."""
+    """Positions, (vertex, swap) pairs and who fell; walks along queues, with no fixed point."""
     size, agents = int(instance.size), range(len(cells))
 
     def target(agent):
@@ -146,7 +146,7 @@ def boards(draw):
 
 @pytest.mark.parametrize("rules", LAKES, ids=lambda pair: f"{pair[0].value}, {pair[1].value}")
 @given(instance=boards())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_every_joint_action_does_what_a_plain_step_does(rules, instance):
     count = int(instance.num_agents)
     joint = list(itertools.product(Action, repeat=count))
@@ -165,15 +165,15 @@ def test_every_joint_action_does_what_a_plain_step_does(rules, instance):
         assert info.solved[index] == solved
         ended = solved or any(fell) or (rules[1] is ConflictRule.END and conflicts != (0, 0))
         assert terminated[index] == ended
-        for agent, move in enumerate(moves):
-            alone, _, _ = plain_step(instance, [starts[agent]], (move,), rules[0], ConflictRule.BLOCK)
-            assert legal[0, agent, move] == (move == Action.WAIT or alone != [starts[agent]])
+        for agent, action in enumerate(moves):
+            alone, _, _ = plain_step(instance, [starts[agent]], (action,), rules[0], ConflictRule.BLOCK)
+            assert legal[0, agent, action] == (action == Action.WAIT or alone != [starts[agent]])
             wanted_to = alone != [starts[agent]]
             assert info.blocked[index, agent] == (wanted_to and after[agent] == starts[agent])
     assert legal[0, count:].tolist() == [[False] * 4 + [True]] * (MAX_AGENTS - count)
 
 
 def test_more_agents_than_bits_are_refused_by_name():
-    instance = pad(from_text("aA./.../...".split("/")), 3, 33)
+    instance = pad(from_text(["aA.", "...", "..."]), 3, 33)
     with pytest.raises(ValueError, match="max_agents is 33"):
-        Lake().step(Lake().reset(instance)[0], np.full(33, Action.WAIT, np.int32))
+        move(instance, instance.starts, np.full(33, Action.WAIT), HoleRule.FALL, ConflictRule.END)

@@ -248,7 +248,7 @@ def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
     assert solve(batch).cost.tolist() == [12 + 2]
     for max_steps, status in [(11, Status.OUT_OF_BUDGET), (12, Status.SOLVED)]:
         bound, may_wait = np.array([UNBOUNDED], np.int32), np.bool_(True)
-        found = search(batch, bound, may_wait, max_steps, expansions=0, objective=Objective.SUM_OF_COSTS)
+        found = search(batch, bound, may_wait, max_steps, iterations=20, objective=Objective.SUM_OF_COSTS)
         assert found.status.tolist() == [status]
 
 
@@ -260,7 +260,7 @@ def test_a_cost_bound_below_the_optimum_refutes():
     """
     batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)] * 2)
     bounds = np.array([4, 5], np.int32)
-    found = search(batch, bounds, np.bool_(True), max_steps=9, expansions=20, objective=Objective.SUM_OF_COSTS)
+    found = search(batch, bounds, np.bool_(True), max_steps=9, iterations=100, objective=Objective.SUM_OF_COSTS)
     assert found.status.tolist() == [Status.UNSOLVABLE, Status.SOLVED]
 
 

@@ -180,16 +180,21 @@ def test_observations_and_actions_are_in_their_spaces_and_masks_sample(bank):
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_wrappers_of_gymnasium_take_it(bank, mode):
-    env = gymnasium.make_vec(
-        "jaxlake/Lake-v0", 2, vectorization_mode="vector_entry_point", bank=bank, autoreset_mode=mode
-    )
-    assert isinstance(env.unwrapped, VectorLake)
-    env = DictInfoToList(RecordEpisodeStatistics(env))
-    env.reset(seed=0, options={"levels": np.array([0, 1])})
-    env.step([WAIT, RIGHT])
-    *_, infos = env.step([WAIT, RIGHT])
-    assert infos[1]["episode"]["r"] == 2 and infos[1]["episode"]["l"] == 2
-    assert "episode" not in infos[0] and infos[0]["makespan"] == 2
+    def finish(wrapper):
+        env = gymnasium.make_vec(
+            "jaxlake/Lake-v0", 2, vectorization_mode="vector_entry_point", bank=bank, autoreset_mode=mode
+        )
+        assert isinstance(env.unwrapped, VectorLake)
+        env = wrapper(env)
+        env.reset(seed=0, options={"levels": np.array([0, 1])})
+        env.step([WAIT, RIGHT])
+        return env.step([WAIT, RIGHT])[-1]
+
+    infos = finish(RecordEpisodeStatistics)
+    assert infos["episode"]["r"].tolist() == [0, 2] and infos["_episode"].tolist() == [False, True]
+    infos = finish(DictInfoToList)
+    ended = infos[1]["final_info"] if mode is AutoresetMode.SAME_STEP else infos[1]
+    assert infos[0]["makespan"] == ended["makespan"] == 2 and ended["solved"]
 
 
 def test_one_program_serves_every_reset_and_step(bank):

@@ -142,10 +142,8 @@ def test_slip_is_a_parameter():
 
 
 def test_the_rollout_wrapper_of_gymnax_runs_whole_episodes():
-    towards = joint(RIGHT, RIGHT, WAIT)
-    rollout = RolloutWrapper(
-        lambda params, observation, key: jnp.where(params, towards, joint(WAIT, WAIT, WAIT)), env=env
-    )
+    waiting, solving = joint(WAIT, WAIT, WAIT), joint(RIGHT, RIGHT, WAIT)
+    rollout = RolloutWrapper(lambda moves, observation, key: jnp.where(moves, solving, waiting), env=lake())
     keys = jax.random.split(jax.random.key(0), 2)
     *_, done, returns = rollout.population_rollout(keys, jnp.array([True, False]))
     assert returns[..., 0].tolist() == [[2, 2], [0, 0]]

@@ -107,9 +107,14 @@ def test_auto_replay_plays_the_same_level_again(tree_map):
     keys = jax.random.split(jax.random.key(0), 2)
     first, start = jax.vmap(env.reset_to_level)(keys, levels)
     actions = jnp.array([joint(RIGHT, RIGHT, WAIT)] * 2)
-    observation, state, reward, done, _ = jax.vmap(env.step)(keys, start, actions)
-    assert done.tolist() == [True, True] and reward.tolist() == [2, 2]
-    assert (observation == first).all() and state.env_state.time.tolist() == [0, 0]
+
+    def step(state, _):
+        observation, state, reward, done, _ = jax.vmap(env.step)(keys, state, actions)
+        return state, (observation, reward, done)
+
+    state, (observations, rewards, dones) = jax.lax.scan(step, start, length=3)
+    assert dones.all() and (rewards == 2).all() and (observations == first).all()
+    assert state.env_state.time.tolist() == [0, 0]
     assert (state.env_state.instance.holes == levels.holes).all()
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jaxlake.types import ABSENT, Instance
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance
 
 HORIZON = 200
-"""Longest path that w9 may return, in steps. A plan that costs no more is optimal without any such limit."""
+"""Longest path that w9 may return, in steps. A plan that costs no more than this is optimal without a limit, too."""
 
 Joint = tuple[int, ...]
 
@@ -22,20 +22,20 @@ class Undecided(Exception):
 
 
 def random_instance(
-    rng: np.random.Generator, size: int, num_agents: int, hole_ratio: float, *, overlapping: bool, max_agents: int = 5
+    rng: np.random.Generator, size: int, num_agents: int, hole_ratio: float, *, overlapping: bool
 ) -> Instance:
-    """A board of side ``size`` with ``floor(hole_ratio * (size**2 - 2 * num_agents))`` holes, padded to side 10.
+    """A board of side ``size`` with ``floor(hole_ratio * (size**2 - 2 * num_agents))`` holes, padded to full size.
 
     Starts and goals are on different cells, all ``2 * num_agents`` of them; if ``overlapping``, starts differ from one
     another and goals do, but an agent may start on any goal, its own included.
     """
-    cells = [row * 10 + column for row in range(size) for column in range(size)]
+    cells = [row * MAX_SIZE + column for row in range(size) for column in range(size)]
     count = int(hole_ratio * (size**2 - 2 * num_agents) + 1e-9)
     order = rng.permutation(cells)
-    holes = np.zeros(100, bool)
+    holes = np.zeros(MAX_SIZE**2, bool)
     holes[order[:count]] = True
     free = order[count:]
-    ends = np.full((2, max_agents), ABSENT, np.int32)
+    ends = np.full((2, MAX_AGENTS), ABSENT, np.int32)
     ends[0, :num_agents] = free[:num_agents]
     ends[1, :num_agents] = rng.permutation(free)[:num_agents] if overlapping else free[num_agents : 2 * num_agents]
     return Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])

@@ -5,7 +5,7 @@ import functools
 import jax
 import numpy as np
 import pytest
-from make_oracle_data import CELLS, FILE
+from make_oracle_data import CELLS, FILE, candidates
 from oracles import (
     Undecided,
     last_arrival,
@@ -17,7 +17,7 @@ from oracles import (
 )
 
 from jaxlake import from_text, solve, verify
-from jaxlake.types import ABSENT, Instance, Objective, Plan, Status
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Status
 
 STRIDE = 15
 """Every so manieth stored instance is in the fast test: six or seven of each size, number of agents and hole ratio."""
@@ -34,7 +34,7 @@ def stored_instances(indices: np.ndarray) -> Instance:
     return Instance(
         size=data["size"][indices].astype(np.int32),
         num_agents=data["num_agents"][indices].astype(np.int32),
-        holes=np.unpackbits(data["holes"][indices], axis=-1, count=100).astype(bool),
+        holes=np.unpackbits(data["holes"][indices], axis=-1, count=MAX_SIZE**2).astype(bool),
         starts=data["starts"][indices].astype(np.int32),
         goals=data["goals"][indices].astype(np.int32),
     )
@@ -70,6 +70,14 @@ def test_the_stored_instances_cover_every_size_number_of_agents_and_hole_ratio()
     instances = stored_instances(np.arange(len(cells)))
     expected = [int(percent * (size**2 - 2 * agents)) // 100 for size, agents, percent in cells.tolist()]
     np.testing.assert_array_equal(instances.holes.sum(axis=-1), expected)
+
+
+def test_the_stored_instances_are_those_of_the_seed():
+    data = stored()
+    indices = np.flatnonzero((data["size"] == 4) & (data["num_agents"] == 3) & (data["hole_percent"] == 10))
+    drawn = stack(candidates(4, 3, 0.1, 96))
+    assert len(indices) == 96
+    jax.tree.map(np.testing.assert_array_equal, stored_instances(indices), drawn)
 
 
 def test_the_solver_agrees_with_a_sample_of_the_stored_optima():
@@ -145,7 +153,7 @@ def test_the_solver_agrees_with_w9_on_instances_that_are_not_stored():
     solutions = solve(stack(instances))
     for instance, status, cost, optimum in zip(instances, solutions.status, solutions.cost, optima, strict=True):
         assert status == Status.OUT_OF_BUDGET or cost == optimum, instance
-    assert np.mean(solutions.status[np.array(optima) != ABSENT] == Status.OUT_OF_BUDGET) <= 0.03
+    assert np.mean(solutions.status[np.array(optima) != ABSENT] == Status.OUT_OF_BUDGET) <= 0.05
 
 
 def test_the_verdict_on_w9s_plans_is_that_they_are_optimal():
@@ -160,9 +168,9 @@ def test_the_verdict_on_w9s_plans_is_that_they_are_optimal():
             continue
         if not found:
             continue
-        paths = np.full((5, 65), ABSENT, np.int32)
+        paths = np.full((MAX_AGENTS, MAX_STEPS + 1), ABSENT, np.int32)
         for agent, path in enumerate(found):
-            paths[agent, : len(path)] = [row * 10 + column for column, row in path]
+            paths[agent, : len(path)] = [row * MAX_SIZE + column for column, row in path]
         lengths = np.array([len(path) for path in found] + [0, 0], np.int32)
         instances.append(instance)
         plans.append(Plan(parsable=np.bool_(True), num_named=np.int32(3), paths=paths, lengths=lengths))
@@ -171,21 +179,16 @@ def test_the_verdict_on_w9s_plans_is_that_they_are_optimal():
     assert verify(stack(instances), stack(plans), np.array(optima, np.int32)).optimal.all()
 
 
-def refute(board: str) -> None:
-    """There is no plan for the board, and the solver does not say that there is one."""
-    instance = from_text(board, max_size=10, max_agents=5)
+def status_without_plan(board: str) -> Status:
+    """What the solver says about a board for which exhaustive search finds no plan."""
+    instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
     assert least_makespan(instance) is None
-    assert solve(stack([instance])).status[0] != Status.SOLVED
-
-
-def prove_unsolvable(board: str) -> None:
-    refute(board)
-    assert solve(stack([from_text(board, max_size=10, max_agents=5)])).status[0] == Status.UNSOLVABLE
+    return Status(solve(stack([instance])).status[0])
 
 
 def settle(board: str, sum_of_costs: int, makespan: int) -> None:
     """The solver and both joint searches find the costs worked out by hand."""
-    instance = from_text(board, max_size=10, max_agents=5)
+    instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
     assert least_sum_of_costs(instance) == sum_of_costs
     assert least_makespan(instance) == makespan
     for objective, cost in ((Objective.SUM_OF_COSTS, sum_of_costs), (Objective.MAKESPAN, makespan)):
@@ -193,43 +196,47 @@ def settle(board: str, sum_of_costs: int, makespan: int) -> None:
 
 
 def test_agents_cannot_swap_in_a_corridor():
-    prove_unsolvable("""
+    board = """
         ab### BA###
         ##### #####
         ##### #####
         ##### #####
         ##### #####
-    """)
+    """
+    assert status_without_plan(board) is Status.UNSOLVABLE
 
 
 def test_agents_cannot_pass_each_other_in_a_corridor():
-    prove_unsolvable("""
+    board = """
         a...b B...A
         ##### #####
         ##### #####
         ##### #####
         ##### #####
-    """)
+    """
+    assert status_without_plan(board) is Status.UNSOLVABLE
 
 
 def test_a_third_agent_between_two_that_cannot_pass_changes_nothing():
-    prove_unsolvable("""
+    board = """
         a.c.b B.C.A
         ##### #####
         ##### #####
         ##### #####
         ##### #####
-    """)
+    """
+    assert status_without_plan(board) is Status.UNSOLVABLE
 
 
 def test_an_agent_cut_off_from_its_goal_has_no_plan():
-    prove_unsolvable("""
+    board = """
         ab.#.
         ..##.
         B.#.A
         ..#..
         ..#..
-    """)
+    """
+    assert status_without_plan(board) is Status.UNSOLVABLE
 
 
 def test_agents_pass_each_other_by_a_bay_in_the_middle():
@@ -317,10 +324,11 @@ def test_four_agents_rotate_on_a_full_square():
 
 def test_two_neighbours_on_a_full_square_cannot_swap_alone():
     # Rotations keep the order around the square, so no sequence of them swaps two of four agents.
-    refute("""
+    board = """
         ab BA
         dc DC
-    """)
+    """
+    assert status_without_plan(board) is not Status.SOLVED
 
 
 def test_five_agents_rotate_on_a_ring_of_six_cells():

@@ -1,0 +1,264 @@
+"""How many environment steps a second, how much memory, and how many times the peers' rate?
+
+    python benchmarks/env_speed.py            our three cases, and Jumanji, Navix, JaxUED and POGEMA beside them
+    python benchmarks/env_speed.py --quick    fewer repeats, and only peers that are installed already
+
+4,096 environments, auto-reset from a bank of 4,096 levels, the full observation kept in the scan's carry, 64 steps a
+repeat; actions are drawn beforehand, for us and for the peers, and keys for the resets are split in the loop. A peer is
+installed with pip into a virtual environment of its own below --peers, and plays one repeat after each of ours.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake.autoreset import AutoReset, AutoResetMode
+from jaxlake.env import Lake, Params
+from jaxlake.levels import LevelBank
+from jaxlake.types import ABSENT, Instance
+
+BATCH, STEPS, LEVELS = 4096, 64, 4096
+MAX_COMPILE_S, MAX_BYTES, MAX_RESET_COST = 1.0, 512, 1.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Boards of these sizes with these numbers of agents, and the steps a second we want to reach."""
+
+    name: str
+    sizes: tuple[int, ...]
+    agents: tuple[int, ...]
+    target: float
+
+
+CASES = (
+    Case("8x8, 4 agents", (8,), (4,), 10e6),
+    Case("10x10, 5 agents", (10,), (5,), 7e6),
+    Case("3x3 to 10x10, 2 to 5 agents", tuple(range(3, 11)), (2, 3, 4, 5), 6e6),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """A script in ``peers/`` and what it needs."""
+
+    name: str
+    script: str
+    packages: tuple[str, ...]
+
+
+PEERS = (
+    Peer("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",)),
+    Peer("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",)),
+    Peer("JaxUED Maze 13x13, 1 agent", "maze.py", ("jaxued==0.0.1",)),
+    Peer("POGEMA 8x8, 4 agents, Python", "pogema_random.py", ("pogema==1.4.0", "gymnasium==0.28.1", "numpy<2")),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="under a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="where the peers' virtual environments are kept")
+    options = parser.parse_args()
+    repeats = 3 if options.quick else 15
+    folder = options.peers or Path(tempfile.gettempdir()) / "jaxlake_peers"
+
+    rows = []
+    print(f"{'':30} {'M steps/s':>9} {'bound':>7} {'target':>6} {'compile s':>9} {'bytes':>5} {'reset costs':>11}")
+    for case in CASES:
+        ours, bare = Ours(case, AutoResetMode.SAME_STEP), Ours(case, AutoResetMode.OFF)
+        writing = writes_alone(ours.observation_shape)
+        measured = [(ours.rate(), bare.rate(), writing()) for _ in range(repeats)]
+        rate, bound = (statistics.median(row[column] for row in measured) for column in (0, 2))
+        reset_cost = statistics.median(off / on for on, off, _ in measured)
+        print(
+            f"{case.name:30} {rate / 1e6:9.2f} {bound / 1e6:7.1f} {case.target / 1e6:6.1f} {ours.compile_s:9.2f} "
+            f"{ours.bytes:5.0f} {reset_cost:10.2f}x"
+        )
+        rows += [
+            row(f"{case.name}: steps/s", rate, case.target, rate >= case.target),
+            row(f"{case.name}: compile s", ours.compile_s, MAX_COMPILE_S, ours.compile_s < MAX_COMPILE_S),
+            row(f"{case.name}: bytes an environment", ours.bytes, MAX_BYTES, ours.bytes <= MAX_BYTES),
+            row(f"{case.name}: auto-reset over bare step", reset_cost, MAX_RESET_COST, reset_cost <= MAX_RESET_COST),
+        ]
+    print("bound: the same observation written and nothing else; bytes: state and observation\n")
+
+    print(f"{'peer, beside our ' + CASES[0].name:38} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
+    ours = Ours(CASES[0], AutoResetMode.SAME_STEP)
+    for peer in PEERS:
+        try:
+            rates, theirs, facts = alternate(peer, folder, ours, repeats, install=not options.quick)
+        except Unavailable as reason:
+            print(f"{peer.name:38} not available: {reason}")
+            continue
+        ratio = statistics.median(mine / their for mine, their in zip(rates, theirs, strict=True))
+        mine, their = statistics.median(rates), statistics.median(theirs)
+        compile_s = "-" if facts["compile_s"] is None else f"{facts['compile_s']:.2f}"
+        print(f"{peer.name:38} {mine / 1e6:9.2f} {their / 1e6:9.3f} {ratio:7.1f}x {compile_s:>9}")
+        rows.append(row(f"steps/s against {peer.name}", mine, 1.0, ratio >= 1, peer=their, ratio=ratio))
+    if options.json:
+        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+
+
+def row(
+    name: str, ours: float, target: float, met: bool, peer: float | None = None, ratio: float | None = None
+) -> dict:
+    return {"name": name, "ours": ours, "peer": peer, "ratio": ratio, "target": target, "met": met}
+
+
+class Ours:
+    """Our environment, compiled and warm: ``rate()`` plays one repeat and returns steps a second."""
+
+    def __init__(self, case: Case, mode: AutoResetMode) -> None:
+        bank = LevelBank.build(random_levels(case, LEVELS))
+        episodes = AutoReset(Lake(), mode)
+        state, first = jax.jit(jax.vmap(episodes.reset, in_axes=(None, 0, None)))(
+            bank, jax.random.split(jax.random.key(0), BATCH), Params(max_steps=STEPS)
+        )
+        actions = jax.random.randint(jax.random.key(1), (STEPS, BATCH, max(case.agents)), 0, 5)
+
+        def play(bank, state, observation, actions, key):
+            def step(carry, inputs):
+                state, _ = carry
+                time, joint = inputs
+                keys = jax.random.split(jax.random.fold_in(key, time), BATCH)
+                state, time_step = jax.vmap(episodes.step, in_axes=(None, 0, 0, 0))(bank, state, joint, keys)
+                return (state, time_step.observation), time_step.shared_reward
+
+            return jax.lax.scan(step, (state, observation), (jnp.arange(STEPS), actions))
+
+        arguments = (bank, state, first.observation, actions, jax.random.key(2))
+        lowered = jax.jit(play).lower(*arguments)
+        start = time.perf_counter()
+        program = lowered.compile()
+        self.compile_s = time.perf_counter() - start
+        self.bytes = sum(leaf.nbytes for leaf in jax.tree.leaves((state, first.observation))) / BATCH
+        self.observation_shape = first.observation.shape
+        self._play = partial(program, bank)
+        self._carry, self._actions, self._repeats = (state, first.observation), actions, 0
+        self.rate()
+
+    def rate(self) -> float:
+        self._repeats += 1
+        key = jax.random.fold_in(jax.random.key(3), self._repeats)
+        start = time.perf_counter()
+        self._carry, _ = jax.block_until_ready(self._play(*self._carry, self._actions, key))
+        return BATCH * STEPS / (time.perf_counter() - start)
+
+
+def writes_alone(shape: tuple[int, ...]) -> Callable[[], float]:
+    """The rate at which an int8 array of the observation's size is read and written, as one long line."""
+    line = jnp.zeros(int(np.prod(shape)), jnp.int8)
+    program = jax.jit(lambda x: jax.lax.fori_loop(0, STEPS, lambda _, y: y + 1, x))
+    jax.block_until_ready(program(line))
+
+    def rate() -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(program(line))
+        return BATCH * STEPS / (time.perf_counter() - start)
+
+    return rate
+
+
+def random_levels(case: Case, count: int) -> Instance:
+    """``[count]`` levels with 15 % holes; not all of them can be solved, which random play does not notice."""
+    side, slots = max(case.sizes), max(case.agents)
+    rng = np.random.default_rng(0)
+    size = rng.choice(case.sizes, count).astype(np.int32)
+    num_agents = np.minimum(rng.choice(case.agents, count), size * size // 2).astype(np.int32)
+    holes = np.zeros((count, side * side), bool)
+    ends = np.full((count, 2, slots), ABSENT, np.int32)
+    row, column = np.divmod(np.arange(side * side), side)
+    for level in range(count):
+        cells = rng.permutation(np.flatnonzero(np.maximum(row, column) < size[level]))
+        agents = num_agents[level]
+        ends[level, :, :agents] = cells[: 2 * agents].reshape(2, -1)
+        free = cells[2 * agents :]
+        holes[level, free[: int(0.15 * len(free))]] = True
+    return Instance(size=size, num_agents=num_agents, holes=holes, starts=ends[:, 0], goals=ends[:, 1])
+
+
+class Unavailable(Exception):
+    """Why a peer could not be measured."""
+
+
+def alternate(
+    peer: Peer, folder: Path, ours: Ours, repeats: int, install: bool
+) -> tuple[list[float], list[float], dict]:
+    """Our rates, the peer's and its facts, one repeat each in turn.
+
+    Raises:
+      Unavailable: if the peer cannot be installed or does not run.
+    """
+    python = installed(peer, folder, install)
+    script = Path(__file__).parent / "peers" / peer.script
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(
+            [python, script, str(BATCH), str(STEPS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        try:
+            facts = answer(process)
+            rates = [(ours.rate(), ask(process)) for _ in range(repeats)]
+        except (EOFError, BrokenPipeError) as error:
+            log.seek(0)
+            raise Unavailable(last_line(log.read())) from error
+        finally:
+            process.kill()
+    return [mine for mine, _ in rates], [their for _, their in rates], facts
+
+
+def installed(peer: Peer, folder: Path, install: bool) -> str:
+    """The interpreter of the peer's virtual environment, made if it is missing."""
+    home = folder / Path(peer.script).stem
+    python, complete = home / "bin" / "python", home / "complete"
+    if not complete.exists():
+        if not install:
+            raise Unavailable(f"not installed in {home}, and --quick installs nothing")
+        venv.create(home, with_pip=True, clear=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.packages]
+        result = subprocess.run(pip, capture_output=True, text=True)
+        if result.returncode:
+            raise Unavailable(last_line(result.stderr))
+        complete.touch()
+    return str(python)
+
+
+def ask(process: subprocess.Popen) -> float:
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return answer(process)["rate"]
+
+
+def answer(process: subprocess.Popen) -> dict:
+    """The next line of a peer; what it prints besides JSON is passed over."""
+    for line in process.stdout:
+        if line.startswith("{"):
+            return json.loads(line)
+    raise EOFError
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it ended without a word"])[-1]
+
+
+if __name__ == "__main__":
+    main()

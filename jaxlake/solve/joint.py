@@ -1,0 +1,272 @@
+"""Optimal costs-to-go from every joint position of two or three agents, by dynamic programming; finds no plans.
+
+For advantages and regret in training: which joint actions are optimal, and how much each of the others costs. Dense
+tables, so boards are small: two agents on any board up to 10x10, three up to 6x6.
+"""
+
+import dataclasses
+import enum
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake.types import MAX_SIZE, Instance
+
+INFINITE = np.iinfo(np.uint16).max
+"""The value where the goals cannot be reached, and of an action that is not possible."""
+
+_FAR = np.uint16(60_000)
+"""Above every finite value, and far enough from the largest number to add a step's cost."""
+
+_MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
+_WAIT = 4
+_LARGEST = {1: MAX_SIZE, 2: MAX_SIZE, 3: 6}
+_STATES = 1 << 19
+"""Joint positions, over all instances, that are updated together: about 1 MiB for a table."""
+
+
+class Convention(enum.Enum):
+    """What a cost-to-go counts. The last two depend on the agents' cells alone; the first on who has parked, too."""
+
+    SUM_OF_COSTS = "sum_of_costs"
+    """Every step of every agent that has not yet parked on its goal for good; the paper's optimum."""
+    SUM_OF_LOSS = "sum_of_loss"
+    """Every step of every agent that does not begin and end on its goal."""
+    MAKESPAN = "makespan"
+    """Every step until all agents are on their goals at once."""
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["instances", "values"], meta_fields=["convention"])
+@dataclasses.dataclass(frozen=True)
+class JointValues:
+    """Tables of costs-to-go with their instances; any leading batch axes, to be mapped over for the functions below.
+
+    An agent's place is its cell; under ``SUM_OF_COSTS`` also ``cells``, one more than the last cell, for an agent that
+    has parked: it stays on its goal for good, at no cost and in the way of the others.
+
+    Attributes:
+      instances: ``[...]``.
+      values: uint16 ``[..., places, ..., places]``, an axis per agent; ``INFINITE`` where the goals cannot be reached,
+        and where two agents share a cell or one is not on a free cell.
+      convention: what is counted; static.
+    """
+
+    instances: Instance
+    values: jax.Array
+    convention: Convention
+
+
+@functools.partial(jax.jit, static_argnames=("num_agents", "convention"))
+def joint_values(instances: Instance, num_agents: int, convention: Convention) -> JointValues:
+    """Optimal costs-to-go of every joint position.
+
+    Args:
+      instances: ``[batch]``, at least one; all with ``num_agents`` agents.
+      num_agents: 1 to 3.
+      convention: what is counted.
+
+    Raises:
+      ValueError: for more agents, or boards larger than 10x10, with three agents 6x6.
+    """
+    size, batch = instances.max_size, instances.size.shape[0]
+    if size > _LARGEST.get(num_agents, 0):
+        raise ValueError(
+            f"{num_agents} agents on boards with max_size {size}: allowed are 1 or 2 agents up to {_LARGEST[2]}, "
+            f"and 3 up to {_LARGEST[3]}"
+        )
+    lanes = min(batch, max(32, _STATES // size ** (2 * num_agents)))
+    groups = jnp.minimum(jnp.arange(-(-batch // lanes) * lanes), batch - 1).reshape(-1, lanes)
+
+    def tables(group):
+        sides, holes, goals = (jnp.asarray(leaf)[group] for leaf in (instances.size, instances.holes, instances.goals))
+        axis = jnp.arange(size)
+        on_board = (axis[:, None, None] < sides) & (axis[:, None] < sides)
+        free = on_board & ~holes.T.reshape(size, size, lanes)
+        goals = goals[:, :num_agents].T
+        if convention is Convention.SUM_OF_COSTS:
+            values = _with_parking(free, goals)
+        else:
+            values = _without_parking(free, goals, convention)
+        return jnp.moveaxis(jnp.where(values < _FAR, values, np.uint16(INFINITE)), -1, 0)
+
+    values = jax.lax.map(tables, groups)
+    values = values.reshape(-1, *values.shape[2:])[:batch]
+    return JointValues(instances=instances, values=values, convention=convention)
+
+
+def value(joint: JointValues, places: jax.Array) -> jax.Array:
+    """The optimal cost-to-go, int32 ``[]``, of one instance's places int32 ``[agents]``; ``INFINITE`` for none."""
+    return joint.values[tuple(jnp.moveaxis(jnp.asarray(places), -1, 0))].astype(jnp.int32)
+
+
+def action_values(joint: JointValues, places: jax.Array) -> jax.Array:
+    """What each joint action costs if the agents are optimal afterwards, int32 ``[5, ..., 5]``, an axis per agent.
+
+    The advantage of an action is ``value(joint, places)`` less this. ``INFINITE`` for a joint action that moves an
+    agent off the board or into a hole, that conflicts, or after which the goals are out of reach. Under
+    ``SUM_OF_COSTS`` a parked agent can only wait, and for an agent that waits on its goal the better of parking and
+    not parking counts.
+
+    Args:
+      joint: one instance.
+      places: int32 ``[agents]``.
+    """
+    agents, size = joint.values.ndim, joint.instances.max_size
+    cells, side = size * size, joint.instances.size
+    goals = joint.instances.goals[:agents]
+    before = jnp.where(places == cells, goals, places)
+    row, column = (part[:, None] for part in jnp.divmod(before, size))
+    down, right = np.array(_MOVES).T
+    inside = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
+    after = jnp.where(inside, before[:, None] + down * size + right, 0)
+    possible = inside & ~joint.instances.holes[after] & ((places != cells)[:, None] | (np.arange(5) == _WAIT))
+
+    agent = np.arange(agents)
+    action = np.stack(np.meshgrid(*[np.arange(5)] * agents, indexing="ij"), axis=-1)
+    to = after[agent, action]
+    legal = jnp.all(possible[agent, action], axis=-1)
+    for one, other in itertools.combinations(range(agents), 2):
+        swap = (to[..., one] == before[other]) & (to[..., other] == before[one])
+        legal &= (to[..., one] != to[..., other]) & ~swap
+
+    def cost(ends):
+        later = value(joint, ends)
+        return jnp.where(later == INFINITE, INFINITE, _step_cost(joint, places, ends) + later)
+
+    best = cost(jnp.where(places == cells, cells, to))
+    if joint.convention is Convention.SUM_OF_COSTS:
+        can_park = (action == _WAIT) & (before == goals)
+        for parks in itertools.product((False, True), repeat=agents):
+            best = jnp.minimum(best, cost(jnp.where(can_park & (np.array(parks) | (places == cells)), cells, to)))
+    return jnp.where(legal, best, INFINITE)
+
+
+def regret(joint: JointValues, before: jax.Array, after: jax.Array) -> jax.Array:
+    """How much a step costs beyond the optimum, int32 ``[]``, at least 0; ``INFINITE`` if the goals are lost with it.
+
+    Says nothing about how the step came about, so it serves any rule for conflicts: the places before and after are
+    those that the environment showed. Under ``SUM_OF_COSTS`` an agent that stays on its goal is ``cells`` afterwards if
+    it is to have parked.
+
+    Args:
+      joint: one instance.
+      before, after: places, int32 ``[agents]``; the goals must be in reach before.
+    """
+    later = value(joint, after)
+    return jnp.where(later == INFINITE, INFINITE, _step_cost(joint, before, after) + later - value(joint, before))
+
+
+def _step_cost(joint: JointValues, before: jax.Array, after: jax.Array) -> jax.Array:
+    """int32 ``[...]`` for places ``[..., agents]``."""
+    if joint.convention is Convention.SUM_OF_COSTS:
+        return jnp.sum(after != joint.instances.holes.shape[-1], axis=-1)
+    goals = joint.instances.goals[: joint.values.ndim]
+    moved = (before != goals) | (after != goals)
+    count = jnp.sum if joint.convention is Convention.SUM_OF_LOSS else jnp.max
+    return count(moved.astype(jnp.int32), axis=-1)
+
+
+def _without_parking(free: jax.Array, goals: jax.Array, convention: Convention) -> jax.Array:
+    """uint16 ``[cells, ..., cells, lanes]`` for free cells ``[size, size, lanes]`` and goals ``[agents, lanes]``."""
+    agents, cells = goals.shape[0], free.shape[0] ** 2
+    home = [_along(jnp.arange(cells)[:, None] == goals[agent], agent, agents) for agent in range(agents)]
+    seed = jnp.where(functools.reduce(jnp.logical_and, home), np.uint16(0), _FAR)
+    if convention is Convention.MAKESPAN:
+        return _solve(free, seed, 1, [])
+    return _solve(free, seed, agents, [at.astype(jnp.uint16) for at in home])
+
+
+def _with_parking(free: jax.Array, goals: jax.Array) -> jax.Array:
+    """uint16 ``[cells + 1, ..., cells + 1, lanes]``.
+
+    While the same agents are parked, each step costs the same, and to park costs nothing and leads to a table with one
+    axis less, in which the goal is an obstacle. So the tables are found in the order of the number of agents that move.
+    """
+    agents, lanes = goals.shape
+    cell = jnp.arange(free.shape[0] ** 2)[:, None]
+    tables = {(): jnp.zeros(lanes, jnp.uint16)}
+    for count in range(1, agents + 1):
+        for moving in itertools.combinations(range(agents), count):
+            parked = [agent for agent in range(agents) if agent not in moving]
+            open_cells = functools.reduce(jnp.logical_and, [cell != goals[agent] for agent in parked], cell == cell)
+            seed = _FAR
+            for axis, agent in enumerate(moving):
+                table = jnp.expand_dims(tables[moving[:axis] + moving[axis + 1 :]], axis)
+                seed = jnp.minimum(seed, jnp.where(_along(cell == goals[agent], axis, count), table, _FAR))
+            tables[moving] = _solve(free & open_cells.reshape(*free.shape[:2], -1), seed, count, [])
+
+    values = jnp.full((*[len(cell) + 1] * agents, lanes), _FAR)
+    for moving, table in tables.items():
+        place = tuple(slice(0, len(cell)) if agent in moving else len(cell) for agent in range(agents))
+        values = values.at[place].set(table)
+    return values
+
+
+def _solve(free: jax.Array, seed: jax.Array, cost: int, home: list[jax.Array]) -> jax.Array:
+    """The least of the seeds that can be reached plus what the steps to them cost, ``[cells, ..., cells, lanes]``.
+
+    Bellman's equation, iterated over all joint positions at once until nothing changes.
+
+    Args:
+      free: bool ``[size, size, lanes]``, or with one lane for all.
+      seed: uint16 ``[cells, ..., cells, lanes]``, what it costs to be there without another step; ``_FAR`` for never.
+      cost: of a step.
+      home: per agent uint16, 1 at its goal, where its waiting takes 1 off the step's cost; empty for no such thing.
+    """
+    size, agents, lanes = free.shape[0], seed.ndim - 1, seed.shape[-1]
+    cell = np.arange(size * size)
+    ok = [_along(free.reshape(size * size, -1), agent, agents) for agent in range(agents)]
+    ok += [_pairwise(cell[:, None] != cell, pair, agents) for pair in itertools.combinations(range(agents), 2)]
+    ok = _on_grid(functools.reduce(jnp.logical_and, ok), size)
+    seed = jnp.where(ok, _on_grid(seed, size), _FAR)
+    home = [_on_grid(part, size) for part in home]
+    inner = (slice(1, -1),) * (2 * agents)
+
+    def update(old, new):
+        by_waiting: dict[tuple[int, ...], jax.Array] = {}
+        for moves in itertools.product(range(len(_MOVES)), repeat=agents):
+            ahead = tuple(slice(1 + step, 1 + step + size) for move in moves for step in _MOVES[move])
+            found = old[ahead]
+            for one, other in itertools.combinations(range(agents), 2):
+                if moves[one] == moves[other] ^ 1 and _WAIT not in (moves[one], moves[other]):
+                    down, right = _MOVES[moves[one]]
+                    swap = _pairwise(cell[:, None] + down * size + right == cell, (one, other), agents)
+                    found = jnp.where(_on_grid(swap, size), _FAR, found)
+            waiting = tuple(agent for agent in range(agents) if moves[agent] == _WAIT) if home else ()
+            by_waiting[waiting] = jnp.minimum(found, by_waiting.get(waiting, found))
+        best = [part + (np.uint16(cost) - sum(home[at] for at in waiting)) for waiting, part in by_waiting.items()]
+        best = jnp.where(ok, functools.reduce(jnp.minimum, best), _FAR)
+        # The update is the last operation of its kernel and in place; the margin stays as it is.
+        return jax.lax.dynamic_update_slice(new, jnp.minimum(old[inner], best), (1,) * 2 * agents + (0,))
+
+    def twice(carry):
+        first, second, _ = carry
+        second = update(first, second)
+        first = update(second, first)
+        differ = first != second
+        for _ in range(2):  # unrolled, as a CPU does not vectorise a reduction over leading axes
+            differ = functools.reduce(jnp.logical_or, [differ[at] for at in range(1, size + 1)])
+        return first, second, jnp.any(differ)
+
+    table = jnp.full((size + 2,) * 2 * agents + (lanes,), _FAR)
+    table = jax.lax.dynamic_update_slice(table, seed, (1,) * 2 * agents + (0,))
+    table, _, _ = jax.lax.while_loop(lambda carry: carry[2], twice, (table, table, jnp.bool_(True)))
+    return table[inner].reshape(*[size * size] * agents, lanes)
+
+
+def _along(cells: jax.Array, axis: int, agents: int) -> jax.Array:
+    """``[cells, lanes]`` as the given agent's axis of ``[cells, ..., cells, lanes]``."""
+    return cells.reshape(*[-1 if agent == axis else 1 for agent in range(agents)], cells.shape[-1])
+
+
+def _pairwise(table: np.ndarray, pair: tuple[int, int], agents: int) -> np.ndarray:
+    """``[cells, cells]`` as two agents' axes of ``[cells, ..., cells, lanes]``."""
+    return table.reshape(*[len(table) if agent in pair else 1 for agent in range(agents)], 1)
+
+
+def _on_grid(table: jax.Array, size: int) -> jax.Array:
+    """Every agent's axis split into rows and columns."""
+    return table.reshape(*[side for axis in table.shape[:-1] for side in ((size, size) if axis > 1 else (1, 1))], -1)

@@ -1,0 +1,197 @@
+"""The tables of costs-to-go against Dijkstra from every joint position, and plays that follow them."""
+
+import heapq
+import itertools
+
+import jax
+import numpy as np
+import oracles
+import pytest
+
+from jaxlake.render import from_text
+from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, regret, value
+from jaxlake.solve.pairs import search_pairs
+from jaxlake.solve.tree import UNBOUNDED
+from jaxlake.types import ABSENT, Instance, Objective
+
+STEPS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)])
+
+
+def stack(instances: list[Instance]) -> Instance:
+    return jax.tree.map(lambda *parts: np.stack(parts), *instances)
+
+
+def random_boards(seed: int, count: int, max_size: int, agents: int) -> Instance:
+    """Boards of every side up to ``max_size``, with any starts and goals."""
+    rng = np.random.default_rng(seed)
+    boards = []
+    for number in range(count):
+        size = max_size - number % 2 if max_size > agents else max_size
+        board = oracles.random_instance(rng, size, agents, rng.uniform(0, 0.4), overlapping=True)
+        boards.append(cropped(board, max_size, agents))
+    return stack(boards)
+
+
+def cropped(board: Instance, size: int, agents: int) -> Instance:
+    """The same board, padded to a smaller side and fewer agents."""
+    cells = np.arange(size * size)
+    return board.replace(
+        holes=board.holes[cells // size * 10 + cells % size],
+        starts=(board.starts // 10 * size + board.starts % 10)[:agents].astype(np.int32),
+        goals=(board.goals // 10 * size + board.goals % 10)[:agents].astype(np.int32),
+    )
+
+
+def costs_to_go(instance: Instance, convention: Convention) -> dict[tuple[int, ...], int]:
+    """By Dijkstra backwards over places: a cell, or ``cells`` for an agent that has parked."""
+    near = oracles.moves(instance)
+    _, goals = oracles.ends(instance)
+    cells, parking = instance.max_size**2, convention is Convention.SUM_OF_COSTS
+    places = [sorted(near) + [cells] * parking for _ in goals]
+    before: dict[tuple, list] = {}
+    for state in itertools.product(*places):
+        at = tuple(goal if place == cells else place for place, goal in zip(state, goals, strict=True))
+        if len(set(at)) < len(at):
+            continue
+        parked = tuple(place == cells for place in state)
+        for after in oracles.joint_moves(near, at, parked):
+            moved = sum(a != g or b != g for a, b, g in zip(at, after, goals, strict=True))
+            cost = {"sum_of_costs": parked.count(False), "sum_of_loss": moved, "makespan": 1}[convention.value]
+            end = tuple(cells if p else a for p, a in zip(parked, after, strict=True))
+            before.setdefault(end, []).append((cost, state))
+        for agent, (place, goal) in enumerate(zip(state, goals, strict=True)):
+            if parking and place == goal:
+                before.setdefault(state[:agent] + (cells,) + state[agent + 1 :], []).append((0, state))
+    end = (cells,) * len(goals) if parking else goals
+    found, queue = {}, [(0, end)]
+    while queue:
+        cost, state = heapq.heappop(queue)
+        if state not in found:
+            found[state] = cost
+            for step, earlier in before.get(state, []):
+                heapq.heappush(queue, (cost + step, earlier))
+    return found
+
+
+def one(joint: JointValues, index: int) -> JointValues:
+    return jax.tree.map(lambda part: np.asarray(part)[index], joint)
+
+
+@pytest.mark.parametrize("convention", Convention)
+@pytest.mark.parametrize(("size", "agents"), [(4, 1), (4, 2), (3, 3)])
+def test_every_value_equals_dijkstra(convention, size, agents):
+    instances = random_boards(size + agents, 6, size, agents)
+    joint = joint_values(instances, agents, convention)
+    for index in range(6):
+        table = one(joint, index)
+        found = costs_to_go(table.instances, convention)
+        assert {
+            tuple(map(int, at)): int(table.values[tuple(at)]) for at in np.argwhere(table.values < INFINITE)
+        } == found
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_value_of_the_start_is_the_optimum_of_the_search(objective):
+    instances = random_boards(7, 40, 6, 2)
+    joint = joint_values(instances, 2, Convention(objective.value))
+    found = search_pairs(instances, np.full(40, UNBOUNDED, np.int32), np.bool_(True), 64, objective)
+    values = np.asarray(jax.vmap(value)(joint, instances.starts))
+    np.testing.assert_array_equal(np.where(values == INFINITE, ABSENT, values), found.cost)
+
+
+@pytest.mark.parametrize("convention", Convention)
+@pytest.mark.parametrize(("size", "agents"), [(5, 2), (3, 3)])
+def test_following_the_best_actions_costs_exactly_the_value(convention, size, agents):
+    instances = random_boards(11, 8, size, agents)
+    joint = joint_values(instances, agents, convention)
+    rng = np.random.default_rng(0)
+    actions, regrets = jax.jit(action_values), jax.jit(regret)
+    played = 0
+    for index in range(8):
+        table = one(joint, index)
+        goals, cells = table.instances.goals, size * size
+        reachable = np.argwhere(table.values[(slice(cells),) * agents] < INFINITE)
+        for start in rng.permutation(reachable)[:3]:
+            places, paths = start, [start]
+            while int(value(table, places)) > 0:
+                q = np.asarray(actions(table, places))
+                assert q.min() == value(table, places)
+                best = np.argwhere(q == q.min())
+                chosen = best[rng.integers(len(best))]
+                places = step(table, places, chosen)
+                assert int(regrets(table, paths[-1], places)) == 0
+                paths.append(places)
+            at = np.where(np.array(paths) == cells, goals, paths)
+            assert (at[-1] == goals).all()
+            assert cost(at, goals, convention) == table.values[tuple(start)]
+            assert_no_conflict(at)
+            played += 1
+    assert played > 10
+
+
+def step(table: JointValues, places: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The places after a joint action; an agent that waits on its goal parks if that is no worse."""
+    size = table.instances.max_size
+    cells, goals = size * size, table.instances.goals
+    at = np.where(places == cells, goals, places)
+    after = at + STEPS[chosen] @ np.array([size, 1])
+    if table.convention is not Convention.SUM_OF_COSTS:
+        return after
+    after = np.where(places == cells, cells, after)
+    home = [
+        (int(a), cells) if c == 4 and b == g else (int(a),) for a, b, c, g in zip(after, at, chosen, goals, strict=True)
+    ]
+    options = [np.array(option) for option in itertools.product(*home)]
+    return min(options, key=lambda ends: int(table.values[tuple(ends)]) + int((ends != cells).sum()))
+
+
+def cost(paths: np.ndarray, goals: np.ndarray, convention: Convention) -> int:
+    """Of positions ``[steps + 1, agents]``, by definition."""
+    away = paths != goals
+    if convention is Convention.SUM_OF_LOSS:
+        return int((away[:-1] | away[1:]).sum())
+    last = [
+        max((time + 1 for time in range(len(paths)) if away[time, agent]), default=0) for agent in range(len(goals))
+    ]
+    return sum(last) if convention is Convention.SUM_OF_COSTS else max(last)
+
+
+def assert_no_conflict(paths: np.ndarray) -> None:
+    for one_of, other in itertools.combinations(range(paths.shape[1]), 2):
+        a, b = paths[:, one_of], paths[:, other]
+        assert (a != b).all()
+        assert not ((a[1:] == b[:-1]) & (b[1:] == a[:-1])).any()
+
+
+def test_swapping_and_leaving_the_board_are_impossible_and_a_detour_has_its_regret():
+    instance = from_text("ab.\nBA.\n...", max_size=3, max_agents=2)  # a goes to (1,1), b to (1,0)
+    joint = one(joint_values(stack([instance]), 2, Convention.SUM_OF_COSTS), 0)
+    q = np.asarray(action_values(joint, instance.starts))
+    up, down, left, right, wait = range(5)
+    assert q[right, left] == INFINITE  # they would change places
+    assert q[up, wait] == INFINITE and q[wait, left] == INFINITE  # off the board; onto the other one's cell
+    assert q.min() == value(joint, instance.starts) == 4
+    # a goes down and right, b follows it to the left and then down; if both wait first, each of them pays a step.
+    assert q[down, left] == 4 and q[wait, wait] == 6
+    assert regret(joint, instance.starts, instance.starts) == 2
+
+
+def test_waiting_on_the_goal_is_free_until_the_agent_has_to_leave_it():
+    # Corridor (0,0)..(0,4) with a bay under (0,1); agent 1 is on its goal (0,1), in agent 0's way.
+    holes = np.ones(25, bool)
+    holes[[0, 1, 2, 3, 4, 6]] = False
+    ends = dict(starts=np.array([0, 1], np.int32), goals=np.array([4, 1], np.int32))
+    batch = stack([Instance(size=np.int32(5), num_agents=np.int32(2), holes=holes, **ends)])
+    expected = {Convention.SUM_OF_COSTS: 4 + 2, Convention.SUM_OF_LOSS: 4 + 2, Convention.MAKESPAN: 4}
+    for convention, optimum in expected.items():
+        assert value(one(joint_values(batch, 2, convention), 0), ends["starts"]) == optimum
+    # Seen from (2,0), agent 0 needs a step more, and agent 1 can wait for it at home: free only as a loss.
+    loss, costs = (one(joint_values(batch, 2, c), 0) for c in (Convention.SUM_OF_LOSS, Convention.SUM_OF_COSTS))
+    assert value(loss, np.array([2, 1])) == value(costs, np.array([2, 25])) == 2
+    assert value(costs, np.array([0, 25])) == INFINITE  # parked, it lets nobody pass
+
+
+def test_a_size_that_does_not_fit_is_refused():
+    instances = random_boards(0, 2, 7, 3)
+    with pytest.raises(ValueError, match="3 agents on boards with max_size 7: allowed are 1 or 2 agents up to 10"):
+        joint_values(instances, 3, Convention.MAKESPAN)

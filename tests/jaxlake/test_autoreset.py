@@ -1,0 +1,141 @@
+"""The three ways to go on after an episode, against episodes played by hand without them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxlake.autoreset import AutoReset, AutoResetMode
+from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.levels import LevelBank, stack
+from jaxlake.render import from_text
+
+# On the first one agent b is walled in on its goal, so that random play solves it.
+BOARDS = ("a.# .A#\n.#b .#B\n..# ..#", "a..\n.#A\nbB.", "..a\nA..\nB.b")
+BANK = LevelBank.build(stack([from_text(board) for board in BOARDS]))
+LAKE, STEPS, PARAMS = Lake(), 40, Params(max_steps=7)
+
+
+def played(mode: AutoResetMode, params: Params = PARAMS, seed: int = 0):
+    """States before and after each step, time steps and actions of 8 environments, ``[8, steps]``."""
+    episodes = AutoReset(LAKE, mode)
+
+    def one(key):
+        state, _ = episodes.reset(BANK, jax.random.fold_in(key, 0), params)
+
+        def step(state, time):
+            act_key, step_key = jax.random.split(jax.random.fold_in(key, time))
+            actions = jax.random.randint(act_key, (2,), 0, 5)
+            after, time_step = episodes.step(BANK, state, actions, step_key)
+            return after, (state, after, time_step, actions)
+
+        return jax.lax.scan(step, state, jnp.arange(1, STEPS + 1))[1]
+
+    return jax.device_get(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(seed), 8)))
+
+
+def by_hand():
+    """What the lake itself does from a state, and how it begins on the level of a state."""
+    step = jax.jit(lambda state, actions: LAKE.step(state, actions))
+    begin = jax.jit(lambda instance: LAKE.reset(instance, PARAMS))
+    return step, begin
+
+
+def each(tree, count: int = 3):
+    """The steps of the first environments, one by one."""
+    for env in range(count):
+        for time in range(STEPS):
+            yield jax.tree.map(lambda x, at=(env, time): x[at], tree)
+
+
+def same(one, other) -> bool:
+    return jax.tree.all(jax.tree.map(np.array_equal, one, other))
+
+
+def test_off_stays_done():
+    _, _, steps, _ = played(AutoResetMode.OFF)
+    done = steps.terminated | steps.truncated
+    assert done[:, -1].all() and (np.diff(done.astype(int), axis=1) >= 0).all()
+    assert (np.diff(steps.terminated[:, 7:].astype(int), axis=1) == 0).all()
+    assert same(steps.observation, steps.final_observation)
+
+
+def test_the_same_step_resets_and_keeps_the_last_observation():
+    step, begin = by_hand()
+    before, after, steps, actions = played(AutoResetMode.SAME_STEP)
+    ends = 0
+    for was, now, seen, moves in each((before, after, steps, actions)):
+        plain_state, plain = step(was, moves)
+        assert same(seen.final_observation, plain.observation)
+        for name in ("rewards", "shared_reward", "terminated", "truncated", "info"):
+            assert same(getattr(seen, name), getattr(plain, name)), name
+        if plain.terminated | plain.truncated:
+            ends += 1
+            fresh, first = begin(now.instance)
+            assert same(now, fresh) and same(seen.observation, first.observation)
+            assert same(seen.legal_actions, first.legal_actions)
+        else:
+            assert same(now, plain_state) and same(seen.observation, plain.observation)
+            assert same(seen.legal_actions, plain.legal_actions)
+    assert ends >= 3 * (STEPS // 7)
+    assert steps.terminated.any() and steps.truncated.any() and not (steps.terminated & steps.truncated).any()
+
+
+def test_the_next_step_resets_and_ignores_its_actions():
+    step, begin = by_hand()
+    before, after, steps, actions = played(AutoResetMode.NEXT_STEP)
+    resets = 0
+    for was, now, seen, moves in each((before, after, steps, actions)):
+        if was.done:
+            resets += 1
+            fresh, first = begin(now.instance)
+            assert same(now, fresh) and not seen.terminated and not seen.truncated and not seen.rewards.any()
+            assert same(seen.observation, first.observation) and same(seen.legal_actions, first.legal_actions)
+        else:
+            plain_state, plain = step(was, moves)
+            assert same(now, plain_state) and same(seen.observation, plain.observation)
+            assert same(
+                (seen.rewards, seen.terminated, seen.truncated), (plain.rewards, plain.terminated, plain.truncated)
+            )
+        assert same(seen.final_observation, seen.observation)
+    assert resets >= 3 * (STEPS // 8)
+
+
+@pytest.mark.parametrize("mode", [AutoResetMode.SAME_STEP, AutoResetMode.NEXT_STEP])
+def test_new_episodes_come_from_the_whole_bank_and_keep_their_params(mode):
+    _, after, _, _ = played(mode, Params(max_steps=1))
+    first = after.time == 0
+    starts = {tuple(pair) for pair in after.instance.starts[first].tolist()}
+    assert starts == {tuple(pair) for pair in BANK.instances.starts.tolist()}
+    assert (after.params.max_steps == 1).all()
+
+
+def test_a_slip_and_the_next_level_do_not_share_their_key():
+    episodes = AutoReset(LAKE)
+
+    def one(key):
+        state, _ = episodes.reset(BANK, jax.random.key(0), Params(max_steps=1, slip=CLASSIC_SLIP))
+        after, step = episodes.step(BANK, state, jnp.array([3, 3]), key)
+        return step.final_observation, after.instance.starts[0]
+
+    last, starts = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(1), 2000))
+    where = np.asarray(last[:, 1].reshape(2000, -1).argmax(axis=1))
+    outcomes, levels = np.unique(where), np.unique(starts)
+    for outcome in outcomes:
+        within = np.asarray(starts)[where == outcome]
+        for level in levels:
+            share, overall = np.mean(within == level), np.mean(np.asarray(starts) == level)
+            assert abs(share - overall) < 5 * np.sqrt(0.25 / len(within))
+    assert len(outcomes) >= 2 and len(levels) >= 2
+
+
+def test_every_mode_compiles_once_for_any_levels_and_limits():
+    episodes = AutoReset(LAKE)
+    step = jax.jit(jax.vmap(episodes.step, in_axes=(None, 0, 0, 0)))
+    reset = jax.jit(jax.vmap(episodes.reset, in_axes=(None, 0, None)))
+    keys = jax.random.split(jax.random.key(0), 4)
+    for max_steps in (1, 9):
+        state, _ = reset(BANK, keys, Params(max_steps=max_steps))
+        for _ in range(2):
+            state, _ = step(BANK, state, jnp.zeros((4, 2), jnp.int32), keys)
+    assert step._cache_size() == 1

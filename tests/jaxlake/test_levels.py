@@ -1,0 +1,135 @@
+"""Levels as data: text and back, padding, every fault by name, and what a bank hands out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxlake.levels import LevelBank, distances, pad, stack, validate
+from jaxlake.render import from_text, to_text
+from jaxlake.types import ABSENT
+
+BOARDS = (
+    "a.B\n.#.\nb.A",
+    "ab..\n.##.\nBc.A\n...C",
+    "a#.A.\n.#.#.\n...#.\n.....\n.....",
+)
+
+
+def test_levels_go_through_text_stack_and_pad_unchanged():
+    stacked = pad(stack([from_text(board) for board in BOARDS]), 7, 4)
+    assert stacked.holes.shape == (3, 49) and stacked.starts.shape == stacked.goals.shape == (3, 4)
+    for index, board in enumerate(BOARDS):
+        level = jax.tree.map(lambda x, index=index: x[index], stacked)
+        assert to_text(level) == board
+        expected = from_text(board, max_size=7, max_agents=4)
+        assert jax.tree.all(jax.tree.map(np.array_equal, level, expected))
+
+
+def test_padding_refuses_to_shrink_and_stacking_needs_a_level():
+    with pytest.raises(
+        ValueError, match="max_size 3 and max_agents 3: allowed is at least the instance's own, 4 and 3"
+    ):
+        pad(from_text(BOARDS[1]), 3, 3)
+    with pytest.raises(ValueError, match="no instances to stack"):
+        stack([])
+
+
+LEVEL = from_text("a.B\n.#.\nb.A", max_size=4, max_agents=3)
+
+
+def changed(**fields):
+    return LEVEL.replace(**{name: np.asarray(value) for name, value in fields.items()})
+
+
+@pytest.mark.parametrize(
+    ("level", "message"),
+    [
+        (changed(size=0), "size is 0: allowed is 1 to 4"),
+        (changed(size=5), "size is 5: allowed is 1 to 4"),
+        (changed(num_agents=0), "num_agents is 0: allowed is 1 to 3"),
+        (changed(num_agents=4), "num_agents is 4: allowed is 1 to 3"),
+        (changed(holes=np.zeros(15, bool)), "holes have 15 cells: allowed is a square number"),
+        (changed(holes=np.arange(16) == 7), r"hole at \(1,3\), off the board of side 3"),
+        (changed(goals=[10, 2]), "goals have 2 agent slots and starts 3"),
+        (changed(starts=[0, 3, ABSENT]), "start 3 of agent 1 is off the board of side 3"),
+        (changed(starts=[ABSENT, 8, ABSENT]), "start -1 of agent 0 is off the board"),
+        (changed(goals=[10, 16, ABSENT]), "goal 16 of agent 1 is off the board"),
+        (changed(goals=[5, 2, ABSENT]), r"goal \(1,1\) of agent 0 is a hole"),
+        (changed(starts=[8, 8, ABSENT]), r"agents 0 and 1 have the same start \(2,0\)"),
+        (changed(goals=[10, 10, ABSENT]), r"agents 0 and 1 have the same goal \(2,2\)"),
+        (changed(goals=[10, 2, 0]), "agent 2 has the goal 0, but there are only 2 agents"),
+    ],
+)
+def test_a_fault_is_named(level, message):
+    with pytest.raises(ValueError, match=message) as alone:
+        validate(level)
+    assert "\n" not in str(alone.value)
+    if level.holes.shape == LEVEL.holes.shape and level.goals.shape == LEVEL.goals.shape:
+        batch = jax.tree.map(lambda *parts: np.stack(parts), LEVEL, level, LEVEL)
+        with pytest.raises(ValueError, match=f"instance 1: .*{message}"):
+            validate(batch)
+
+
+def test_a_level_without_a_fault_passes():
+    validate(LEVEL)
+    validate(stack([from_text(board) for board in BOARDS]))
+
+
+def test_a_bank_hands_out_its_levels_and_their_distances_by_number():
+    levels = stack([from_text(board) for board in BOARDS])
+    bank = LevelBank.build(levels, with_distances=True)
+    assert len(bank) == 3
+    for index in range(3):
+        instance, table = bank.at(jnp.int32(index))
+        assert jax.tree.all(jax.tree.map(lambda x, y, index=index: np.array_equal(x, y[index]), instance, levels))
+        assert (table == distances(levels)[index]).all()
+    assert LevelBank.build(levels).at(0)[1] is None
+
+
+def test_a_bank_draws_every_level_equally_often():
+    bank = LevelBank.build(stack([from_text(board) for board in BOARDS]))
+    sizes = jax.jit(jax.vmap(lambda key: bank.draw(key)[0].size))(jax.random.split(jax.random.key(1), 6000))
+    counts = np.bincount(sizes, minlength=6)[3:]
+    assert counts.sum() == 6000 and (np.abs(counts - 2000) < 4 * np.sqrt(6000 * 2 / 9)).all()
+
+
+def test_drawing_is_a_gather_and_not_a_copy_of_the_bank():
+    bank = LevelBank.build(stack([from_text(board) for board in BOARDS]))
+    equations = jax.make_jaxpr(bank.draw)(jax.random.key(0)).jaxpr.eqns
+    primitives = [equation.primitive.name for equation in equations]
+    assert primitives.count("gather") + primitives.count("dynamic_slice") == len(jax.tree.leaves(bank))
+
+
+def test_a_bank_refuses_faulty_levels_and_wrong_batch_axes():
+    with pytest.raises(ValueError, match="instance 0: size is 9"):
+        LevelBank.build(jax.tree.map(lambda x: x[None], changed(size=9)))
+    with pytest.raises(ValueError, match=r"batch axes \(\): a bank needs one"):
+        LevelBank.build(LEVEL)
+
+
+def test_distances_are_shortest_paths_around_holes():
+    level = stack([from_text(BOARDS[2], max_agents=2)])
+    expected = """
+        7 # 1 0 1
+        6 # 2 # 2
+        5 4 3 # 3
+        6 5 4 5 4
+        7 6 5 6 5
+    """
+    table = distances(level)
+    assert table.dtype == np.int8
+    assert table[0, 0].tolist() == [ABSENT if word == "#" else int(word) for word in expected.split()]
+    assert (table[0, 1] == ABSENT).all()
+
+
+def test_cells_that_the_goal_cannot_be_reached_from_have_no_distance():
+    table = distances(stack([from_text("a.#\nA#.\n.#.", max_size=4)]))[0, 0].reshape(4, 4)
+    assert table.tolist() == [[1, 2, -1, -1], [0, -1, -1, -1], [1, -1, -1, -1], [-1] * 4]
+
+
+def test_distances_beyond_int8_are_refused():
+    rows = ["." * 20 if row % 2 == 0 else "#" * 19 + "." if row % 4 == 1 else "." + "#" * 19 for row in range(20)]
+    rows[0] = "aA" + "." * 18
+    with pytest.raises(ValueError, match="more than 127 steps"):
+        distances(stack([from_text(rows)]))

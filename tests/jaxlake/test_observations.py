@@ -1,0 +1,182 @@
+"""Every observation shows the state: positions, goals and holes are decoded back out of it during random play."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxlake import observations
+from jaxlake.env import Lake
+from jaxlake.levels import stack
+from jaxlake.render import from_text
+from jaxlake.types import ABSENT
+
+MAX_SIZE, MAX_AGENTS, RADIUS = 5, 4, 2
+LEVELS = stack(
+    [
+        from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
+        for board in (
+            "a.B\n.#.\nb.A",
+            "ab..\n.#D.\nBc.A\nd..C",
+            "a#.A.\n.#b#.\n.c.#.\n.C...\n...B.",
+            "abA\ncdB\n.CD",
+            "a....\n.....\n..#..\n.....\n....A",
+        )
+    ]
+)
+
+
+def everything(state):
+    return {
+        "planes": observations.planes(state),
+        "window": observations.window(RADIUS)(state),
+        "flat": observations.flat(state),
+    }
+
+
+@functools.cache
+def rollout():
+    lake = Lake(observe=everything)
+
+    def play(instance, actions):
+        state, first = lake.reset(instance)
+
+        def step(state, actions):
+            state, time_step = lake.step(state, actions)
+            return state, (state, time_step.observation)
+
+        _, later = jax.lax.scan(step, state, actions)
+        return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), (state, first.observation), later)
+
+    return jax.jit(jax.vmap(play))
+
+
+@given(st.integers(0, 2**31 - 1))
+@settings(max_examples=6)
+def test_every_agent_is_seen_exactly_where_it_is(seed):
+    actions = np.random.default_rng(seed).integers(0, 5, (len(LEVELS.size), 8, MAX_AGENTS))
+    states, observed = jax.device_get(rollout()(LEVELS, actions))
+    for level in range(len(LEVELS.size)):
+        for time in range(9):
+            state, seen = jax.tree.map(lambda x, at=(level, time): x[at], (states, observed))
+            expected = contents(state)
+            assert from_planes(seen["planes"]) == expected
+            assert from_flat(seen["flat"], expected["num_agents"]) == expected
+            assert from_characters(observations.text(state), expected) == expected
+            check_windows(seen["window"], expected)
+
+
+def contents(state) -> dict:
+    """The state as sets and lists of (row, column); ``blocked`` are the padded board's cells that cannot be entered."""
+    count, size = int(state.instance.num_agents), int(state.instance.size)
+    grid = [divmod(cell, MAX_SIZE) for cell in range(MAX_SIZE**2)]
+    return {
+        "num_agents": count,
+        "agents": [divmod(int(cell), MAX_SIZE) for cell in state.positions[:count]],
+        "goals": [divmod(int(cell), MAX_SIZE) for cell in state.instance.goals[:count]],
+        "blocked": {at for at, hole in zip(grid, state.instance.holes, strict=True) if hole or max(at) >= size},
+    }
+
+
+def from_planes(planes: np.ndarray) -> dict:
+    def numbered(plane):
+        found = {int(plane[tuple(at)]): tuple(at.tolist()) for at in np.argwhere(plane)}
+        assert np.count_nonzero(plane) == len(found)
+        return [found[number] for number in sorted(found)]
+
+    agents = numbered(planes[observations.AGENTS])
+    assert planes.shape == (3, MAX_SIZE, MAX_SIZE) and planes.dtype == np.int8
+    assert sorted(np.unique(planes[observations.AGENTS])) == list(range(len(agents) + 1))
+    return {
+        "num_agents": len(agents),
+        "agents": agents,
+        "goals": numbered(planes[observations.GOALS]),
+        "blocked": {tuple(at.tolist()) for at in np.argwhere(planes[observations.OBSTACLES] == 1)},
+    }
+
+
+def from_flat(flat: np.ndarray, count: int) -> dict:
+    assert flat.shape == (MAX_AGENTS, 4 * MAX_AGENTS + MAX_SIZE**2) and flat.dtype == np.float32
+    assert not flat[count:].any()
+    views = []
+    for agent, row in enumerate(flat[:count]):
+        pairs = np.rint(row[: 4 * MAX_AGENTS] * MAX_SIZE).astype(int).reshape(2, MAX_AGENTS, 2)
+        order = [agent, *(other for other in range(MAX_AGENTS) if other != agent)]
+        found = {other: (tuple(pairs[0, k].tolist()), tuple(pairs[1, k].tolist())) for k, other in enumerate(order)}
+        assert all(found[other] == ((-MAX_SIZE,) * 2,) * 2 for other in range(count, MAX_AGENTS))
+        blocked = {divmod(int(cell), MAX_SIZE) for cell in np.flatnonzero(row[4 * MAX_AGENTS :])}
+        agents, goals = ([found[other][part] for other in range(count)] for part in (0, 1))
+        views.append({"num_agents": count, "agents": agents, "goals": goals, "blocked": blocked})
+    assert all(view == views[0] for view in views)
+    return views[0]
+
+
+def from_characters(text: str, expected: dict) -> dict:
+    """What the text says; goals under agents, which it does not draw, are taken from its last line and, failing that,
+    from what is expected, once the cell is seen to be an agent's."""
+    *rows, last = text.split("\n")
+    arrived = last.removeprefix("arrived: ").split() if last.startswith("arrived: ") else []
+    rows = rows if arrived else [*rows, last]
+    at = {char: (row, column) for row, line in enumerate(rows) for column, char in enumerate(line)}
+    count = sum(char.islower() for char in at)
+    agents = [at["abcd"[agent]] for agent in range(count)]
+    goals = []
+    for agent in range(count):
+        if "abcd"[agent] in arrived:
+            goals.append(agents[agent])
+        elif "ABCD"[agent] in at:
+            goals.append(at["ABCD"[agent]])
+        else:
+            assert expected["goals"][agent] in agents and expected["goals"][agent] != agents[agent]
+            goals.append(expected["goals"][agent])
+    size = len(rows)
+    grid = [divmod(cell, MAX_SIZE) for cell in range(MAX_SIZE**2)]
+    blocked = {cell for cell in grid if max(cell) >= size or rows[cell[0]][cell[1]] == "#"}
+    return {"num_agents": count, "agents": agents, "goals": goals, "blocked": blocked}
+
+
+def check_windows(windows: np.ndarray, expected: dict) -> None:
+    """Each cell of each window against what is there, cell by cell."""
+    assert windows.shape == (MAX_AGENTS, 4, 2 * RADIUS + 1, 2 * RADIUS + 1) and windows.dtype == np.int8
+    assert not windows[expected["num_agents"] :].any()
+    for agent, (row, column) in enumerate(expected["agents"]):
+        for down in range(-RADIUS, RADIUS + 1):
+            for right in range(-RADIUS, RADIUS + 1):
+                cell = (row + down, column + right)
+                outside = not (min(cell) >= 0 and max(cell) < MAX_SIZE)
+                others = [k + 1 for k, at in enumerate(expected["agents"]) if at == cell and k != agent]
+                goals = [k + 1 for k, at in enumerate(expected["goals"]) if at == cell and k != agent]
+                assert windows[agent, :, down + RADIUS, right + RADIUS].tolist() == [
+                    outside or cell in expected["blocked"],
+                    *(others or [0]),
+                    expected["goals"][agent] == cell,
+                    *(goals or [0]),
+                ]
+
+
+def test_the_text_names_those_that_have_arrived_and_hides_goals_under_agents():
+    reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
+    state, _ = reset(from_text("aA.\nB..\n#.b"))
+    assert observations.text(state) == "aA.\nB..\n#.b"
+    state, _ = step(state, jnp.array([3, 4]))
+    assert observations.text(state) == ".a.\nB..\n#.b\narrived: a"
+    state, _ = step(state, jnp.array([2, 4]))
+    state, _ = step(state, jnp.array([1, 4]))
+    assert observations.text(state) == ".A.\na..\n#.b"
+
+
+def test_a_window_of_radius_zero_is_the_agents_own_cell_and_a_negative_one_is_refused():
+    state, _ = Lake(observe=observations.window(0)).reset(from_text("aA.\n...\n..."))
+    assert observations.window(0)(state).tolist() == [[[[0]], [[0]], [[0]], [[0]]]]
+    with pytest.raises(ValueError, match="radius is -1: allowed is 0 or more"):
+        observations.window(-1)
+
+
+def test_absent_agents_are_never_drawn():
+    state, first = Lake().reset(from_text("aA.\n...\n...", max_size=4, max_agents=3))
+    assert state.positions.tolist() == [0, ABSENT, ABSENT]
+    assert first.observation.sum(axis=(1, 2)).tolist() == [7, 1, 1]
