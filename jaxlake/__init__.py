@@ -5,9 +5,9 @@ from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Info, Lake, Params, State, TimeStep, Transition
 from jaxlake.generate import Dataset, SizeReport, generate
 from jaxlake.levels import LevelBank, pad, stack, validate
-from jaxlake.render import draw, from_text, to_text
+from jaxlake.render import animate, draw, from_text, gif, png, svg, to_text
 from jaxlake.solve import needs_wait, solve, without_waiting
-from jaxlake.text import AnswerFormat, PromptStyle, answer, parse, parse_batch, prompt, read
+from jaxlake.text import AnswerFormat, PromptStyle, Reading, answer, parse, parse_batch, prompt, read
 from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solution, Status, Verdict
 from jaxlake.verify import first_failure, verify
 
@@ -32,6 +32,7 @@ __all__ = [
     "Params",
     "Plan",
     "PromptStyle",
+    "Reading",
     "SizeReport",
     "Solution",
     "State",
@@ -39,21 +40,25 @@ __all__ = [
     "TimeStep",
     "Transition",
     "Verdict",
+    "animate",
     "answer",
     "counts",
     "draw",
     "first_failure",
     "from_text",
     "generate",
+    "gif",
     "needs_wait",
     "pad",
     "parse",
     "parse_batch",
+    "png",
     "project",
     "prompt",
     "read",
     "solve",
     "stack",
+    "svg",
     "to_text",
     "validate",
     "verify",

@@ -25,7 +25,8 @@ class Params:
     """What may differ between environments of one compiled program.
 
     Attributes:
-      max_steps: int32 ``[]``, the episode is truncated after that many steps.
+      max_steps: int32 ``[]``, the episode is truncated after that many steps; at most 32,767, which the costs are
+        counted in.
       slip: float32 ``[]``, the probability that a move (not WAIT) goes to one of its two perpendicular directions, half
         each. None: actions do what they say, no randomness is compiled in and ``step`` needs no key.
     """
@@ -261,7 +262,8 @@ def _slip(key: jax.Array, actions: jax.Array, slip: jax.Array) -> jax.Array:
     draw = jax.random.uniform(key, actions.shape)
     first = jnp.where(actions < Action.LEFT, Action.LEFT, Action.UP)  # of the two perpendicular to the action
     slipped = jnp.where(draw < slip / 2, first, first + 1)
-    return jnp.where((draw < slip) & (actions < Action.WAIT), slipped, actions)
+    moves = (actions >= Action.UP) & (actions < Action.WAIT)
+    return jnp.where((draw < slip) & moves, slipped, actions)
 
 
 def _info(

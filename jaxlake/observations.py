@@ -31,8 +31,8 @@ def planes(state: State) -> jax.Array:
     """
     instance = state.instance
     side = instance.max_size
-    # A scatter into the flat array. Comparing every cell with every agent takes three times as long on a CPU, mostly
-    # because XLA then writes the array in loops of max_size elements.
+    # A scatter into flat boards. Comparing every cell with every agent takes three times as long on a CPU, mostly
+    # because XLA then writes them in loops of max_size elements.
     both = jnp.stack([state.positions, instance.goals]).astype(jnp.uint32)  # ABSENT is out of range, so it is dropped.
     plane = np.array([[AGENTS], [GOALS]], np.uint32)
     number = np.arange(1, instance.max_agents + 1, dtype=np.int8)

@@ -19,6 +19,7 @@ import numpy as np
 from jaxlake.types import ABSENT, Action, Instance
 
 MAX_SLOTS = 32
+"""Agents that the bits of one integer can stand for."""
 
 
 class HoleRule(enum.Enum):

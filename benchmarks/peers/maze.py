@@ -3,9 +3,12 @@
 import sys
 
 import jax
-from jaxued.environments.maze import Maze, make_level_generator
-from jaxued.wrappers import AutoReplayWrapper
-from protocol import serve_scan
+
+jax.tree_map = jax.tree.map  # JaxUED 0.0.1 calls it; JAX no longer has it.
+
+from jaxued.environments.maze import Maze, make_level_generator  # noqa: E402
+from jaxued.wrappers import AutoReplayWrapper  # noqa: E402
+from protocol import serve_scan  # noqa: E402
 
 batch, steps = map(int, sys.argv[1:])
 env = AutoReplayWrapper(Maze())
@@ -13,15 +16,15 @@ params = env.default_params
 keys = jax.random.split(jax.random.key(0), batch)
 levels = jax.vmap(make_level_generator(13, 13, 25))(keys)
 observation, state = jax.jit(jax.vmap(env.reset_to_level, in_axes=(0, 0, None)))(keys, levels, params)
-actions = jax.random.randint(jax.random.key(1), (steps, batch), 0, env.action_space(params).n)
+inputs = (
+    jax.random.split(jax.random.key(1), (steps, batch)),
+    jax.random.randint(jax.random.key(2), (steps, batch), 0, env.action_space(params).n),
+)
 
 
-def step(carry, actions):
-    key, state, _ = carry
-    key, use = jax.random.split(key)
-    keys = jax.random.split(use, batch)
-    observation, state, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, actions, params)
-    return key, state, observation
+def step(carry, inputs):
+    observation, state, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(inputs[0], carry[0], inputs[1], params)
+    return state, observation
 
 
-serve_scan(jax, step, (jax.random.key(2), state, observation), actions)
+serve_scan(jax, step, (state, observation), inputs)

@@ -21,24 +21,24 @@ def serve(facts: dict, steps: int, repeat: Callable[[], None]) -> None:
         print(json.dumps({"rate": steps / (time.perf_counter() - start)}), flush=True)
 
 
-def serve_scan(jax, step: Callable, carry: object, actions: object) -> None:
-    """``serve`` for a peer in JAX: scans ``step`` over the actions and keeps its carry, observation included, alive.
+def serve_scan(jax, step: Callable, carry: object, inputs: object) -> None:
+    """``serve`` for a peer in JAX: scans ``step`` over its inputs and keeps its carry, observation included, alive.
 
     Args:
       jax: the peer's own.
-      step: ``(carry, actions of one step) -> carry``, batched.
+      step: ``(carry, inputs of one step) -> carry``, batched.
       carry: state and observation, ``[batch, ...]``.
-      actions: ``[steps, batch, ...]``.
+      inputs: actions, and keys where it takes them, ``[steps, batch, ...]``.
     """
-    program = jax.jit(lambda carry, actions: jax.lax.scan(lambda c, a: (step(c, a), None), carry, actions)[0])
+    program = jax.jit(lambda carry, inputs: jax.lax.scan(lambda c, x: (step(c, x), None), carry, inputs)[0])
     start = time.perf_counter()
-    compiled = program.lower(carry, actions).compile()
+    compiled = program.lower(carry, inputs).compile()
     compile_s = time.perf_counter() - start
-    held = [jax.block_until_ready(compiled(carry, actions))]
+    held = [jax.block_until_ready(compiled(carry, inputs))]
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(held[0]) if hasattr(leaf, "nbytes"))
 
     def repeat() -> None:
-        held[0] = jax.block_until_ready(compiled(held[0], actions))
+        held[0] = jax.block_until_ready(compiled(held[0], inputs))
 
-    batch = actions.shape[1]
-    serve({"compile_s": compile_s, "bytes": size / batch}, actions.shape[0] * batch, repeat)
+    steps, batch = jax.tree.leaves(inputs)[0].shape[:2]
+    serve({"compile_s": compile_s, "bytes": size / batch}, steps * batch, repeat)

@@ -1,6 +1,10 @@
-"""Draws and solves the fixed sets anew, the same bit for bit each time; reads none of their files."""
+"""Draws and solves the fixed sets anew, the same bit for bit each time; reads none of their files.
 
-from collections.abc import Callable, Iterator, Mapping
+Which candidates a search leaves undecided is part of what a set is: given an account's, a later and better solver makes
+the same set.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -52,12 +56,21 @@ RECIPES = {
 
 
 def build(
-    recipe: Recipe, on_group: Callable[[Mapping[str, Any]], None] = lambda row: None
+    recipe: Recipe,
+    on_group: Callable[[Mapping[str, Any]], None] = lambda row: None,
+    account: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A set's arrays as ``data.pack`` has them, and the account of every group, which ``on_group`` gets as it comes."""
+    """A set's arrays as ``data.pack`` has them, and the account of every group.
+
+    Args:
+      recipe: how the set is made.
+      on_group: gets each group's account as it comes.
+      account: of an earlier build, whose undecided candidates are left out again; None decides anew.
+    """
+    dropped = {} if account is None else {_name(row): row["undecided"] for row in account["groups"]}
     parts: list[dict[str, np.ndarray]] = []
     groups: list[dict[str, Any]] = []
-    for arrays, row in _groups(recipe):
+    for arrays, row in _groups(recipe, dropped):
         parts.extend([] if arrays is None else [arrays])
         groups.append(row)
         on_group(row)
@@ -65,7 +78,13 @@ def build(
     return pack(arrays), {"instances": len(arrays["size"]), "groups": groups}
 
 
-def _groups(recipe: Recipe) -> Iterator[tuple[dict[str, np.ndarray] | None, dict[str, Any]]]:
+def _name(row: Mapping[str, Any]) -> tuple[int, int, float]:
+    return row["agents"], row["size"], row["hole_ratio"]
+
+
+def _groups(
+    recipe: Recipe, dropped: Mapping[tuple[int, int, float], Collection[int]]
+) -> Iterator[tuple[dict[str, np.ndarray] | None, dict[str, Any]]]:
     for num_agents, sizes in recipe.sizes.items():
         for size in sizes:
             # Few small boards are different, and two ratios can mean the same number of holes.
@@ -77,7 +96,8 @@ def _groups(recipe: Recipe) -> Iterator[tuple[dict[str, np.ndarray] | None, dict
                 shape = Shape(size, num_agents, holes_on(size, num_agents, percent / 100), MAX_SIZE, max(recipe.sizes))
                 waits = recipe.waits(index, (size + num_agents) % 2)
                 quotas = Quotas(recipe.share * len(waits), int(waits.sum()))
-                found, account = first_boards(shape, key, quotas, known, _BUDGET)
+                skipped = dropped.get((num_agents, size, percent / 100), ())
+                found, account = first_boards(shape, key, quotas, known, _BUDGET, skipped)
                 arrays, realised = None, [0] * len(waits)
                 if found is not None:
                     known.update(fingerprints(found.instances))
@@ -92,6 +112,7 @@ def _groups(recipe: Recipe) -> Iterator[tuple[dict[str, np.ndarray] | None, dict
                         "hole_ratio": percent / 100,
                         "holes": shape.holes,
                         **account._asdict(),
+                        "undecided": list(account.undecided),
                         "requested": quotas.total,
                         "realised": 0 if found is None else len(found.numbers),
                         "requested_waits": waits.tolist(),

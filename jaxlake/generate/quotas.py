@@ -131,7 +131,7 @@ def _reported(shape: Shape, quotas: Quotas, found: Found | None, repeated: int, 
         candidates=account.candidates,
         known=account.known,
         solvable=account.solved / searched if searched else 0.0,
-        undecided=account.undecided,
+        undecided=len(account.undecided),
     )
 
 

@@ -3,7 +3,7 @@
 Knows neither configs nor how a lack of boards is made up for.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator, Set
 from typing import Any, NamedTuple
 
 import jax
@@ -63,17 +63,18 @@ class Account(NamedTuple):
     Attributes:
       candidates: random boards tried.
       known: of them were not searched, as excluded or as having occurred before.
-      solved, undecided: of those searched.
+      solved: of those searched.
+      undecided: numbers of those for which a search ran out of its budget.
     """
 
     candidates: int
     known: int
     solved: int
-    undecided: int
+    undecided: tuple[int, ...]
 
 
 def first_boards(
-    shape: Shape, key: jax.Array, quotas: Quotas, excluded: Set[bytes], budget: int
+    shape: Shape, key: jax.Array, quotas: Quotas, excluded: Set[bytes], budget: int, dropped: Collection[int] = ()
 ) -> tuple[Found | None, Account]:
     """Tries candidate after candidate until the quotas are met, the budget is spent or hardly a new board is left.
 
@@ -86,12 +87,14 @@ def first_boards(
       quotas: how many boards; fewer come back where there are not as many, None for none.
       excluded: fingerprints of boards that must not occur.
       budget: candidates that may be tried, rounded up to whole blocks.
+      dropped: numbers of candidates that count as undecided whatever the search says.
     """
     least = quotas.waits if quotas.interacting is None else quotas.interacting
     wanted = np.array([quotas.waits, least - quotas.waits, quotas.total - least])
     had = np.zeros(3, int)
     parts: list[Found] = []
     statuses: list[np.ndarray] = []
+    undecided: list[int] = []
     seen = set(excluded)
     left = -(-budget // BLOCK)
     stale = 0
@@ -100,11 +103,12 @@ def first_boards(
         # At the rates so far, this many more candidates fill the quotas.
         lacking = np.max(np.maximum(wanted - had, 0) * max(len(statuses) * BLOCK, 1) / (had + 1))
         blocks = min(int(lacking) // BLOCK + 1, _LARGEST_BATCH, left)
-        for found, status in _searched(key, len(statuses), blocks, shape, seen):
+        for found, status, out_of_budget in _searched(key, len(statuses), blocks, shape, seen, dropped):
             kinds = _kinds(found, quotas)
             kept = [np.flatnonzero(kinds == kind)[: max(quotas.total - had[kind], 0)] for kind in range(3)]
             parts.append(_take(found, np.sort(np.concatenate(kept))))
             statuses.append(status)
+            undecided.extend(out_of_budget.tolist())
             had += np.bincount(kinds, minlength=3)
             left -= 1
             stale = 0 if len(status) else stale + 1
@@ -116,7 +120,7 @@ def first_boards(
         candidates=len(statuses) * BLOCK,
         known=len(statuses) * BLOCK - len(searched),
         solved=int(np.sum(searched == Status.SOLVED)),
-        undecided=int(np.sum(searched == Status.OUT_OF_BUDGET)),
+        undecided=tuple(undecided),
     )
     if not account.solved:
         return None, account
@@ -125,24 +129,29 @@ def first_boards(
 
 
 def _searched(
-    key: jax.Array, first: int, blocks: int, shape: Shape, seen: set[bytes]
-) -> Iterator[tuple[Found, np.ndarray]]:
-    """Per block the solvable boards and the ``Status``, int32 ``[n]``, of all that are new; these are added to seen."""
+    key: jax.Array, first: int, blocks: int, shape: Shape, seen: set[bytes], dropped: Collection[int]
+) -> Iterator[tuple[Found, np.ndarray, np.ndarray]]:
+    """Per block the solvable boards, the ``Status`` of all that are new and the numbers of the undecided ones.
+
+    The new ones are added to ``seen``.
+    """
     candidates = draw(key, first * BLOCK, blocks * BLOCK, shape)
     fresh = []
     for index, fingerprint in enumerate(fingerprints(candidates)):
         if fingerprint not in seen:
             seen.add(fingerprint)
             fresh.append(index)
-    numbers = np.array(fresh, np.int64)
-    instances = _take(candidates, numbers)
+    place = np.array(fresh, np.int64)
+    numbers = first * BLOCK + place
+    instances = _take(candidates, place)
     solutions = solve(instances, shape.objective, shape.max_steps)
     without = without_waiting(instances, solutions, shape.objective)
-    statuses = np.where(without == Status.OUT_OF_BUDGET, Status.OUT_OF_BUDGET, solutions.status)
-    found = Found(instances, solutions, without == Status.UNSOLVABLE, first * BLOCK + numbers)
+    out_of_budget = (without == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
+    statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, solutions.status)
+    found = Found(instances, solutions, without == Status.UNSOLVABLE, numbers)
     for block in range(blocks):
-        here = numbers // BLOCK == block
-        yield _take(found, here & (statuses == Status.SOLVED)), statuses[here]
+        here = place // BLOCK == block
+        yield _take(found, here & (statuses == Status.SOLVED)), statuses[here], numbers[here & out_of_budget]
 
 
 def _kinds(found: Found, quotas: Quotas) -> np.ndarray:

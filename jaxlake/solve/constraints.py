@@ -6,7 +6,6 @@ arrival (Li et al. 2020, target reasoning). Knows no costs and plans no paths.
 """
 
 import enum
-import functools
 import itertools
 
 import chex
@@ -116,7 +115,7 @@ def find_conflicts(paths: jax.Array, on: jax.Array) -> tuple[jax.Array, jax.Arra
 
     Returns:
       their number; the most worthwhile one as ``(class * 128 + time) * 16 + pair``, where the class is 0 if both
-      agents are narrow there, 1 for one and 2 for none; by how much cardinal conflicts make the node dearer at least.
+      agents are narrow there, 1 for one and 2 for none; a bit per pair with a conflict of class 0, a cardinal one.
     """
     agents, length, lanes = paths.shape
     if agents < 2:
@@ -147,20 +146,8 @@ def find_conflicts(paths: jax.Array, on: jax.Array) -> tuple[jax.Array, jax.Arra
     return (
         fold(jnp.add, count).astype(jnp.int32),
         fold(jnp.minimum, key).astype(jnp.int32),
-        jnp.asarray(_vertex_covers(agents))[edges],
+        edges,
     )
-
-
-@functools.cache
-def _vertex_covers(agents: int) -> np.ndarray:
-    """Size of a smallest set of agents that meets every pair of a set of pairs, int32 ``[2 ** pairs]``."""
-    pairs = list(itertools.combinations(range(agents), 2))
-    sizes = np.full(1 << len(pairs), agents, np.int32)
-    for chosen in itertools.product((0, 1), repeat=agents):
-        covered = sum(1 << number for number, (i, j) in enumerate(pairs) if chosen[i] or chosen[j])
-        graphs = np.arange(sizes.size)
-        sizes = np.where(graphs & ~covered, sizes, np.minimum(sizes, sum(chosen)))
-    return sizes
 
 
 def branch_on(

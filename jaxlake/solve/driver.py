@@ -2,13 +2,14 @@
 
 import concurrent.futures
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxlake.solve.corridor import deadlocked
+from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import MAX_HORIZON, UNBOUNDED, Search, advance, idle, is_running, results
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Solution, Status
@@ -105,6 +106,7 @@ def _search(
     task = _Task(
         instances=_with_nobody(instances),
         bounds=np.append(cost_bound, 0).astype(np.int32),
+        pair_costs=np.zeros((len(cost_bound) + 1, num_pairs(instances.max_agents)), np.int32),
         may_wait=np.bool_(may_wait),
         objective=objective,
         result=_undecided(len(cost_bound), instances.max_agents, max_steps),
@@ -116,12 +118,10 @@ def _search(
     )
     if found is not None:
         task.keep(pairs, found)
-    for stage in _STAGES:
+    for number, stage in enumerate(_STAGES):
+        if number:
+            pending = _solve_pairs(task, pending)
         pending = _run(task, pending, stage)
-        stuck = _in_batches(lambda chunk: deadlocked(task.take(chunk)[0]), pending, stage.lanes)
-        if stuck is not None:
-            task.result.status[pending[stuck]] = Status.UNSOLVABLE
-            pending = pending[~stuck]
     return task.result
 
 
@@ -132,6 +132,7 @@ class _Task:
     Attributes:
       instances: ``[batch + 1]``; the last one, which index -1 names, has no agents.
       bounds: int32 ``[batch + 1]``, the greatest cost of interest.
+      pair_costs: int32 ``[batch + 1, pairs]``, what each two agents cost at least, filled in for the hard ones.
       may_wait: bool ``[]``.
       objective: what is minimised.
       result: ``[batch]`` in numpy, filled in by and by.
@@ -139,6 +140,7 @@ class _Task:
 
     instances: Instance
     bounds: np.ndarray
+    pair_costs: np.ndarray
     may_wait: np.ndarray
     objective: Objective
     result: Solution
@@ -153,6 +155,30 @@ class _Task:
     def keep(self, indices: np.ndarray, found: Solution) -> None:
         for whole, part in zip(jax.tree.leaves(self.result), jax.tree.leaves(found), strict=True):
             whole[indices] = part
+
+
+def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
+    """Finds what each two agents cost alone together, and returns the indices of the instances not refuted by that."""
+    agents = task.instances.max_agents
+    couples = np.array(list(itertools.combinations(range(agents), 2)))
+    which, couple = (part.reshape(-1) for part in np.meshgrid(pending, np.arange(len(couples)), indexing="ij"))
+    there = couples[couple].max(axis=1) < task.instances.num_agents[which]
+    which, couple = which[there], couple[there]
+
+    def search(chunk: np.ndarray) -> Solution:
+        instances, bounds = task.take(np.where(chunk < 0, -1, which[chunk]))
+        ends = np.full((2, len(chunk), agents), ABSENT, np.int32)
+        rows = np.arange(len(chunk))[:, None]
+        ends[:, :, :2] = instances.starts[rows, couples[couple[chunk]]], instances.goals[rows, couples[couple[chunk]]]
+        two = instances.replace(num_agents=np.where(chunk < 0, 0, 2).astype(np.int32), starts=ends[0], goals=ends[1])
+        return search_pairs(two, bounds, task.may_wait, task.max_steps, task.objective)
+
+    found = _in_batches(search, np.arange(len(which)), _PAIRS)
+    if found is None:
+        return pending
+    task.pair_costs[which, couple] = np.maximum(found.cost, 0)
+    task.result.status[which[found.status == Status.UNSOLVABLE]] = Status.UNSOLVABLE
+    return pending[task.result.status[pending] == Status.OUT_OF_BUDGET]
 
 
 def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
@@ -193,9 +219,9 @@ def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> N
 
 def _advance(task: _Task, stage: _Stage, search: Search, held: np.ndarray, renewed: np.ndarray, enough: int) -> Search:
     instances, bounds = task.take(held)
-    return advance(
-        search, instances, bounds, renewed, task.may_wait, np.int32(stage.iterations), np.int32(enough), task.objective
-    )
+    budget, enough = np.int32(stage.iterations), np.int32(enough)
+    costs = task.pair_costs[held]
+    return advance(search, instances, bounds, costs, renewed, task.may_wait, budget, enough, task.objective)
 
 
 def _copy(search: Search) -> Search:

@@ -34,8 +34,8 @@ class Rules:
 
 
 def word_type(size: int) -> np.dtype:
-    """The narrowest word that holds a row of a board."""
-    return np.dtype(np.uint8 if size <= 8 else np.uint16 if size <= 16 else np.uint32)
+    """The narrowest word that holds a row of a board of side at most 16."""
+    return np.dtype(np.uint8 if size <= 8 else np.uint16)
 
 
 def rules(free: jax.Array, may_wait: jax.Array) -> Rules:
@@ -70,7 +70,9 @@ def single(cells: jax.Array, there: jax.Array, size: int) -> jax.Array:
     return empty(size, len(lane)).at[at, row + 1, lane].set(bit, mode="drop")
 
 
-def step(now: jax.Array, before: jax.Array, after: jax.Array, spread: jax.Array, rules: Rules):
+def step(
+    now: jax.Array, before: jax.Array, after: jax.Array, spread: jax.Array, rules: Rules
+) -> tuple[jax.Array, jax.Array]:
     """Adds to ``after`` what is reached in one step from ``now`` and is neither in ``now`` nor in ``before``.
 
     Joint moves can be undone, so a step from the positions at distance t leads to those at t - 1, t and t + 1; three
@@ -146,6 +148,7 @@ def views(sets: Sequence[jax.Array], cells: jax.Array) -> tuple[jax.Array, jax.A
     kept = kept.reshape(3, across, size, lanes)
     rows = jnp.concatenate([some([kept[number, at] for at in range(across)]) for number in range(3)])
 
+    # Halves of words, which sum up to less than a word holds: at most 8 rows of twice 15, or 16 of twice 255.
     half = word_type(size).itemsize * 4
     words = [part & word((1 << half) - 1) for part in (boards[0], boards[0] >> word(half))]
     weight = sum(part[:, at] for part in words for at in range(size))
@@ -220,8 +223,7 @@ def _entered(now: jax.Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
     same = diagonal(0)
     sources = {(0, -1): same << word(1), (0, 1): same >> word(1), (-1, 0): diagonal(-1), (1, 0): diagonal(1)}
     column = np.arange(size + 1) + {1: 1, -1: -1}.get(shift, 0)
-    bit = np.where((column >= 0) & (column < size), np.left_shift(1, np.maximum(column, 0)), 0).astype(now.dtype)[
-        :, None
-    ]
+    bit = np.where((column >= 0) & (column < size), np.left_shift(1, np.maximum(column, 0)), 0)
+    bit = bit.astype(now.dtype)[:, None]
     some = [source for offset, source in sources.items() if offset != avoid]
     return (some[0] | some[1] | some[2]) & bit

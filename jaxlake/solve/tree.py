@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted, unguarded
+from jaxlake.solve.bounds import num_pairs, sum_of_gaps
 from jaxlake.solve.constraints import (
     Branch,
     Change,
@@ -55,6 +56,7 @@ class _Problem:
       reachable: bool ``[lanes]``, every agent has some path.
       num_agents: int32 ``[lanes]``.
       cost_bound: int32 ``[lanes]``.
+      pair_costs: int32 ``[pairs, lanes]``, what two agents cost at least.
     """
 
     free: chex.Array
@@ -64,6 +66,7 @@ class _Problem:
     reachable: chex.Array
     num_agents: chex.Array
     cost_bound: chex.Array
+    pair_costs: chex.Array
 
 
 @chex.dataclass(frozen=True)
@@ -84,7 +87,7 @@ class _Node:
       park_min, park_max: int32 ``[agents, lanes]``, bounds on the last arrival.
       depth: int32 ``[lanes]``.
       stack: ``[depth, ..., lanes]``.
-      count, key, gap: int32 ``[lanes]`` as ``find_conflicts`` gives them.
+      count, key, edges: int32 ``[lanes]`` as ``find_conflicts`` gives them.
       iterations, expansions: int32 ``[lanes]``.
     """
 
@@ -105,7 +108,7 @@ class _Node:
     stack: Level
     count: chex.Array
     key: chex.Array
-    gap: chex.Array
+    edges: chex.Array
     iterations: chex.Array
     expansions: chex.Array
 
@@ -131,7 +134,8 @@ def search(
     lanes = len(instances.size)
     renewed, budget = np.ones(lanes, bool), np.int32(iterations)
     search = idle(instances, max_steps, objective)
-    search = advance(search, instances, cost_bound, renewed, may_wait, budget, np.int32(0), objective)
+    costs = np.zeros((lanes, num_pairs(instances.max_agents)), np.int32)
+    search = advance(search, instances, cost_bound, costs, renewed, may_wait, budget, np.int32(0), objective)
     return results(search, np.arange(lanes), instances.max_size, max_steps, objective)
 
 
@@ -146,7 +150,8 @@ class Search:
 def idle(instances: Instance, steps: int, objective: Objective) -> Search:
     """Lanes that do not search yet, in the shapes for instances ``[lanes]``."""
     bound = np.zeros(len(instances.size), np.int32)
-    shapes = jax.eval_shape(lambda *arrays: _begin(*arrays, steps, objective), instances, bound)
+    costs = np.zeros((len(bound), num_pairs(instances.max_agents)), np.int32)
+    shapes = jax.eval_shape(lambda *arrays: _begin(*arrays, steps, objective), instances, bound, costs)
     return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
 
 
@@ -155,6 +160,7 @@ def advance(
     search: Search,
     instances: Instance,
     cost_bound: jax.Array,
+    pair_costs: jax.Array,
     renewed: jax.Array,
     may_wait: jax.Array,
     iterations: jax.Array,
@@ -167,6 +173,7 @@ def advance(
       search: what all lanes are doing; consumed.
       instances: ``[lanes]``, read where renewed; one without agents is solved at once.
       cost_bound: int32 ``[lanes]``, ``UNBOUNDED`` for none.
+      pair_costs: int32 ``[lanes, pairs]``, what each two agents cost at least together; 0 where unknown.
       renewed: bool ``[lanes]``.
       may_wait: bool ``[]``, whether agents may wait before their last arrival.
       iterations: int32 ``[]``, after how many a lane gives up.
@@ -174,7 +181,7 @@ def advance(
       objective: what is minimised.
     """
     steps = search.node.paths.shape[1] - 1
-    fresh = _begin(instances, cost_bound, steps, objective)
+    fresh = _begin(instances, cost_bound, pair_costs, steps, objective)
     search = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), fresh, search)
     problem = search.problem
 
@@ -193,7 +200,9 @@ def is_running(node: _Node, iterations: jax.Array) -> jax.Array:
     return (node.status == _RUNNING) & (node.iterations < iterations)
 
 
-def _begin(instances: Instance, cost_bound: jax.Array, steps: int, objective: Objective) -> Search:
+def _begin(
+    instances: Instance, cost_bound: jax.Array, pair_costs: jax.Array, steps: int, objective: Objective
+) -> Search:
     max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
     words = num_words(max_size)
     axis = jnp.arange(max_size)
@@ -212,9 +221,14 @@ def _begin(instances: Instance, cost_bound: jax.Array, steps: int, objective: Ob
         reachable=reachable,
         num_agents=jnp.sum(there, axis=0, dtype=jnp.int32),
         cost_bound=jnp.asarray(cost_bound, jnp.int32),
+        pair_costs=jnp.asarray(pair_costs, jnp.int32).T,
     )
     none, never = jnp.zeros(lanes, jnp.int32), jnp.zeros(lanes, bool)
     limit = _total(distances, objective)
+    if objective is Objective.SUM_OF_COSTS:
+        limit += sum_of_gaps(distances, jnp.zeros(lanes, jnp.int32), jnp.asarray(pair_costs).T)
+    else:
+        limit = jnp.maximum(limit, jnp.max(pair_costs, axis=1, initial=0))
     status = jnp.where(~reachable | (limit > cost_bound), Status.UNSOLVABLE, _RUNNING)
     status = jnp.where(reachable & jnp.any(distances > steps, axis=0), Status.OUT_OF_BUDGET, status)
     rows = jnp.zeros((_DEPTH, lanes), jnp.int32)
@@ -239,7 +253,7 @@ def _begin(instances: Instance, cost_bound: jax.Array, steps: int, objective: Ob
         ),
         count=none,
         key=none,
-        gap=none,
+        edges=none,
         iterations=none,
         expansions=none,
     )
@@ -257,7 +271,7 @@ def _iterate(
         fixed=fixing(node.fixed, turn.undone.fixed, turn.done.fixed),
         park_min=turn.park_min,
         park_max=turn.park_max,
-        paths=put(node.paths, turn.left.replanned, turn.left.path, turn.up),
+        paths=put(node.paths, turn.left.replanned, turn.left.path, turn.undo),
         arrivals=turn.arrivals,
         stack=write(node.stack, turn.at, turn.level, turn.enter),
     )
@@ -270,7 +284,7 @@ def _iterate(
     over_budget = failed & (turn.budget_left < park_max) & (turn.budget_left <= steps)
     over_horizon = failed & (turn.budget_left > steps) & (park_max > steps)
     paths = put(node.paths, agent, found.path, got)
-    count, key, gap = find_conflicts(paths, on)
+    count, key, edges = find_conflicts(paths, on)
     return node.replace(
         status=turn.status,
         planned=turn.planned,
@@ -284,7 +298,7 @@ def _iterate(
         depth=turn.depth,
         count=count,
         key=key,
-        gap=gap,
+        edges=edges,
         iterations=node.iterations + turn.running,
         expansions=node.expansions + turn.push,
     )
@@ -295,8 +309,7 @@ class _Turn:
     """What a lane does in one iteration, ``[lanes]`` unless said otherwise.
 
     Attributes:
-      running, up, enter, push, asks: bool; searches at all, leaves a child for good, enters a child, of a new level,
-        replans.
+      running, undo, enter, push, asks: bool; searches at all, leaves a child, enters a child, of a new level, replans.
       left, level: the levels left and entered.
       undone, done: the changes that leaving takes back and entering makes.
       at, depth: int32, where the level entered goes in the stack, and its new depth.
@@ -306,7 +319,7 @@ class _Turn:
     """
 
     running: chex.Array
-    up: chex.Array
+    undo: chex.Array
     enter: chex.Array
     push: chex.Array
     asks: chex.Array
@@ -340,7 +353,7 @@ def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Object
     solved = clean & (node.count == 0)
     least = _total(node.arrivals, objective)
     if objective is Objective.SUM_OF_COSTS:
-        least += node.gap
+        least += sum_of_gaps(node.arrivals, node.edges, problem.pair_costs)
     hopeless = clean & ~solved & (least > node.cost_limit)
     back = running & ~planning & (node.failed | hopeless)
     forth = clean & ~solved & ~hopeless
@@ -363,6 +376,9 @@ def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Object
         node.park_min, node.park_max, left, jnp.where(undo, child(left.split, left.child), Branch.NONE), words, True
     )
     arrivals = put(node.arrivals, left.replanned, left.arrival, up)
+    # A path that takes the place of its parent's is narrow where that one was: it was planned under more constraints.
+    kept = (pick(node.paths, left.replanned) & np.uint8(NARROW - 1)) | (left.path & np.uint8(NARROW))
+    left = left.replace(path=jnp.where(bypass, kept, left.path))
     sibling = up & (child(left.split, left.child + 1) != Branch.NONE)
     depth = node.depth - (undo & ~sibling)
 
@@ -377,11 +393,10 @@ def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Object
     replans_first = (branch == Branch.FREE) | (branch == Branch.NOT_ARRIVED) | (branch == Branch.FIX_AFTER)
     agent = jnp.where(replans_first, level.first, level.second)
     agent = jnp.where(planning, node.planned, agent)
-    restored = up & (agent == left.replanned)
     level = level.replace(
         replanned=agent,
         arrival=pick(arrivals, agent),
-        path=jnp.where(restored, left.path, pick(node.paths, agent)),
+        path=jnp.where(undo & (agent == left.replanned), left.path, pick(node.paths, agent)),
         count=jnp.where(push, node.count, left.count),
     )
     done, park_min, park_max = change(park_min, park_max, level, branch, words, False)
@@ -395,7 +410,7 @@ def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Object
     restart = exhausted & (objective is Objective.MAKESPAN)
     return _Turn(
         running=running,
-        up=up,
+        undo=undo,
         enter=enter,
         push=push,
         asks=asks,

@@ -283,18 +283,12 @@ def _walk(body: str, start: int, max_size: int) -> tuple[list[int], str]:
     try:
         moves = [table[word] for word in body.split()]  # As the prompts ask for it.
     except KeyError:
-        moves, skipped = [], ""
-        for word in _WORD_OR_NUMBER.findall(body) or _ARROW.findall(body):
-            if not _is_move(word, max_size):
-                skipped = skipped or word
-            elif word.lower() in table:
-                moves.append(table[word.lower()])
-            else:
-                moves.extend(table[letter] for letter in word)
-        if skipped:
-            problem = f"{skipped[:20]!r} is not a move"
-        if skipped and not moves:
-            return [], problem
+        words = _WORD_OR_NUMBER.findall(body) or _ARROW.findall(body)
+        moves = [table[word] for word in words if word in table]
+        if len(moves) < len(words):
+            moves, problem = _moves(words, max_size)
+            if not moves:
+                return [], problem
     cell = start if start >= 0 else OUTSIDE
     path = [cell]
     for move in moves:
@@ -303,6 +297,21 @@ def _walk(body: str, start: int, max_size: int) -> tuple[list[int], str]:
     if cell == OUTSIDE and start >= 0:
         problem = problem or f"leaves the board of {max_size} x {max_size} in step {path.index(OUTSIDE)}"
     return path, problem
+
+
+def _moves(words: list[str], max_size: int) -> tuple[list[list[int]], str]:
+    """The moves that the words are, in any case and in runs of capitals, and the first word that is none."""
+    table = _move_table(max_size)
+    moves: list[list[int]] = []
+    problem = ""
+    for word in words:
+        if not _is_move(word, max_size):
+            problem = problem or f"{word[:20]!r} is not a move"
+        elif word.lower() in table:
+            moves.append(table[word.lower()])
+        else:
+            moves.extend(table[letter] for letter in word)
+    return moves, problem
 
 
 @functools.cache

@@ -1,5 +1,7 @@
 """The three ways to go on after an episode, against episodes played by hand without them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +18,16 @@ BANK = LevelBank.build(stack([from_text(board) for board in BOARDS]))
 LAKE, STEPS, PARAMS = Lake(), 40, Params(max_steps=7)
 
 
-def played(mode: AutoResetMode, params: Params = PARAMS, seed: int = 0):
+def played(mode: AutoResetMode, params: Params = PARAMS):
     """States before and after each step, time steps and actions of 8 environments, ``[8, steps]``."""
+    return jax.device_get(program(mode)(jax.random.split(jax.random.key(0), 8), params))
+
+
+@functools.cache
+def program(mode: AutoResetMode):
     episodes = AutoReset(LAKE, mode)
 
-    def one(key):
+    def one(key, params):
         state, _ = episodes.reset(BANK, jax.random.fold_in(key, 0), params)
 
         def step(state, time):
@@ -31,7 +38,7 @@ def played(mode: AutoResetMode, params: Params = PARAMS, seed: int = 0):
 
         return jax.lax.scan(step, state, jnp.arange(1, STEPS + 1))[1]
 
-    return jax.device_get(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(seed), 8)))
+    return jax.jit(jax.vmap(one, in_axes=(0, None)))
 
 
 def by_hand():
@@ -41,7 +48,7 @@ def by_hand():
     return step, begin
 
 
-def each(tree, count: int = 3):
+def each(tree, count: int = 2):
     """The steps of the first environments, one by one."""
     for env in range(count):
         for time in range(STEPS):
@@ -77,7 +84,7 @@ def test_the_same_step_resets_and_keeps_the_last_observation():
         else:
             assert same(now, plain_state) and same(seen.observation, plain.observation)
             assert same(seen.legal_actions, plain.legal_actions)
-    assert ends >= 3 * (STEPS // 7)
+    assert ends >= 2 * (STEPS // 7)
     assert steps.terminated.any() and steps.truncated.any() and not (steps.terminated & steps.truncated).any()
 
 
@@ -98,7 +105,7 @@ def test_the_next_step_resets_and_ignores_its_actions():
                 (seen.rewards, seen.terminated, seen.truncated), (plain.rewards, plain.terminated, plain.truncated)
             )
         assert same(seen.final_observation, seen.observation)
-    assert resets >= 3 * (STEPS // 8)
+    assert resets >= 2 * (STEPS // 8)
 
 
 @pytest.mark.parametrize("mode", [AutoResetMode.SAME_STEP, AutoResetMode.NEXT_STEP])
@@ -114,7 +121,7 @@ def test_a_slip_and_the_next_level_do_not_share_their_key():
     episodes = AutoReset(LAKE)
 
     def one(key):
-        state, _ = episodes.reset(BANK, jax.random.key(0), Params(max_steps=1, slip=CLASSIC_SLIP))
+        state, _ = LAKE.reset(from_text(BOARDS[1]), Params(max_steps=1, slip=CLASSIC_SLIP))
         after, step = episodes.step(BANK, state, jnp.array([3, 3]), key)
         return step.final_observation, after.instance.starts[0]
 
@@ -126,7 +133,7 @@ def test_a_slip_and_the_next_level_do_not_share_their_key():
         for level in levels:
             share, overall = np.mean(within == level), np.mean(np.asarray(starts) == level)
             assert abs(share - overall) < 5 * np.sqrt(0.25 / len(within))
-    assert len(outcomes) >= 2 and len(levels) >= 2
+    assert len(outcomes) == 3 and len(levels) >= 2
 
 
 def test_every_mode_compiles_once_for_any_levels_and_limits():

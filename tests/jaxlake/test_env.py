@@ -176,6 +176,12 @@ def test_the_classic_slip_goes_to_either_side_with_a_third_each(action, share):
         assert abs(int(counts[cell]) - draws * expected) <= tolerance
 
 
+def test_a_number_that_is_no_action_does_not_slip():
+    for action in (-1, 5):
+        counts = slipped(jnp.int32(action), jax.random.split(jax.random.key(0), 9000))
+        assert counts[4] == 9000
+
+
 @jax.jit
 def slipped(action, keys):
     state, _ = LAKE.reset(from_text("...\n.a.\n..A"), Params(slip=CLASSIC_SLIP))

@@ -130,9 +130,8 @@ def moves_all_the_time(solution) -> bool:
     return not any((np.diff(p[:n]) == 0).any() for p, n in zip(solution.plan.paths, solution.plan.lengths, strict=True))
 
 
-@pytest.mark.parametrize(
-    "objective", [Objective.SUM_OF_COSTS, pytest.param(Objective.MAKESPAN, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", Objective)
 def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objective):
     instances = random_boards(2, 1200, list(range(3, 11)), max_size=10)
     found = find(instances, objective, max_steps=64)
@@ -145,6 +144,12 @@ def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objectiv
     for field in ("status", "cost"):
         np.testing.assert_array_equal(found[field][decided], tree[field][decided])
     np.testing.assert_array_equal(found.lower_bound, tree.lower_bound)
+
+    bounds = np.maximum(found.cost, 0)
+    still = find(instances, objective, bounds, may_wait=False, max_steps=64)
+    tree = jax.tree.map(np.asarray, search(instances, bounds, np.bool_(False), 64, 20, objective))
+    decided = tree.status != Status.OUT_OF_BUDGET
+    np.testing.assert_array_equal(still.status[decided], tree.status[decided])
 
 
 def test_agents_in_each_others_way_in_a_corridor_are_proved_unsolvable():
