@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted, unguarded
+from jaxlake.solve.bitboard import NOWHERE, is_empty, one_hot, unguarded
 from jaxlake.solve.bounds import num_pairs, sum_of_gaps
 from jaxlake.solve.constraints import (
     Branch,
@@ -33,84 +33,13 @@ from jaxlake.solve.constraints import (
     forbidding,
 )
 from jaxlake.solve.lanes import apart, fold, pick, put
+from jaxlake.solve.node import DEPTH, RUNNING, Node, Problem, begin, total
 from jaxlake.solve.paths import NARROW, Query, obstacles, shortest_paths, swaps
 from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
 
-MAX_HORIZON = 126
+MAX_HORIZON = 127
 UNBOUNDED = 1 << 12
-"""A cost bound above every cost: five agents with 126 steps each cost less."""
-
-_RUNNING = -1
-_NEVER = 255  # An arrival that nothing limits.
-_DEPTH = 48
-
-
-@chex.dataclass(frozen=True)
-class _Problem:
-    """The instances lane-minor, and what is asked of them.
-
-    Attributes:
-      free: uint32 ``[words, lanes]``.
-      starts, goals: uint8 ``[agents, lanes]``, ``NOWHERE`` for an agent that is not there.
-      distances: int32 ``[agents, lanes]`` from start to goal, 0 for an agent that is not there.
-      reachable: bool ``[lanes]``, every agent has some path.
-      num_agents: int32 ``[lanes]``.
-      cost_bound: int32 ``[lanes]``.
-      pair_costs: int32 ``[pairs, lanes]``, what two agents cost at least.
-    """
-
-    free: chex.Array
-    starts: chex.Array
-    goals: chex.Array
-    distances: chex.Array
-    reachable: chex.Array
-    num_agents: chex.Array
-    cost_bound: chex.Array
-    pair_costs: chex.Array
-
-
-@chex.dataclass(frozen=True)
-class _Node:
-    """Where each lane's search is.
-
-    Attributes:
-      status: int32 ``[lanes]``, a ``Status`` or ``_RUNNING``.
-      planned: int32 ``[lanes]``, how many paths of the root have been planned.
-      cost_limit: int32 ``[lanes]``, no plan is cheaper.
-      cut, beyond: bool ``[lanes]``, something was left out that costs more, or that needs more steps than there are.
-      failed: bool ``[lanes]``, the last replanning found no path.
-      fresh: bool ``[lanes]``, the last iteration entered a child.
-      paths: uint8 ``[agents, steps + 1, lanes]`` with the flag ``NARROW``.
-      arrivals: int32 ``[agents, lanes]``.
-      forbidden: uint32 ``[agents, steps + 1, words, lanes]``.
-      fixed: uint8 ``[agents, steps + 1, lanes]``, cells on which the agents must be; ``NOWHERE`` for none.
-      park_min, park_max: int32 ``[agents, lanes]``, bounds on the last arrival.
-      depth: int32 ``[lanes]``.
-      stack: ``[depth, ..., lanes]``.
-      count, key, edges: int32 ``[lanes]`` as ``find_conflicts`` gives them.
-      iterations, expansions: int32 ``[lanes]``.
-    """
-
-    status: chex.Array
-    planned: chex.Array
-    cost_limit: chex.Array
-    cut: chex.Array
-    beyond: chex.Array
-    failed: chex.Array
-    fresh: chex.Array
-    paths: chex.Array
-    arrivals: chex.Array
-    forbidden: chex.Array
-    fixed: chex.Array
-    park_min: chex.Array
-    park_max: chex.Array
-    depth: chex.Array
-    stack: Level
-    count: chex.Array
-    key: chex.Array
-    edges: chex.Array
-    iterations: chex.Array
-    expansions: chex.Array
+"""A cost bound above every cost: five agents with 127 steps each cost less."""
 
 
 def search(
@@ -141,18 +70,19 @@ def search(
 
 @chex.dataclass(frozen=True)
 class Search:
-    """A search in every lane; opaque to others but for ``running``."""
+    """A search in every lane; opaque to others but for ``is_running`` and ``results``."""
 
-    problem: _Problem
-    node: _Node
+    problem: Problem
+    node: Node
 
 
 def idle(instances: Instance, steps: int, objective: Objective) -> Search:
     """Lanes that do not search yet, in the shapes for instances ``[lanes]``."""
     bound = np.zeros(len(instances.size), np.int32)
     costs = np.zeros((len(bound), num_pairs(instances.max_agents)), np.int32)
-    shapes = jax.eval_shape(lambda *arrays: _begin(*arrays, steps, objective), instances, bound, costs)
-    return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    shapes = jax.eval_shape(lambda *arrays: begin(*arrays, steps, objective), instances, bound, costs)
+    problem, node = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    return Search(problem=problem, node=node)
 
 
 @functools.partial(jax.jit, static_argnames=("objective",), donate_argnames=("search",))
@@ -181,88 +111,27 @@ def advance(
       objective: what is minimised.
     """
     steps = search.node.paths.shape[1] - 1
-    fresh = _begin(instances, cost_bound, pair_costs, steps, objective)
-    search = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), fresh, search)
-    problem = search.problem
+    fresh = begin(instances, cost_bound, pair_costs, steps, objective)
+    problem, node = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), fresh, (search.problem, search.node))
 
     def iterate(carry):
         node, _ = carry
         node = _iterate(problem, node, may_wait, iterations, instances.max_size, objective)
         return node, jnp.sum(is_running(node, iterations))
 
-    many = jnp.sum(is_running(search.node, iterations))
-    node, _ = jax.lax.while_loop(lambda carry: carry[1] > enough, iterate, (search.node, many))
+    many = jnp.sum(is_running(node, iterations))
+    node, _ = jax.lax.while_loop(lambda carry: carry[1] > enough, iterate, (node, many))
     return Search(problem=problem, node=node)
 
 
-def is_running(node: _Node, iterations: jax.Array) -> jax.Array:
+def is_running(node: Node, iterations: jax.Array) -> jax.Array:
     """bool ``[lanes]``, not decided and not given up."""
-    return (node.status == _RUNNING) & (node.iterations < iterations)
-
-
-def _begin(
-    instances: Instance, cost_bound: jax.Array, pair_costs: jax.Array, steps: int, objective: Objective
-) -> Search:
-    max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
-    words = num_words(max_size)
-    axis = jnp.arange(max_size)
-    on_board = (axis[:, None, None] < instances.size) & (axis[None, :, None] < instances.size)
-    free = pack(on_board & ~instances.holes.T.reshape(max_size, max_size, lanes))
-    starts, goals = guarded(instances.starts.T, max_size), guarded(instances.goals.T, max_size)
-    there = starts != NOWHERE
-    distances, reachable = _distances(free, starts, goals, max_size)
-    reachable = jnp.all(reachable | ~there, axis=0)
-    distances = jnp.where(there, distances, 0)
-    problem = _Problem(
-        free=free,
-        starts=starts,
-        goals=goals,
-        distances=distances,
-        reachable=reachable,
-        num_agents=jnp.sum(there, axis=0, dtype=jnp.int32),
-        cost_bound=jnp.asarray(cost_bound, jnp.int32),
-        pair_costs=jnp.asarray(pair_costs, jnp.int32).T,
-    )
-    none, never = jnp.zeros(lanes, jnp.int32), jnp.zeros(lanes, bool)
-    limit = _total(distances, objective)
-    if objective is Objective.SUM_OF_COSTS:
-        limit += sum_of_gaps(distances, jnp.zeros(lanes, jnp.int32), jnp.asarray(pair_costs).T)
-    else:
-        limit = jnp.maximum(limit, jnp.max(pair_costs, axis=1, initial=0))
-    status = jnp.where(~reachable | (limit > cost_bound), Status.UNSOLVABLE, _RUNNING)
-    status = jnp.where(reachable & jnp.any(distances > steps, axis=0), Status.OUT_OF_BUDGET, status)
-    rows = jnp.zeros((_DEPTH, lanes), jnp.int32)
-    node = _Node(
-        status=status.astype(jnp.int32),
-        planned=none,
-        cost_limit=limit,
-        cut=never,
-        beyond=never,
-        failed=never,
-        fresh=never,
-        paths=jnp.full((agents, steps + 1, lanes), NOWHERE, jnp.uint8),
-        arrivals=distances,
-        forbidden=jnp.zeros((agents, steps + 1, words, lanes), jnp.uint32),
-        fixed=jnp.full((agents, steps + 1, lanes), NOWHERE, jnp.uint8),
-        park_min=jnp.zeros((agents, lanes), jnp.int32),
-        park_max=jnp.full((agents, lanes), _NEVER, jnp.int32),
-        depth=none,
-        stack=Level(
-            **dict.fromkeys(set(Level.__dataclass_fields__) - {"path"}, rows),
-            path=jnp.full((_DEPTH, steps + 1, lanes), NOWHERE, jnp.uint8),
-        ),
-        count=none,
-        key=none,
-        edges=none,
-        iterations=none,
-        expansions=none,
-    )
-    return Search(problem=problem, node=node)
+    return (node.status == RUNNING) & (node.iterations < iterations)
 
 
 def _iterate(
-    problem: _Problem, node: _Node, may_wait: jax.Array, budget: jax.Array, max_size: int, objective: Objective
-) -> _Node:
+    problem: Problem, node: Node, may_wait: jax.Array, budget: jax.Array, max_size: int, objective: Objective
+) -> Node:
     """Backtracks or branches, and then replans one agent, in every lane."""
     on = node.iterations[0] >= 0
     turn = apart(on, functools.partial(_decide, objective=objective), problem, node, budget)
@@ -315,7 +184,7 @@ class _Turn:
       at, depth: int32, where the level entered goes in the stack, and its new depth.
       park_min, park_max, arrivals: int32 ``[agents, lanes]``.
       deadline, budget_left: int32, for the agent replanned, and what the cost limit alone leaves it.
-      status, planned, limit, cut, failed: as in ``_Node``.
+      status, planned, limit, cut, failed: as in ``Node``.
     """
 
     running: chex.Array
@@ -341,17 +210,17 @@ class _Turn:
     failed: chex.Array
 
 
-def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Objective) -> _Turn:
+def _decide(problem: Problem, node: Node, budget: jax.Array, objective: Objective) -> _Turn:
     """What to undo and what to try next."""
     on = node.iterations[0] >= 0
     words = problem.free.shape[0]
-    running = (node.status == _RUNNING) & (node.iterations < budget)
+    running = (node.status == RUNNING) & (node.iterations < budget)
     planning = running & (node.planned < problem.num_agents)
     left = apart(on, read, node.stack, jnp.maximum(node.depth - 1, 0))
 
     clean = running & ~planning & ~node.failed
     solved = clean & (node.count == 0)
-    least = _total(node.arrivals, objective)
+    least = total(node.arrivals, objective)
     if objective is Objective.SUM_OF_COSTS:
         least += sum_of_gaps(node.arrivals, node.edges, problem.pair_costs)
     hopeless = clean & ~solved & (least > node.cost_limit)
@@ -383,7 +252,7 @@ def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Object
     depth = node.depth - (undo & ~sibling)
 
     # The next child: of the same conflict, or of a new one.
-    full = forth & (depth >= _DEPTH)
+    full = forth & (depth >= DEPTH)
     status = jnp.where(full, Status.OUT_OF_BUDGET, status)
     push = forth & ~full
     enter = push | sibling
@@ -404,7 +273,7 @@ def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Object
     asks = enter | planning
     budget_left = limit
     if objective is Objective.SUM_OF_COSTS:
-        budget_left = limit - _total(arrivals, objective) + level.arrival
+        budget_left = limit - total(arrivals, objective) + level.arrival
     steps = node.paths.shape[1] - 1
     deadline = jnp.minimum(jnp.minimum(budget_left, pick(park_max, agent)), steps)
     restart = exhausted & (objective is Objective.MAKESPAN)
@@ -434,7 +303,7 @@ def _decide(problem: _Problem, node: _Node, budget: jax.Array, objective: Object
 
 
 def _query(
-    problem: _Problem, node: _Node, agent: jax.Array, deadline: jax.Array, may_wait: jax.Array, max_size: int
+    problem: Problem, node: Node, agent: jax.Array, deadline: jax.Array, may_wait: jax.Array, max_size: int
 ) -> Query:
     """What one agent per lane may do under the constraints, and where the others are."""
     agents, length, words, _ = node.forbidden.shape
@@ -470,27 +339,6 @@ def _query(
     )
 
 
-def _distances(free: jax.Array, starts: jax.Array, goals: jax.Array, max_size: int) -> tuple[jax.Array, jax.Array]:
-    """Length of the shortest paths, int32 ``[agents, lanes]``, and whether there is one."""
-    words = free.shape[0]
-    goal = one_hot(goals, words)
-
-    def spread(carry):
-        time, reached, distance, _ = carry
-        steps = [shifted(reached, by) for by in offsets(max_size)]
-        grown = reached | ((steps[0] | steps[1] | steps[2] | steps[3]) & free)
-        grown = jax.lax.optimization_barrier(grown)
-        distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)
-        return time + 1, grown, distance, jnp.any((distance < 0) & ~is_empty(grown ^ reached))
-
-    start = one_hot(starts, words) & free
-    distance = jnp.where(is_empty(start & goal), -1, 0)
-    _, _, distance, _ = jax.lax.while_loop(
-        lambda carry: carry[-1], spread, (jnp.int32(0), start, distance, jnp.bool_(True))
-    )
-    return jnp.maximum(distance, 0), distance >= 0
-
-
 def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, objective: Objective) -> Solution:
     """What some lanes found, in numpy; each path is cut at its arrival and the plan empty unless solved."""
     node, problem = search.node, search.problem
@@ -499,7 +347,7 @@ def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, ob
         return np.asarray(part)[..., lanes]
 
     status = of(node.status)
-    status = np.where(status == _RUNNING, Status.OUT_OF_BUDGET, status)
+    status = np.where(status == RUNNING, Status.OUT_OF_BUDGET, status)
     solved = status == Status.SOLVED
     there = (of(problem.starts) != NOWHERE) & solved
     arrivals, distances = of(node.arrivals), of(problem.distances)
@@ -521,11 +369,6 @@ def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, ob
         lower_bound=np.where(of(problem.reachable), total(distances, axis=0), ABSENT).astype(np.int32),
         expansions=of(node.expansions).astype(np.int32),
     )
-
-
-def _total(arrivals: jax.Array, objective: Objective) -> jax.Array:
-    total = jnp.sum if objective is Objective.SUM_OF_COSTS else jnp.max
-    return total(arrivals, axis=0)
 
 
 def read(stack: Level, at: jax.Array) -> Level:

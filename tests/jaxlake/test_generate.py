@@ -10,6 +10,8 @@ import pytest
 from jaxlake.benchmark import load
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate, quotas, search
+from jaxlake.generate.candidates import Shape
+from jaxlake.generate.search import Quotas
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
@@ -219,6 +221,16 @@ def test_three_agents_find_their_boards_too():
     assert (dataset.instances.num_agents == 3).all()
     assert np.asarray(verify(dataset.instances, dataset.solutions.plan, dataset.solutions.cost).optimal).all()
     assert dataset.needs_wait.sum() == 18
+
+
+def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
+    shape = Shape(size=4, num_agents=2, holes=2, **SHAPE)
+    found, account = search.first_boards(shape, jax.random.key(0), Quotas(20, 5), frozenset(), 2048)
+    dropped = found.numbers[[3, 7]].tolist()
+    again, again_account = search.first_boards(shape, jax.random.key(0), Quotas(20, 5), frozenset(), 2048, dropped)
+    assert account.undecided == () and again_account.undecided == tuple(dropped)
+    assert set(found.numbers) - set(again.numbers) == set(dropped)
+    assert len(again.numbers) == 20 and again.needs_wait.sum() == 5
 
 
 @pytest.mark.parametrize(

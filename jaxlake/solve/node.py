@@ -1,0 +1,179 @@
+"""What a lane of Conflict-Based Search knows: its instance, and where in the constraint tree it is. Takes no step.
+
+Everything is lane-minor, ``[..., lanes]``.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted
+from jaxlake.solve.bounds import sum_of_gaps
+from jaxlake.solve.constraints import Level
+from jaxlake.solve.lanes import apart
+from jaxlake.types import Instance, Objective, Status
+
+RUNNING = -1
+"""The status of a lane that is not decided yet."""
+NEVER = 255
+"""The bound on an arrival that nothing limits."""
+DEPTH = 48
+"""Most branchings between the root and a node; a search that would go deeper gives up."""
+
+
+@chex.dataclass(frozen=True)
+class Problem:
+    """The instances lane-minor, and what is asked of them.
+
+    Attributes:
+      free: uint32 ``[words, lanes]``.
+      starts, goals: uint8 ``[agents, lanes]``, ``NOWHERE`` for an agent that is not there.
+      distances: int32 ``[agents, lanes]`` from start to goal, 0 for an agent that is not there.
+      reachable: bool ``[lanes]``, every agent has some path.
+      num_agents: int32 ``[lanes]``.
+      cost_bound: int32 ``[lanes]``.
+      pair_costs: int32 ``[pairs, lanes]``, what two agents cost at least.
+    """
+
+    free: chex.Array
+    starts: chex.Array
+    goals: chex.Array
+    distances: chex.Array
+    reachable: chex.Array
+    num_agents: chex.Array
+    cost_bound: chex.Array
+    pair_costs: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class Node:
+    """Where each lane's search is.
+
+    Attributes:
+      status: int32 ``[lanes]``, a ``Status`` or ``RUNNING``.
+      planned: int32 ``[lanes]``, how many paths of the root have been planned.
+      cost_limit: int32 ``[lanes]``, no plan is cheaper.
+      cut, beyond: bool ``[lanes]``, something was left out that costs more, or that needs more steps than there are.
+      failed: bool ``[lanes]``, the last replanning found no path.
+      fresh: bool ``[lanes]``, the last iteration entered a child.
+      paths: uint8 ``[agents, steps + 1, lanes]`` with the flag ``NARROW``.
+      arrivals: int32 ``[agents, lanes]``.
+      forbidden: uint32 ``[agents, steps + 1, words, lanes]``.
+      fixed: uint8 ``[agents, steps + 1, lanes]``, cells on which the agents must be; ``NOWHERE`` for none.
+      park_min, park_max: int32 ``[agents, lanes]``, bounds on the last arrival.
+      depth: int32 ``[lanes]``.
+      stack: ``[depth, ..., lanes]``.
+      count, key, edges: int32 ``[lanes]`` as ``find_conflicts`` gives them.
+      iterations, expansions: int32 ``[lanes]``.
+    """
+
+    status: chex.Array
+    planned: chex.Array
+    cost_limit: chex.Array
+    cut: chex.Array
+    beyond: chex.Array
+    failed: chex.Array
+    fresh: chex.Array
+    paths: chex.Array
+    arrivals: chex.Array
+    forbidden: chex.Array
+    fixed: chex.Array
+    park_min: chex.Array
+    park_max: chex.Array
+    depth: chex.Array
+    stack: Level
+    count: chex.Array
+    key: chex.Array
+    edges: chex.Array
+    iterations: chex.Array
+    expansions: chex.Array
+
+
+def begin(
+    instances: Instance, cost_bound: jax.Array, pair_costs: jax.Array, steps: int, objective: Objective
+) -> tuple[Problem, Node]:
+    """The lanes of instances before their first iteration; the arguments as in ``tree.advance``, and the horizon."""
+    max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
+    words = num_words(max_size)
+    axis = jnp.arange(max_size)
+    on_board = (axis[:, None, None] < instances.size) & (axis[None, :, None] < instances.size)
+    free = pack(on_board & ~instances.holes.T.reshape(max_size, max_size, lanes))
+    starts, goals = guarded(instances.starts.T, max_size), guarded(instances.goals.T, max_size)
+    there = starts != NOWHERE
+    distances, reachable = _distances(free, starts, goals, max_size)
+    reachable = jnp.all(reachable | ~there, axis=0)
+    distances = jnp.where(there, distances, 0)
+    problem = Problem(
+        free=free,
+        starts=starts,
+        goals=goals,
+        distances=distances,
+        reachable=reachable,
+        num_agents=jnp.sum(there, axis=0, dtype=jnp.int32),
+        cost_bound=jnp.asarray(cost_bound, jnp.int32),
+        pair_costs=jnp.asarray(pair_costs, jnp.int32).T,
+    )
+    none, never = jnp.zeros(lanes, jnp.int32), jnp.zeros(lanes, bool)
+    limit = total(distances, objective)
+    if objective is Objective.SUM_OF_COSTS:
+        limit += sum_of_gaps(distances, jnp.zeros(lanes, jnp.int32), jnp.asarray(pair_costs).T)
+    else:
+        limit = jnp.maximum(limit, jnp.max(pair_costs, axis=1, initial=0))
+    status = jnp.where(~reachable | (limit > cost_bound), Status.UNSOLVABLE, RUNNING)
+    status = jnp.where(reachable & jnp.any(distances > steps, axis=0), Status.OUT_OF_BUDGET, status)
+    rows = jnp.zeros((DEPTH, lanes), jnp.int32)
+    node = Node(
+        status=status.astype(jnp.int32),
+        planned=none,
+        cost_limit=limit,
+        cut=never,
+        beyond=never,
+        failed=never,
+        fresh=never,
+        paths=jnp.full((agents, steps + 1, lanes), NOWHERE, jnp.uint8),
+        arrivals=distances,
+        forbidden=jnp.zeros((agents, steps + 1, words, lanes), jnp.uint32),
+        fixed=jnp.full((agents, steps + 1, lanes), NOWHERE, jnp.uint8),
+        park_min=jnp.zeros((agents, lanes), jnp.int32),
+        park_max=jnp.full((agents, lanes), NEVER, jnp.int32),
+        depth=none,
+        stack=Level(
+            **dict.fromkeys(set(Level.__dataclass_fields__) - {"path"}, rows),
+            path=jnp.full((DEPTH, steps + 1, lanes), NOWHERE, jnp.uint8),
+        ),
+        count=none,
+        key=none,
+        edges=none,
+        iterations=none,
+        expansions=none,
+    )
+    return problem, node
+
+
+def _distances(free: jax.Array, starts: jax.Array, goals: jax.Array, max_size: int) -> tuple[jax.Array, jax.Array]:
+    """Length of the shortest paths, int32 ``[agents, lanes]``, and whether there is one."""
+    words = free.shape[0]
+    goal = one_hot(goals, words)
+
+    def grow(reached):
+        up, down, left, right = (shifted(reached, by) for by in offsets(max_size))
+        return reached | ((up | down | left | right) & free)
+
+    def spread(carry):
+        time, reached, distance, _ = carry
+        grown = apart(time >= 0, grow, reached)
+        distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)
+        return time + 1, grown, distance, jnp.any((distance < 0) & ~is_empty(grown ^ reached))
+
+    start = one_hot(starts, words) & free
+    distance = jnp.where(is_empty(start & goal), -1, 0)
+    _, _, distance, _ = jax.lax.while_loop(
+        lambda carry: carry[-1], spread, (jnp.int32(0), start, distance, jnp.bool_(True))
+    )
+    return jnp.maximum(distance, 0), distance >= 0
+
+
+def total(arrivals: jax.Array, objective: Objective) -> jax.Array:
+    """The cost int32 ``[lanes]`` of arrivals ``[agents, lanes]``."""
+    combine = jnp.sum if objective is Objective.SUM_OF_COSTS else jnp.max
+    return combine(arrivals, axis=0)
