@@ -71,6 +71,12 @@ class State:
         """bool ``[]``: the episode is over, and steps change nothing."""
         return self.terminated | self.truncated
 
+    def _repr_html_(self) -> str:
+        """The board as it stands, for notebooks."""
+        from jaxlake.render import svg
+
+        return svg(self.instance, positions=self.positions)
+
 
 @chex.dataclass(frozen=True)
 class Info:

@@ -1,6 +1,7 @@
-"""What agents are rewarded for: functions from a ``Transition`` to float32 ``[max_agents]``; absent agents get 0.
+"""What agents are rewarded for, and what a whole plan is worth (``accuracy``).
 
-A reward of your own is any such function. The environment zeroes it after the end of an episode.
+A stepwise reward is a function from a ``Transition`` to float32 ``[max_agents]``, 0 for absent agents, and one of your
+own is any such function. The environment zeroes it after the end of an episode.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxlake.types import ABSENT
 
@@ -51,3 +53,22 @@ def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], 
         return sparse(transition) + jnp.where(known, scale * (before - discount * after), 0)
 
     return reward
+
+
+def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.ndarray:
+    """R_acc of each answer (paper, reward; as reconstructed).
+
+    0 unless all checks pass; with c = cost - optimum and c_max = 2 * optimum: 1 - 0.7 * c / c_max up to c_max, 0.3
+    beyond. An optimum of 0 (every agent starts on its goal) leaves 1 for cost 0 and 0.3 for any other.
+
+    Args:
+      valid: bool ``[...]``.
+      cost, optimum: int ``[...]``, time steps.
+
+    Returns:
+      float32 ``[...]`` in [0, 1].
+    """
+    excess = cost - optimum
+    share = np.where(excess > 0, excess / np.maximum(2 * optimum, 1), 0.0)
+    graded = np.where((excess <= 2 * optimum) | (excess <= 0), 1 - 0.7 * share, 0.3)
+    return np.where(valid, graded, 0.0).astype(np.float32)

@@ -1,25 +1,6 @@
-"""The paper's reward: accuracy by cost, a penalty on length, and weights that follow how short the answers are."""
+"""The paper's reward beside `jaxlake.rewards.accuracy`: a penalty on length, and weights that follow it."""
 
 import numpy as np
-
-
-def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.ndarray:
-    """R_acc of each answer (paper, reward; as reconstructed).
-
-    0 unless all checks pass; with c = cost - optimum and c_max = 2 * optimum: 1 - 0.7 * c / c_max up to c_max, 0.3
-    beyond. An optimum of 0 (every agent starts on its goal) leaves 1 for cost 0 and 0.3 for any other.
-
-    Args:
-      valid: bool ``[...]``.
-      cost, optimum: int ``[...]``, time steps.
-
-    Returns:
-      float32 ``[...]`` in [0, 1].
-    """
-    excess = cost - optimum
-    share = np.where(excess > 0, excess / np.maximum(2 * optimum, 1), 0.0)
-    graded = np.where((excess <= 2 * optimum) | (excess <= 0), 1 - 0.7 * share, 0.3)
-    return np.where(valid, graded, 0.0).astype(np.float32)
 
 
 def length_penalty(tokens: np.ndarray, free: int, limit: int) -> np.ndarray:

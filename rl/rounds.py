@@ -10,6 +10,7 @@ from engineer.engineers import CheckpointEngineer, Generation, RandomEngineer
 from engineer.evidence import Evidence
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.rewards import accuracy
 from jaxlake.types import Instance
 from rl import grpo, reward
 from rl.checkpoint import fingerprint
@@ -106,9 +107,9 @@ def grpo_step(
     tokens = answers.rollout.mask.sum(axis=-1)
     run.progress.short_share = reward.moving_share(run.progress.short_share, tokens, lengths.free_tokens, lengths.decay)
     w_acc, w_len = reward.weights(run.progress.short_share)
-    accuracy = reward.accuracy(verdict.valid, verdict.cost, np.repeat(optima, settings.samples))
+    accuracies = accuracy(verdict.valid, verdict.cost, np.repeat(optima, settings.samples))
     penalty = reward.length_penalty(tokens, lengths.free_tokens, lengths.limit_tokens)
-    rewards = w_acc * accuracy + w_len * penalty
+    rewards = w_acc * accuracies + w_len * penalty
     groups = rewards.reshape(-1, settings.samples)
     valid = verdict.valid.reshape(groups.shape).mean(axis=-1)
     batch = grpo.Batch(
@@ -131,7 +132,7 @@ def grpo_step(
     )
     metrics |= {
         "reward": rewards.mean(),
-        "reward_accuracy": accuracy.mean(),
+        "reward_accuracy": accuracies.mean(),
         "reward_length": penalty.mean(),
         "weight_accuracy": w_acc,
         "valid": verdict.valid.mean(),

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from jaxlake.files import from_record, record
+from jaxlake.rewards import accuracy
 from jaxlake.text import AnswerFormat, PromptStyle, parse, prompt
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance
 from jaxlake.verify import verify
@@ -96,25 +97,6 @@ def compute_score(
 ) -> float:
     """The accuracy of one answer, as verl calls it; the row's ``ground_truth`` says all that is needed."""
     return float(_accuracies([solution_str], [ground_truth])[0])
-
-
-def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.ndarray:
-    """R_acc of each answer (paper, reward; as reconstructed).
-
-    0 unless all checks pass; with c = cost - optimum and c_max = 2 * optimum: 1 - 0.7 * c / c_max up to c_max, 0.3
-    beyond. An optimum of 0 (every agent starts on its goal) leaves 1 for cost 0 and 0.3 for any other.
-
-    Args:
-      valid: bool ``[...]``.
-      cost, optimum: int ``[...]``, time steps.
-
-    Returns:
-      float32 ``[...]`` in [0, 1].
-    """
-    excess = cost - optimum
-    share = np.where(excess > 0, excess / np.maximum(2 * optimum, 1), 0.0)
-    graded = np.where((excess <= 2 * optimum) | (excess <= 0), 1 - 0.7 * share, 0.3)
-    return np.where(valid, graded, 0.0).astype(np.float32)
 
 
 def _tasks(

@@ -83,3 +83,19 @@ def test_shaped_without_distances_says_what_it_needs():
     state, _ = lake.reset(from_text(BOARD))
     with pytest.raises(ValueError, match="shaped rewards need distances"):
         jax.jit(lake.step)(state, jnp.zeros(2, jnp.int32))
+
+
+@pytest.mark.parametrize(
+    ("valid", "cost", "optimum", "expected"),
+    [
+        (True, 6, 6, 1.0),  # optimal
+        (True, 9, 6, 1 - 0.7 * 3 / 12),  # three steps too many of at most twelve
+        (True, 18, 6, 0.3),  # c = c_max
+        (True, 40, 6, 0.3),  # beyond
+        (False, 6, 6, 0.0),  # one check failed
+        (True, 0, 0, 1.0),  # every agent starts on its goal and stays
+        (True, 2, 0, 0.3),  # ... or wanders
+    ],
+)
+def test_accuracy_has_the_papers_breakpoints(valid, cost, optimum, expected):
+    assert rewards.accuracy(np.array([valid]), np.array([cost]), np.array([optimum]))[0] == pytest.approx(expected)

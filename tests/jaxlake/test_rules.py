@@ -1,7 +1,9 @@
-"""The rules as a table of boards drawn in text, and against a step in plain Python for every joint action."""
+"""The rules as the table in docs/environment.md has them, and against a plain Python step for every joint action."""
 
 import functools
 import itertools
+import pathlib
+import re
 
 import jax
 import numpy as np
@@ -15,34 +17,9 @@ from jaxlake.render import from_text
 from jaxlake.rules import move
 from jaxlake.types import ABSENT, Action, Instance
 
-# Rows of a board are joined by "/". Each word of `moves` is one step and each letter of it the action of agent a, b,
-# ...: Up, Down, Left, Right, Wait. `block` and `end` are the agents after the last step under the two conflict rules.
-# `vertex` and `swap` count the conflicting pairs of all steps; `fall` means HoleRule.FALL, and names who fell.
-TRUTH_TABLE = """
-what happens                              | board               | moves    | block               | end                 | vertex | swap | fall
-two want one free cell                    | a.b/..c/BAC         | RLL      | a.b/.c./...         | a.b/..c/...         | 1      | 0    |
-one wants the cell of one that waits      | ab./.../BA.         | RW       | ab./.../...         | ab./.../...         | 1      | 0    |
-three want one cell                       | a.b/.c./BAC         | RLU      | a.b/.c./...         | a.b/.c./...         | 3      | 0    |
-two swap                                  | ab./..c/BAC         | RLL      | ab./.c./...         | ab./..c/...         | 0      | 1    |
-two pairs swap                            | ab../cd../ABCD/.... | RLRL     | ab../cd../..../.... | ab../cd../..../.... | 0      | 2    |
-two swap and a third follows              | cab./..../ABC./.... | RLR      | cab./..../..../.... | cab./..../..../.... | 1      | 1    |
-three follow one another                  | abc./..../ABC./.... | RRR      | .abc/..../..../.... | .abc/..../..../.... | 0      | 0    |
-the first of a queue cannot move          | abc#/..../ABC./.... | RRR      | abc#/..../..../.... | abc#/..../..../.... | 1      | 0    |
-the first of a queue is in a conflict     | bca./...d/ABCD/.... | RRRU     | bca./...d/..../.... | bca./...d/..../.... | 1      | 0    |
-four rotate                               | abA/cdB/.CD         | RDUL     | ca./db./...         | ca./db./...         | 0      | 0    |
-six rotate                                | abc./fed./ABCD/EF.. | RRDLLU   | fab./edc./..../.... | fab./edc./..../.... | 0      | 0    |
-four would rotate and one waits           | abA/cdB/.CD         | RDUW     | ab./cd./...         | ab./cd./...         | 1      | 0    |
-an agent stays in the way on its goal     | aA.b/..../..../...B | RW WL WL | .ab./..../..../.... | .ab./..../..../.... | 1      | 0    |
-an agent leaves its goal for another      | aA.b/..../..../...B | RW WL DL | .b../.a../..../.... | .b../.a../..../.... | 0      | 0    |
-a move off the board stays                | a.A/.../...         | U        | a../.../...         | a../.../...         | 0      | 0    |
-one that tries to leave the board stands  | a../b../.AB         | LU       | a../b../...         | a../b../...         | 1      | 0    |
-a hole is impassable                      | a#A/.../...         | R        | a#./.../...         | a#./.../...         | 0      | 0    |
-a hole is fallen into                     | a#A/.../...         | R        | .a./.../...         | .a./.../...         | 0      | 0    | a
-two fall                                  | a#b#/..../AB../.... | RR       | .a.b/..../..../.... | .a.b/..../..../.... | 0      | 0    | ab
-two want one hole                         | a#b/.../AB.         | RL       | a#b/.../...         | a#b/.../...         | 1      | 0    | -
-one follows one that falls                | ab#/.../AB.         | RR       | .ab/.../...         | .ab/.../...         | 0      | 0    | b
-"""  # noqa: E501
-ROWS = [[cell.strip() for cell in line.split("|")] for line in TRUTH_TABLE.strip().split("\n")[1:]]
+PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "environment.md").read_text()
+TRUTH_TABLE = re.search(r"^```text\n(what happens .*?)\n```", PAGE, re.DOTALL | re.MULTILINE)[1]
+ROWS = [[cell.strip() for cell in line.split("|")] for line in TRUTH_TABLE.split("\n")[1:]]
 
 MAX_SIZE, MAX_AGENTS = 4, 6
 LAKES = {pair: Lake(holes=pair[0], conflicts=pair[1]) for pair in itertools.product(HoleRule, ConflictRule)}

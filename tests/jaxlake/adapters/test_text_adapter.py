@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxlake import from_text
-from jaxlake.adapters.text import accuracy, compute_score, path_reward, trl_rows, verl_rows
+from jaxlake.adapters.text import compute_score, path_reward, trl_rows, verl_rows
 from jaxlake.env import Lake
 from jaxlake.levels import pad, stack
 from jaxlake.text import AnswerFormat, PromptStyle, prompt
@@ -101,14 +101,6 @@ def test_a_move_in_an_answer_goes_where_the_core_goes(action):
     ):
         level = trl_rows(instances, optimum, answer_format=answer_format)[0]["level"]
         assert path_reward(completions=[answer], level=[level]) == [1]
-
-
-@pytest.mark.parametrize(
-    ("valid", "cost", "optimum", "expected"),
-    [(True, 6, 6, 1), (True, 9, 6, 0.825), (True, 18, 6, 0.3), (True, 40, 6, 0.3), (False, 6, 6, 0), (True, 2, 0, 0.3)],
-)
-def test_accuracy_has_the_papers_breakpoints(valid, cost, optimum, expected):
-    assert accuracy(np.array([valid]), np.array([cost]), np.array([optimum]))[0] == pytest.approx(expected)
 
 
 def test_an_instance_without_optimum_or_too_large_is_named(instances):
