@@ -261,6 +261,7 @@ def change(
 
 
 def forbidding(forbidden: jax.Array, undone: tuple[jax.Array, ...], done: tuple[jax.Array, ...]) -> jax.Array:
+    """The table uint32 ``[agents, steps + 1, words, lanes]`` with one ``Change.forbidden`` taken back and one made."""
     agents, length = forbidden.shape[:2]
     agent, time = jnp.arange(agents)[:, None, None], jnp.arange(length)[:, None]
 
@@ -272,6 +273,7 @@ def forbidding(forbidden: jax.Array, undone: tuple[jax.Array, ...], done: tuple[
 
 
 def fixing(fixed: jax.Array, undone: tuple, done: tuple) -> jax.Array:
+    """The table uint8 ``[agents, steps + 1, lanes]`` with one ``Change.fixed`` taken back and one made."""
     agents, length = fixed.shape[:2]
     agent, time = jnp.arange(agents)[:, None, None], jnp.arange(length)[:, None]
     for whose, when, _ in undone:
@@ -282,4 +284,5 @@ def fixing(fixed: jax.Array, undone: tuple, done: tuple) -> jax.Array:
 
 
 def child(split: jax.Array, child: jax.Array) -> jax.Array:
+    """The ``Branch`` of a child of a ``Split``, ``NONE`` after the last."""
     return jnp.asarray(_BRANCHES.reshape(-1))[split * _BRANCHES.shape[1] + child]

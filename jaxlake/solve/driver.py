@@ -28,15 +28,16 @@ class _Stage:
 
 
 _STAGES = (_Stage(lanes=256, steps=32, iterations=512), _Stage(lanes=32, steps=MAX_HORIZON, iterations=4096))
-"""Fixed sizes, so that two programs serve every call. At 10x10 with 5 agents and a hole ratio of 0.2, one in 400 is
-left to the second stage. An iteration costs a lane 4 us in the first and 10 in the second, where fewer of them wait for
-the hardest."""
+"""Fixed sizes, so that two programs serve every call. At 10x10 with 5 agents and a hole ratio of 0.2, 15 of 8,000
+instances are left to the second stage. An iteration costs a lane 4 us in the first and 10 in the second, where fewer of
+them wait for the hardest."""
 
 _REFILL = 4
 """Lanes take new instances when one in so many is done."""
 
 _THREADS = 2
-"""Queues that are searched at once: XLA hardly uses more than one core for operations as small as these."""
+"""Queues that are searched at once, since XLA hardly uses more than one core for operations as small as these: 21,000
+instances/s against 17,000 at 10x10 with 5 agents and a hole ratio of 0.1."""
 
 
 def solve(instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS) -> Solution:
@@ -44,7 +45,7 @@ def solve(instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, ma
 
     Up to two agents are searched exhaustively (``search_pairs``), and always decided within the horizon. More are
     searched by Conflict-Based Search up to a budget; those that no plan exists for are ``UNSOLVABLE`` where an agent
-    has no path at all or two of them block a corridor, and otherwise ``OUT_OF_BUDGET``.
+    or two of them have none even alone, and otherwise ``OUT_OF_BUDGET``.
 
     Args:
       instances: ``[batch]``, any size of batch.
@@ -159,6 +160,8 @@ class _Task:
 
 def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
     """Finds what each two agents cost alone together, and returns the indices of the instances not refuted by that."""
+    if not len(pending):
+        return pending
     agents = task.instances.max_agents
     couples = np.array(list(itertools.combinations(range(agents), 2)))
     which, couple = (part.reshape(-1) for part in np.meshgrid(pending, np.arange(len(couples)), indexing="ij"))
@@ -174,8 +177,6 @@ def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
         return search_pairs(two, bounds, task.may_wait, task.max_steps, task.objective)
 
     found = _in_batches(search, np.arange(len(which)), _PAIRS)
-    if found is None:
-        return pending
     task.pair_costs[which, couple] = np.maximum(found.cost, 0)
     task.result.status[which[found.status == Status.UNSOLVABLE]] = Status.UNSOLVABLE
     return pending[task.result.status[pending] == Status.OUT_OF_BUDGET]

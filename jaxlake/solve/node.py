@@ -3,6 +3,8 @@
 Everything is lane-minor, ``[..., lanes]``.
 """
 
+import itertools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,7 @@ class Problem:
       free: uint32 ``[words, lanes]``.
       starts, goals: uint8 ``[agents, lanes]``, ``NOWHERE`` for an agent that is not there.
       distances: int32 ``[agents, lanes]`` from start to goal, 0 for an agent that is not there.
-      reachable: bool ``[lanes]``, every agent has some path.
+      reachable: bool ``[lanes]``, every agent has some path, and no two share their starts or goals.
       num_agents: int32 ``[lanes]``.
       cost_bound: int32 ``[lanes]``.
       pair_costs: int32 ``[pairs, lanes]``, what two agents cost at least.
@@ -102,6 +104,9 @@ def begin(
     there = starts != NOWHERE
     distances, reachable = _distances(free, starts, goals, max_size)
     reachable = jnp.all(reachable | ~there, axis=0)
+    for ends in (starts, goals):
+        for one, other in itertools.combinations(range(agents), 2):
+            reachable &= (ends[one] != ends[other]) | ~there[one]
     distances = jnp.where(there, distances, 0)
     problem = Problem(
         free=free,
