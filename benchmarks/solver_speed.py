@@ -26,12 +26,11 @@ from pathlib import Path
 import numpy as np
 
 from jaxlake import Instance, Status, solve
-from jaxlake.types import MAX_SIZE
 
 SIZES, AGENTS, HOLE_RATIOS = range(3, 11), range(2, 6), (0.1, 0.2, 0.3)
 CELLS = [cell for cell in itertools.product(AGENTS, SIZES, HOLE_RATIOS) if 2 * cell[0] <= cell[1] ** 2]
 QUICK = [(2, 4, 0.1), (2, 10, 0.1), (2, 10, 0.3)]
-BATCH = 1024
+BATCH = 4096
 PROBE = 32  # Boards on which the peer's two variants are compared.
 LIMIT = 1.0  # Seconds per instance for the peer.
 ROUND = 1.5  # Seconds a round of the peer may take, roughly.
@@ -59,9 +58,9 @@ def main() -> None:
     compiled_for = None
     for cell in cells:
         instances = boards(np.random.default_rng([1, cell[0], cell[1], round(100 * cell[2])]), *cell, BATCH)
-        if cell[0] != compiled_for:
+        if cell[:2] != compiled_for:
             solve(instances)
-            compiled_for = cell[0]
+            compiled_for = cell[:2]
         rows.append(compare(cell, instances, peer, rounds))
         print(line(cell, rows[-1]), flush=True)
     peer.close()
@@ -114,16 +113,15 @@ def line(cell: tuple[int, int, float], row: dict) -> str:
 
 
 def boards(rng: np.random.Generator, num_agents: int, size: int, hole_ratio: float, count: int) -> Instance:
-    """``[count]`` boards padded to side 10; starts and goals on different cells, each goal in reach of its start."""
-    inside = (np.arange(size)[:, None] * MAX_SIZE + np.arange(size)).ravel()
+    """``[count]`` boards in arrays of their own size; starts and goals differ, each goal in reach of its start."""
     num_holes = int(hole_ratio * (size**2 - 2 * num_agents) + 1e-9)
-    holes, ends = np.zeros((count, MAX_SIZE**2), bool), np.zeros((count, 2, num_agents), np.int32)
+    holes, ends = np.zeros((count, size**2), bool), np.zeros((count, 2, num_agents), np.int32)
     found = 0
     while found < count:
-        order = rng.permutation(inside)
+        order = rng.permutation(size**2)
         candidate = order[num_holes : num_holes + 2 * num_agents].reshape(2, num_agents)
-        free = sum(1 << (cell + cell // MAX_SIZE) for cell in order[num_holes:].tolist())
-        if all(connected(free, start, goal) for start, goal in candidate.T.tolist()):
+        free = sum(1 << (cell + cell // size) for cell in order[num_holes:].tolist())
+        if all(connected(free, size, start, goal) for start, goal in candidate.T.tolist()):
             holes[found, order[:num_holes]] = True
             ends[found] = candidate
             found += 1
@@ -136,12 +134,12 @@ def boards(rng: np.random.Generator, num_agents: int, size: int, hole_ratio: flo
     )
 
 
-def connected(free: int, start: int, goal: int) -> bool:
+def connected(free: int, size: int, start: int, goal: int) -> bool:
     """Flood fill over a set of cells in bits; rows have a column more, so that none runs into the next."""
-    start, goal = (1 << (cell + cell // MAX_SIZE) for cell in (start, goal))
+    start, goal = (1 << (cell + cell // size) for cell in (start, goal))
     reached, before = start, 0
     while reached != before and not reached & goal:
-        before, width = reached, MAX_SIZE + 1
+        before, width = reached, size + 1
         reached |= (reached << 1 | reached >> 1 | reached << width | reached >> width) & free
     return bool(reached & goal)
 
@@ -193,9 +191,9 @@ class Peer:
 def as_lists(instances: Instance) -> list[Paths]:
     """Per board: weights by row, starts and goals as (column, row)."""
     size = int(instances.size[0])
-    weights = np.where(instances.holes.reshape(-1, MAX_SIZE, MAX_SIZE)[:, :size, :size], -1.0, 1.0).tolist()
+    weights = np.where(instances.holes.reshape(-1, size, size), -1.0, 1.0).tolist()
     ends = (
-        [[divmod(cell, MAX_SIZE)[::-1] for cell in row] for row in cells.tolist()]
+        [[divmod(cell, size)[::-1] for cell in row] for row in cells.tolist()]
         for cells in (instances.starts, instances.goals)
     )
     return list(zip(weights, *ends, strict=True))

@@ -6,7 +6,7 @@ from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Info, Lake, Params
 from jaxlake.generate import Dataset, SizeReport, generate
 from jaxlake.levels import LevelBank, pad, stack, validate
 from jaxlake.render import animate, draw, from_text, gif, png, svg, to_text
-from jaxlake.solve import needs_wait, solve, without_waiting
+from jaxlake.solve import needs_wait, solve, waits, without_waiting
 from jaxlake.text import AnswerFormat, PromptStyle, Reading, answer, parse, parse_batch, prompt, read
 from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solution, Status, Verdict
 from jaxlake.verify import first_failure, verify
@@ -62,5 +62,6 @@ __all__ = [
     "to_text",
     "validate",
     "verify",
+    "waits",
     "without_waiting",
 ]

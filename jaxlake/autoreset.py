@@ -49,6 +49,10 @@ class AutoReset:
     lake: Lake
     mode: AutoResetMode = AutoResetMode.SAME_STEP
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.mode, AutoResetMode):
+            raise ValueError(f"mode is {self.mode!r}: allowed is an AutoResetMode")
+
     def reset(
         self, bank: LevelBank, key: jax.Array, params: Params = DEFAULT_PARAMS
     ) -> tuple[State, AutoResetTimeStep]:

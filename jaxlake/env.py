@@ -11,6 +11,7 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxlake import observations, rewards, rules
 from jaxlake.rules import ConflictRule, HoleRule
@@ -25,8 +26,8 @@ class Params:
     """What may differ between environments of one compiled program.
 
     Attributes:
-      max_steps: int32 ``[]``, the episode is truncated after that many steps; at most 32,767, which the costs are
-        counted in.
+      max_steps: int32 ``[]``, the episode is truncated after that many steps, 1 to 32,767, and after 32,767 at the
+        latest: costs are counted in int16.
       slip: float32 ``[]``, the probability that a move (not WAIT) goes to one of its two perpendicular directions, half
         each. None: actions do what they say, no randomness is compiled in and ``step`` needs no key.
     """
@@ -36,6 +37,7 @@ class Params:
 
 
 DEFAULT_PARAMS = Params()
+_MOST_STEPS = np.iinfo(np.int16).max
 
 
 @chex.dataclass(frozen=True)
@@ -165,6 +167,12 @@ class Lake:
     observe: Callable[[State], Any] = observations.planes
     reward: Callable[[Transition], jax.Array] = rewards.sparse
 
+    def __post_init__(self) -> None:
+        # Rules are compared by identity, so that a string would be none of them and nobody would notice.
+        for name, kind in (("holes", HoleRule), ("conflicts", ConflictRule)):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: allowed is a {kind.__name__}")
+
     def reset(
         self, instance: Instance, params: Params = DEFAULT_PARAMS, distances: jax.Array | None = None
     ) -> tuple[State, TimeStep]:
@@ -172,13 +180,24 @@ class Lake:
 
         Args:
           instance: no batch axes; ``levels.validate`` tells whether one can be played.
-          params: no batch axes.
+          params: no batch axes. Numbers out of range are refused, arrays are not looked into.
           distances: int8 ``[max_agents, cells]`` for observations and rewards that need them, else None.
 
         Returns:
           The state, and a time step without rewards. It is terminated already if all agents start on their goals.
+
+        Raises:
+          ValueError: for batch axes, distances of another shape, or numbers out of range.
         """
-        instance = jax.tree.map(jnp.asarray, instance)
+        _check(instance, params, distances)
+        # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
+        instance = Instance(
+            size=jnp.asarray(instance.size, jnp.int32),
+            num_agents=jnp.asarray(instance.num_agents, jnp.int32),
+            holes=jnp.asarray(instance.holes, bool),
+            starts=jnp.asarray(instance.starts, jnp.int32),
+            goals=jnp.asarray(instance.goals, jnp.int32),
+        )
         count = jnp.zeros(instance.max_agents, jnp.int16)
         state = State(
             instance=instance,
@@ -208,9 +227,12 @@ class Lake:
           key: consumed where ``params.slip`` is set, unused otherwise.
 
         Raises:
-          ValueError: if ``params.slip`` is set and no key is given.
+          ValueError: if ``params.slip`` is set and no key is given, and for actions or rewards of another shape.
         """
-        moves = actions
+        agents = state.instance.max_agents
+        moves = actions = jnp.asarray(actions)
+        if actions.shape != (agents,):
+            raise ValueError(f"actions are {list(actions.shape)}: allowed is [{agents}]; jax.vmap adds batch axes")
         if state.params.slip is not None:
             if key is None:
                 raise ValueError("params.slip is set: step needs a key")
@@ -233,7 +255,7 @@ class Lake:
             losses=state.losses + counts,
             fallen=state.fallen | outcome.entered_hole if self.holes is HoleRule.FALL else state.fallen,
             terminated=terminated,
-            truncated=state.truncated | ((time >= state.params.max_steps) & ~terminated),
+            truncated=state.truncated | ((time >= jnp.minimum(state.params.max_steps, _MOST_STEPS)) & ~terminated),
         )
         info = _info(
             after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
@@ -246,7 +268,10 @@ class Lake:
             terminated=after.terminated,
             truncated=after.truncated,
         )
-        return after, self._time_step(after, jnp.where(active, self.reward(transition), 0), info)
+        paid = jnp.asarray(self.reward(transition), jnp.float32)
+        if paid.shape != (agents,):
+            raise ValueError(f"the rewards are {list(paid.shape)}: allowed is [{agents}], one for each agent slot")
+        return after, self._time_step(after, jnp.where(active, paid, 0), info)
 
     def legal_actions(self, state: State) -> jax.Array:
         """bool ``[max_agents, 5]``, as in ``TimeStep``."""
@@ -262,6 +287,18 @@ class Lake:
             legal_actions=self.legal_actions(state),
             info=info,
         )
+
+
+def _check(instance: Instance, params: Params, distances: jax.Array | None) -> None:
+    """Raises ValueError for what shapes and plain numbers show to be wrong."""
+    if np.ndim(instance.size):
+        raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: allowed are none; jax.vmap adds them")
+    table = (instance.max_agents, instance.max_size**2)
+    if distances is not None and np.shape(distances) != table:
+        raise ValueError(f"distances are {list(np.shape(distances))}: allowed is {list(table)}")
+    for name, number, least, most in (("max_steps", params.max_steps, 1, _MOST_STEPS), ("slip", params.slip, 0, 1)):
+        if isinstance(number, (int, float, np.number)) and not least <= number <= most:
+            raise ValueError(f"{name} is {number}: allowed is {least} to {most}")
 
 
 def _slip(key: jax.Array, actions: jax.Array, slip: jax.Array) -> jax.Array:

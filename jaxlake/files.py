@@ -9,6 +9,7 @@ Cells are [row, column]. The instance is required, but for its id; what is known
 ``.txt`` holds boards as ``from_text`` reads them, with blank lines between them.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -209,7 +210,7 @@ def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
     if Path(path).suffix == ".txt":
         text = "\n\n".join(to_text(from_record(entry)) for entry in entries) + "\n"
     else:
-        text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        text = "".join(json.dumps(entry) + "\n" for entry in entries)
     write_whole(path, text.encode())
 
 
@@ -217,26 +218,38 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """Returns if ``write`` has a chance, for a command to ask before it begins a long work.
 
     Raises:
-      ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``, or in no folder that is there.
+      ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``, or is a folder, or if its folder is not there or
+        cannot be written to.
     """
     _format(path)
-    if not Path(path).parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {Path(path).parent}")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise ValueError(f"{path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{path}: the folder {folder} cannot be written to")
+    if Path(path).is_dir():
+        raise ValueError(f"{path}: it is a folder")
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes a file so that at no time a part of it is there under its name.
 
     Raises:
-      OSError: if it cannot be written.
+      OSError: naming the path, if it cannot be written.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # Such as /dev/null, in whose place a file would do harm.
+        path.write_bytes(content)
+        return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_bytes(content)
         draft.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # There is none, or what is wrong with the folder is being raised already.
+            draft.unlink()
 
 
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
@@ -266,7 +279,7 @@ def _drawings(text: str) -> Iterator[tuple[int, str]]:
 def _from_json(line: str) -> Any:
     try:
         return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # A number of thousands of digits is a ValueError.
         raise ValueError(f"not JSON: {error}") from None
 
 

@@ -55,10 +55,13 @@ def stack(instances: Sequence[Instance]) -> Instance:
     """Instances without batch axes as one ``[n]``, padded to the largest of them; numpy arrays.
 
     Raises:
-      ValueError: if there is none.
+      ValueError: if there is none, or one has batch axes.
     """
     if not instances:
         raise ValueError("no instances to stack: at least 1 is needed")
+    for index, instance in enumerate(instances):
+        if np.ndim(instance.size):
+            raise ValueError(f"instance {index} has batch axes {np.shape(instance.size)}: allowed are none")
     max_size = max(instance.max_size for instance in instances)
     max_agents = max(instance.max_agents for instance in instances)
     padded = [pad(instance, max_size, max_agents) for instance in instances]
@@ -71,10 +74,19 @@ def validate(instance: Instance) -> None:
     Raises:
       ValueError: in one line that names the first fault, the agent and, with a batch axis, the instance.
     """
-    if np.ndim(instance.size) == 0:
-        _validate_one(jax.tree.map(np.asarray, instance), "")
-        return
     batch = jax.tree.map(np.asarray, instance)
+    axes = batch.size.shape
+    if len(axes) > 1:
+        raise ValueError(f"the instances have batch axes {axes}: allowed is one at most")
+    for name, part in batch.items():
+        of_each = name not in ("size", "num_agents")  # an axis of cells or agents
+        if part.shape[: len(axes)] != axes or part.ndim != len(axes) + of_each:
+            raise ValueError(f"{name} has the shape {part.shape}: allowed is {(*axes, *['n'] * of_each)}")
+        if not np.issubdtype(part.dtype, np.bool_ if name == "holes" else np.integer):
+            raise ValueError(f"{name} is {part.dtype}: allowed is {'bool' if name == 'holes' else 'int32'}")
+    if not axes:
+        _validate_one(batch, "")
+        return
     for index in range(len(batch.size)):
         _validate_one(jax.tree.map(lambda part, index=index: part[index], batch), f"instance {index}: ")
 

@@ -5,6 +5,7 @@ An observation of your own is any function from a ``State`` to a pytree of array
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -54,33 +55,7 @@ def window(radius: int) -> Callable[[State], jax.Array]:
     if radius < 0:
         raise ValueError(f"radius is {radius}: allowed is 0 or more")
 
-    def observe(state: State) -> jax.Array:
-        instance = state.instance
-        side, agents = instance.max_size, instance.max_agents
-        padded = jnp.pad(_obstacles(state).reshape(side, side), radius, constant_values=True)
-        numbers = jnp.arange(agents)
-        reach = jnp.arange(-radius, radius + 1)
-
-        def around(agent: jax.Array, position: jax.Array) -> jax.Array:
-            row, column = jnp.divmod(jnp.maximum(position, 0), side)
-            width = 2 * radius + 1
-            obstacles = jax.lax.dynamic_slice(padded, (row, column), (width, width))
-
-            def shown(cells: jax.Array, who: jax.Array) -> jax.Array:
-                rows, columns = jnp.divmod(cells, side)
-                at = (rows[:, None, None] - row == reach[:, None]) & (columns[:, None, None] - column == reach)
-                at &= (who & (cells != ABSENT))[:, None, None]
-                return jnp.max(jnp.where(at, numbers[:, None, None] + 1, 0), axis=0)
-
-            others = shown(state.positions, numbers != agent)
-            own_goal = shown(instance.goals, numbers == agent) > 0
-            other_goals = shown(instance.goals, numbers != agent)
-            channels = jnp.stack([channel.astype(jnp.int8) for channel in (obstacles, others, own_goal, other_goals)])
-            return jnp.where(position == ABSENT, jnp.int8(0), channels)
-
-        return jax.vmap(around)(numbers, state.positions)
-
-    return observe
+    return _Window(radius)
 
 
 def flat(state: State) -> jax.Array:
@@ -123,6 +98,39 @@ def text(state: State) -> str:
     if len(arrived):
         lines.append("arrived: " + " ".join(chr(ord("a") + agent) for agent in arrived))
     return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Window:
+    """Not a closure, so that lakes with the same window are equal, which saves compiling anew, and can be pickled."""
+
+    radius: int
+
+    def __call__(self, state: State) -> jax.Array:
+        instance, radius = state.instance, self.radius
+        side, agents = instance.max_size, instance.max_agents
+        padded = jnp.pad(_obstacles(state).reshape(side, side), radius, constant_values=True)
+        numbers = jnp.arange(agents)
+        reach = jnp.arange(-radius, radius + 1)
+
+        def around(agent: jax.Array, position: jax.Array) -> jax.Array:
+            row, column = jnp.divmod(jnp.maximum(position, 0), side)
+            width = 2 * radius + 1
+            obstacles = jax.lax.dynamic_slice(padded, (row, column), (width, width))
+
+            def shown(cells: jax.Array, who: jax.Array) -> jax.Array:
+                rows, columns = jnp.divmod(cells, side)
+                at = (rows[:, None, None] - row == reach[:, None]) & (columns[:, None, None] - column == reach)
+                at &= (who & (cells != ABSENT))[:, None, None]
+                return jnp.max(jnp.where(at, numbers[:, None, None] + 1, 0), axis=0)
+
+            others = shown(state.positions, numbers != agent)
+            own_goal = shown(instance.goals, numbers == agent) > 0
+            other_goals = shown(instance.goals, numbers != agent)
+            channels = jnp.stack([channel.astype(jnp.int8) for channel in (obstacles, others, own_goal, other_goals)])
+            return jnp.where(position == ABSENT, jnp.int8(0), channels)
+
+        return jax.vmap(around)(numbers, state.positions)
 
 
 def _obstacles(state: State) -> jax.Array:

@@ -6,6 +6,7 @@ own is any such function. The environment zeroes it after the end of an episode.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -41,18 +42,7 @@ def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], 
       A reward that raises ValueError if the state holds no distances.
     """
 
-    def reward(transition: Transition) -> jax.Array:
-        table = transition.before.distances
-        if table is None:
-            raise ValueError("shaped rewards need distances: build the bank with them, or hand them to reset")
-        before, after = (
-            jnp.take_along_axis(table, jnp.maximum(state.positions, 0)[:, None], axis=1)[:, 0].astype(jnp.float32)
-            for state in (transition.before, transition.after)
-        )
-        known = (transition.after.positions != ABSENT) & (before != ABSENT) & (after != ABSENT)
-        return sparse(transition) + jnp.where(known, scale * (before - discount * after), 0)
-
-    return reward
+    return _Shaped(scale, discount)
 
 
 def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.ndarray:
@@ -72,3 +62,22 @@ def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.nda
     share = np.where(excess > 0, excess / np.maximum(2 * optimum, 1), 0.0)
     graded = np.where((excess <= 2 * optimum) | (excess <= 0), 1 - 0.7 * share, 0.3)
     return np.where(valid, graded, 0.0).astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shaped:
+    """Not a closure, so that lakes with the same shaping are equal, which saves compiling anew, and can be pickled."""
+
+    scale: float
+    discount: float
+
+    def __call__(self, transition: Transition) -> jax.Array:
+        table = transition.before.distances
+        if table is None:
+            raise ValueError("shaped rewards need distances: build the bank with them, or hand them to reset")
+        before, after = (
+            jnp.take_along_axis(table, jnp.maximum(state.positions, 0)[:, None], axis=1)[:, 0].astype(jnp.float32)
+            for state in (transition.before, transition.after)
+        )
+        known = (transition.after.positions != ABSENT) & (before != ABSENT) & (after != ABSENT)
+        return sparse(transition) + jnp.where(known, self.scale * (before - self.discount * after), 0)

@@ -11,7 +11,7 @@ from jaxlake.files import write_whole
 from jaxlake.text import AnswerFormat
 from jaxlake.types import Objective
 
-_EXAMPLES = """\
+_FORMAT = """\
 The file has a JSON object a line, {"id": "3ag_4x4_hr0.2_007", "answer": "0:(0,0)(0,1)..."}; several lines with one id
 are samples. Ids, boards and prompts come from python -m jaxlake.benchmark export.
 """
@@ -22,13 +22,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m jaxlake.score",
         description="What a model's answers to the fixed set are worth: valid and optimal per agents, size and waits.",
-        epilog=_EXAMPLES,
+        epilog=_FORMAT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("answers", type=Path, help="JSON lines with id and answer")
-    parser.add_argument("--set", choices=SETS, default="test", help="(default: test)")
+    parser.add_argument("--set", choices=SETS, default="test", help="what they answer (default: test)")
     parser.add_argument(
-        "--format", choices=[form.value for form in AnswerFormat], default="coordinates", help="(default: coordinates)"
+        "--format",
+        choices=[form.value for form in AnswerFormat],
+        default="coordinates",
+        help="what paths are written in (default: coordinates)",
     )
     parser.add_argument(
         "--objective",
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json:
             write_whole(options.json, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
     except (OSError, ValueError) as error:
-        parser.error(str(error))
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
     print(scores.to_text())
     return 0
 
@@ -70,7 +73,7 @@ def read_answers(path: Path) -> dict[str, list[str]]:
             continue
         try:
             entry = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # A number of thousands of digits is a ValueError.
             raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
         if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("id", "answer"))):
             raise ValueError(f"{path}, line {number}: allowed is an object with the texts id and answer")

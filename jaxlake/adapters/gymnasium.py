@@ -109,8 +109,15 @@ class VectorLake(VectorEnv):
 
         Returns:
           Observations, rewards float64 ``[num_envs]``, terminations and truncations bool ``[num_envs]``, infos.
+
+        Raises:
+          ValueError: before the first reset, and for actions of another shape.
         """
+        if self.state is None:
+            raise ValueError("nothing has begun: reset comes first")
         actions = np.asarray(actions, np.int32)
+        if actions.shape != self.action_space.shape:
+            raise ValueError(f"actions are {list(actions.shape)}: allowed is {list(self.action_space.shape)}")
         self.state, timestep = _step_batch(
             self._autoreset, self.bank, self.state, actions, self._key, np.uint32(self._steps)
         )
@@ -194,10 +201,16 @@ class Episode:
     One program is compiled for all levels of a bank, and shared by everything with the same lake and padded sizes.
     """
 
-    state: State
-
     def __init__(self, bank: LevelBank, lake: Lake, params: Params) -> None:
         self.bank, self.lake, self.params = bank, lake, params
+        self._state: State | None = None
+
+    @property
+    def state(self) -> State:
+        """The core's state now; ValueError before the first episode."""
+        if self._state is None:
+            raise ValueError("nothing has begun: reset comes first")
+        return self._state
 
     def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:
         """The first time step, on the bank's level of that number or on one drawn."""
@@ -205,12 +218,12 @@ class Episode:
         level = drawn if level is None else level
         check_level(level, self.bank)
         self._key = jax.random.key(int(seed))
-        self.state, timestep = _reset_one(self.lake, self.bank, np.int32(level), self.params)
+        self._state, timestep = _reset_one(self.lake, self.bank, np.int32(level), self.params)
         return to_numpy(timestep)
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """The next time step; actions are int ``[max_agents]``."""
-        self.state, timestep = _step_one(self.lake, self.state, np.asarray(actions, np.int32), self._key)
+        self._state, timestep = _step_one(self.lake, self.state, np.asarray(actions, np.int32), self._key)
         return to_numpy(timestep)
 
     def render(self, mode: str | None) -> str | np.ndarray | None:
@@ -255,7 +268,7 @@ def checked_render_mode(mode: str | None) -> str | None:
 
 def check_level(level: int, bank: LevelBank) -> None:
     """Raises ValueError if the bank does not have a level of that number."""
-    if not 0 <= level < len(bank):
+    if not (isinstance(level, (int, np.integer)) and 0 <= level < len(bank)):
         raise ValueError(f"level is {level}: allowed are 0 to {len(bank) - 1}")
 
 

@@ -25,16 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m jaxlake.benchmark",
-        description=__doc__,
+        description="Writes the fixed sets for other programs, or draws them anew.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
-    command.add_argument("folder", type=Path)
+    command.add_argument("folder", type=Path, help="made if it is not there")
     command.add_argument("--format", choices=FORMATS, default="parquet", help="(default: parquet)")
     command = commands.add_parser("build", help="draws and solves the sets anew; writes the package's files")
-    command.add_argument("folder", type=Path)
+    command.add_argument("folder", type=Path, help="made if it is not there")
     commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
     options = parser.parse_args(arguments)
     try:
@@ -44,9 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         return _build(options.folder) if options.command == "build" else _check()
     except ModuleNotFoundError as error:
-        parser.error(f"{error.name} is not installed: Parquet needs it, --format jsonl does not")
+        parser.exit(
+            2, f"{parser.prog}: error: {error.name} is not installed: Parquet needs it, --format jsonl does not\n"
+        )
     except (OSError, ValueError) as error:
-        parser.error(str(error))
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
 
 
 def _build(folder: Path) -> int:

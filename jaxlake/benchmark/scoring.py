@@ -196,10 +196,8 @@ def score(
     place = {identifier: index for index, identifier in enumerate(benchmark.ids)}
     unknown = [identifier for identifier in answers if identifier not in place]
     if unknown:
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise ValueError(
-            f"id {unknown[0]!r}{more} is not in the {benchmark.name} set: ids are like {benchmark.ids[0]!r}"
-        )
+        which = f"id {unknown[0]!r} is" if len(unknown) == 1 else f"id {unknown[0]!r} and {len(unknown) - 1} more are"
+        raise ValueError(f"{which} not in the {benchmark.name} set: ids are like {benchmark.ids[0]!r}")
     indices: list[int] = []
     texts: list[str] = []
     for identifier, given in answers.items():

@@ -2,14 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 
 from jaxlake import files
 from jaxlake.config import MIN_SIZE, LakeConfig
 from jaxlake.generate import GAPS, Dataset, generate
-from jaxlake.types import MAX_SIZE, Status
+from jaxlake.types import MAX_AGENTS, MAX_SIZE, Status
 
 _EXAMPLE = """\
 example:
@@ -17,6 +17,8 @@ example:
 
 A .jsonl file takes boards with optimal plans, a .txt file the boards alone. The same command writes the same file.
 """
+
+_MOST = 1_000_000  # Boards: a GB of arrays. Repeating few boards a billion times would take a TB.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl or .txt")
     options = parser.parse_args(arguments)
     try:
+        _check(options)
         files.check_target(options.output)
         dataset = generate(
             LakeConfig.uniform(options.sizes, options.holes, options.waits),
@@ -53,13 +56,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.count,
             num_agents=options.agents,
             interacting=options.interacting,
-            exclude=None if options.exclude is None else files.read(options.exclude)[0],
+            exclude=None if options.exclude is None else files.read(options.exclude, MAX_SIZE, MAX_AGENTS)[0],
         )
         files.write(options.output, _records(dataset))
     except (OSError, ValueError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"\n{parser.prog}: stopped, nothing is written\n")
     print(_table(dataset))
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """ValueError for a number that is beyond what a machine or a seed can hold."""
+    for name, number, low, high in (
+        ("--agents", options.agents, 1, MAX_AGENTS),
+        ("--count", options.count, 1, _MOST),
+        ("--seed", options.seed, 0, 2**32 - 1),
+    ):
+        if not low <= number <= high:
+            raise ValueError(f"{name} is {number}: allowed is {low} to {high}")
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -74,22 +90,18 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted(sizes))
 
 
-def _records(dataset: Dataset) -> list[files.Record]:
-    records = []
+def _records(dataset: Dataset) -> Iterator[files.Record]:
     for index in range(len(dataset.needs_wait)):
         instance, solution = jax.tree.map(lambda leaf, i=index: leaf[i], (dataset.instances, dataset.solutions))
-        records.append(
-            files.record(
-                instance,
-                str(index),
-                status=Status(int(solution.status)),
-                optimum=solution.cost,
-                lower_bound=solution.lower_bound,
-                needs_wait=dataset.needs_wait[index],
-                plan=solution.plan,
-            )
+        yield files.record(
+            instance,
+            str(index),
+            status=Status(int(solution.status)),
+            optimum=solution.cost,
+            lower_bound=solution.lower_bound,
+            needs_wait=dataset.needs_wait[index],
+            plan=solution.plan,
         )
-    return records
 
 
 def _table(dataset: Dataset) -> str:

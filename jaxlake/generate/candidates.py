@@ -43,14 +43,23 @@ def draw(key: jax.Array, first: int, count: int, shape: Shape) -> Instance:
 
 
 def fingerprints(instances: Instance) -> list[bytes]:
-    """Equal for equal instances, however they are padded, and for no others."""
-    batch, max_size, max_agents = len(instances.size), instances.max_size, instances.max_agents
+    """Equal for equal instances, however they are padded, and for no others.
+
+    Raises:
+      ValueError: if a board is larger than ``MAX_SIZE`` or has more agents than ``MAX_AGENTS``.
+    """
+    batch, max_size = len(instances.size), instances.max_size
+    size, num_agents = (int(np.max(numbers, initial=0)) for numbers in (instances.size, instances.num_agents))
+    if size > MAX_SIZE or num_agents > MAX_AGENTS:
+        raise ValueError(f"size {size} with {num_agents} agents: allowed are at most {MAX_SIZE} and {MAX_AGENTS}")
     holes = np.zeros((batch, MAX_SIZE, MAX_SIZE), bool)
-    holes[:, :max_size, :max_size] = np.asarray(instances.holes).reshape(batch, max_size, max_size)
+    on_board = np.asarray(instances.holes).reshape(batch, max_size, max_size)[:, :size, :size]
+    holes[:, :size, :size] = on_board
     ends = np.full((batch, 2, MAX_AGENTS), ABSENT, np.int8)
     for slot, cells in enumerate((instances.starts, instances.goals)):
-        row, column = np.divmod(np.asarray(cells), max_size)
-        ends[:, slot, :max_agents] = np.where(np.asarray(cells) == ABSENT, ABSENT, row * MAX_SIZE + column)
+        cells = np.asarray(cells)[:, :num_agents]
+        row, column = np.divmod(cells, max_size)
+        ends[:, slot, :num_agents] = np.where(cells == ABSENT, ABSENT, row * MAX_SIZE + column)
     head = np.asarray(instances.size).astype(np.uint8)[:, None]
     packed = np.packbits(holes.reshape(batch, -1), axis=1)
     rows = np.concatenate([head, packed, ends.reshape(batch, -1).view(np.uint8)], axis=1)

@@ -11,7 +11,7 @@ from jaxlake.config import LakeConfig, counts
 from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.dataset import GAPS, Dataset, SizeReport
 from jaxlake.generate.search import Account, Found, Quotas, first_boards
-from jaxlake.types import MAX_STEPS, Instance, Objective
+from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
 _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards make somebody wait.
 
@@ -52,7 +52,7 @@ def generate(
       exclude: ``[n]`` instances of any padding that must not occur, such as a validation set of one's own.
 
     Raises:
-      ValueError: if the agents do not fit a board, or no solvable board is found for a size.
+      ValueError: naming the argument that is out of its range, or a size for which no solvable board is found.
     """
     max_size = max(config.sizes) if max_size is None else max_size
     max_agents = num_agents if max_agents is None else max_agents
@@ -63,6 +63,10 @@ def generate(
     if max_size < config.sizes[-1] or max_agents < num_agents:
         raise ValueError(
             f"size {config.sizes[-1]} with {num_agents} agents exceeds max_size {max_size}, max_agents {max_agents}"
+        )
+    if max_size > MAX_SIZE or max_agents > MAX_AGENTS:
+        raise ValueError(
+            f"max_size {max_size} and max_agents {max_agents}: allowed are at most {MAX_SIZE} and {MAX_AGENTS}"
         )
     if interacting is not None and not 0 <= interacting <= 1:
         raise ValueError(f"interacting is {interacting}: allowed is a share from 0 to 1")

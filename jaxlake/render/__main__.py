@@ -62,11 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _side(instance: Instance) -> int:
+    """Of a cell in pixels: as elsewhere, and less on boards of more than 21, that would take gigabytes to draw."""
+    return max(1, min(48, 1024 // int(instance.size)))
+
+
 _DRAWERS: dict[str, Callable[[Instance, Plan | None], bytes]] = {
     ".txt": lambda instance, plan: f"{to_text(instance, plan)}\n".encode(),
     ".svg": lambda instance, plan: svg(instance, plan).encode(),
-    ".png": png,
-    ".gif": gif,
+    ".png": lambda instance, plan: png(instance, plan, cell=_side(instance)),
+    ".gif": lambda instance, plan: gif(instance, plan, cell=_side(instance)),
 }
 
 

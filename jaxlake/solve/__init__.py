@@ -1,5 +1,18 @@
 """Exact optimal plans for batches of instances; ``solve`` is the way in."""
 
 from jaxlake.solve.driver import needs_wait, solve, waits, without_waiting
+from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, regret, value
 
-__all__ = ["needs_wait", "solve", "waits", "without_waiting"]
+__all__ = [
+    "INFINITE",
+    "Convention",
+    "JointValues",
+    "action_values",
+    "joint_values",
+    "needs_wait",
+    "regret",
+    "solve",
+    "value",
+    "waits",
+    "without_waiting",
+]

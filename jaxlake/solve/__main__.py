@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxlake import files, levels
 from jaxlake.solve import solve, without_waiting
-from jaxlake.types import MAX_STEPS, Instance, Status
+from jaxlake.solve.tree import MAX_HORIZON
+from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Status
 
 _EXAMPLE = """\
 example:
@@ -42,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files.check_target(options.output)
         if Path(options.output).suffix != ".jsonl":
             raise ValueError(f"{options.output}: plans need a file that ends in .jsonl")
-        entries = files.read_records(options.boards)
+        if not 1 <= options.max_steps <= MAX_HORIZON:
+            raise ValueError(f"--max-steps is {options.max_steps}: allowed is 1 to {MAX_HORIZON}")
+        entries = files.read_records(options.boards, MAX_SIZE, MAX_AGENTS)
         instances = levels.stack([files.from_record(entry) for entry in entries])
         solved: list[files.Record] = []
         for begin in range(0, len(entries), _BOARDS):
@@ -55,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files.write(options.output, solved)
     except (OSError, ValueError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"\n{parser.prog}: stopped, nothing is written\n")
     print(_table(solved))
     return 0
 

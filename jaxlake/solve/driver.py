@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxlake.solve.bounds import num_pairs
+from jaxlake.solve.exhaustive import search_exhaustively
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import MAX_HORIZON, UNBOUNDED, Search, advance, idle, is_running, results
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Solution, Status
@@ -44,8 +45,10 @@ def solve(instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, ma
     """Optimal plans for a batch, in its order; numpy arrays. What is found does not depend on the rest of the batch.
 
     Up to two agents are searched exhaustively (``search_pairs``), and always decided within the horizon. More are
-    searched by Conflict-Based Search up to a budget; those that no plan exists for are ``UNSOLVABLE`` where an agent
-    or two of them have none even alone, and otherwise ``OUT_OF_BUDGET``.
+    searched by Conflict-Based Search up to a budget, and what that leaves, all joint positions of (``exhaustive``), up
+    to a budget again. So crowded and small boards are decided, whether there is a plan or not; on larger ones an
+    instance without a plan is ``UNSOLVABLE`` where an agent or two of them have none even alone, and otherwise mostly
+    ``OUT_OF_BUDGET``.
 
     Args:
       instances: ``[batch]``, any size of batch.
@@ -123,6 +126,8 @@ def _search(
         if number:
             pending = _solve_pairs(task, pending)
         pending = _run(task, pending, stage)
+    for index in pending:
+        _exhaust(task, index)
     return task.result
 
 
@@ -223,6 +228,25 @@ def _advance(task: _Task, stage: _Stage, search: Search, held: np.ndarray, renew
     budget, enough = np.int32(stage.iterations), np.int32(enough)
     costs = task.pair_costs[held]
     return advance(search, instances, bounds, costs, renewed, task.may_wait, budget, enough, task.objective)
+
+
+def _exhaust(task: _Task, index: int) -> None:
+    """Searches all joint positions of one instance, and writes what is found over what the stages said."""
+    instance, bound = task.take(index)
+    status, path = search_exhaustively(instance, int(bound), bool(task.may_wait), task.objective)
+    if status is Status.UNSOLVABLE:
+        task.result.status[index] = status
+    if path is None or len(path) > task.max_steps + 1:
+        return
+    steps, agents = np.arange(len(path)), path.shape[1]
+    away = path != instance.goals[:agents]
+    arrivals = np.max(np.where(away, steps[:, None] + 1, 0), axis=0)
+    plan = task.result.plan
+    plan.parsable[index], plan.num_named[index] = True, agents
+    plan.paths[index, :agents, : len(path)] = np.where(steps <= arrivals[:, None], path.T, ABSENT)
+    plan.lengths[index, :agents] = arrivals + 1
+    task.result.cost[index] = np.sum(arrivals) if task.objective is Objective.SUM_OF_COSTS else np.max(arrivals)
+    task.result.status[index] = Status.SOLVED
 
 
 def _copy(search: Search) -> Search:

@@ -69,7 +69,7 @@ def read(text: str, *, max_size: int, max_agents: int, max_steps: int, starts: S
     """Reads a plan out of a model's text, tolerantly: never raises, in time linear in the text's length.
 
     The plan is not parsable, and holds nothing, if no answer is complete (see the top of this file). A path cannot be
-    read if it has no coordinate (no move) or more than ``max_steps + 1`` cells.
+    read if it has no coordinate, or words of which none is a move, or more than ``max_steps + 1`` cells.
 
     Args:
       text: what the model wrote.
