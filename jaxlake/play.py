@@ -253,6 +253,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--holes", type=float, default=0.2, help="share of holes, 0 to 0.5 (default: 0.2)")
     parser.add_argument("--seed", type=int, default=0, help="number of the first random board (default: 0)")
     options = parser.parse_args(arguments)
+    for name in ("size", "agents", "holes", "seed") if options.file else ("level",):
+        if getattr(options, name) != parser.get_default(name):
+            rule = "not allowed with a file" if options.file else "allowed with a file only"
+            parser.exit(2, f"{parser.prog}: error: --{name} is {getattr(options, name)}: {rule}\n")
     on_terminal = os.name == "posix" and sys.stdin.isatty()
     colour = sys.stdout.isatty()
     if on_terminal:
@@ -280,6 +284,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _show(game, colour)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # Whoever read the screens has gone; what is still buffered must not raise once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
 
 
@@ -307,8 +314,8 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
     most = min(MAX_AGENTS, size * size // 2)
     if not 1 <= agents <= most:
         raise ValueError(f"--agents is {agents}: allowed are 1 to {most} on a board of size {size}")
-    if options.seed < 0:
-        raise ValueError(f"--seed is {options.seed}: allowed is a whole number from 0 on")
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"--seed is {options.seed}: allowed is a whole number from 0 to {2**32 - 1}")
     shape = Shape(size, agents, holes_on(size, agents, options.holes), size, agents)
     for seed in itertools.count(options.seed):
         drawn = draw(jax.random.key(seed), 0, BLOCK, shape)

@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except (OSError, ValueError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"\n{parser.prog}: stopped\n")
 
 
 def _build(folder: Path) -> int:

@@ -16,8 +16,11 @@ up to 20."""
 _STEPS = 3_000_000
 """Joint steps looked at before an instance is given up: about a second."""
 
-_TOGETHER = 1024
+_TOGETHER = 256
 """Joint positions whose steps are listed together, up to 3,125 each for five agents."""
+
+_EAGER = 2
+"""Joint steps that add more than this to the estimate are looked at later, and mostly never."""
 
 _FAR = 1 << 20
 
@@ -55,11 +58,12 @@ def search_exhaustively(
     waits = np.append(np.arange(parked) if may_wait else np.full(parked, -1), parked)
     options = np.column_stack([np.append(number[near[reach]], np.full((1, 4), -1), axis=0), waits])
     cell = np.column_stack([np.tile(np.arange(parked), (agents, 1)), goals])
-    compatible = _compatible(options, cell)
     to_go = np.column_stack([distances[:, reach], np.zeros(agents, int)])
     # The makespan asks for parking only to tell the waits after an agent's last arrival from those before.
     parks = objective is Objective.SUM_OF_COSTS or not may_wait
-    total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
+    adds = objective is Objective.SUM_OF_COSTS
+    total = np.sum if adds else np.max
+    growth = to_go[:, options] - (to_go - (np.arange(places) < parked))[..., None] * adds
     limit = cost_bound if cost_bound < UNBOUNDED else np.inf
 
     weights = places ** np.arange(agents)
@@ -76,23 +80,27 @@ def search_exhaustively(
         if estimates[end] == estimate:
             return Status.SOLVED, reach[_walk_back(parents, start, end, weights, cell)]
         states = np.unique(np.concatenate(queue.pop(estimate)))
-        states = states[estimates[states] == estimate]
+        first = estimates[states] == estimate
+        queue.setdefault(estimate + _EAGER + 1, []).append(states[first])
+        states = states[first | (estimates[states] == estimate - _EAGER - 1)]
         for some in np.split(states, range(_TOGETHER, len(states), _TOGETHER)):
             at = some // weights[:, None] % places
-            rows, after = _joint_steps(at, options, compatible)
+            before = total(to_go[each, at], axis=0)
+            spare = np.where(estimates[some] == estimate, _EAGER, _FAR) + (0 if adds else before - 1)
+            rows, after = _joint_steps(at, options, cell, growth, spare, adds)
             steps += len(rows)
             if steps > _STEPS:
                 return Status.OUT_OF_BUDGET, None
-            grown = total((at < parked).astype(int), axis=0) - total(to_go[each, at], axis=0)
-            found = [(some[rows], weights @ after, estimate + grown[rows] + total(to_go[each, after], axis=0))]
+            grown = total((at < parked).astype(int), axis=0) - before
+            found = [(some[rows], weights @ after, (estimates[some] + grown)[rows] + total(to_go[each, after], axis=0))]
             for agent in range(agents if parks else 0):
                 home = some[at[agent] == goals[agent]]
-                found.append((home, home + (parked - goals[agent]) * weights[agent], np.full(len(home), estimate)))
-            before, following, estimated = map(np.concatenate, zip(*found, strict=True))
+                found.append((home, home + (parked - goals[agent]) * weights[agent], estimates[home]))
+            origin, following, estimated = map(np.concatenate, zip(*found, strict=True))
             for value in np.unique(estimated).tolist():
                 better = (estimated == value) & (estimates[following] > value)
                 estimates[following[better]] = value
-                parents[following[better]] = before[better]
+                parents[following[better]] = origin[better]
                 queue.setdefault(value, []).append(following[better])
     return Status.UNSOLVABLE, None
 
@@ -119,43 +127,35 @@ def _distances(near: np.ndarray, goals: np.ndarray) -> np.ndarray:
         table = closer
 
 
-def _compatible(options: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Which steps of one agent conflict with none of another one's.
+def _joint_steps(
+    at: np.ndarray, options: np.ndarray, cell: np.ndarray, growth: np.ndarray, spare: np.ndarray, adds: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """All joint steps without a conflict that cost little enough.
 
     Args:
+      at: places ``[agents, states]``.
       options: the places next to each, ``[places, 5]``, -1 for none.
       cell: the cell of each agent's places, ``[agents, places]``.
-
-    Returns:
-      uint8 ``[agents, agents, places, places * 5]``, a bit per option of the first agent's place, for each step of the
-      second; all of the possible ones where both are the same agent.
-    """
-    agents, places = cell.shape
-    before = np.repeat(cell, 5, axis=1)
-    after = cell[:, options.reshape(-1)]
-    meet = after[:, None, :, None] == after[None, :, None]
-    swap = (after[:, None, :, None] == before[None, :, None]) & (before[:, None, :, None] == after[None, :, None])
-    fine = ~(meet | swap) | np.eye(agents, dtype=bool)[:, :, None, None]
-    fine &= (options.reshape(-1) >= 0)[:, None]
-    fine = fine.reshape(agents, agents, places, 5, places * 5)
-    return np.packbits(fine, axis=3, bitorder="little")[:, :, :, 0]
-
-
-def _joint_steps(at: np.ndarray, options: np.ndarray, compatible: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All joint steps without a conflict, from places ``[agents, states]``.
+      growth: what each agent's options cost, ``[agents, places, 5]``.
+      spare: how much they may cost, ``[states]``, together if it ``adds`` up, and otherwise each of them.
 
     Returns:
       which state each step starts from, ``[steps]``, and the places that it ends at, ``[agents, steps]``.
     """
-    rows, chosen = np.arange(at.shape[1]), np.empty((0, at.shape[1]), int)
+    rows, after = np.arange(at.shape[1]), np.empty((0, at.shape[1]), int)
     for agent in range(len(at)):
-        here = at[agent, rows]
-        possible = compatible[agent, agent, here, 0]
+        ends = options[at[agent, rows]]
+        here, there = cell[agent, at[agent, rows]], cell[agent, ends]
+        price = growth[agent, at[agent, rows]]
+        possible = (ends >= 0) & (price <= spare[:, None])
         for other in range(agent):
-            possible &= compatible[agent, other, here, chosen[other]]
-        row, option = np.nonzero(possible[:, None] >> np.arange(5, dtype=np.uint8) & 1)
-        rows, chosen = rows[row], np.vstack([chosen[:, row], here[row] * 5 + option])
-    return rows, options.reshape(-1)[chosen]
+            taken, left = cell[other, after[other]], cell[other, at[other, rows]]
+            possible &= there != np.where(here == taken, left, taken)[:, None]
+            possible &= there != taken[:, None]
+        row, option = np.nonzero(possible)
+        rows, after = rows[row], np.vstack([after[:, row], ends[row, option]])
+        spare = spare[row] - price[row, option] * adds
+    return rows, after
 
 
 def _walk_back(parents: np.ndarray, start: int, end: int, weights: np.ndarray, cell: np.ndarray) -> np.ndarray:

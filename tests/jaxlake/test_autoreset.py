@@ -20,27 +20,28 @@ LAKE, STEPS, PARAMS = Lake(), 40, Params(max_steps=7)
 
 def played(mode: AutoResetMode, params: Params = PARAMS):
     """States before and after each step, time steps and actions of 8 environments, ``[8, steps]``."""
-    return jax.device_get(program(mode)(jax.random.split(jax.random.key(0), 8), params))
+    keys = jax.random.split(jax.random.key(0), (8, STEPS + 1))
+    actions = np.random.default_rng(0).integers(0, 5, (8, STEPS, 2), np.int32)
+    return jax.device_get(program(mode)(keys, actions, params))
 
 
 @functools.cache
 def program(mode: AutoResetMode):
     episodes = AutoReset(LAKE, mode)
 
-    def one(key, params):
-        state, _ = episodes.reset(BANK, jax.random.fold_in(key, 0), params)
+    def one(keys, actions, params):
+        state, _ = episodes.reset(BANK, keys[0], params)
 
-        def step(state, time):
-            act_key, step_key = jax.random.split(jax.random.fold_in(key, time))
-            actions = jax.random.randint(act_key, (2,), 0, 5)
-            after, time_step = episodes.step(BANK, state, actions, step_key)
-            return after, (state, after, time_step, actions)
+        def step(state, given):
+            after, time_step = episodes.step(BANK, state, *given)
+            return after, (state, after, time_step, given[0])
 
-        return jax.lax.scan(step, state, jnp.arange(1, STEPS + 1))[1]
+        return jax.lax.scan(step, state, (actions, keys[1:]))[1]
 
-    return jax.jit(jax.vmap(one, in_axes=(0, None)))
+    return jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
 
 
+@functools.cache
 def by_hand():
     """What the lake itself does from a state, and how it begins on the level of a state."""
     step = jax.jit(lambda state, actions: LAKE.step(state, actions))
@@ -48,9 +49,9 @@ def by_hand():
     return step, begin
 
 
-def each(tree, count: int = 2):
-    """The steps of the first environments, one by one."""
-    for env in range(count):
+def each(tree):
+    """The steps of the first two environments, one by one."""
+    for env in range(2):
         for time in range(STEPS):
             yield jax.tree.map(lambda x, at=(env, time): x[at], tree)
 
@@ -134,6 +135,11 @@ def test_a_slip_and_the_next_level_do_not_share_their_key():
             share, overall = np.mean(within == level), np.mean(np.asarray(starts) == level)
             assert abs(share - overall) < 5 * np.sqrt(0.25 / len(within))
     assert len(outcomes) == 3 and len(levels) >= 2
+
+
+def test_a_mode_that_is_not_one_is_refused():
+    with pytest.raises(ValueError, match="mode is 'same-step': allowed is an AutoResetMode"):
+        AutoReset(LAKE, "same-step")
 
 
 def test_every_mode_compiles_once_for_any_levels_and_limits():

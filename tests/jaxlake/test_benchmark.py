@@ -198,9 +198,11 @@ def test_waits_are_rounded_so_that_a_cell_is_within_a_half_of_its_share():
     assert by_hole[0, :, 0].tolist() == [2, 3, 2, 3, 2] and by_hole[1, :, 2].tolist() == [8, 7, 8, 7, 8]
 
 
-def test_a_set_without_enough_waits_is_lowered_and_says_so():
+def test_a_set_without_enough_waits_is_lowered_and_says_so(monkeypatch):
+    # The shape of the solver's tests, 5 x 5 and 3 agents, so that nothing is compiled again, which takes 9 s.
+    monkeypatch.setattr("jaxlake.benchmark.build.MAX_SIZE", 5)
     # A single agent never has to wait.
-    arrays, account = build(Recipe(seed=0, sizes={1: range(3, 4)}, wait_percents=(25, 75), share=3))
+    arrays, account = build(Recipe(seed=0, sizes={1: range(3, 4), 3: range(0)}, wait_percents=(25, 75), share=3))
     assert [group["requested_waits"] for group in account["groups"]][0] == [0, 2]
     assert all(group["realised_waits"] == [0, 0] for group in account["groups"])
     assert [group["realised"] for group in account["groups"]] == [6] * 5
@@ -273,5 +275,6 @@ def test_without_pyarrow_the_export_says_so_in_one_line(tmp_path, monkeypatch, c
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SystemExit) as stop:
         main(["export", str(tmp_path / "lake")])
-    assert stop.value.code == 2 and "pyarrow is not installed" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and ": error: pyarrow is not installed" in error and error.count("\n") == 1
     assert not (tmp_path / "lake").exists()

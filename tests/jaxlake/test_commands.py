@@ -1,5 +1,6 @@
 """The commands that draw, solve and show boards in files."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -135,14 +136,25 @@ def test_a_board_is_drawn_in_the_format_that_the_ending_names(here, capsys):
         (generate, "--sizes four -o x.jsonl", "are no board sizes"),
         (generate, "--holes .9 -o x.jsonl", "hole of size 3 is 0.9: allowed is 0 to 0.5"),
         (generate, "--waits nan -o x.jsonl", "wait of size 3 is nan"),
-        (generate, "--agents 9 -o x.jsonl", "9 agents do not fit a board of size 3"),
-        (generate, "--count 0 -o x.jsonl", "count is 0"),
+        (generate, "--agents 5 -o x.jsonl", "5 agents do not fit a board of size 3"),
+        (generate, "--agents 6 --sizes 5 -o x.jsonl", "--agents is 6: allowed is 1 to 5"),
+        (generate, "--count 0 -o x.jsonl", "--count is 0: allowed is 1 to 1000000"),
+        (generate, "--count 999999999999 -o x.jsonl", "--count is 999999999999"),
+        (generate, "--seed 4294967296 -o x.jsonl", "--seed is 4294967296: allowed is 0 to 4294967295"),
         (generate, "-o x.csv", "x.csv: allowed are files ending in .jsonl or .txt"),
         (generate, "-o nowhere/x.jsonl", "nowhere/x.jsonl: there is no folder nowhere"),
+        (generate, "-o folder.jsonl", "folder.jsonl: it is a folder"),
         (generate, "-o x.jsonl --exclude missing.txt", "missing.txt"),
+        (
+            generate,
+            "-o x.jsonl --exclude large.jsonl",
+            "large.jsonl, line 1: size 11 with 1 agents exceeds max_size 10",
+        ),
         (solve, "missing.jsonl -o x.jsonl", "missing.jsonl"),
         (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: size is null"),
-        (solve, "large.jsonl -o x.jsonl", "max_size 11"),
+        (solve, "large.jsonl -o x.jsonl", "large.jsonl, line 1: size 11 with 1 agents exceeds max_size 10"),
+        (solve, "boards.txt -o x.jsonl --max-steps 0", "--max-steps is 0: allowed is 1 to 127"),
+        (solve, "boards.txt -o x.jsonl --max-steps 128", "--max-steps is 128"),
         (solve, "boards.txt -o x.svg", "x.svg: allowed are files ending in .jsonl or .txt"),
         (solve, "boards.txt -o x.txt", "x.txt: plans need a file that ends in .jsonl"),
         (render, "boards.txt --index 3", "--index 3: boards.txt has the boards 0 to 2"),
@@ -158,10 +170,37 @@ def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_written(here, ca
     (here / "large.jsonl").write_text(
         json.dumps({"size": 11, "agents": 1, "holes": [], "starts": [[0, 0]], "goals": [[9, 9]]})
     )
+    (here / "folder.jsonl").mkdir()
     before = sorted(here.iterdir())
     line = refused(command, arguments.split(), capsys)
     assert f": error: {'argument --sizes: ' * ('sizes' in fault)}" in line and fault in line
     assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "work", "arguments"),
+    [(generate, "generate", "-o x.jsonl"), (solve, "solve", "boards.txt -o x.jsonl")],
+)
+def test_a_command_that_is_stopped_says_so_and_writes_nothing(here, capsys, monkeypatch, command, work, arguments):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules[command.__module__], work, stopped)
+    with pytest.raises(SystemExit) as caught:
+        command(arguments.split())
+    assert caught.value.code == 130
+    assert capsys.readouterr().err.endswith(": stopped, nothing is written\n")
+    assert [path.name for path in here.iterdir()] == ["boards.txt"]
+
+
+def test_a_board_too_large_for_the_usual_cells_gets_smaller_ones(here):
+    image = pytest.importorskip("PIL.Image")
+    ends = {"holes": [], "starts": [[0, 0]], "goals": [[0, 1]], "plan": [[[0, 0], [0, 1]]]}
+    entries = [{"size": size, "agents": 1} | ends for size in (21, 60)]
+    (here / "large.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    for index, name in itertools.product((0, 1), ("x.png", "x.gif")):
+        render(["large.jsonl", "--index", str(index), "-o", name])
+        assert 1000 <= image.open(here / name).width <= 1024
 
 
 def test_a_picture_that_needs_a_library_says_which(here, capsys, monkeypatch):

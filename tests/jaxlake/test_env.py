@@ -1,6 +1,7 @@
 """Episodes: costs against the solver and `verify`, ends, slip, and mixed boards in one compiled program."""
 
 import functools
+import pickle
 
 import chex
 import jax
@@ -8,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxlake import observations
 from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Lake, Params
-from jaxlake.levels import pad, stack
+from jaxlake.levels import distances, pad, stack
 from jaxlake.render import from_text
-from jaxlake.rewards import cost
+from jaxlake.rewards import cost, shaped
 from jaxlake.solve import solve
-from jaxlake.types import ABSENT, Action, Instance, Status
+from jaxlake.types import ABSENT, Action, Instance, Plan, Status
 from jaxlake.verify import verify
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
@@ -73,38 +75,6 @@ def test_an_agent_that_leaves_its_goal_and_returns_is_charged_until_the_return()
     assert costs(game)[6] == costs(game)[5] and int(game[6][0].time) == 5
 
 
-def test_an_optimal_plan_costs_in_play_what_the_solver_and_verify_say():
-    instances = random_instances(
-        1, (3, 4, 5), (2, 3), 5
-    )  # The shape of the solver's tests, so nothing new is compiled.
-    solutions = solve(instances)
-    solved = np.flatnonzero(solutions.status == Status.SOLVED)
-    assert len(solved) > 16
-    instances, solutions = jax.tree.map(lambda x: x[solved], (instances, solutions))
-    paths = solutions.plan.paths
-    lengths = solutions.plan.lengths
-    last = np.take_along_axis(paths, np.maximum(lengths - 1, 0)[..., None], axis=-1)
-    staying = np.where(np.arange(paths.shape[-1]) < lengths[..., None], paths, last)
-    offset = {-5: UP, 5: DOWN, -1: LEFT, 1: RIGHT, 0: WAIT}
-    actions = np.vectorize(offset.__getitem__)(np.diff(staying, axis=-1)).astype(np.int32)
-
-    def rollout(instance, actions):
-        state, _ = LAKE.reset(instance)
-        return jax.lax.scan(LAKE.step, state, actions.T)
-
-    states, steps = jax.jit(jax.vmap(rollout))(instances, actions)
-    assert states.terminated.all() and not states.truncated.any()
-    assert (states.positions == instances.goals).all()
-    assert (steps.info.costs.sum_of_costs[:, -1] == solutions.cost).all()
-    assert not steps.info.blocked.any()
-    verdict = verify(instances, solutions.plan, solutions.cost)
-    assert verdict.valid.all()
-    for name in ("sum_of_costs", "sum_of_loss", "makespan"):
-        assert (getattr(steps.info.costs, name)[:, -1] == getattr(verdict.costs, name)).all(), name
-    assert (states.time == verdict.costs.makespan).all()
-    assert steps.rewards.sum(axis=(1, 2)).tolist() == instances.num_agents.tolist()
-
-
 def test_after_the_end_nothing_changes_and_nothing_is_rewarded():
     game = play("aA.\nbB.\n...", (RIGHT, RIGHT), (LEFT, DOWN), (DOWN, UP), lake=Lake(reward=cost))
     ended, later = game[1], game[3]
@@ -152,9 +122,74 @@ def test_a_number_that_is_no_action_waits():
 
 def test_without_a_slip_no_key_is_needed_and_with_one_its_absence_is_named():
     instance = from_text("a..\n...\n..A")
-    state, _ = LAKE.reset(instance, Params(slip=CLASSIC_SLIP))
     with pytest.raises(ValueError, match="slip is set: step needs a key"):
-        jax.jit(LAKE.step)(state, jnp.array([RIGHT]))
+        jax.eval_shape(lambda: LAKE.step(LAKE.reset(instance, Params(slip=CLASSIC_SLIP))[0], jnp.array([RIGHT])))
+
+
+LEVEL = from_text("aA.\nbB.\n..#", max_size=4, max_agents=3)
+TABLE = jnp.asarray(distances(stack([LEVEL]))[0])
+
+
+@pytest.mark.parametrize("slip", [None, CLASSIC_SLIP])
+@pytest.mark.parametrize("conflicts", ConflictRule)
+@pytest.mark.parametrize("holes", HoleRule)
+@pytest.mark.parametrize("wide", [False, True], ids=["", "x64"])
+def test_a_step_keeps_every_shape_and_dtype_whatever_those_of_the_level_are(holes, conflicts, slip, wide):
+    lake = Lake(holes, conflicts, everything, shaped(np.float64(0.1)))
+    with jax.enable_x64(wide) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64(wide):
+        level = LEVEL.replace(size=3, num_agents=np.int64(2), holes=LEVEL.holes.astype(int))
+        level = level.replace(starts=LEVEL.starts.astype(np.int64), goals=LEVEL.goals.astype(np.int16))
+        first = jax.eval_shape(lambda: lake.reset(level, Params(max_steps=9, slip=slip), TABLE))
+        later = jax.eval_shape(lake.step, first[0], np.zeros(3, int), jax.random.key(0))
+        assert [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(first)] == [
+            (x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(later)
+        ]
+        assert first[0].positions.dtype == np.int32 and first[1].rewards.dtype == np.float32
+
+
+def everything(state):
+    return observations.planes(state), observations.window(1)(state), observations.flat(state)
+
+
+@pytest.mark.parametrize(
+    ("play", "message"),
+    [
+        (lambda: LAKE.reset(stack([LEVEL, LEVEL])), r"batch axes \(2,\): allowed are none; jax.vmap adds them"),
+        (lambda: LAKE.reset(LEVEL, distances=TABLE[:2]), r"distances are \[2, 16\]: allowed is \[3, 16\]"),
+        (lambda: LAKE.reset(LEVEL, Params(max_steps=0)), "max_steps is 0: allowed is 1 to 32767"),
+        (lambda: LAKE.reset(LEVEL, Params(max_steps=32_768)), "max_steps is 32768: allowed is 1 to 32767"),
+        (lambda: LAKE.reset(LEVEL, Params(slip=1.5)), "slip is 1.5: allowed is 0 to 1"),
+        (lambda: LAKE.step(LAKE.reset(LEVEL)[0], [WAIT]), r"actions are \[1\]: allowed is \[3\]"),
+        (lambda: LAKE.step(LAKE.reset(LEVEL)[0], np.zeros((4, 3))), r"actions are \[4, 3\]: allowed is \[3\]"),
+        (lambda: paid(lambda transition: transition.info.solved), r"the rewards are \[\]: allowed is \[3\]"),
+        (lambda: Lake(holes="fall"), "holes is 'fall': allowed is a HoleRule"),
+        (lambda: Lake(conflicts=HoleRule.FALL), "conflicts is .*: allowed is a ConflictRule"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(play, message):
+    with pytest.raises(ValueError, match=message) as fault:
+        jax.eval_shape(play)
+    assert "\n" not in str(fault.value)
+
+
+def paid(reward):
+    return Lake(reward=reward).step(LAKE.reset(LEVEL)[0], np.zeros(3, int))[1].rewards
+
+
+def test_no_traced_limit_is_beyond_what_costs_are_counted_in():
+    reset, step = jitted(LAKE)
+    state, _ = reset(pad(from_text("a..\n...\n..A"), MAX_SIZE, MAX_AGENTS), Params(max_steps=100_000))
+    late = state.replace(time=jnp.int32(32_765))
+    late, time_step = step(late, np.full(MAX_AGENTS, WAIT))
+    assert not time_step.truncated and time_step.info.costs.makespan == 32_766
+    _, time_step = step(late, np.full(MAX_AGENTS, WAIT))
+    assert time_step.truncated and time_step.info.costs.makespan == 32_767
+
+
+def test_lakes_with_the_same_parts_are_one_static_argument_and_can_be_pickled():
+    lakes = [Lake(observe=observations.window(radius), reward=shaped(0.1)) for radius in (1, 1, 2)]
+    assert lakes[0] == lakes[1] != lakes[2] and hash(lakes[0]) == hash(lakes[1])
+    assert pickle.loads(pickle.dumps(lakes[0])) == lakes[0]
 
 
 @pytest.mark.parametrize(
@@ -189,35 +224,92 @@ def slipped(action, keys):
     return jnp.bincount(after, length=9)
 
 
+SIZES, COUNTS = tuple(range(3, 11)), (2, 3, 4, 5)
+
+
+@jax.jit
+def rollout(instance, actions):
+    """The last state, and the time step and positions after each action ``[steps, max_agents]``."""
+
+    def step(state, actions):
+        state, time_step = LAKE.step(state, actions)
+        return state, (time_step, state.positions)
+
+    return jax.lax.scan(step, LAKE.reset(instance, Params(max_steps=10))[0], actions)
+
+
+together = jax.jit(jax.vmap(rollout))
+
+
+def random_actions(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 5, (32, 12, MAX_AGENTS), np.int32)
+
+
+def test_an_optimal_plan_costs_in_play_what_the_solver_and_verify_say():
+    # Two agents, because the search for more takes ten times as long to compile.
+    instances = pad(random_instances(1, (3, 4, 5), (2,), MAX_SIZE), MAX_SIZE, MAX_AGENTS)
+    solutions = solve(instances)
+    assert (solutions.status == Status.SOLVED).sum() > 24 and solutions.plan.lengths.max() <= 1 + 10
+    plans = solutions.plan.replace(paths=solutions.plan.paths[..., : 1 + 12])
+    last = np.take_along_axis(plans.paths, np.maximum(plans.lengths - 1, 0)[..., None], axis=-1)
+    staying = np.where(np.arange(1 + 12) < plans.lengths[..., None], plans.paths, last)
+    offset = {-MAX_SIZE: UP, MAX_SIZE: DOWN, -1: LEFT, 1: RIGHT, 0: WAIT}
+    actions = np.vectorize(offset.__getitem__)(np.diff(staying, axis=-1)).astype(np.int32)
+
+    states, (steps, _) = together(instances, np.moveaxis(actions, 1, 2))
+    verdicts = verify(instances, plans, solutions.cost)
+    solved = np.flatnonzero(solutions.status == Status.SOLVED)
+    states, steps, verdicts, instances = jax.tree.map(lambda x: x[solved], (states, steps, verdicts, instances))
+    assert states.terminated.all() and (states.positions == instances.goals).all()
+    assert verdicts.optimal.all() and not steps.info.blocked.any()
+    for name in ("sum_of_costs", "sum_of_loss", "makespan"):
+        assert (getattr(steps.info.costs, name)[:, -1] == getattr(verdicts.costs, name)).all(), name
+    assert (states.time == verdicts.costs.makespan).all()
+    assert steps.rewards.sum(axis=(1, 2)).tolist() == instances.num_agents.tolist()
+
+
+def test_any_walk_costs_in_play_what_verify_says_of_its_path():
+    instances, actions = random_instances(4, SIZES, COUNTS, MAX_SIZE), random_actions(4)
+    _, (_, walked) = together(instances, actions)
+    instances = instances.replace(goals=np.asarray(walked[:, -1]))  # Wherever a walk ends, it was meant to go.
+    states, (steps, positions) = together(instances, actions)
+    whole = np.flatnonzero((positions == walked).all(axis=(1, 2)))  # Others met all their goals on the way.
+    assert len(whole) > 24 and set(instances.num_agents[whole]) == set(COUNTS) and states.terminated[whole].all()
+    paths = np.concatenate([instances.starts[..., None], np.moveaxis(positions, 1, 2)], axis=-1)
+    plans = Plan(
+        parsable=np.ones(32, bool),
+        num_named=instances.num_agents,
+        paths=paths,
+        lengths=np.where(instances.starts == ABSENT, 0, paths.shape[-1]).astype(np.int32),
+    )
+    verdicts = verify(instances, plans, np.full(32, ABSENT, np.int32))
+    assert verdicts.valid.all()
+    for name in ("sum_of_costs", "sum_of_loss", "makespan"):
+        assert (getattr(steps.info.costs, name)[whole, -1] == getattr(verdicts.costs, name)[whole]).all(), name
+    assert (verdicts.costs.sum_of_costs > verdicts.costs.sum_of_loss).any()
+
+
 def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone():
-    instances = random_instances(2, tuple(range(3, 11)), (2, 3, 4, 5), MAX_SIZE)
-    actions = np.asarray(jax.random.randint(jax.random.key(0), (32, 12, MAX_AGENTS), 0, 5))
-
-    def rollout(instance, actions):
-        state, _ = LAKE.reset(instance, Params(max_steps=10))
-        return jax.lax.scan(LAKE.step, state, actions)
-
-    together, alone = jax.jit(jax.vmap(rollout)), jax.jit(rollout)
-    states, steps = together(instances, actions)
-    together(random_instances(3, tuple(range(3, 11)), (2, 3, 4, 5), MAX_SIZE), actions)
+    instances, actions = random_instances(2, SIZES, COUNTS, MAX_SIZE), random_actions(2)
+    result = together(instances, actions)
+    together(random_instances(3, SIZES, COUNTS, MAX_SIZE), actions)
     assert together._cache_size() == 1
     for index in range(32):
-        one = jax.tree.map(lambda x, index=index: x[index], (instances, actions, (states, steps)))
-        chex.assert_trees_all_equal(alone(*one[:2]), one[2])
+        one = jax.tree.map(lambda x, index=index: x[index], (instances, actions, result))
+        chex.assert_trees_all_equal(rollout(*one[:2]), one[2])
 
-    for index in (0, 20):  # And on arrays of the level's own size.
-        size, count = int(instances.size[index]), int(instances.num_agents[index])
-        instance, played, (state, step) = jax.tree.map(
-            lambda x, index=index: x[index], (instances, actions, (states, steps))
-        )
-        own_state, own_step = jax.jit(rollout)(cut(instance, size, count), played[:, :count])
-        assert (own_step.observation == step.observation[:, :, :size, :size]).all()
-        for name in ("rewards", "legal_actions"):
-            assert (getattr(own_step, name) == getattr(step, name)[:, :count]).all()
-        for name in ("shared_reward", "terminated", "truncated"):
-            assert (getattr(own_step, name) == getattr(step, name)).all()
-        chex.assert_trees_all_equal(own_step.info.costs, step.info.costs)
-        assert (own_state.arrivals == state.arrivals[:count]).all()
+    index = 20  # And on arrays of the level's own size.
+    instance, played, (state, (step, positions)) = jax.tree.map(lambda x: x[index], (instances, actions, result))
+    size, count = int(instance.size), int(instance.num_agents)
+    assert size < MAX_SIZE and count < MAX_AGENTS
+    own_state, (own_step, _) = rollout(cut(instance, size, count), played[:, :count])
+    assert (own_step.observation == step.observation[:, :, :size, :size]).all()
+    for name in ("rewards", "legal_actions"):
+        assert (getattr(own_step, name) == getattr(step, name)[:, :count]).all()
+    for name in ("shared_reward", "terminated", "truncated"):
+        assert (getattr(own_step, name) == getattr(step, name)).all()
+    chex.assert_trees_all_equal(own_step.info.costs, step.info.costs)
+    assert (own_state.arrivals == state.arrivals[:count]).all()
 
 
 def cut(instance: Instance, size: int, count: int) -> Instance:

@@ -1,6 +1,7 @@
 """Instances on disk: records, JSON lines and drawn boards."""
 
 import json
+import os
 
 import jax
 import numpy as np
@@ -112,6 +113,12 @@ def test_unknown_keys_are_kept_and_missing_ids_counted(tmp_path):
     assert files.read(tmp_path / "y.txt")[1] == ["0", "1"]
 
 
+def test_a_text_that_utf_8_cannot_write_is_kept_too(tmp_path):
+    entries = [RECORD | {"id": "größer", "tag": "\ud800"}]
+    files.write(tmp_path / "x.jsonl", entries)
+    assert files.read_records(tmp_path / "x.jsonl") == entries
+
+
 def broken(**changes) -> str:
     return json.dumps({key: value for key, value in (RECORD | changes).items() if value is not None})
 
@@ -121,6 +128,7 @@ def broken(**changes) -> str:
     [
         ("{", "not JSON: Expecting property name"),
         ("[" * 100_000, "not JSON: "),
+        ("9" * 5000, "not JSON: "),
         ("[1]", r"\[1\] is not a record"),
         (broken(size=None), "size is null: allowed is a whole number from 1 to 2048"),
         (broken(size=10**9), "size is 1000000000: allowed"),
@@ -187,6 +195,17 @@ def test_nothing_half_written_is_left_and_the_old_file_stays(tmp_path):
         files.write(tmp_path / "x.csv", [RECORD])
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
     (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(OSError):
-        files.write(tmp_path / "folder.jsonl", [RECORD])
+    for name in ("folder.jsonl", "nowhere/y.jsonl", "x.jsonl/y.jsonl"):
+        with pytest.raises(OSError) as caught:
+            files.write(tmp_path / name, [RECORD])
+        assert caught.value.filename == str(tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.jsonl", "x.jsonl"]
+
+
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_whole(pipe, b"whole")
+    assert os.read(reader, 9) == b"whole" and pipe.is_fifo()
+    os.close(reader)

@@ -12,6 +12,8 @@ from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate, quotas, search
 from jaxlake.generate.candidates import Shape
 from jaxlake.generate.search import Quotas
+from jaxlake.levels import stack
+from jaxlake.render import from_text
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
@@ -129,17 +131,19 @@ def _on_side_5(cells: np.ndarray) -> np.ndarray:
     return cells // 10 * 5 + cells % 10
 
 
-def test_exclusion_sees_through_padding(dataset):
+@pytest.mark.parametrize(("side", "agents"), [(7, 2), (12, 6)])
+def test_exclusion_sees_through_padding(dataset, side, agents):
     def repad(cells):
-        return np.where(cells == ABSENT, ABSENT, cells // 5 * 7 + cells % 5)[:, :2]
+        padded = np.where(cells == ABSENT, ABSENT, cells // 5 * side + cells % 5)[:, :2]
+        return np.pad(padded, ((0, 0), (0, agents - 2)), constant_values=ABSENT)
 
     old = dataset.instances
-    holes = np.zeros((201, 7, 7), bool)
+    holes = np.zeros((201, side, side), bool)
     holes[:, :5, :5] = old.holes.reshape(-1, 5, 5)
     repadded = Instance(
         size=old.size,
         num_agents=old.num_agents,
-        holes=holes.reshape(-1, 49),
+        holes=holes.reshape(-1, side**2),
         starts=repad(old.starts),
         goals=repad(old.goals),
     )
@@ -240,6 +244,12 @@ def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
         ({"num_agents": 5, "max_agents": 5}, "5 agents do not fit a board of size 3"),
         ({"max_size": 4}, "size 5 with 2 agents exceeds max_size 4"),
         ({"max_agents": 1}, "exceeds max_size 5, max_agents 1"),
+        ({"max_size": 11}, "max_size 11 and max_agents 3: allowed are at most 10 and 5"),
+        ({"max_agents": 6}, "max_size 5 and max_agents 6: allowed are at most 10 and 5"),
+        (
+            {"exclude": stack([from_text(["aA" + "." * 9] + ["." * 11] * 10)])},
+            "size 11 with 1 agents: allowed are at most 10",
+        ),
         ({"interacting": 1.5}, "interacting is 1.5: allowed is a share from 0 to 1"),
     ],
 )

@@ -33,6 +33,9 @@ def test_padding_refuses_to_shrink_and_stacking_needs_a_level():
         pad(from_text(BOARDS[1]), 3, 3)
     with pytest.raises(ValueError, match="no instances to stack"):
         stack([])
+    batch = stack([from_text(BOARDS[0])])
+    with pytest.raises(ValueError, match=r"instance 1 has batch axes \(1,\): allowed are none"):
+        stack([from_text(BOARDS[0]), batch])
 
 
 LEVEL = from_text("a.B\n.#.\nb.A", max_size=4, max_agents=3)
@@ -69,6 +72,22 @@ def test_a_fault_is_named(level, message):
         batch = jax.tree.map(lambda *parts: np.stack(parts), LEVEL, level, LEVEL)
         with pytest.raises(ValueError, match=f"instance 1: .*{message}"):
             validate(batch)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"holes": LEVEL.holes.astype(int)}, "holes is int64: allowed is bool"),
+        ({"starts": LEVEL.starts.astype(float)}, "starts is float64: allowed is int32"),
+        ({"goals": 3}, r"goals has the shape \(\): allowed is \('n',\)"),
+        ({"num_agents": [2, 2]}, r"num_agents has the shape \(2,\): allowed is \(\)"),
+    ],
+)
+def test_arrays_of_another_kind_or_shape_are_named(fields, message):
+    with pytest.raises(ValueError, match=message):
+        validate(changed(**fields))
+    with pytest.raises(ValueError, match=r"batch axes \(1, 1\): allowed is one at most"):
+        validate(jax.tree.map(lambda part: np.asarray(part)[None, None], LEVEL))
 
 
 def test_a_level_without_a_fault_passes():

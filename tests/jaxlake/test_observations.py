@@ -170,13 +170,13 @@ def test_the_text_names_those_that_have_arrived_and_hides_goals_under_agents():
 
 
 def test_a_window_of_radius_zero_is_the_agents_own_cell_and_a_negative_one_is_refused():
-    state, _ = Lake(observe=observations.window(0)).reset(from_text("aA.\n...\n..."))
-    assert observations.window(0)(state).tolist() == [[[[0]], [[0]], [[0]], [[0]]]]
+    _, first = jax.jit(Lake(observe=observations.window(0)).reset)(from_text("aA.\n...\n..."))
+    assert first.observation.tolist() == [[[[0]], [[0]], [[0]], [[0]]]]
     with pytest.raises(ValueError, match="radius is -1: allowed is 0 or more"):
         observations.window(-1)
 
 
 def test_absent_agents_are_never_drawn():
-    state, first = Lake().reset(from_text("aA.\n...\n...", max_size=4, max_agents=3))
+    state, first = jax.jit(Lake().reset)(from_text("aA.\n...\n...", max_size=4, max_agents=3))
     assert state.positions.tolist() == [0, ABSENT, ABSENT]
     assert first.observation.sum(axis=(1, 2)).tolist() == [7, 1, 1]

@@ -180,6 +180,23 @@ def test_the_largest_board_fits_a_plain_terminal():
     assert coloured == lines and game.lines(colour=True) != lines
 
 
+class Closed(io.StringIO):
+    """An output whose reader has gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def fileno(self):
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def test_a_reader_that_leaves_ends_the_game_without_a_traceback(tmp_path, monkeypatch):
+    (tmp_path / "boards.txt").write_text(f"aA\nbB\n\n{ROUND}")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert play.main([str(tmp_path / "boards.txt")]) == 1
+
+
 def command(monkeypatch, capsys, typed, *arguments):
     """Exit status, output and errors of the command with lines of keys instead of a terminal."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
@@ -192,12 +209,12 @@ def command(monkeypatch, capsys, typed, *arguments):
 
 def test_a_board_from_a_file_is_played_through_a_pipe(tmp_path, monkeypatch, capsys):
     path = tmp_path / "boards.txt"
-    path.write_text(f"aA\n..\n\n{ROUND}")
-    typed = "right up\n\ndw space sd space sd\n\nn right\n\nq\nnever read"
+    path.write_text(f"aA\nbB\n\n{ROUND}")
+    typed = "right up\n\ndw space sd space sd\n\nn right right\n\nq\nnever read"
     status, screens, errors = command(monkeypatch, capsys, typed, str(path), "--level", "1")
     assert (status, errors) == (0, "")
     assert "Solved with sum of costs 8, which is the optimum!" in screens
-    assert "Solved with sum of costs 1, which is the optimum!" in screens
+    assert "Solved with sum of costs 2, which is the optimum!" in screens
     assert "boards.txt, board 0" in screens and "\x1b" not in screens
 
 
@@ -207,7 +224,10 @@ def test_a_board_from_a_file_is_played_through_a_pipe(tmp_path, monkeypatch, cap
         (["--size", "2"], "allowed are whole numbers from 3 to 10"),
         (["--size", "3", "--agents", "5"], "--agents is 5: allowed are 1 to 4 on a board of size 3"),
         (["--holes", "0.7"], "is 0.7: allowed is 0 to 0.5"),
-        (["--seed", "-1"], "--seed is -1: allowed is a whole number from 0 on"),
+        (["--seed", "-1"], "--seed is -1: allowed is a whole number from 0 to 4294967295"),
+        (["--seed", "4294967296"], "--seed is 4294967296: allowed is a whole number from 0 to 4294967295"),
+        (["board.txt", "--size", "6"], "--size is 6: not allowed with a file"),
+        (["--level", "1"], "--level is 1: allowed with a file only"),
         (["missing.txt"], "missing.txt"),
         (["board.txt", "--level", "1"], "--level is 1: allowed are 0 to 0, the boards of board.txt"),
         (["large.txt"], "large.txt, line 1: size 11"),

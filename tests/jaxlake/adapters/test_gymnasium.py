@@ -226,3 +226,18 @@ def test_wrong_options_are_named(bank):
         env.reset(options={"levels": np.array([0, 2])})
     with pytest.raises(ValueError, match="the observation is"):
         VectorLake(bank, 2, Lake(observe=lambda state: (state.time, state.time)))
+    with pytest.raises(ValueError, match="level is 0.5: allowed are 0 to 1"):
+        CentralLake(bank).reset(options={"level": 0.5})
+
+
+def test_steps_before_the_first_reset_and_actions_of_another_shape_are_named(bank):
+    env, one = VectorLake(bank, 2), CentralLake(bank, render_mode="ansi")
+    for early in (lambda: env.step([RIGHT, RIGHT]), lambda: one.step(RIGHT), one.render):
+        with pytest.raises(ValueError, match="nothing has begun: reset comes first"):
+            early()
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"actions are \[2\]: allowed is \[2, 2\]"):
+        env.step(RIGHT)
+    one.reset(seed=0)
+    with pytest.raises(ValueError, match=r"actions are \[3\]: allowed is \[2\]"):
+        one.step([Action.WAIT] * 3)

@@ -121,7 +121,7 @@ def test_running_out_of_steps_ends_with_discount_one():
 
 def test_slips_draw_from_the_key_in_the_state():
     env = JumanjiLake(bank(WALK), params=Params(max_steps=8, slip=1.0))
-    states, _ = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 64))
+    states, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 64))
     after, _ = jax.jit(jax.vmap(env.step))(states, jnp.tile(jnp.array([UP, WAIT, WAIT]), (64, 1)))
     columns = (after.episode.positions[:, 0] - MAX_SIZE).tolist()  # Always beside the way up, in row 1.
     assert set(columns) == {0, 2} and 12 < columns.count(0) < 52  # Half of 64; 12 is 5 standard deviations away.
