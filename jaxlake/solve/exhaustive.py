@@ -19,9 +19,6 @@ _STEPS = 3_000_000
 _TOGETHER = 256
 """Joint positions whose steps are listed together, up to 3,125 each for five agents."""
 
-_EAGER = 2
-"""Joint steps that add more than this to the estimate are looked at later, and mostly never."""
-
 _FAR = 1 << 20
 
 
@@ -61,9 +58,7 @@ def search_exhaustively(
     to_go = np.column_stack([distances[:, reach], np.zeros(agents, int)])
     # The makespan asks for parking only to tell the waits after an agent's last arrival from those before.
     parks = objective is Objective.SUM_OF_COSTS or not may_wait
-    adds = objective is Objective.SUM_OF_COSTS
-    total = np.sum if adds else np.max
-    growth = to_go[:, options] - (to_go - (np.arange(places) < parked))[..., None] * adds
+    total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
     limit = cost_bound if cost_bound < UNBOUNDED else np.inf
 
     weights = places ** np.arange(agents)
@@ -80,27 +75,23 @@ def search_exhaustively(
         if estimates[end] == estimate:
             return Status.SOLVED, reach[_walk_back(parents, start, end, weights, cell)]
         states = np.unique(np.concatenate(queue.pop(estimate)))
-        first = estimates[states] == estimate
-        queue.setdefault(estimate + _EAGER + 1, []).append(states[first])
-        states = states[first | (estimates[states] == estimate - _EAGER - 1)]
+        states = states[estimates[states] == estimate]
         for some in np.split(states, range(_TOGETHER, len(states), _TOGETHER)):
             at = some // weights[:, None] % places
-            before = total(to_go[each, at], axis=0)
-            spare = np.where(estimates[some] == estimate, _EAGER, _FAR) + (0 if adds else before - 1)
-            rows, after = _joint_steps(at, options, cell, growth, spare, adds)
+            rows, after = _joint_steps(at, options, cell)
             steps += len(rows)
             if steps > _STEPS:
                 return Status.OUT_OF_BUDGET, None
-            grown = total((at < parked).astype(int), axis=0) - before
-            found = [(some[rows], weights @ after, (estimates[some] + grown)[rows] + total(to_go[each, after], axis=0))]
+            grown = total((at < parked).astype(int), axis=0) - total(to_go[each, at], axis=0)
+            found = [(some[rows], weights @ after, estimate + grown[rows] + total(to_go[each, after], axis=0))]
             for agent in range(agents if parks else 0):
                 home = some[at[agent] == goals[agent]]
-                found.append((home, home + (parked - goals[agent]) * weights[agent], estimates[home]))
-            origin, following, estimated = map(np.concatenate, zip(*found, strict=True))
+                found.append((home, home + (parked - goals[agent]) * weights[agent], np.full(len(home), estimate)))
+            before, following, estimated = map(np.concatenate, zip(*found, strict=True))
             for value in np.unique(estimated).tolist():
                 better = (estimated == value) & (estimates[following] > value)
                 estimates[following[better]] = value
-                parents[following[better]] = origin[better]
+                parents[following[better]] = before[better]
                 queue.setdefault(value, []).append(following[better])
     return Status.UNSOLVABLE, None
 
@@ -127,17 +118,13 @@ def _distances(near: np.ndarray, goals: np.ndarray) -> np.ndarray:
         table = closer
 
 
-def _joint_steps(
-    at: np.ndarray, options: np.ndarray, cell: np.ndarray, growth: np.ndarray, spare: np.ndarray, adds: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """All joint steps without a conflict that cost little enough.
+def _joint_steps(at: np.ndarray, options: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All joint steps without a conflict.
 
     Args:
       at: places ``[agents, states]``.
       options: the places next to each, ``[places, 5]``, -1 for none.
       cell: the cell of each agent's places, ``[agents, places]``.
-      growth: what each agent's options cost, ``[agents, places, 5]``.
-      spare: how much they may cost, ``[states]``, together if it ``adds`` up, and otherwise each of them.
 
     Returns:
       which state each step starts from, ``[steps]``, and the places that it ends at, ``[agents, steps]``.
@@ -146,15 +133,13 @@ def _joint_steps(
     for agent in range(len(at)):
         ends = options[at[agent, rows]]
         here, there = cell[agent, at[agent, rows]], cell[agent, ends]
-        price = growth[agent, at[agent, rows]]
-        possible = (ends >= 0) & (price <= spare[:, None])
+        possible = ends >= 0
         for other in range(agent):
             taken, left = cell[other, after[other]], cell[other, at[other, rows]]
             possible &= there != np.where(here == taken, left, taken)[:, None]
             possible &= there != taken[:, None]
         row, option = np.nonzero(possible)
         rows, after = rows[row], np.vstack([after[:, row], ends[row, option]])
-        spare = spare[row] - price[row, option] * adds
     return rows, after
 
 

@@ -281,3 +281,10 @@ def test_without_waiting_repeats_the_status_of_what_was_not_solved():
     batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards])
     found = without_waiting(batch, solve(batch))
     assert found.tolist() == [Status.UNSOLVABLE, Status.UNSOLVABLE, Status.SOLVED]
+
+
+def test_one_agent_slot_is_solved_and_needs_no_wait():
+    batch = stack([from_text(board, max_size=3, max_agents=1) for board in ("a.A\n...\n...", "a#A\n.#.\n.#.")])
+    solutions = solve(batch)
+    assert solutions.cost.tolist() == [2, ABSENT]
+    assert needs_wait(batch, solutions).tolist() == [False, False]
