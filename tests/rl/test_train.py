@@ -136,7 +136,7 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     message = context.build(evidence, [past], Training(1, 3, 2))
     assert message.strip() == (run / "rounds/1/context.md").read_text().strip()
     key = make_key(0, Purpose.DESIGN, 1)
-    _, answer = policy.grammar_sampler()(fresh, message, proposal.grammar((3, 4)), key)
+    _, _, answer = policy.grammar_sampler()(fresh, message, proposal.grammar((3, 4)), key)
     assert fingerprint(fresh) != proposals[1]["parameters"]
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 
