@@ -30,6 +30,10 @@ class Action(enum.IntEnum):
     WAIT = 4
 
 
+STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
+"""Rows down and columns to the right that an ``Action`` leads, in its order."""
+
+
 class Check(enum.IntEnum):
     """The eight validity checks in the order in which they are reported (paper, reconstruction of section 3)."""
 

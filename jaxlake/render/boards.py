@@ -5,9 +5,9 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
-from jaxlake.types import ABSENT, Instance, Plan
+from jaxlake.types import ABSENT, STEPS, Instance, Plan
 
-_ARROWS = {(0, 1): ">", (0, -1): "<", (1, 0): "v", (-1, 0): "^"}
+_ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
 
 
 def to_text(instance: Instance, plan: Plan | None = None) -> str:

@@ -175,10 +175,12 @@ def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
 
     def search(chunk: np.ndarray) -> Solution:
         instances, bounds = task.take(np.where(chunk < 0, -1, which[chunk]))
-        ends = np.full((2, len(chunk), agents), ABSENT, np.int32)
-        rows = np.arange(len(chunk))[:, None]
-        ends[:, :, :2] = instances.starts[rows, couples[couple[chunk]]], instances.goals[rows, couples[couple[chunk]]]
-        two = instances.replace(num_agents=np.where(chunk < 0, 0, 2).astype(np.int32), starts=ends[0], goals=ends[1])
+        at = np.arange(len(chunk))[:, None], couples[couple[chunk]]
+        two = instances.replace(
+            num_agents=np.where(chunk < 0, 0, 2).astype(np.int32),
+            starts=instances.starts[at],
+            goals=instances.goals[at],
+        )
         return search_pairs(two, bounds, task.may_wait, task.max_steps, task.objective)
 
     found = _in_batches(search, np.arange(len(which)), _PAIRS)

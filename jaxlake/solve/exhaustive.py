@@ -4,10 +4,12 @@ A* in the order of the estimated total cost, over all joint positions at once th
 get to count, so crowded boards, where Conflict-Based Search fails or cannot prove that there is no plan, are small.
 """
 
+import jax
 import numpy as np
 
+from jaxlake.levels import distances
 from jaxlake.solve.tree import UNBOUNDED
-from jaxlake.types import Instance, Objective, Status
+from jaxlake.types import ABSENT, Instance, Objective, Status
 
 _STATES = 1 << 22
 """Joint positions at most: 8 bytes each. Three agents fit on any board up to 10x10, four up to 44 free cells and five
@@ -39,12 +41,13 @@ def search_exhaustively(
     """
     agents = int(instance.num_agents)
     near = _neighbours(instance)
-    distances = _distances(near, instance.goals[:agents])
-    if np.any(distances[np.arange(agents), instance.starts[:agents]] == _FAR):
+    steps_to_go = distances(jax.tree.map(lambda part: part[None], instance))[0, :agents].astype(int)
+    away = np.where(steps_to_go == ABSENT, _FAR, steps_to_go)
+    if np.any(away[np.arange(agents), instance.starts[:agents]] == _FAR):
         return Status.UNSOLVABLE, None
 
     # An agent's place is the number of its cell among those in reach, or `parked`, at no cost, on its goal for good.
-    reach = np.flatnonzero(np.any(distances[:, :-1] < _FAR, axis=0))
+    reach = np.flatnonzero(np.any(away < _FAR, axis=0))
     parked = len(reach)
     places = parked + 1
     if places**agents > _STATES:
@@ -55,7 +58,7 @@ def search_exhaustively(
     waits = np.append(np.arange(parked) if may_wait else np.full(parked, -1), parked)
     options = np.column_stack([np.append(number[near[reach]], np.full((1, 4), -1), axis=0), waits])
     cell = np.column_stack([np.tile(np.arange(parked), (agents, 1)), goals])
-    to_go = np.column_stack([distances[:, reach], np.zeros(agents, int)])
+    to_go = np.column_stack([away[:, reach], np.zeros(agents, int)])
     # The makespan asks for parking only to tell the waits after an agent's last arrival from those before.
     parks = objective is Objective.SUM_OF_COSTS or not may_wait
     total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
@@ -105,17 +108,6 @@ def _neighbours(instance: Instance) -> np.ndarray:
     near = np.stack([grid[:-2, 1:-1], grid[2:, 1:-1], grid[1:-1, :-2], grid[1:-1, 2:]], axis=-1)
     near = np.where(free[..., None], near, cells).reshape(cells, 4)
     return np.append(near, np.full((1, 4), cells), axis=0)
-
-
-def _distances(near: np.ndarray, goals: np.ndarray) -> np.ndarray:
-    """Steps to each agent's goal, ``[agents, cells + 1]``; ``_FAR`` for no way."""
-    table = np.full((len(goals), len(near)), _FAR)
-    table[np.arange(len(goals)), goals] = 0
-    while True:
-        closer = np.minimum(table, 1 + table[:, near].min(axis=-1))
-        if np.array_equal(closer, table):
-            return table
-        table = closer
 
 
 def _joint_steps(at: np.ndarray, options: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

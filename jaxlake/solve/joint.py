@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.types import MAX_SIZE, Instance
+from jaxlake.types import MAX_SIZE, STEPS, Instance
 
 INFINITE = np.iinfo(np.uint16).max
 """The value where the goals cannot be reached, and of an action that is not possible."""
@@ -21,7 +21,6 @@ INFINITE = np.iinfo(np.uint16).max
 _FAR = np.uint16(60_000)
 """Above every finite value, and far enough from the largest number to add a step's cost."""
 
-_MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
 _WAIT = 4
 _LARGEST = {1: MAX_SIZE, 2: MAX_SIZE, 3: 6}
 _STATES = 1 << 19
@@ -119,7 +118,7 @@ def action_values(joint: JointValues, places: jax.Array) -> jax.Array:
     goals = joint.instances.goals[:agents]
     before = jnp.where(places == cells, goals, places)
     row, column = (part[:, None] for part in jnp.divmod(before, size))
-    down, right = np.array(_MOVES).T
+    down, right = np.array(STEPS).T
     inside = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
     after = jnp.where(inside, before[:, None] + down * size + right, 0)
     possible = inside & ~joint.instances.holes[after] & ((places != cells)[:, None] | (np.arange(5) == _WAIT))
@@ -227,12 +226,12 @@ def _solve(free: jax.Array, seed: jax.Array, cost: int, home: list[jax.Array]) -
 
     def update(old, new):
         by_waiting: dict[tuple[int, ...], jax.Array] = {}
-        for moves in itertools.product(range(len(_MOVES)), repeat=agents):
-            ahead = tuple(slice(1 + step, 1 + step + size) for move in moves for step in _MOVES[move])
+        for moves in itertools.product(range(len(STEPS)), repeat=agents):
+            ahead = tuple(slice(1 + step, 1 + step + size) for move in moves for step in STEPS[move])
             found = old[ahead]
             for one, other in itertools.combinations(range(agents), 2):
                 if moves[one] == moves[other] ^ 1 and _WAIT not in (moves[one], moves[other]):
-                    down, right = _MOVES[moves[one]]
+                    down, right = STEPS[moves[one]]
                     swap = _pairwise(cell[:, None] + down * size + right == cell, (one, other), agents)
                     found = jnp.where(_on_grid(swap, size), _FAR, found)
             waiting = tuple(agent for agent in range(agents) if moves[agent] == _WAIT) if home else ()

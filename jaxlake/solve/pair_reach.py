@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
-"""Rows down and columns right, in the order of ``Action``."""
+from jaxlake.types import STEPS
 
 
 @chex.dataclass(frozen=True)
@@ -161,34 +160,34 @@ def views(sets: Sequence[jax.Array], cells: jax.Array) -> tuple[jax.Array, jax.A
 def predecessor(before: jax.Array, cells: jax.Array, may_wait: jax.Array) -> jax.Array:
     """A joint position, int32 ``[2, lanes]``, in ``before`` from which a step leads to the given one.
 
-    There must be one, else the result means nothing. Among several, the first in the order of ``MOVES``, agent 0's
+    There must be one, else the result means nothing. Among several, the first in the order of ``STEPS``, agent 0's
     before agent 1's.
     """
     size, lanes = before.shape[1] - 2, cells.shape[1]
     (row_0, column_0), (row_1, column_1) = jnp.divmod(cells[0], size), jnp.divmod(cells[1], size)
-    down, right = np.array(MOVES).T[:, :, None]
+    down, right = np.array(STEPS).T[:, :, None]
     # The five boards of agent 0, and in each the three rows that agent 1 can come from; concatenated, they are looked
     # up once and not for each of the 25 moves.
     boards = (row_0 - down) * (size + 1) + column_0 - right + size + 2
     at = (boards * (size + 2) + row_1) * lanes + jnp.arange(lanes)
     words = before.reshape(-1)
     rows = jnp.concatenate([words.at[at + near * lanes].get(mode="promise_in_bounds") for near in range(3)])
-    rows = rows.reshape(3, len(MOVES), lanes).astype(jnp.int32)
+    rows = rows.reshape(3, len(STEPS), lanes).astype(jnp.int32)
 
     source = cells[0] - down * size - right
-    best = jnp.full((len(MOVES), lanes), len(MOVES) ** 2 - 1, jnp.int32)
-    for move, (down_1, right_1) in enumerate(MOVES):
+    best = jnp.full((len(STEPS), lanes), len(STEPS) ** 2 - 1, jnp.int32)
+    for move, (down_1, right_1) in enumerate(STEPS):
         column = column_1 - right_1
         possible = (column >= 0) & (rows[1 - down_1] >> jnp.maximum(column, 0) & 1 == 1)
         possible &= (source != cells[1]) | (cells[1] - down_1 * size - right_1 != cells[0])
-        possible &= may_wait | ((np.arange(len(MOVES)) != _WAIT) & (move != _WAIT))[:, None]
-        number = np.arange(len(MOVES))[:, None] * len(MOVES) + move
+        possible &= may_wait | ((np.arange(len(STEPS)) != _WAIT) & (move != _WAIT))[:, None]
+        number = np.arange(len(STEPS))[:, None] * len(STEPS) + move
         best = jnp.where(possible, jnp.minimum(best, number), best)
-    best = functools.reduce(jnp.minimum, [best[move] for move in range(len(MOVES))])
-    steps = [down_1 * size + right_1 for down_1, right_1 in MOVES]
+    best = functools.reduce(jnp.minimum, [best[move] for move in range(len(STEPS))])
+    steps = [down_1 * size + right_1 for down_1, right_1 in STEPS]
     first, second = (
         sum(jnp.where(part == move, step, 0) for move, step in enumerate(steps))
-        for part in (best // len(MOVES), best % len(MOVES))
+        for part in (best // len(STEPS), best % len(STEPS))
     )
     return cells - jnp.stack([first, second])
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.solve import pair_reach as reach
-from jaxlake.types import ABSENT, MAX_SIZE, Instance, Objective, Plan, Solution, Status
+from jaxlake.types import ABSENT, MAX_SIZE, STEPS, Instance, Objective, Plan, Solution, Status
 
 
 def _lanes(max_size: int) -> int:
@@ -314,7 +314,7 @@ def _paths(
         time, at, left, paths = carry
         row, column = jnp.divmod(at, size)
         following = at
-        for down, right in reach.MOVES[:4]:
+        for down, right in STEPS[:4]:
             near = _pick(around, (row + 1 + down) * (size + 2) + column + 1 + right)
             following = jnp.where(near < left, at + down * size + right, following)
         walking = (time > parking) & (left > 0)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxlake.types import ABSENT, OUTSIDE, Action, Plan
+from jaxlake.types import ABSENT, OUTSIDE, STEPS, Action, Plan
 
 _ROOM, _ROOM_PER_CELL = 25_000, 16
 """Characters that are read, and how many more for each cell of a plan: bounds the time that a hostile text takes."""
@@ -54,7 +54,6 @@ _WORDS = {
     Action.RIGHT: ("r", "right", "→", "➡"),
     Action.WAIT: ("w", "s", "wait", "stay", "waits", "stays"),
 }
-_STEPS = {Action.UP: (-1, 0), Action.DOWN: (1, 0), Action.LEFT: (0, -1), Action.RIGHT: (0, 1), Action.WAIT: (0, 0)}
 _CAPITALS = frozenset("UDLRWS")
 
 
@@ -319,7 +318,7 @@ def _move_table(max_size: int) -> dict[str, list[int]]:
     """For each word a list: where it leads from each cell, and ``OUTSIDE`` from there (index -2)."""
     table: dict[str, list[int]] = {}
     for action, words in _WORDS.items():
-        down, right = _STEPS[action]
+        down, right = STEPS[action]
         leads = [
             row * max_size + column if 0 <= row < max_size and 0 <= column < max_size else OUTSIDE
             for row in range(down, max_size + down)

@@ -5,9 +5,9 @@ import enum
 import numpy as np
 
 from jaxlake.render import to_text
-from jaxlake.types import OUTSIDE, Action, Instance, Plan
+from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan
 
-_MOVES = {(-1, 0): Action.UP, (1, 0): Action.DOWN, (0, -1): Action.LEFT, (0, 1): Action.RIGHT, (0, 0): Action.WAIT}
+_MOVES = dict(zip(STEPS, Action, strict=True))
 
 _RULES = """\
 Find paths for {agents} agents on a {size}x{size} board. A cell is (row,column); (0,0) is the top left corner and \
