@@ -12,10 +12,8 @@ import argparse
 import dataclasses
 import json
 import statistics
-import subprocess
 import tempfile
 import time
-import venv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +21,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from side_by_side import Peer, Unavailable, environment
 
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake, Params
@@ -51,7 +50,7 @@ CASES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Peer:
+class Script:
     """A script in ``peers/`` and what it needs."""
 
     name: str
@@ -60,10 +59,10 @@ class Peer:
 
 
 PEERS = (
-    Peer("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",)),
-    Peer("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",)),
-    Peer("JaxUED Maze 13x13, 1 agent", "maze.py", ("jaxued==0.0.1", "six")),
-    Peer("POGEMA 8x8, 4 agents, Python", "pogema_random.py", ("pogema==1.4.0", "gymnasium==0.28.1", "numpy<2")),
+    Script("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",)),
+    Script("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",)),
+    Script("JaxUED Maze 13x13, 1 agent", "maze.py", ("jaxued==0.0.1", "six")),
+    Script("POGEMA 8x8, 4 agents, Python", "pogema_random.py", ("pogema==1.4.0", "gymnasium==0.28.1", "numpy<2")),
 )
 
 
@@ -190,73 +189,19 @@ def random_levels(case: Case, count: int) -> Instance:
     return Instance(size=size, num_agents=num_agents, holes=holes, starts=ends[:, 0], goals=ends[:, 1])
 
 
-class Unavailable(Exception):
-    """Why a peer could not be measured."""
-
-
 def alternate(
-    peer: Peer, folder: Path, ours: Ours, repeats: int, install: bool
+    peer: Script, folder: Path, ours: Ours, repeats: int, install: bool
 ) -> tuple[list[float], list[float], dict]:
     """Our rates, the peer's and its facts, one repeat each in turn.
 
     Raises:
       Unavailable: if the peer cannot be installed or does not run.
     """
-    python = installed(peer, folder, install)
-    script = Path(__file__).parent / "peers" / peer.script
-    with (
-        tempfile.TemporaryFile("w+") as log,
-        subprocess.Popen(
-            [python, script, str(BATCH), str(STEPS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        ) as process,
-    ):
-        try:
-            facts = answer(process)
-            rates = [(ours.rate(), ask(process)) for _ in range(repeats)]
-        except (EOFError, BrokenPipeError) as error:
-            log.seek(0)
-            raise Unavailable(last_line(log.read())) from error
-        finally:
-            process.kill()
+    python = environment(folder / Path(peer.script).stem, peer.packages, install)
+    with Peer(peer.script, BATCH, STEPS, python=python) as process:
+        facts = process.answer()
+        rates = [(ours.rate(), process.ask()["rate"]) for _ in range(repeats)]
     return [mine for mine, _ in rates], [their for _, their in rates], facts
-
-
-def installed(peer: Peer, folder: Path, install: bool) -> str:
-    """The interpreter of the peer's virtual environment, made if it is missing."""
-    home = folder / Path(peer.script).stem
-    python, complete = home / "bin" / "python", home / "complete"
-    if not complete.exists():
-        if not install:
-            raise Unavailable(f"not installed in {home}, and --quick installs nothing")
-        venv.create(home, with_pip=True, clear=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.packages]
-        result = subprocess.run(pip, capture_output=True, text=True)
-        if result.returncode:
-            raise Unavailable(last_line(result.stderr))
-        complete.touch()
-    return str(python)
-
-
-def ask(process: subprocess.Popen) -> float:
-    process.stdin.write("\n")
-    process.stdin.flush()
-    return answer(process)["rate"]
-
-
-def answer(process: subprocess.Popen) -> dict:
-    """The next line of a peer; what it prints besides JSON is passed over."""
-    for line in process.stdout:
-        if line.startswith("{"):
-            return json.loads(line)
-    raise EOFError
-
-
-def last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it ended without a word"])[-1]
 
 
 if __name__ == "__main__":

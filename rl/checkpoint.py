@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import yaml
 
+from rl import distributed
 from rl.config import Config, ConfigError
 
 logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells its internals on every save
@@ -47,6 +49,9 @@ class Progress:
 
 class RunDirectory:
     """The folder of one run; nothing is written before `create`.
+
+    In a job of several processes all call the same methods. Process 0 writes text, and only it may read what it has
+    just written; all save and restore arrays, so the folder lies on a disk that all of them share.
 
     Args:
       path: of the folder, which need not be there.
@@ -94,6 +99,8 @@ class RunDirectory:
 
     def write(self, name: str, content: str | dict | list) -> None:
         """Writes a file of the run whole or not at all; what is no string becomes JSON."""
+        if not distributed.is_main():
+            return
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not isinstance(content, str):
@@ -102,12 +109,15 @@ class RunDirectory:
         partial.write_text(content)
         os.replace(partial, target)
 
-    def read(self, name: str) -> Any:
-        """What a JSON file of the run holds."""
-        return json.loads((self.path / name).read_text())
+    def amend(self, name: str, values: dict[str, Any]) -> None:
+        """Adds keys to a JSON file of the run."""
+        if distributed.is_main():
+            self.write(name, json.loads((self.path / name).read_text()) | values)
 
     def append(self, name: str, row: dict[str, Any]) -> None:
         """Adds a row to a JSON-lines file."""
+        if not distributed.is_main():
+            return
         with (self.path / name).open("a") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -129,7 +139,13 @@ class RunDirectory:
         return (self.path / "checkpoints").exists() and self._manager.latest_step() is not None
 
     def progress(self) -> Progress:
-        """Of the last checkpoint; a beginner's if there is none."""
+        """Of the last checkpoint; a beginner's if there is none.
+
+        Raises:
+          ConfigError: if the processes of this job see different ones.
+        """
+        if not distributed.is_same(str(sorted(path.name for path in (self.path / "checkpoints").glob("[0-9]*")))):
+            raise ConfigError(f"{self.path}: not all processes see the same run there; they need a disk that all share")
         if not self.has_checkpoint():
             return Progress()
         saved = self._manager.restore(
@@ -159,17 +175,35 @@ class RunDirectory:
     def cut_logs(self, progress: Progress) -> None:
         """Drops what was logged after the last checkpoint; those steps are done again."""
         for name, length in progress.log_bytes.items():
-            if (self.path / name).exists():
+            if distributed.is_main() and (self.path / name).exists():
                 os.truncate(self.path / name, length)
 
 
 def fingerprint(parameters: Any) -> str:
-    """SHA-256 over all parameters, so that a proposal tells which ones wrote it."""
+    """A digest of all parameters, so that a proposal tells which ones wrote it; the same on every mesh.
+
+    Each array is summed up where it lies, in integers that wrap around, every number weighted by its place; what is
+    hashed is these sums. (To hash all bytes of Qwen3-4B they would have to come to the host, 16 GB.)
+    """
     digest = hashlib.sha256()
-    for path, leaf in jax.tree.leaves_with_path(parameters):
+    for (path, _), total in zip(jax.tree.leaves_with_path(parameters), _sums(parameters), strict=True):
         digest.update(jax.tree_util.keystr(path).encode())
-        digest.update(np.asarray(leaf).tobytes())
+        digest.update(np.asarray(total).tobytes())
     return digest.hexdigest()
+
+
+@jax.jit
+def _sums(tree: Any) -> list[jax.Array]:
+    """Two weighted sums of the bits of each array, uint32 ``[2]``."""
+    found = []
+    for x in jax.tree.leaves(tree):
+        bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}")).astype(jnp.uint32)
+        place = jnp.uint32(0)
+        for axis, size in enumerate(x.shape):
+            place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+        weights = ((place * jnp.uint32(odd) + jnp.uint32(odd >> 7)) | 1 for odd in (2654435761, 2246822519))
+        found.append(jnp.stack([(bits * weight).sum(dtype=jnp.uint32) for weight in weights]))
+    return found
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

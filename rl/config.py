@@ -17,6 +17,8 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
     Field(
@@ -36,26 +38,37 @@ class Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class LoRASection(Section):
+    """Low-rank adapters (Hu et al. 2021): the checkpoint stays as it is, small products beside it are trained."""
+
+    rank: Annotated[int, Field(ge=0)] = Field(0, description="of the adapters; 0: none, all parameters are trained")
+    alpha: Annotated[float, Field(gt=0)] = Field(32.0, description="the adapters' products are scaled by alpha / rank")
+    targets: Annotated[tuple[Projection, ...], Field(min_length=1)] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        description="projections that get an adapter, in every layer",
+    )
+
+
 class ModelSection(Section):
     """The policy: a checkpoint in Hugging Face format, or the shape of a Qwen3 to start from scratch."""
 
-    path: str | None = Field(
-        None, description="folder with config.json, *.safetensors and tokenizer; null: from scratch"
+    shape: str | None = Field(
+        "tiny", description="name of a preset, or a config.json (file or its folder); null: that of model.path"
     )
-    vocab_size: Count = 768
-    hidden_size: Count = 96
-    intermediate_size: Count = 256
-    num_hidden_layers: Count = 4
-    num_attention_heads: Count = 4
-    num_key_value_heads: Count = 2
-    head_dim: Annotated[int, Field(ge=2, multiple_of=2)] = 32
-    rope_theta: Annotated[float, Field(gt=0)] = 1e4
-    dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the matrix work; parameters are float32")
+    path: str | None = Field(
+        None, description="checkpoint: a folder or a Hugging Face id; null: random weights and the shipped tokenizer"
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of the matrix work; parameters that are trained are float32"
+    )
+    remat: Literal["none", "dots", "full"] = Field("full", description="what the backward pass computes again")
+    attention: Literal["auto", "xla", "cudnn", "splash"] = Field("auto", description="auto: by the devices")
+    lora: LoRASection = LoRASection()
 
     @pydantic.model_validator(mode="after")
-    def _heads_divide(self):
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
+    def _shape_is_known(self):
+        if self.shape is None and self.path is None:
+            raise ValueError("one of shape and path must be given")
         return self
 
 
@@ -73,6 +86,14 @@ class TextSection(Section):
     thinking: bool = Field(False, description="let the policy think before its plan")
     max_prompt_tokens: Count = 40
     max_new_tokens: Count = 40
+
+
+class SamplerSection(Section):
+    """How answers are generated."""
+
+    rows: Count = Field(
+        192, description="answers generated at once, over all devices; the others wait until one is finished"
+    )
 
 
 class LakeSection(Section):
@@ -128,6 +149,18 @@ class GRPOSection(Section):
     clip_low: Rate = 0.2
     clip_high: Rate = 0.28
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_k: int = Field(0, description="0, anything else is refused")
+    top_p: float = Field(1.0, description="1, anything else is refused")
+
+    @pydantic.field_validator("top_k", "top_p")
+    @classmethod
+    def _samples_come_from_the_whole_distribution(cls, value, field):
+        if value != cls.model_fields[field.field_name].default:
+            raise ValueError(
+                "nothing may be cut off in training: the trainer takes log-probs of the whole distribution, and the "
+                "ratio would be biased"
+            )
+        return value
 
 
 class RewardSection(Section):
@@ -149,7 +182,9 @@ class ValidationSection(Section):
 
     instances: Count = 800
     samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
-    batch: Count = Field(200, description="answers generated at once")
+    temperature: Annotated[float, Field(gt=0)] = Field(1.0, description="of the sampled answers")
+    top_k: TopK = 0
+    top_p: Rate = 1.0
     holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = 0.25
 
@@ -157,7 +192,9 @@ class ValidationSection(Section):
 class EngineerSection(Section):
     """How the current parameters write the next configuration."""
 
-    temperature: Annotated[float, Field(ge=0)] = 0.6
+    temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="0: greedy")
+    top_k: TopK = 0
+    top_p: Rate = 1.0
     max_prompt_tokens: Count = 640
     max_thinking_tokens: Count = 96
     max_answer_tokens: Count = 160
@@ -183,6 +220,7 @@ class Config(Section):
     model: ModelSection = ModelSection()
     mesh: MeshSection = MeshSection()
     text: TextSection = TextSection()
+    sampler: SamplerSection = SamplerSection()
     lake: LakeSection = LakeSection()
     warm_start: WarmStartSection = WarmStartSection()
     rounds: RoundsSection = RoundsSection()
@@ -200,21 +238,15 @@ class Config(Section):
                 f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
                 f"{self.warm_start.instances}"
             )
-        for whole, part in (("rounds.instances", "grpo.prompts"), ("validation.instances", "validation.batch")):
-            total, batch = (_get(self, key) for key in (whole, part))
-            if total % batch:
-                raise ValueError(f"{whole} = {total} must be a multiple of {part} = {batch}")
+        if self.rounds.instances % self.grpo.prompts:
+            raise ValueError(
+                f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
+            )
         return self
 
     def to_yaml(self) -> str:
         """Every value of the run, as YAML that `load` reads back to an equal configuration."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
-
-
-def _get(section: Section, key: str) -> Any:
-    for name in key.split("."):
-        section = getattr(section, name)
-    return section
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -254,7 +286,7 @@ def _validate(values: dict[str, Any], source: str) -> Config:
 
 def _one_line(error: dict[str, Any]) -> str:
     *sections, name = error["loc"] or ("configuration",)
-    key = ".".join(map(str, error["loc"])) or "configuration"
+    key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         known = keys()
         nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
@@ -262,6 +294,8 @@ def _one_line(error: dict[str, Any]) -> str:
         hint = (by_name or nearest or ["see --help"])[0]
         return f"unknown key {key}; the nearest is {hint}"
     message = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    if isinstance(error["input"], dict):  # a section whose values do not go together
+        return f"{key}: {message}" if key else message
     return f"{key} = {_short(error['input'])}: {message}"
 
 

@@ -1,7 +1,6 @@
 """Group Relative Policy Optimization: advantages, the clipped loss and one update; knows nothing of boards or text."""
 
 import functools
-from collections.abc import Callable
 
 import chex
 import jax
@@ -9,9 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import Mesh
 
+from rl import distributed
 from rl.config import GRPOSection
-from rl.qwen3.model import Qwen3, causal_mask, token_positions
+from rl.logprobs import Sequences, abstract_sequences, answer_logprobs, take
+from rl.qwen3 import lora, sharding
+from rl.qwen3.model import Qwen3
 
 
 @chex.dataclass(frozen=True)
@@ -19,16 +22,12 @@ class Batch:
     """Prompts with their answers, for one update.
 
     Attributes:
-      tokens: int32 ``[B, T0 + T]``, left-padded prompts, then answers.
-      valid: bool ``[B, T0 + T]``, False on padding at either end.
-      mask: bool ``[B, T]``, answer tokens that count in the loss.
+      sequences: of ``B`` prompts with answers of at most T tokens.
       old_logprobs: float32 ``[B, T]``, of the answer tokens when they were sampled.
       advantages: float32 ``[B]``.
     """
 
-    tokens: chex.Array
-    valid: chex.Array
-    mask: chex.Array
+    sequences: Sequences
     old_logprobs: chex.Array
     advantages: chex.Array
 
@@ -46,26 +45,6 @@ def group_advantages(rewards: np.ndarray, epsilon: float = 1e-4) -> np.ndarray:
     """
     centred = rewards - rewards.mean(axis=-1, keepdims=True)
     return centred / (rewards.std(axis=-1, keepdims=True) + epsilon)
-
-
-def answer_logprobs(
-    model: Qwen3, tokens: jax.Array, valid: jax.Array, answer_tokens: int, temperature: float
-) -> tuple[jax.Array, jax.Array]:
-    """Log-probability of each of the last `answer_tokens` tokens, and the entropy of the distribution it came from.
-
-    Args:
-      tokens, valid: ``[B, T0 + T]`` as in `Batch`.
-      answer_tokens: T.
-      temperature: the softmax's, the same as in sampling.
-
-    Returns:
-      Two float32 ``[B, T]``.
-    """
-    hidden, _ = model(tokens, token_positions(valid), causal_mask(valid))
-    logits = model.logits(hidden[:, -answer_tokens - 1 : -1]) / temperature
-    logprobs = jax.nn.log_softmax(logits)
-    entropy = -(jnp.exp(logprobs) * logprobs).sum(axis=-1)
-    return jnp.take_along_axis(logprobs, tokens[:, -answer_tokens:, None], axis=-1)[..., 0], entropy
 
 
 def clipped_loss(
@@ -86,10 +65,10 @@ def clipped_loss(
     clipped = jnp.clip(ratio, 1 - clip_low, 1 + clip_high)
     objective = jnp.minimum(ratio * advantages, clipped * advantages)
     metrics = {
-        "ratio": masked_sum(ratio, batch.mask),
-        "clipped": masked_sum(clipped * advantages < ratio * advantages, batch.mask),
+        "ratio": masked_sum(ratio, batch.sequences.mask),
+        "clipped": masked_sum(clipped * advantages < ratio * advantages, batch.sequences.mask),
     }
-    return -masked_sum(objective, batch.mask), metrics
+    return -masked_sum(objective, batch.sequences.mask), metrics
 
 
 def masked_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
@@ -103,84 +82,116 @@ def update(
     parameters: nnx.State,
     optimizer_state: optax.OptState,
     batch: Batch,
-    place: Callable[[Batch], Batch],
+    mesh: Mesh,
     settings: GRPOSection,
 ) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
     """One step of the optimizer on the mean of the clipped loss over the batch's answer tokens.
 
     Answers without an advantage, those of groups whose rewards are all equal, have no gradient and are not computed:
-    of the tiny run's answers that is about half. The others go through in micro-batches of one shape.
+    of the tiny run's answers that is about half. The others go through in micro-batches of one shape, as many as the
+    process with the most of them needs; what a process lacks, and what `fsdp` needs for equal parts, is filled up with
+    rows that do not count.
 
     Args:
-      parameters, optimizer_state: donated.
-      batch: numpy arrays.
-      place: puts a micro-batch onto the devices.
+      parameters, optimizer_state: donated; of the parameters, those that are trained (`lora.split`).
+      batch: this process's rows, numpy arrays.
 
     Returns:
-      The new parameters and optimizer state, and scalars that describe the step.
+      The new parameters and optimizer state, and scalars that describe the step, the same on every process.
     """
     rows = np.flatnonzero(batch.advantages)
-    if not len(rows):
+    size = sharding.rows_for(settings.micro_batch, mesh)
+    counts = np.array([[-(-len(rows) // size), batch.sequences.mask.sum(), batch.sequences.mask[rows].sum()]], np.int32)
+    everywhere = distributed.gather(counts)
+    rounds, (tokens, counted) = everywhere[:, 0].max(), everywhere[:, 1:].sum(axis=0)
+    if not rounds:
         return parameters, optimizer_state, dict.fromkeys(("loss", "gradient_norm"), 0.0)
-    gradients, sums = jax.tree.map(jnp.zeros_like, parameters), []
-    for start in range(0, len(rows), settings.micro_batch):
-        chosen = np.resize(rows[start : start + settings.micro_batch], settings.micro_batch)
-        micro = jax.tree.map(lambda x, chosen=chosen: x[chosen], batch)
-        repeated = np.arange(settings.micro_batch) >= len(rows) - start  # the last one is filled up, for nothing
+
+    trained, frozen = lora.split(parameters)
+    gradients, sums = zeros_like(trained, mesh=mesh), []
+    for start in range(0, rounds * size, size):
+        part = rows[start : start + size]
+        filled = np.resize(part, size)
+        micro = Batch(
+            sequences=take(batch.sequences, part, size),
+            old_logprobs=batch.old_logprobs[filled],
+            advantages=batch.advantages[filled],
+        )
         gradients, described = accumulate(
             graph,
-            parameters,
+            trained,
+            frozen,
             gradients,
-            place(micro.replace(mask=micro.mask & ~repeated[:, None])),
+            sharding.shard_batch(micro, mesh),
             clip_low=settings.clip_low,
             clip_high=settings.clip_high,
             temperature=settings.temperature,
+            mesh=mesh,
         )
         sums.append(described)
-    tokens, counted = batch.mask.sum(), batch.mask[rows].sum()
-    parameters, optimizer_state, norm = apply(optimizer, parameters, optimizer_state, gradients, np.float32(1 / tokens))
+    scale = np.float32(1 / tokens)
+    trained, optimizer_state, norm = apply(optimizer, trained, optimizer_state, gradients, scale, mesh=mesh)
     total = {name: sum(float(described[name]) for described in sums) for name in sums[0]}
     metrics = {name: total[name] / counted for name in ("ratio", "clipped", "entropy")}
-    return parameters, optimizer_state, metrics | {"loss": total["loss"] / tokens, "gradient_norm": float(norm)}
+    metrics |= {"loss": total["loss"] / tokens, "gradient_norm": float(norm)}
+    return nnx.merge_state(trained, frozen), optimizer_state, metrics
 
 
 @functools.partial(
-    jax.jit, static_argnames=("graph", "clip_low", "clip_high", "temperature"), donate_argnames=("gradients",)
+    jax.jit, static_argnames=("graph", "clip_low", "clip_high", "temperature", "mesh"), donate_argnames=("gradients",)
 )
 def accumulate(
     graph: nnx.GraphDef[Qwen3],
-    parameters: nnx.State,
+    trained: nnx.State,
+    frozen: nnx.State,
     gradients: nnx.State,
     batch: Batch,
     *,
     clip_low: float,
     clip_high: float,
     temperature: float,
+    mesh: Mesh,
 ) -> tuple[nnx.State, dict[str, jax.Array]]:
     """Adds a micro-batch's unreduced gradient to those before it, which are donated; also sums that describe it."""
 
-    def loss(parameters):
-        model = nnx.merge(graph, parameters)
-        logprobs, entropy = answer_logprobs(model, batch.tokens, batch.valid, batch.mask.shape[1], temperature)
+    def loss(trained):
+        logprobs, entropy = answer_logprobs(nnx.merge(graph, trained, frozen), batch.sequences, temperature)
         value, sums = clipped_loss(logprobs, batch, clip_low, clip_high)
-        return value, sums | {"loss": value, "entropy": masked_sum(entropy, batch.mask)}
+        return value, sums | {"loss": value, "entropy": masked_sum(entropy, batch.sequences.mask)}
 
-    new, sums = jax.grad(loss, has_aux=True)(parameters)
-    return jax.tree.map(jnp.add, gradients, new), sums
+    new, sums = jax.grad(loss, has_aux=True)(trained)
+    # Held to the parameters' sharding: left alone, XLA chose others for some, lost the donation and compiled again.
+    return sharding.constrain(jax.tree.map(jnp.add, gradients, sharding.constrain(new, mesh)), mesh), sums
 
 
-@functools.partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("parameters", "optimizer_state"))
+@functools.partial(jax.jit, static_argnames=("optimizer", "mesh"), donate_argnames=("trained", "optimizer_state"))
 def apply(
     optimizer: optax.GradientTransformation,
-    parameters: nnx.State,
+    trained: nnx.State,
     optimizer_state: optax.OptState,
     gradients: nnx.State,
     scale: jax.Array,
+    *,
+    mesh: Mesh,
 ) -> tuple[nnx.State, optax.OptState, jax.Array]:
     """One step of the optimizer on `scale` times the gradients, and their norm; the old state is donated."""
     gradients = jax.tree.map(lambda g: g * scale, gradients)
-    updates, optimizer_state = optimizer.update(gradients, optimizer_state, parameters)
-    return optax.apply_updates(parameters, updates), optimizer_state, optax.global_norm(gradients)
+    updates, optimizer_state = optimizer.update(gradients, optimizer_state, trained)
+    trained = optax.apply_updates(trained, updates)
+    return *sharding.constrain((trained, optimizer_state), mesh), optax.global_norm(gradients)
+
+
+def init(optimizer: optax.GradientTransformation, parameters: nnx.State, mesh: Mesh) -> optax.OptState:
+    """The optimizer's first state, for what is trained of the parameters; its moments lie where those do."""
+    trained, _ = lora.split(parameters)
+    places = sharding.shardings(jax.eval_shape(optimizer.init, trained), mesh)
+    return jax.jit(optimizer.init, out_shardings=places)(trained)
+
+
+@functools.partial(jax.jit, static_argnames=("mesh",))
+def zeros_like(trained: nnx.State, *, mesh: Mesh) -> nnx.State:
+    """A gradient to begin with, where the parameters lie."""
+    return sharding.constrain(jax.tree.map(jnp.zeros_like, trained), mesh)
 
 
 def make_optimizer(settings: GRPOSection) -> optax.GradientTransformation:
@@ -189,3 +200,43 @@ def make_optimizer(settings: GRPOSection) -> optax.GradientTransformation:
         optax.clip_by_global_norm(settings.max_gradient_norm),
         optax.adamw(settings.learning_rate, b2=0.98, weight_decay=settings.weight_decay),
     )
+
+
+def lower(
+    graph: nnx.GraphDef[Qwen3],
+    parameters: nnx.State,
+    optimizer: optax.GradientTransformation,
+    settings: GRPOSection,
+    prompt_tokens: int,
+    answer_tokens: int,
+    mesh: Mesh,
+) -> dict[str, jax.stages.Lowered]:
+    """The two programs of `update` as it would run them, made from shapes alone.
+
+    Args:
+      parameters: ShapeDtypeStructs (`model.abstract`).
+      prompt_tokens, answer_tokens: room for each.
+    """
+    trained, frozen = sharding.abstract(lora.split(parameters), mesh)
+    state = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
+    rows = sharding.rows_for(settings.micro_batch, mesh)
+    shape = jax.ShapeDtypeStruct
+    batch = Batch(
+        sequences=abstract_sequences(rows, prompt_tokens, answer_tokens),
+        old_logprobs=shape((rows, answer_tokens), jnp.float32),
+        advantages=shape((rows,), jnp.float32),
+    )
+    return {
+        "accumulate": accumulate.lower(
+            graph,
+            trained,
+            frozen,
+            trained,
+            sharding.abstract_batch(batch, mesh),
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            temperature=settings.temperature,
+            mesh=mesh,
+        ),
+        "apply": apply.lower(optimizer, trained, state, trained, shape((), jnp.float32), mesh=mesh),
+    }

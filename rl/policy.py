@@ -1,6 +1,9 @@
 """The policy as the loop sees it: instances in, answers and plans out; the caller says which parameters answer."""
 
 import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,29 +12,31 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from jaxlake import text
-from jaxlake.types import Instance, Plan
-from rl.config import Config, ConfigError
-from rl.qwen3 import weights
-from rl.qwen3.model import Qwen3, Qwen3Config
-from rl.qwen3.sharding import make_mesh, shard_batch, shard_parameters
+from jaxlake.types import MAX_STEPS, Instance, Plan
+from rl.config import Config, ConfigError, ModelSection
+from rl.grammar import GrammarSampler
+from rl.qwen3 import lora, presets, weights
+from rl.qwen3.attention import AttentionKind
+from rl.qwen3.model import Qwen3, Qwen3Config, Remat, create
+from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
-from rl.sampler import GrammarSampler, Rollout, generate
+from rl.sampler import Rollout, Sampler, Sampling
 
 
 @dataclasses.dataclass(frozen=True)
 class Prompts:
-    """Instances put to the model: left-padded tokens int32 ``[n, T0]`` and where they are, bool ``[n, T0]``."""
+    """Instances put to the model: numpy arrays ``[n, ...]``, and the tokens of each, of any length."""
 
     instances: Instance
-    tokens: np.ndarray
-    valid: np.ndarray
+    tokens: list[list[int]]
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def take(self, rows: np.ndarray) -> "Prompts":
+    def take(self, rows: np.ndarray | slice) -> "Prompts":
         """The prompts at `rows`, in that order."""
-        return Prompts(jax.tree.map(lambda x: x[rows], self.instances), self.tokens[rows], self.valid[rows])
+        chosen = np.arange(len(self))[rows]
+        return Prompts(jax.tree.map(lambda x: x[chosen], self.instances), [self.tokens[i] for i in chosen])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +44,6 @@ class Answers:
     """What the policy wrote, numpy arrays ``[B, ...]``: samples of one prompt side by side."""
 
     rollout: Rollout
-    texts: list[str]
     plans: Plan
 
 
@@ -58,22 +62,20 @@ class Policy:
         """The policy and its first parameters: those of `model.path`, or random ones drawn by `seed_key`.
 
         Raises:
-          ConfigError: if the checkpoint cannot be read, or the mesh does not fit the devices.
+          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, or the mesh does not fit the devices.
         """
         mesh = make_mesh(config.mesh.fsdp, config.mesh.tp)
-        dtype = jnp.dtype(config.model.dtype)
-        if config.model.path:
-            shape = weights.read_config(config.model.path, dtype)
-            tokenizer = Tokenizer(config.model.path)
-            graph, parameters = weights.load(config.model.path, shape, lambda p: shard_parameters(p, mesh))
-        else:
-            fields = config.model.model_dump(exclude={"path", "dtype"})
-            shape = Qwen3Config(**fields, dtype=dtype)
-            tokenizer = Tokenizer(TINY_TOKENIZER)
-            graph, parameters = nnx.split(Qwen3(shape, nnx.Rngs(params=seed_key)))
-            parameters = shard_parameters(parameters, mesh)
+        folder = None if config.model.path is None else weights.resolve(config.model.path)
+        shape = shape_of(config.model, folder)
+        tokenizer = Tokenizer(folder or TINY_TOKENIZER)
         if len(tokenizer) > shape.vocab_size:
-            raise ConfigError(f"model.vocab_size = {shape.vocab_size}: the tokenizer has {len(tokenizer)} tokens")
+            raise ConfigError(
+                f"model.shape = {config.model.shape}: has {shape.vocab_size} tokens, the tokenizer {len(tokenizer)}"
+            )
+        if folder is None:
+            graph, parameters = create(shape, seed_key, mesh)
+        else:
+            graph, parameters = weights.load(folder, shape, mesh, seed_key)
         return cls(graph=graph, shape=shape, tokenizer=tokenizer, mesh=mesh, config=config), parameters
 
     def prompts(self, instances: Instance) -> Prompts:
@@ -85,12 +87,33 @@ class Policy:
         settings = self.config.text
         instances = jax.tree.map(np.asarray, instances)
         style = text.PromptStyle(settings.style)
-        rows = [
+        tokens = [
             self.tokenizer.chat(text.prompt(row(instances, i), style), thinking=settings.thinking)
             for i in range(len(instances.size))
         ]
-        tokens, valid = self.tokenizer.pad_left(rows, settings.max_prompt_tokens, "text.max_prompt_tokens")
-        return Prompts(instances, tokens, valid)
+        check_fit(tokens, settings.max_prompt_tokens, "text.max_prompt_tokens")
+        return Prompts(instances, tokens)
+
+    def rollout_parameters(self, parameters: nnx.State) -> nnx.State:
+        """The parameters as the samplers want them: cast to the compute dtype, whole on every row of the mesh."""
+        return for_rollout(parameters, self.shape.dtype, self.mesh)
+
+    @functools.cached_property
+    def sampler(self) -> Sampler:
+        """The sampler of answers to boards.
+
+        Raises:
+          ConfigError: if `sampler.rows` does not fit the mesh.
+        """
+        return Sampler(
+            graph=self.graph,
+            config=self.shape,
+            mesh=self.mesh,
+            rows=self.config.sampler.rows,
+            max_prompt_tokens=self.config.text.max_prompt_tokens,
+            max_new_tokens=self.config.text.max_new_tokens,
+            stop_ids=self.tokenizer.stop_ids,
+        )
 
     def answer(
         self,
@@ -99,41 +122,93 @@ class Policy:
         key: jax.Array,
         *,
         samples: int,
-        temperature: float,
-        max_steps: int,
+        sampling: Sampling,
+        progress: Callable[[int], None] | None = None,
     ) -> Answers:
-        """Samples answers to every prompt and reads the plans out of them."""
-        rollout = generate(
-            self.graph,
-            parameters,
-            *shard_batch((prompts.tokens, prompts.valid), self.mesh),
-            key,
-            np.float32(temperature),
-            samples=samples,
-            max_new_tokens=self.config.text.max_new_tokens,
-            stop_ids=self.tokenizer.stop_ids,
+        """Samples answers to every prompt and reads the plans out of them.
+
+        Args:
+          parameters: as `rollout_parameters` gives them.
+          prompts: of this process.
+          progress: told how many answers are finished, now and then; may raise.
+        """
+        rollout = self.sampler.generate(
+            parameters, prompts.tokens, key, samples=samples, sampling=sampling, progress=progress
         )
-        rollout = jax.tree.map(np.asarray, rollout)
-        texts = [
-            self.tokenizer.decode(tokens[mask].tolist())
-            for tokens, mask in zip(rollout.tokens, rollout.mask, strict=True)
-        ]
         lake = prompts.instances
-        plans = text.parse_batch(texts, max_size=lake.max_size, max_agents=lake.max_agents, max_steps=max_steps)
-        return Answers(rollout, texts, plans)
+        plans = text.parse_batch(
+            self.texts(rollout.tokens, rollout.mask),
+            max_size=lake.max_size,
+            max_agents=lake.max_agents,
+            max_steps=MAX_STEPS,
+        )
+        return Answers(rollout, plans)
+
+    def texts(self, tokens: np.ndarray, mask: np.ndarray) -> list[str]:
+        """The texts of answers ``[B, T]``."""
+        return [self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
 
     def grammar_sampler(self) -> GrammarSampler:
         """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
         settings = self.config.engineer
         return GrammarSampler(
             graph=self.graph,
+            config=self.shape,
+            mesh=self.mesh,
             tokenizer=self.tokenizer,
-            vocabulary=self.shape.vocab_size,
             max_prompt_tokens=settings.max_prompt_tokens,
             max_thinking_tokens=settings.max_thinking_tokens,
             max_answer_tokens=settings.max_answer_tokens,
-            temperature=settings.temperature,
+            sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
         )
+
+    def save(self, folder: Path, parameters: nnx.State) -> None:
+        """Writes model and tokenizer as a Hugging Face folder, adapters merged; every process of a job calls this.
+
+        Raises:
+          ConfigError: if the folder cannot be written.
+        """
+        if self.shape.lora is None:
+            shape = self.shape
+        else:
+            shape, parameters = lora.merge(parameters, self.shape)
+        weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
+
+
+def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
+    """The shape of the checkpoint in `folder`, or without one that of `model.shape`, computed as the settings say.
+
+    Raises:
+      ConfigError: if both are given and differ.
+    """
+    dtype = jnp.dtype(settings.dtype)
+    named = None if settings.shape is None else presets.shape_of(settings.shape, dtype)
+    shape = named if folder is None else presets.read_config(folder, dtype)
+    for field in dataclasses.fields(shape):
+        ours, theirs = getattr(named or shape, field.name), getattr(shape, field.name)
+        if ours != theirs:
+            raise ConfigError(
+                f"model.shape = {settings.shape}: its {field.name} is {ours}, that of model.path = {settings.path} is "
+                f"{theirs}; shape = null takes the checkpoint's"
+            )
+    adapters = settings.lora
+    return dataclasses.replace(
+        shape,
+        remat=Remat(settings.remat),
+        attention=AttentionKind(settings.attention),
+        lora=lora.LoRAConfig(adapters.rank, adapters.alpha, adapters.targets) if adapters.rank else None,
+    )
+
+
+def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
+    """Finds out whether every row of tokens fits.
+
+    Raises:
+      ConfigError: if one has more than `room`; `what` names the setting to raise.
+    """
+    longest = max(map(len, rows))
+    if longest > room:
+        raise ConfigError(f"{what} = {room} is too small: a text of this run has {longest} tokens")
 
 
 def row(batch, index: int):

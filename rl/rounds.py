@@ -12,11 +12,12 @@ from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.rewards import accuracy
 from jaxlake.types import Instance
-from rl import grpo, reward
+from rl import distributed, grpo, reward
 from rl.checkpoint import fingerprint
-from rl.policy import Policy, Prompts
-from rl.qwen3.sharding import shard_batch
+from rl.logprobs import join
+from rl.policy import Policy, Prompts, check_fit
 from rl.run import Purpose, Run, Stopwatch, build_boards
+from rl.sampler import Sampling
 from rl.sft import engineer_texts
 
 
@@ -44,13 +45,15 @@ def design(run: Run, k: int) -> LakeConfig:
     if k == 0:
         proposal = RandomEngineer(run.config.lake.sizes).propose(None, history, key)
     else:
-        sampler = run.policy.grammar_sampler()
+        sampler, parameters = run.policy.grammar_sampler(), run.policy.rollout_parameters(run.parameters)
         engineer = CheckpointEngineer(
-            lambda message, grammar, key: Generation(*sampler(run.parameters, message, grammar, key)),
+            lambda message, grammar, key: Generation(*sampler(parameters, message, grammar, key)),
             rounds=rounds.count,
             epochs_per_round=rounds.epochs,
         )
         proposal = engineer.propose(history[-1].evidence, history, key)
+        if not distributed.is_same(proposal.raw):
+            raise RuntimeError(f"round {k}: the policy's proposal is not the same on all processes")
         message = context.build(history[-1].evidence, history, Training(k, rounds.count, rounds.epochs))
         run.directory.write(f"rounds/{k}/context.md", message + "\n")
         run.display.say(f"round {k}: the policy designs\n{proposal.raw}")
@@ -70,14 +73,18 @@ def build(run: Run, k: int) -> Dataset:
     data = build_boards(
         run.config, lake, run.key(Purpose.BUILD, k), run.config.rounds.instances, exclude=run.validation.instances
     )
-    proposal = run.directory.read(f"rounds/{k}/proposal.json")
-    run.directory.write(f"rounds/{k}/proposal.json", proposal | {"realised": data.realised()})
+    run.directory.amend(f"rounds/{k}/proposal.json", {"realised": data.realised()})
     return data
 
 
 def train(run: Run, k: int, lake: Dataset, optimizer: optax.GradientTransformation) -> None:
-    """GRPO on round k's instances, every epoch in an order of its own, from the step where the run stands."""
+    """GRPO on round k's instances, every epoch in an order of its own, from the step where the run stands.
+
+    Raises:
+      ConfigError: if the processes cannot share `grpo.prompts` equally.
+    """
     settings = run.config.grpo
+    part = distributed.share(settings.prompts, "grpo.prompts")
     prompts, optima = run.policy.prompts(lake.instances), np.asarray(lake.solutions.cost)
     steps_per_epoch = len(prompts) // settings.prompts
     total = steps_per_epoch * run.config.rounds.epochs
@@ -85,7 +92,7 @@ def train(run: Run, k: int, lake: Dataset, optimizer: optax.GradientTransformati
     for step in range(run.progress.step, total):
         epoch, place = divmod(step, steps_per_epoch)
         order = np.asarray(jax.random.permutation(run.key(Purpose.ORDER, k, epoch), len(prompts)))
-        rows = order[place * settings.prompts : (place + 1) * settings.prompts]
+        rows = order[place * settings.prompts : (place + 1) * settings.prompts][part]
         metrics, seconds = grpo_step(
             run, prompts.take(rows), optima[rows], run.key(Purpose.ROLLOUT, k, step), optimizer
         )
@@ -97,38 +104,51 @@ def train(run: Run, k: int, lake: Dataset, optimizer: optax.GradientTransformati
 def grpo_step(
     run: Run, prompts: Prompts, optima: np.ndarray, key: jax.Array, optimizer: optax.GradientTransformation
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Samples answers to ``[P]`` prompts, rewards them and makes one update; returns metrics and seconds by part."""
+    """Samples answers to this process's ``[P]`` prompts, rewards them and makes one update with all processes.
+
+    The answers to a prompt are all on one process; of the others it learns what they are worth, not what they say.
+
+    Returns:
+      Metrics, equal on all processes, and seconds by part.
+    """
     settings, lengths = run.config.grpo, run.config.reward
     watch = Stopwatch()
-    answers = run.answer(prompts, key, samples=settings.samples, temperature=settings.temperature)
+    expected = len(prompts) * settings.samples
+    answers = run.answer(
+        prompts,
+        key,
+        samples=settings.samples,
+        sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+        progress=lambda done: run.display.within(f"answers {done}/{expected}"),
+    )
     watch.lap("rollout")
 
-    verdict = run.judge(prompts, answers, optima)
-    tokens = answers.rollout.mask.sum(axis=-1)
+    rollout, verdict = answers.rollout, run.judge(prompts, answers, optima)
+    verdict, truncated, tokens, optima = distributed.gather(
+        (verdict, rollout.truncated, rollout.mask.sum(axis=-1), np.repeat(optima, settings.samples))
+    )
     run.progress.short_share = reward.moving_share(run.progress.short_share, tokens, lengths.free_tokens, lengths.decay)
     w_acc, w_len = reward.weights(run.progress.short_share)
-    accuracies = accuracy(verdict.valid, verdict.cost, np.repeat(optima, settings.samples))
+    accuracies = accuracy(verdict.valid, verdict.cost, optima)
     penalty = reward.length_penalty(tokens, lengths.free_tokens, lengths.limit_tokens)
     rewards = w_acc * accuracies + w_len * penalty
     groups = rewards.reshape(-1, settings.samples)
     valid = verdict.valid.reshape(groups.shape).mean(axis=-1)
+    mine = distributed.share(len(rewards), "grpo.prompts")
     batch = grpo.Batch(
-        tokens=np.concatenate([np.repeat(prompts.tokens, settings.samples, axis=0), answers.rollout.tokens], axis=1),
-        valid=np.concatenate([np.repeat(prompts.valid, settings.samples, axis=0), answers.rollout.mask], axis=1),
-        mask=answers.rollout.mask,
-        old_logprobs=answers.rollout.logprobs,
-        advantages=grpo.group_advantages(groups).reshape(-1),
+        sequences=join(
+            [prompt for prompt in prompts.tokens for _ in range(settings.samples)],
+            run.config.text.max_prompt_tokens,
+            rollout.tokens,
+            rollout.mask,
+        ),
+        old_logprobs=rollout.logprobs,
+        advantages=grpo.group_advantages(groups).reshape(-1)[mine],
     )
     watch.lap("host")
 
     run.parameters, run.optimizer_state, metrics = grpo.update(
-        run.policy.graph,
-        optimizer,
-        run.parameters,
-        run.optimizer_state,
-        batch,
-        lambda micro: shard_batch(micro, run.policy.mesh),
-        settings,
+        run.policy.graph, optimizer, run.parameters, run.optimizer_state, batch, run.policy.mesh, settings
     )
     metrics |= {
         "reward": rewards.mean(),
@@ -140,7 +160,7 @@ def grpo_step(
         "all_valid_groups": (valid == 1).mean(),
         "all_invalid_groups": (valid == 0).mean(),
         "answer_tokens": tokens.mean(),
-        "truncated": answers.rollout.truncated.mean(),
+        "truncated": truncated.mean(),
     }
     watch.lap("update")
     seconds = watch.seconds
@@ -148,18 +168,23 @@ def grpo_step(
 
 
 def check_room(policy: Policy, examples: int = 64) -> None:
-    """Finds out before a run, not in the middle of it, that a prompt, a context or an engineer's answer would not fit.
+    """Finds out before a run, not in the middle of it, what would not fit.
+
+    Texts into their room, the answers to a prompt into the sampler's rows, equal shares to the processes of a job.
 
     Raises:
       ConfigError: naming the setting that is too small.
     """
-    config, tokenizer = policy.config, policy.tokenizer
+    config = policy.config
+    policy.sampler.width(max(config.grpo.samples, config.validation.samples))
+    distributed.share(config.grpo.prompts, "grpo.prompts")
+    distributed.share(config.validation.instances, "validation.instances")
     contexts, taught, answers = zip(*engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
-    tokenizer.pad_left(contexts, config.engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
-    tokenizer.pad_right(answers, config.engineer.max_answer_tokens, "engineer.max_answer_tokens")
+    check_fit(contexts, config.engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
+    check_fit(answers, config.engineer.max_answer_tokens, "engineer.max_answer_tokens")
     if config.warm_start.steps:
-        tokenizer.pad_left(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
-        tokenizer.pad_right(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
+        check_fit(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
+        check_fit(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
 
     # The longest prompt that a configuration can ask for: the largest board with the most holes.
     size, agents = config.lake.sizes[-1], config.lake.num_agents

@@ -4,26 +4,27 @@ import dataclasses
 import enum
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax.sharding import NamedSharding, PartitionSpec
 
 from engineer import evidence as evidence_
 from engineer.evidence import Evidence
 from jaxlake import text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
-from jaxlake.types import ABSENT, MAX_STEPS, Check, Instance, Objective, Verdict
+from jaxlake.types import ABSENT, Check, Instance, Objective, Verdict
 from jaxlake.verify import verify
+from rl import distributed, grpo
 from rl.checkpoint import Progress, RunDirectory
 from rl.config import Config, ConfigError
 from rl.policy import Answers, Policy, Prompts, row
+from rl.qwen3 import lora
+from rl.sampler import Rollout, Sampling
 from rl.tracking import Display, TensorBoard
 
 
@@ -47,12 +48,14 @@ class Interrupted(Exception):
 
 @dataclasses.dataclass
 class Run:
-    """A run under way.
+    """A run under way, one and the same on every process of a job.
 
     Attributes:
       parameters, optimizer_state: as they are now; donated to each update and replaced by its result.
       progress: saved together with them.
-      stop: set by a signal, honoured at the next safe moment.
+      validation, optima: the whole validation set; each process answers its share.
+      stop: set by a signal to this process, honoured by all at the next safe moment.
+      board: None on all processes but the first.
     """
 
     config: Config
@@ -77,11 +80,8 @@ class Run:
         return make_key(self.config.seed, purpose, round, step)
 
     def switch(self, optimizer: optax.GradientTransformation) -> None:
-        """Begins with another optimizer; its moments lie where the parameters do, its counters on every device."""
-        everywhere = NamedSharding(self.policy.mesh, PartitionSpec())
-        self.optimizer_state = jax.tree.map(
-            lambda x: jax.device_put(x, everywhere) if jnp.ndim(x) == 0 else x, optimizer.init(self.parameters)
-        )
+        """Begins with another optimizer."""
+        self.optimizer_state = grpo.init(optimizer, self.parameters, self.policy.mesh)
 
     def begin(self, optimizer: optax.GradientTransformation) -> None:
         """Sets up the optimizer and, where there is a checkpoint, puts everything back to it.
@@ -91,28 +91,52 @@ class Run:
         """
         self.switch(optimizer)
         if self.directory.has_checkpoint():
-            arrays = self.directory.restore({"parameters": self.parameters, "optimizer": self.optimizer_state})
-            self.parameters, self.optimizer_state = arrays["parameters"], arrays["optimizer"]
+            arrays = self.directory.restore(self._arrays())
+            frozen = lora.split(self.parameters)[1]
+            self.parameters = nnx.merge_state(arrays["parameters"], frozen)
+            self.optimizer_state = arrays["optimizer"]
             where = "warm start" if self.progress.stage == "warm_start" else f"round {self.progress.round}"
             self.display.say(f"Goes on in {self.directory.path}: {where}, after step {self.progress.step}")
         self.directory.cut_logs(self.progress)
 
+    def _arrays(self) -> dict[str, Any]:
+        """What is saved: of a model with adapters these alone, as its base never changes."""
+        return {"parameters": lora.split(self.parameters)[0], "optimizer": self.optimizer_state}
+
     def judge(self, prompts: Prompts, answers: Answers, optima: np.ndarray) -> Verdict:
         """Verdicts ``[B]`` on the answers to prompts ``[P]`` with their optimal costs ``[P]``; numpy arrays."""
-        samples = len(answers.texts) // len(prompts)
+        samples = len(answers.rollout.tokens) // len(prompts)
         instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
         return jax.tree.map(np.asarray, verify(instances, answers.plans, optima, objective=self.objective))
 
-    def answer(self, prompts: Prompts, key: jax.Array, *, samples: int, temperature: float) -> Answers:
-        """What the current parameters answer."""
-        return self.policy.answer(
-            self.parameters, prompts, key, samples=samples, temperature=temperature, max_steps=MAX_STEPS
-        )
+    def answer(
+        self,
+        prompts: Prompts,
+        key: jax.Array,
+        *,
+        samples: int,
+        sampling: Sampling,
+        progress: Callable[[int], None],
+    ) -> Answers:
+        """What the current parameters answer to this process's prompts; a copy for the sampler lives while it does.
+
+        Args:
+          progress: told how many answers are finished. A wish to stop is honoured there.
+
+        Raises:
+          Interrupted: with everything saved as it was before.
+        """
+
+        def told(done: int) -> None:
+            progress(done)
+            self.check_stop()
+
+        parameters = self.policy.rollout_parameters(self.parameters)
+        return self.policy.answer(parameters, prompts, key, samples=samples, sampling=sampling, progress=told)
 
     def save(self) -> None:
         """Saves arrays and progress in one atomic step."""
-        arrays = {"parameters": self.parameters, "optimizer": self.optimizer_state}
-        self.directory.save(arrays, self.progress)
+        self.directory.save(self._arrays(), self.progress)
 
     def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str) -> None:
         """Logs a step, saves where one is due, and stops where the user asked for it."""
@@ -128,8 +152,8 @@ class Run:
         self.check_stop()
 
     def check_stop(self) -> None:
-        """Saves and raises Interrupted if the user asked to stop; call only between steps."""
-        if self.stop.is_set():
+        """Saves and raises Interrupted if the user asked any process to stop; all call it, and only between steps."""
+        if distributed.agree(self.stop.is_set()):
             self.save()
             raise Interrupted
 
@@ -141,43 +165,47 @@ class Run:
           occasion: of the keys: 0 before the warm start, 1 after it, one more after each round.
         """
         settings, label = self.config.validation, name.replace("rounds/", "round ").replace("_", " ")
-        chunks = np.arange(len(self.validation)).reshape(-1, settings.batch)
-        self.display.stage(f"{label}: validation", len(chunks) * (1 + settings.samples))
-        passes = []
-        for sample in range(1 + settings.samples):  # the first pass is greedy
-            for i, rows in enumerate(chunks):
-                prompts = self.validation.take(rows)
-                key = self.key(Purpose.VALIDATE, occasion, sample * len(chunks) + i)
-                answers = self.answer(prompts, key, samples=1, temperature=float(sample > 0))
-                passes.append((answers, self.judge(prompts, answers, self.optima[rows])))
-                self.display.advance()
-                self.check_stop()
-        greedy, sampled = passes[: len(chunks)], passes[len(chunks) :]
-        verdicts = jax.tree.map(lambda *x: np.concatenate(x), *(verdict for _, verdict in greedy))
-        valid = np.concatenate([verdict.valid for _, verdict in sampled]).reshape(settings.samples, -1)
+        part = distributed.share(len(self.validation), "validation.instances")
+        prompts, optima = self.validation.take(part), self.optima[part]
+        self.display.stage(f"{label}: validation", len(prompts) * (1 + settings.samples))
+
+        def answer(number: int, samples: int, sampling: Sampling) -> tuple[Answers, Verdict]:
+            before = self.display.done
+            answers = self.answer(
+                prompts,
+                self.key(Purpose.VALIDATE, occasion, number),
+                samples=samples,
+                sampling=sampling,
+                progress=lambda done: self.display.advance(steps=before + done - self.display.done),
+            )
+            return answers, self.judge(prompts, answers, optima)
+
+        greedy, verdicts = answer(0, 1, Sampling(temperature=0.0))
+        _, sampled = answer(1, settings.samples, Sampling(settings.temperature, settings.top_k, settings.top_p))
+        rollout, verdicts, valid = distributed.gather((greedy.rollout, verdicts, sampled.valid))
         found = evidence_.gather(
             sizes=self.validation.instances.size,
             checks=verdicts.checks,
             optimal=verdicts.optimal,
-            tokens=np.concatenate([answers.rollout.mask.sum(axis=-1) for answers, _ in greedy]),
-            truncated=np.concatenate([answers.rollout.truncated for answers, _ in greedy]),
-            sampled_valid=valid.mean(axis=0),
+            tokens=rollout.mask.sum(axis=-1),
+            truncated=rollout.truncated,
+            sampled_valid=valid.reshape(-1, settings.samples).mean(axis=-1),
             samples_per_prompt=settings.samples,
         )
         self.directory.write(f"{name}/evidence.json", found.to_json())
-        texts = [text for answers, _ in greedy for text in answers.texts]
-        self.directory.write(f"{name}/samples.json", self._samples(texts, verdicts))
+        self.directory.write(f"{name}/samples.json", self._samples(rollout, verdicts))
         self.display.say(
             f"{label}: valid {found.valid / found.n:.1%} greedy, {found.sampled_valid:.1%} sampled "
             f"(+- {1.96 * found.sampled_se:.1%}) of {found.n} validation boards"
         )
         return found
 
-    def _samples(self, texts: Sequence[str], verdicts: Verdict, count: int = 12) -> list[dict[str, Any]]:
+    def _samples(self, rollout: Rollout, verdicts: Verdict, count: int = 12) -> list[dict[str, Any]]:
         """Some boards with their greedy answers, evenly spread over the validation set, in plain JSON."""
-        instances = self.validation.instances
+        instances, total = self.validation.instances, len(self.validation)
+        chosen = np.linspace(0, total - 1, min(count, total)).astype(int)
         found = []
-        for i in np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int):
+        for i, answer in zip(chosen, self.policy.texts(rollout.tokens[chosen], rollout.mask[chosen]), strict=True):
             instance = row(instances, i)
             found.append(
                 {
@@ -188,7 +216,7 @@ class Run:
                         "goals": _coordinates(instance.goals, instance.max_size),
                     },
                     "prompt": text.prompt(instance, text.PromptStyle(self.config.text.style)),
-                    "answer": texts[i],
+                    "answer": answer,
                     "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
                     "optimal": bool(verdicts.optimal[i]),
                     "cost": int(verdicts.cost[i]),

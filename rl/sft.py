@@ -2,57 +2,48 @@
 
 import functools
 
-import chex
 import jax
 import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import Mesh
 
 from engineer import examples
 from jaxlake import text
 from jaxlake.types import Instance
-from rl.config import Config, ConfigError
-from rl.grpo import answer_logprobs, masked_sum
-from rl.policy import Policy, row
+from rl.config import Config, ConfigError, WarmStartSection
+from rl.grpo import masked_sum
+from rl.logprobs import Sequences, abstract_sequences, answer_logprobs, join, take
+from rl.policy import Policy, check_fit, row
+from rl.qwen3 import lora, sharding
 from rl.qwen3.model import Qwen3
-from rl.qwen3.sharding import shard_batch
 from rl.run import Purpose, Run, Stopwatch, make_key, mixed_boards
 from rl.tracking import Display
 
 
-@chex.dataclass(frozen=True)
-class Examples:
-    """Prompts with the answers to learn.
-
-    Attributes:
-      tokens: int32 ``[B, T0 + T]``, left-padded prompts, then right-padded answers.
-      valid: bool ``[B, T0 + T]``, False on padding at either end.
-      mask: bool ``[B, T]``, answer tokens, the stop token included.
-    """
-
-    tokens: chex.Array
-    valid: chex.Array
-    mask: chex.Array
-
-
-@functools.partial(jax.jit, static_argnames=("graph", "optimizer"), donate_argnames=("parameters", "optimizer_state"))
+@functools.partial(
+    jax.jit, static_argnames=("graph", "optimizer", "mesh"), donate_argnames=("trained", "optimizer_state")
+)
 def update(
     graph: nnx.GraphDef[Qwen3],
     optimizer: optax.GradientTransformation,
-    parameters: nnx.State,
+    trained: nnx.State,
+    frozen: nnx.State,
     optimizer_state: optax.OptState,
-    examples: Examples,
+    examples: Sequences,
+    *,
+    mesh: Mesh,
 ) -> tuple[nnx.State, optax.OptState, jax.Array]:
     """One step on the cross-entropy, a mean over the answer tokens, which it returns; the old state is donated."""
 
-    def loss(parameters):
-        model = nnx.merge(graph, parameters)
-        logprobs, _ = answer_logprobs(model, examples.tokens, examples.valid, examples.mask.shape[1], 1.0)
+    def loss(trained):
+        logprobs, _ = answer_logprobs(nnx.merge(graph, trained, frozen), examples, 1.0)
         return -masked_sum(logprobs, examples.mask) / examples.mask.sum()
 
-    value, gradients = jax.value_and_grad(loss)(parameters)
-    updates, optimizer_state = optimizer.update(gradients, optimizer_state, parameters)
-    return optax.apply_updates(parameters, updates), optimizer_state, value
+    value, gradients = jax.value_and_grad(loss)(trained)
+    gradients = sharding.constrain(gradients, mesh)
+    updates, optimizer_state = optimizer.update(gradients, optimizer_state, trained)
+    return *sharding.constrain((optax.apply_updates(trained, updates), optimizer_state), mesh), value
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
@@ -65,28 +56,37 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, b2=0.98, weight_decay=0.01))
 
 
-def warm_start(run: Run, optimizer: optax.GradientTransformation, plans: Examples) -> None:
-    """Runs the supervised steps that are still to be done, on batches of `plans` and of fresh engineer examples."""
-    settings = run.config.warm_start
+def warm_start(run: Run, optimizer: optax.GradientTransformation, plans: Sequences) -> None:
+    """Runs the supervised steps that are still to be done, on batches of `plans` and of fresh engineer examples.
+
+    Every process draws the same batch and takes its own part of it.
+    """
+    settings, graph, mesh = run.config.warm_start, run.policy.graph, run.policy.mesh
+    trained, frozen = lora.split(run.parameters)
     run.display.stage("warm start", settings.steps, done=run.progress.step)
     for step in range(run.progress.step, settings.steps):
         watch = Stopwatch()
         rng = np.random.default_rng(np.asarray(jax.random.key_data(run.key(Purpose.WARM_START_STEP, step=step))))
         if step % settings.engineer_every == 0:
-            kind, batch = "engineer", _engineer_examples(run.policy, rng)
+            kind, examples = "engineer", _engineer_examples(run.policy, rng)
+            rows = np.arange(settings.engineer_batch)
         else:
+            kind, examples = "plan", plans
             rows = rng.choice(len(plans.tokens), settings.batch, replace=False)
-            kind, batch = "plan", jax.tree.map(lambda x, rows=rows: x[rows], plans)
+        count = sharding.rows_for(len(rows), mesh)
+        mine = rows[jax.process_index() * count :][:count]
+        batch = sharding.shard_batch(take(examples, mine, count), mesh)
         watch.lap("host")
-        run.parameters, run.optimizer_state, loss = update(
-            run.policy.graph, optimizer, run.parameters, run.optimizer_state, shard_batch(batch, run.policy.mesh)
+        trained, run.optimizer_state, loss = update(
+            graph, optimizer, trained, frozen, run.optimizer_state, batch, mesh=mesh
         )
+        run.parameters = nnx.merge_state(trained, frozen)
         loss = float(loss)
         watch.lap("update")
         run.step_done({"phase": "warm_start", f"{kind}_loss": loss}, watch.seconds, f"{kind} loss {loss:.3f}")
 
 
-def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Examples:
+def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequences:
     """The warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
 
     A few boards have plans longer than any answer can be (1 of 20,000 in one seed of the tiny run); they are left out,
@@ -110,18 +110,17 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Exampl
         raise ConfigError(f"text.max_new_tokens = {room} is too small for {(~fits).sum()} of {len(fits)} plans")
     if not fits.all():
         display.say(f"{(~fits).sum()} of {len(fits)} boards are left out: their plans need more than {room} tokens")
-    tokens, mask = policy.tokenizer.pad_right([a for a in answers if len(a) <= room], room, "text.max_new_tokens")
-    return _joined(prompts.tokens[fits], prompts.valid[fits], tokens, mask)
+    padded = policy.tokenizer.pad_right([a for a in answers if len(a) <= room], room, "text.max_new_tokens")
+    return join(prompts.take(fits).tokens, config.text.max_prompt_tokens, *padded)
 
 
-def _engineer_examples(policy: Policy, rng: np.random.Generator) -> Examples:
+def _engineer_examples(policy: Policy, rng: np.random.Generator) -> Sequences:
     """Freshly drawn examples of evidence with the configuration that our rule would answer."""
     settings = policy.config.warm_start
     contexts, taught, _ = zip(*engineer_texts(policy, rng, settings.engineer_batch), strict=True)
-    return _joined(
-        *policy.tokenizer.pad_left(contexts, settings.max_context_tokens, "warm_start.max_context_tokens"),
-        *policy.tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens"),
-    )
+    check_fit(contexts, settings.max_context_tokens, "warm_start.max_context_tokens")
+    padded = policy.tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens")
+    return join(contexts, settings.max_context_tokens, *padded)
 
 
 def engineer_texts(
@@ -139,7 +138,31 @@ def engineer_texts(
     return rows
 
 
-def _joined(prompts: np.ndarray, valid: np.ndarray, answers: np.ndarray, mask: np.ndarray) -> Examples:
-    return Examples(
-        tokens=np.concatenate([prompts, answers], axis=1), valid=np.concatenate([valid, mask], axis=1), mask=mask
-    )
+def lower(
+    graph: nnx.GraphDef[Qwen3],
+    parameters: nnx.State,
+    optimizer: optax.GradientTransformation,
+    settings: WarmStartSection,
+    prompt_tokens: int,
+    answer_tokens: int,
+    mesh: Mesh,
+) -> dict[str, jax.stages.Lowered]:
+    """`update` as a run with these settings would compile it, on plans and on engineer examples, from shapes alone.
+
+    Args:
+      parameters: ShapeDtypeStructs (`model.abstract`).
+      prompt_tokens, answer_tokens: room for a plan's.
+    """
+    trained, frozen = sharding.abstract(lora.split(parameters), mesh)
+    state = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
+    shapes = {
+        "plans": (settings.batch, prompt_tokens, answer_tokens),
+        "engineer": (settings.engineer_batch, settings.max_context_tokens, settings.max_answer_tokens),
+    }
+
+    def lowered(rows, *room):
+        examples = abstract_sequences(sharding.rows_for(rows, mesh), *room)
+        batch = sharding.abstract_batch(examples, mesh)
+        return update.lower(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
+
+    return {name: lowered(*shape) for name, shape in shapes.items()}

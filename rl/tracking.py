@@ -12,16 +12,24 @@ from rl.config import ConfigError
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
+PATIENCE = 2.0
+"""Seconds after which a step tells what goes on within it."""
 
 
 class Display:
     """Shows one stage of work at a time; messages stay, the live line goes.
 
     Use as a context manager, so that the terminal is left in order whatever happens.
+
+    Args:
+      quiet: show nothing, as all processes of a job but one do.
+
+    Attributes:
+      done: steps of the stage that lie behind.
     """
 
-    def __init__(self):
-        self.console = Console(highlight=False, soft_wrap=True)
+    def __init__(self, quiet: bool = False):
+        self.console = Console(highlight=False, soft_wrap=True, quiet=quiet)
         self._live = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=8),  # so that the whole line has 80 columns
@@ -30,10 +38,11 @@ class Display:
             TextColumn("{task.fields[status]}"),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=quiet or not self.console.is_terminal,
         )
         self._task = None
-        self._name, self._total, self._done, self._last, self._started = "", 0, 0, 0.0, 0.0
+        self._name, self._total, self.done, self._begun_at = "", 0, 0, 0
+        self._last = self._started = self._advanced = 0.0
 
     def __enter__(self) -> "Display":
         self._live.start()
@@ -51,19 +60,28 @@ class Display:
         if self._task is not None:
             self._live.remove_task(self._task)
         self._task = self._live.add_task(name, total=total, completed=done, status="")
-        self._name, self._total, self._done = name, total, done
-        self._last = self._started = time.monotonic()
-        self._begun_at = done
+        self._name, self._total, self.done, self._begun_at = name, total, done, done
+        self._last = self._started = self._advanced = time.monotonic()
 
     def advance(self, status: str = "", steps: int = 1) -> None:
         """Counts `steps` more and shows `status`, such as ``reward 0.41  valid 38 %``."""
-        self._done += steps
-        self._live.update(self._task, completed=self._done, status=status)
+        self.done += steps
+        self._advanced = time.monotonic()
+        self._show(status)
+
+    def within(self, status: str) -> None:
+        """Shows how far the next step is, once that has taken a while: on a short one it would only flicker."""
+        if time.monotonic() - self._advanced > PATIENCE:
+            self._show(status)
+
+    def _show(self, status: str) -> None:
+        self._live.update(self._task, completed=self.done, status=status)
         now = time.monotonic()
-        if not self.console.is_terminal and (now - self._last > PLAIN_EVERY or self._done == self._total):
+        if not self.console.is_terminal and (now - self._last > PLAIN_EVERY or self.done == self._total):
             self._last = now
-            left = (now - self._started) / max(self._done - self._begun_at, 1) * (self._total - self._done)
-            self.say(f"{self._name}  {self._done}/{self._total}  {status}  {left:.0f} s left")
+            done = self.done - self._begun_at
+            left = f"{(now - self._started) / done * (self._total - self.done):.0f} s left" if done else ""
+            self.say(f"{self._name}  {self.done}/{self._total}  {status}  {left}")
 
 
 class TensorBoard:

@@ -15,35 +15,44 @@ import numpy as np
 
 from engineer import report
 from rl import config as config_
-from rl import grpo, sft
+from rl import distributed, grpo, sft
 from rl.checkpoint import RunDirectory
 from rl.config import Config, ConfigError
 from rl.policy import Policy
+from rl.qwen3 import lora
 from rl.rounds import check_room, run_rounds
 from rl.run import Interrupted, Purpose, Run, make_key, mixed_boards
 from rl.tracking import Display, TensorBoard
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code: 0 finished, 2 a mistake in the configuration or the directory, 130 stopped and saved."""
+    """Returns the exit code: 0 finished, 2 a mistake in the configuration or the directory, 130 stopped and saved.
+
+    Of several processes only the first talks; a mistake is told by each that finds it.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(arguments)
     path = options.config or shipped("tiny.yaml")
     try:
+        distributed.initialize(options.coordinator, options.processes, options.process)
         config = config_.load(path, options.overrides)
         directory = RunDirectory(options.run or Path("runs") / path.stem, config)
-        with contextlib.closing(directory), Display() as display:
+        with contextlib.closing(directory), Display(quiet=not distributed.is_main()) as display:
             execute(config, directory, display)
     except Interrupted:
-        print(f"Stopped and saved. To go on: python -m rl.train {shlex.join(arguments)}".rstrip())
+        if distributed.is_main():
+            print(f"Stopped and saved. To go on: python -m rl.train {shlex.join(arguments)}".rstrip())
         return 130
     except KeyboardInterrupt:
-        print("Stopped at once; what was saved before is kept, and the same command goes on from there.")
+        if distributed.is_main():
+            print("Stopped at once; what was saved before is kept, and the same command goes on from there.")
         return 130
     except (ConfigError, PermissionError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        where = "" if distributed.is_main() else f"process {jax.process_index()}: "
+        print(f"{where}error: {error}", file=sys.stderr)
         return 2
-    print(f"\n{report.table_text(directory.path)}\n\nReport: {report.write(directory.path)}")
+    if distributed.is_main():
+        print(f"\n{report.table_text(directory.path)}\n\nReport: {report.write(directory.path)}")
     return 0
 
 
@@ -59,9 +68,10 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
         display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
         return
     policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
-    count = sum(x.size for x in jax.tree.leaves(parameters))
+    count, trained = (sum(x.size for x in jax.tree.leaves(tree)) for tree in (parameters, lora.split(parameters)[0]))
+    part = "" if trained == count else f", {trained / 1e6:.2f} M of them trained,"
     devices = policy.mesh.devices
-    display.say(f"Qwen3 with {count / 1e6:.2f} M parameters on {devices.size} x {devices.flat[0].device_kind}")
+    display.say(f"Qwen3 with {count / 1e6:.2f} M parameters{part} on {devices.size} x {devices.flat[0].device_kind}")
     check_room(policy)
     board = TensorBoard(directory.path) if config.tracking.tensorboard else None
     display.stage("boards", 2)
@@ -88,7 +98,7 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
             validation=validation,
             optima=np.asarray(boards.solutions.cost),
             stop=stop,
-            board=board,
+            board=board if distributed.is_main() else None,
         )
         supervised, reinforced = sft.make_optimizer(config), grpo.make_optimizer(config.grpo)
         run.begin(supervised if progress.stage == "warm_start" else reinforced)
@@ -102,6 +112,7 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
             run.switch(reinforced)
             run.save()
         run_rounds(run, reinforced)
+        policy.save(directory.path / "final", run.parameters)
         progress.stage = "finished"
         run.save()
 
@@ -160,6 +171,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
     parser.add_argument("--run", type=Path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)")
+    job = parser.add_argument_group(
+        "several processes", "the same command in each; on TPU pods and under SLURM (srun) without these options"
+    )
+    job.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port there")
+    job.add_argument("--processes", type=int, metavar="N", help="how many there are")
+    job.add_argument("--process", type=int, metavar="I", help="which one this is, from 0")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
     return parser
 

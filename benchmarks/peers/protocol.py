@@ -1,4 +1,4 @@
-"""How a peer's script talks to env_speed.py: one JSON line when it is ready, then one per line that it is sent."""
+"""How a peer's script talks to `side_by_side.Peer`: in JSON lines, one for each line that it is sent."""
 
 import json
 import sys
@@ -42,3 +42,9 @@ def serve_scan(jax, step: Callable, carry: object, inputs: object) -> None:
 
     steps, batch = jax.tree.leaves(inputs)[0].shape[:2]
     serve({"compile_s": compile_s, "bytes": size / batch}, steps * batch, repeat)
+
+
+def serve_requests(answer: Callable[..., dict]) -> None:
+    """Prints an answer to every request on standard input, whose fields are the keywords of `answer`."""
+    for line in sys.stdin:
+        print(json.dumps(answer(**json.loads(line))), flush=True)

@@ -16,6 +16,18 @@ from rl.config import ConfigError
 
 TINY_TOKENIZER = Path(__file__).parent / "tiny_tokenizer"
 
+FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+)
+"""All that a checkpoint may hold of its tokenizer and of how it is sampled; the last five are not always there."""
+
 SPECIAL = (
     ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     + [f"<|{name}_{end}|>" for name in ("object_ref", "box", "quad", "vision") for end in ("start", "end")]
@@ -51,7 +63,12 @@ class Tokenizer:
     """A Hugging Face tokenizer with Qwen's chat format.
 
     Args:
-      path: folder with `tokenizer.json` and `tokenizer_config.json`.
+      path: folder with `tokenizer.json` and `tokenizer_config.json`; of a checkpoint, or the shipped one.
+
+    Attributes:
+      folder: that path.
+      stop_ids: any of these ends an answer: <|im_end|> first, then those of generation_config.json.
+      pad_id, end_think_id: of <|endoftext|> and </think>.
 
     Raises:
       ConfigError: if there is none, or it is not Qwen's.
@@ -67,12 +84,35 @@ class Tokenizer:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: no tokenizer there ({str(error).splitlines()[0]})") from None
         ids = self._tokenizer.convert_tokens_to_ids
-        missing = [name for name in ("<|im_end|>", "<|endoftext|>", "</think>") if ids(name) is None]
+        vocabulary = self._tokenizer.get_vocab()  # Qwen2's class has <|endoftext|> as the id of any unknown
+        missing = [name for name in ("<|im_end|>", "<|endoftext|>", "</think>") if name not in vocabulary]
         if missing:
             raise ConfigError(f"{path}: the tokenizer lacks {', '.join(missing)}; one of Qwen3's is needed")
-        self.stop_ids: tuple[int, ...] = (ids("<|im_end|>"), ids("<|endoftext|>"))
+        self.folder = Path(path)
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([ids("<|im_end|>"), *self._generation_stops()]))
         self.pad_id: int = ids("<|endoftext|>")
         self.end_think_id: int = ids("</think>")
+
+    def _generation_stops(self) -> list[int]:
+        """The end tokens of the checkpoint's generation_config.json, one or several; <|endoftext|> without the file."""
+        file = self.folder / "generation_config.json"
+        if not file.exists():
+            return [self._tokenizer.convert_tokens_to_ids("<|endoftext|>")]
+        try:
+            ends = json.loads(file.read_text()).get("eos_token_id") or []
+        except (OSError, ValueError, AttributeError) as error:
+            raise ConfigError(f"{file}: cannot read it ({error})") from None
+        ends = ends if isinstance(ends, list) else [ends]
+        if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
+            raise ConfigError(f"{file}: eos_token_id is {ends}; ids from 0 to {len(self) - 1} are needed")
+        return ends
+
+    def files(self) -> dict[str, bytes]:
+        """What a checkpoint with this tokenizer carries beside its weights: names and contents, as they were read."""
+        found = {name: self.folder / name for name in FILES if (self.folder / name).exists()}
+        contents = {name: file.read_bytes() for name, file in found.items()}
+        generation = {"eos_token_id": list(self.stop_ids), "pad_token_id": self.pad_id}
+        return {"generation_config.json": (json.dumps(generation, indent=2) + "\n").encode()} | contents
 
     def __len__(self) -> int:
         return len(self._tokenizer)
@@ -95,28 +135,20 @@ class Tokenizer:
         """Text without control tokens; `<think>` and `</think>` stay."""
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def pad_left(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
-        """Rows as int32 ``[B, length]`` with their padding on the left, and bool ``[B, length]`` where tokens are.
+    def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
+        """Rows as int32 ``[B, length]`` with their padding on the right, and bool ``[B, length]`` where tokens are.
 
         Raises:
           ConfigError: if a row is longer than `length`; `what` names the setting to raise.
         """
-        return self._pad(rows, length, what, left=True)
-
-    def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
-        """The same with the padding on the right."""
-        return self._pad(rows, length, what, left=False)
-
-    def _pad(self, rows, length, what, *, left):
         longest = max(map(len, rows))
         if longest > length:
             raise ConfigError(f"{what} = {length} is too small: a text of this run has {longest} tokens")
         tokens = np.full((len(rows), length), self.pad_id, np.int32)
         valid = np.zeros((len(rows), length), bool)
         for i, row in enumerate(rows):
-            where = slice(length - len(row), length) if left else slice(len(row))
-            tokens[i, where] = row
-            valid[i, where] = True
+            tokens[i, : len(row)] = row
+            valid[i, : len(row)] = True
         return tokens, valid
 
     def grammar_tokenizer(self, vocabulary: int):

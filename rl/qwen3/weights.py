@@ -1,7 +1,17 @@
-"""Qwen3 checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle."""
+"""Qwen3 checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle.
 
+Both ways one tensor is in flight at a time: a shard of a stacked parameter is filled on its device layer by layer, and
+a file is written while its tensors are fetched. A tensor of a checkpoint has its output axis first, ours its inputs.
+"""
+
+import collections
+import dataclasses
+import functools
 import json
-from collections.abc import Callable
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,137 +19,334 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
+from rl import distributed
 from rl.config import ConfigError
-from rl.qwen3.model import Qwen3, Qwen3Config
+from rl.qwen3 import lora
+from rl.qwen3.model import Qwen3, Qwen3Config, abstract
+from rl.qwen3.presets import FIELDS
+from rl.qwen3.tokenizer import Tokenizer
 
-FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "rms_norm_eps",
-    "tie_word_embeddings",
-)
-"""Of config.json, under the same names as ours; `rope_theta` has two spellings and is read apart."""
+INDEX = "model.safetensors.index.json"
+DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+"""What safetensors calls the numbers that a dense Qwen3 may be stored in."""
 
 
-def read_config(folder: Path | str, dtype: Any) -> Qwen3Config:
-    """The shape in a folder's config.json, raw: no class default stands in for a missing value.
+def resolve(path: str | Path) -> Path:
+    """The folder of a checkpoint: `path` itself, or where the Hugging Face hub's files of that id are on this machine.
+
+    A hub id is downloaded (json, safetensors and tokenizer files only), or found in the cache; with HF_HUB_OFFLINE=1
+    only the cache is asked.
 
     Raises:
-      ConfigError: if the file is absent, is of another architecture or lacks a field.
+      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows.
     """
-    path = Path(folder) / "config.json"
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return folder
+    if not re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(path)):
+        raise ConfigError(
+            f"model.path = {path}: no such folder, and no id of the Hugging Face hub such as Qwen/Qwen3-4B"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
     try:
-        raw = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path = {folder}: cannot read config.json ({error})") from None
-    if raw.get("model_type") != "qwen3":
-        raise ConfigError(f"{path}: model_type is {raw.get('model_type')!r}; a dense 'qwen3' is needed")
-    # transformers 4 writes rope_theta at the top, transformers 5 inside rope_parameters.
-    theta = raw.get("rope_theta", (raw.get("rope_parameters") or {}).get("rope_theta"))
-    missing = [name for name in FIELDS if name not in raw] + (["rope_theta"] if theta is None else [])
-    if missing:
-        raise ConfigError(f"{path}: lacks {', '.join(missing)}")
-    return Qwen3Config(**{name: raw[name] for name in FIELDS}, rope_theta=float(theta), dtype=dtype)
+        return Path(snapshot_download(str(path), allow_patterns=["*.json", "*.safetensors", "*.txt", "*.jinja"]))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"model.path = {path}: no such folder, and not had from the hub ({reason})") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """One tensor of a checkpoint, and where it is in our parameters.
+
+    Attributes:
+      path: of the parameter.
+      layer: its place along the leading axis; None if the parameter is not stacked.
+      shape: in the checkpoint.
+      turned: whether it is the transpose of ours; norms, embedding and head are not.
+    """
+
+    path: tuple[str, ...]
+    layer: int | None
+    shape: tuple[int, ...]
+    turned: bool
+
+    @property
+    def name(self) -> str:
+        name = ".".join(self.path)
+        if self.layer is not None:
+            name = name.replace("layers.", f"layers.{self.layer}.", 1)
+        return name if self.path[0] == "lm_head" else f"model.{name}"
+
+    def sharding(self, whole: Sharding | None) -> Sharding:
+        """How it lies on the devices so that each already holds what it needs of the parameter, laid out as `whole`."""
+        if whole is None:
+            return SingleDeviceSharding(jax.local_devices()[0])
+        if self.layer is None:
+            return whole
+        _, *axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))]
+        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.turned else axes)))
+
+
+def _tensors(base: nnx.State) -> list[Tensor]:
+    """Every tensor of the checkpoint, in the order in which `transformers` writes them: layer by layer."""
+    tensors = []
+    for path, variable in nnx.to_flat_state(base):
+        if path[0] == "layers":
+            shape = variable.shape[:0:-1]
+            tensors += [Tensor(path, i, shape, turned=len(shape) == 2) for i in range(variable.shape[0])]
+        else:
+            tensors.append(Tensor(path, None, variable.shape, turned=False))
+    order = ["embed_tokens", "layers", "norm", "lm_head"]
+    return sorted(tensors, key=lambda tensor: (order.index(tensor.path[0]), tensor.layer or 0))
 
 
 def load(
-    folder: Path | str, shape: Qwen3Config, place: Callable[[nnx.State], nnx.State]
+    folder: Path | str, config: Qwen3Config, mesh: Mesh | None = None, key: jax.Array | None = None
 ) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
-    """Reads single or sharded safetensors as float32 parameters, one stacked tensor at a time.
+    """Reads single or sharded safetensors straight into their shardings, tensor by tensor.
+
+    Host memory stays below the largest file plus one tensor, device memory at the parameters plus one tensor. Each
+    process of a job reads only what its devices hold.
 
     Args:
-      folder: with config.json and *.safetensors.
-      shape: of the folder's config.json.
-      place: puts a part of the parameters where it belongs (`shard_parameters` on a mesh).
+      folder: with *.safetensors, and their index if there are several.
+      config: shape of the folder's config.json; with `lora`, the checkpoint is the base.
+      mesh: over which parameters are sharded; None puts them on one device.
+      key: of the adapters' random half; needed with `config.lora` alone.
 
     Raises:
-      ConfigError: naming every tensor that is missing, superfluous or of another shape; nothing is loaded then.
+      ConfigError: naming every tensor and file that is missing, superfluous, damaged or of another shape; nothing is
+        loaded then.
     """
-    files = sorted(Path(folder).glob("*.safetensors"))
-    if not files:
-        raise ConfigError(f"model.path = {folder}: no *.safetensors there")
-    try:
-        handles = [safe_open(file, framework="flax") for file in files]
-    except (OSError, SafetensorError) as error:
-        raise ConfigError(f"model.path = {folder}: cannot read its safetensors ({error})") from None
-    holder = {name: handle for handle in handles for name in handle.keys()}  # noqa: SIM118 - a handle is no mapping
-    graph, abstract = nnx.split(nnx.eval_shape(lambda: Qwen3(shape, nnx.Rngs(0))))
+    graph, shapes = abstract(config, mesh)
+    base = lora.split(shapes)[1] if config.lora else shapes
+    wanted = {tensor.name: tensor for tensor in _tensors(base)}
+    places = _survey(Path(folder), wanted, config.tie_word_embeddings)
 
-    flat = nnx.to_flat_state(abstract)
-    wanted = {name: dims for path, variable in flat for name, dims in _tensors(path, variable.shape, shape).items()}
-    problems = [f"{name} is missing" for name in wanted.keys() - holder.keys()]
-    superfluous = holder.keys() - wanted.keys()
-    if shape.tie_word_embeddings:
-        superfluous = superfluous - {"lm_head.weight"}  # some tied checkpoints carry the copy
-    problems += [f"{name} is not of this model" for name in superfluous]
-    for name in wanted.keys() & holder.keys():
-        found = tuple(holder[name].get_slice(name).get_shape())
-        if found != wanted[name]:
-            problems.append(f"{name} has shape {found}, not {wanted[name]}")
+    variables = dict(nnx.to_flat_state(base))
+    values = {}
+    for path, variable in variables.items():
+        if path[0] == "layers":
+            values[path] = jnp.zeros(variable.shape, variable.dtype, device=variable.sharding)
+    for file, names in places.items():
+        with safe_open(file, "np") as handle:  # one file mapped at a time: its pages count as memory while it is open
+            for name in names:
+                tensor, variable = wanted[name], variables[wanted[name].path]
+                part = handle.get_slice(name)
+                value = jax.make_array_from_callback(tensor.shape, tensor.sharding(variable.sharding), part.__getitem__)
+                if tensor.layer is None:
+                    values[tensor.path] = value.astype(variable.dtype)
+                else:
+                    values[tensor.path] = _insert(values[tensor.path], value, tensor.layer, variable.sharding)
+                # Reading is faster than some devices' links: without this, tensors would pile up on the host.
+                jax.block_until_ready(values[tensor.path])
+    flat = [(path, variable.replace(values[path])) for path, variable in variables.items()]
+    if config.lora:
+        flat += nnx.to_flat_state(_adapters(config, mesh, key, lora.split(shapes)[0]))
+    return graph, nnx.from_flat_state(flat)
+
+
+@functools.partial(jax.jit, static_argnames="sharding", donate_argnums=0)
+def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding | None) -> jax.Array:
+    """The donated stack with a checkpoint's tensor as one of its layers."""
+    stack = jax.lax.dynamic_update_index_in_dim(stack, tensor.T.astype(stack.dtype), layer, 0)
+    return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
+
+
+def _adapters(config: Qwen3Config, mesh: Mesh | None, key: jax.Array, shapes: nnx.State) -> nnx.State:
+    """Fresh adapters, those of `create` with the same key; the compiler leaves out the random base."""
+    make = jax.jit(
+        lambda key: lora.split(nnx.split(Qwen3(config, nnx.Rngs(key), mesh))[1])[0],
+        out_shardings=jax.tree.map(lambda x: x.sharding, shapes),
+    )
+    return make(key)
+
+
+def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, list[str]]:
+    """Which file holds which of the wanted tensors; raises one ConfigError with all that is wrong."""
+    files, problems = _files(folder)
+    holders = collections.defaultdict(list)
+    for file in files:
+        try:
+            with safe_open(file, "np") as handle:
+                for name in handle.keys():  # noqa: SIM118 - a handle is no mapping
+                    part = handle.get_slice(name)
+                    holders[name].append((file, tuple(part.get_shape()), part.get_dtype()))
+        except (OSError, SafetensorError) as error:
+            problems.append(f"{file.name} is truncated or damaged ({error})")
+    places = collections.defaultdict(list)
+    for name, tensor in wanted.items():
+        match holders.pop(name, []):
+            case []:
+                problems.append(f"{name} is missing")
+            case [(file, shape, dtype)]:
+                if shape != tensor.shape:
+                    problems.append(f"{name} has shape {shape}, not {tensor.shape}")
+                if dtype not in DTYPES:
+                    problems.append(f"{name} is stored as {dtype}, not one of {', '.join(DTYPES)}")
+                places[file].append(name)
+            case several:
+                problems.append(f"{name} is in {' and in '.join(file.name for file, *_ in several)}")
+    if tied:
+        holders.pop("lm_head.weight", None)  # the copy that some tied checkpoints carry, those of 0.6B and 1.7B
+    problems += [f"{name} is not of this model" for name in holders]
     if problems:
         raise ConfigError(f"model.path = {folder}: {'; '.join(sorted(problems))}")
-
-    loaded = []
-    for path, variable in flat:
-        stack = [
-            np.asarray(_ours(path, holder[name].get_tensor(name).astype(jnp.float32), variable.shape))
-            for name in _tensors(path, variable.shape, shape)
-        ]
-        value = np.stack(stack) if path[0] == "layers" else stack[0]
-        loaded.append((path, place(variable.replace(value))))
-    return graph, nnx.from_flat_state(loaded)
+    return places
 
 
-def save(folder: Path | str, shape: Qwen3Config, parameters: nnx.State) -> None:
-    """Writes config.json and one float32 model.safetensors that `load` and `transformers` read."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {}
-    for path, variable in nnx.to_flat_state(parameters):
-        value = np.asarray(variable[...])
-        parts = value if path[0] == "layers" else value[None]
-        for (name, dims), part in zip(_tensors(path, value.shape, shape).items(), parts, strict=True):
-            tensors[name] = np.ascontiguousarray(_theirs(path, part).reshape(dims))
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    raw = {name: getattr(shape, name) for name in FIELDS} | {"rope_theta": shape.rope_theta}
-    raw |= {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu", "attention_bias": False}
-    (folder / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
+def _files(folder: Path) -> tuple[list[Path], list[str]]:
+    """The safetensors files of a folder, and how they differ from those of its index, if it has one."""
+    here = {file.name for file in folder.glob("*.safetensors")}
+    listed = here
+    if (folder / INDEX).exists():
+        try:
+            listed = set(json.loads((folder / INDEX).read_text())["weight_map"].values())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
+    if not listed:
+        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
+        why = f"; {', '.join(pickled)} would have to be unpickled, which runs what is in it" if pickled else ""
+        raise ConfigError(f"model.path = {folder}: no *.safetensors there{why}")
+    problems = [f"file {name} of the index is missing" for name in listed - here]
+    problems += [f"file {name} is not in the index" for name in here - listed]
+    return [folder / name for name in sorted(listed & here)], problems
 
 
-def _tensors(path: tuple, shape: tuple[int, ...], config: Qwen3Config) -> dict[str, tuple[int, ...]]:
-    """The checkpoint's tensors behind one of our parameters, with their shapes there; a stacked one has one a layer."""
-    dims = shape[1:] if path[0] == "layers" else shape
-    leaf = path[-1] if path[-1] == "weight" else f"{path[-1]}.weight"
-    if path[-1] in ("q_proj", "k_proj", "v_proj"):
-        dims = (dims[1] * dims[2], dims[0])
-    elif path[-1] == "o_proj":
-        dims = (dims[2], dims[0] * dims[1])
-    elif path[0] == "layers" and len(dims) == 2:
-        dims = dims[::-1]
-    if path[0] == "layers":
-        middle = ".".join((*path[1:-1], leaf))
-        return {f"model.layers.{i}.{middle}": dims for i in range(config.num_hidden_layers)}
-    name = ".".join((*path[:-1], leaf))
-    return {name if path[0] == "lm_head" else f"model.{name}": dims}
+def save(
+    folder: Path | str,
+    config: Qwen3Config,
+    parameters: nnx.State,
+    tokenizer: Tokenizer | None = None,
+    *,
+    dtype: Any = jnp.float32,
+    max_shard_bytes: int = 5_000_000_000,
+) -> None:
+    """Writes a folder that `load` and `transformers` read: safetensors, config.json, the tokenizer's files.
+
+    All is first written under other names, and config.json gets its own last: a full disk or a crash leaves what was
+    there before, or a folder that does not load. Every process of a job must call this; the first one writes.
+
+    Args:
+      folder: made if it is not there; a checkpoint in it is replaced.
+      config: shape of `parameters`.
+      parameters: sharded or not, without adapters (`lora.merge` first).
+      tokenizer: whose files are copied; None leaves the tokenizer out.
+      dtype: of the stored numbers.
+      max_shard_bytes: more than that goes into several files with an index.
+
+    Raises:
+      ConfigError: if the folder cannot be written.
+    """
+    if config.lora is not None:
+        raise ValueError("adapters are merged before they are saved as one model")
+    folder, dtype = Path(folder), jnp.dtype(dtype)
+    tensors = _tensors(parameters)
+    shards = _shards(tensors, dtype, max_shard_bytes)
+    texts = {"config.json": _config_json(config, tokenizer, dtype)} | (tokenizer.files() if tokenizer else {})
+    if len(shards) > 1:
+        where = {tensor.name: name for name, part in shards.items() for tensor in part}
+        texts[INDEX] = _json({"metadata": {"total_size": _size(tensors, dtype)}, "weight_map": where})
+    values = {path: variable[...] for path, variable in nnx.to_flat_state(parameters)}
+    main = distributed.is_main()
+    # The other processes take part in fetching each tensor, and write it nowhere.
+    unfinished = {name: folder / f"{name}.unfinished" if main else Path(os.devnull) for name in [*shards, *texts]}
+    try:
+        if main:
+            folder.mkdir(parents=True, exist_ok=True)
+        for name, part in shards.items():
+            _write(unfinished[name], _contents(part, values, dtype))
+        for name, text in texts.items():
+            _write(unfinished[name], [text])
+        if main:
+            (folder / "config.json").unlink(missing_ok=True)
+            for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
+                old.unlink(missing_ok=True)
+            for name in sorted(unfinished, key=lambda name: name == "config.json"):
+                unfinished[name].rename(folder / name)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot write the checkpoint there ({error.strerror})") from None
+    finally:
+        for file in unfinished.values() if main and folder.is_dir() else ():
+            file.unlink(missing_ok=True)
+    multihost_utils.sync_global_devices("checkpoint written")
 
 
-def _ours(path: tuple, tensor: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """A checkpoint's tensor, output axis first, in our layout: input axes first, heads apart."""
-    if path[0] != "layers":
-        return tensor
-    return tensor.T.reshape(shape[1:])
+def _shards(tensors: list[Tensor], dtype: np.dtype, limit: int) -> dict[str, list[Tensor]]:
+    """File names and what goes into each, in order; one file as long as all fits."""
+    parts = [[]]
+    for tensor in tensors:
+        if parts[-1] and _size([*parts[-1], tensor], dtype) > limit:
+            parts.append([])
+        parts[-1].append(tensor)
+    if len(parts) == 1:
+        return {"model.safetensors": parts[0]}
+    return {f"model-{i:05d}-of-{len(parts):05d}.safetensors": part for i, part in enumerate(parts, 1)}
 
 
-def _theirs(path: tuple, value: np.ndarray) -> np.ndarray:
-    if path[0] != "layers" or value.ndim == 1:
-        return value
-    inputs = 2 if path[-1] == "o_proj" else 1
-    return value.reshape(int(np.prod(value.shape[:inputs])), -1).T
+def _size(tensors: list[Tensor], dtype: np.dtype) -> int:
+    return dtype.itemsize * sum(math.prod(tensor.shape) for tensor in tensors)
+
+
+def _contents(tensors: list[Tensor], values: dict[tuple, jax.Array], dtype: np.dtype) -> Iterator[bytes | np.ndarray]:
+    """A safetensors file in parts: the header, whose shapes are known beforehand, then one tensor at a time.
+
+    The format is that of https://huggingface.co/docs/safetensors; the library's writer wants all tensors at once.
+    """
+    kind = next(short for short, long in DTYPES.items() if long == dtype.name)
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for tensor in tensors:
+        start, end = end, end + _size([tensor], dtype)
+        header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8 bytes
+    yield len(text).to_bytes(8, "little") + text
+    for tensor in tensors:
+        value = values[tensor.path]
+        mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
+        yield np.asarray(_extract(value, tensor.layer, dtype, mesh))
+
+
+@functools.partial(jax.jit, static_argnames=("dtype", "mesh"))
+def _extract(value: jax.Array, layer: int | None, dtype: np.dtype, mesh: Mesh | None) -> jax.Array:
+    """One tensor as the checkpoint has it, whole on every device, so that any process can write it."""
+    if layer is not None:
+        value = jax.lax.dynamic_index_in_dim(value, layer, 0, keepdims=False).T
+    value = value.astype(dtype)
+    return value if mesh is None else jax.lax.with_sharding_constraint(value, NamedSharding(mesh, P()))
+
+
+def _write(path: Path, parts: Iterable[bytes | np.ndarray]) -> None:
+    """Writes the parts one after the other, down to the disk."""
+    with open(path, "wb") as file:
+        for part in parts:
+            file.write(part if isinstance(part, bytes) else np.ascontiguousarray(part).view(np.uint8))
+        if path != Path(os.devnull):
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:
+    """config.json in the spelling of the published checkpoints, which transformers 4 and 5 read."""
+    beside = tokenizer and tokenizer.folder / "config.json"
+    published = json.loads(beside.read_text()) if beside and beside.exists() else {}
+    raw = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+    raw |= {name: getattr(config, name) for name in FIELDS}
+    raw |= {"rope_theta": config.rope_theta, "rope_scaling": None, "hidden_act": "silu", "attention_bias": False}
+    raw |= {"use_sliding_window": False, "torch_dtype": dtype.name}
+    raw |= {"max_position_embeddings": published.get("max_position_embeddings", 40_960)}
+    if tokenizer:
+        raw |= {"eos_token_id": tokenizer.stop_ids[0], "pad_token_id": tokenizer.pad_id}
+    return _json(raw)
+
+
+def _json(raw: Any) -> bytes:
+    return (json.dumps(raw, indent=2) + "\n").encode()

@@ -1,23 +1,23 @@
-"""Sampling says what the model says: log-probs of the full forward, stops honoured, grammar kept, keys that matter."""
+"""Sampling says what the model says, whatever the rows, the refills and the mesh; the host's queue loses nothing."""
 
-import json
+import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
-from engineer import proposal
-from jaxlake.config import LakeConfig, project
-from rl.grpo import answer_logprobs
-from rl.qwen3.model import Qwen3, Qwen3Config
-from rl.qwen3.sharding import make_mesh, shard_batch, shard_parameters
-from rl.qwen3.tokenizer import Tokenizer
-from rl.sampler import GrammarSampler, generate
+from rl.config import ConfigError
+from rl.logprobs import answer_logprobs, join
+from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
+from rl.qwen3.sharding import make_mesh, rollout_shardings
+from rl.sampler import Sampler, Sampling, batch
+from rl.sampler.draw import draw
+from rl.sampler.programs import programs
+from rl.sampler.schedule import Schedule
 
 SHAPE = Qwen3Config(
-    vocab_size=768,
+    vocab_size=64,
     hidden_size=32,
     intermediate_size=48,
     num_hidden_layers=2,
@@ -26,161 +26,266 @@ SHAPE = Qwen3Config(
     head_dim=8,
     rope_theta=1e6,
 )
-PROMPTS = np.arange(1, 41, dtype=np.int32).reshape(8, 5)
-VALID = np.arange(5) >= np.array([0, 1, 2, 3, 4, 0, 2, 4])[:, None]  # ragged, left-padded
+STOPS = (3, 14, 15, 9)
+PROMPTS = [list(range(1 + i, 2 + i + n)) for i, n in enumerate([4, 3, 0, 2, 1, 4, 2, 0])]  # ragged, 1 to 5 tokens
+TOKENS = 9
 
 
 @pytest.fixture(scope="module")
-def model():
-    return nnx.split(Qwen3(SHAPE, nnx.Rngs(0)))
+def weights():
+    """Parameters on one device; made once, for that is what takes the longest to compile."""
+    return create(SHAPE, jax.random.key(0), make_mesh(1, 1))[1]
 
 
-def sample(model, key=0, temperature=1.0, samples=2, stop_ids=(600,), prompts=PROMPTS, valid=VALID):
-    return jax.tree.map(
-        np.asarray,
-        generate(
-            *model,
-            prompts,
-            valid,
-            jax.random.key(key),
-            temperature,
-            samples=samples,
-            max_new_tokens=7,
-            stop_ids=stop_ids,
-        ),
-    )
+def sampler_on(weights, fsdp=1, tp=1, rows=16):
+    """A sampler and its rollout parameters, the same numbers on every mesh."""
+    mesh = make_mesh(fsdp, tp)
+    graph, _ = abstract(SHAPE, mesh)
+    sampler = Sampler(graph, SHAPE, mesh, rows, max_prompt_tokens=5, max_new_tokens=TOKENS, stop_ids=STOPS)
+    return sampler, jax.device_put(weights, rollout_shardings(weights, mesh))
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_prefill_and_decode_logprobs_equal_the_full_forwards(model, temperature):
-    rollout = sample(model, temperature=temperature)
-    tokens = np.concatenate([np.repeat(PROMPTS, 2, axis=0), rollout.tokens], axis=1)
-    valid = np.concatenate([np.repeat(VALID, 2, axis=0), rollout.mask], axis=1)
-    logprobs, _ = answer_logprobs(nnx.merge(*model), tokens, valid, 7, temperature)
+@pytest.fixture(scope="module")
+def alone(weights):
+    """One device, and a row for each of two answers to every prompt."""
+    return sampler_on(weights)
+
+
+@pytest.fixture(scope="module")
+def queued(weights):
+    """One device, and rows for four answers only: the others wait."""
+    return sampler_on(weights, rows=4)
+
+
+def sample(sampler_and_parameters, seed=0, sampling=Sampling(), samples=2, prompts=PROMPTS, **more):  # noqa: B008
+    sampler, parameters = sampler_and_parameters
+    return sampler.generate(parameters, prompts, jax.random.key(seed), samples=samples, sampling=sampling, **more)
+
+
+@pytest.fixture(scope="module")
+def forward(alone):
+    """Logits of whole sequences ``[16, 14, V]`` by the training forward, right-padded."""
+    sampler, parameters = alone
+
+    @jax.jit
+    def run(tokens, valid):
+        model = nnx.merge(sampler.graph, parameters)
+        return model.logits(model(tokens, token_positions(valid), valid))
+
+    def logits(prompts, rollout):
+        """Float32 ``[B, T, V]``, what each answer token was drawn from."""
+        sequences = join(prompts, 5, rollout.tokens, rollout.mask)
+        whole = np.asarray(run(sequences.tokens, sequences.valid))
+        return np.stack([row[len(p) - 1 :][:TOKENS] for row, p in zip(whole, prompts, strict=True)])
+
+    return logits
+
+
+TWICE = [p for p in PROMPTS for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(0.7), Sampling(0.0), Sampling(0.7, top_k=8, top_p=0.5)], ids=str
+)
+def test_logprobs_are_of_the_whole_distribution_under_the_temperature(alone, forward, sampling):
+    rollout = sample(alone, sampling=sampling)
+    expected = jax.nn.log_softmax(forward(TWICE, rollout) / (sampling.temperature or 1.0))
+    expected = np.take_along_axis(np.asarray(expected), rollout.tokens[..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(rollout.logprobs[rollout.mask], expected[rollout.mask], atol=1e-5)
+
+
+def test_logprobs_equal_the_trainers(alone):
+    rollout = sample(alone, sampling=Sampling(0.7))
+    model = nnx.merge(alone[0].graph, alone[1])
+    logprobs, _ = answer_logprobs(model, join(TWICE, 5, rollout.tokens, rollout.mask), 0.7)
     np.testing.assert_allclose(rollout.logprobs[rollout.mask], logprobs[rollout.mask], atol=1e-5)
 
 
-def test_samples_follow_the_models_distribution(model):
-    rollout = sample(model, samples=2000, prompts=PROMPTS[:1], valid=VALID[:1])
-    logits = nnx.merge(*model)
-    hidden, _ = logits(PROMPTS[:1], jnp.arange(5)[None], jnp.tril(jnp.ones((1, 5, 5), bool)))
-    expected = np.asarray(jax.nn.softmax(logits.logits(hidden[0, -1])))
+def test_samples_follow_the_models_distribution(alone, forward):
+    rollout = sample(alone, prompts=PROMPTS[:1] * 250, samples=8)
+    first = jax.tree.map(lambda x: x[:16], rollout)
+    expected = np.asarray(jax.nn.softmax(forward(PROMPTS[:1] * 16, first)[0, 0]))
     found = np.bincount(rollout.tokens[:, 0], minlength=SHAPE.vocab_size) / 2000
-    likely = np.argsort(expected)[-5:]
-    error = np.sqrt(expected * (1 - expected) / 2000)
-    assert np.all(np.abs(found - expected)[likely] < 4.5 * error[likely])
+    assert ((found - expected) ** 2 / expected).sum() * 2000 < 63 + 4.5 * np.sqrt(2 * 63)  # chi-squared
 
 
-def test_greedy_takes_the_likeliest_token(model):
-    rollout = sample(model, temperature=0.0, samples=1)
-    again = sample(model, key=5, temperature=0.0, samples=1)
+def test_greedy_takes_the_likeliest_token(alone, forward):
+    rollout, again = (sample(alone, seed, Sampling(0.0)) for seed in (0, 5))
     np.testing.assert_array_equal(rollout.tokens, again.tokens)
-    tokens = np.concatenate([PROMPTS, rollout.tokens], axis=1)
-    valid = np.concatenate([VALID, rollout.mask], axis=1)
-    hidden, _ = nnx.merge(*model)(tokens, *_positions_and_mask(valid))
-    best = np.asarray(nnx.merge(*model).logits(hidden[:, 4:-1]).argmax(-1))
+    best = forward(TWICE, rollout).argmax(axis=-1)
     np.testing.assert_array_equal(rollout.tokens[rollout.mask], best[rollout.mask])
 
 
-def _positions_and_mask(valid):
-    from rl.qwen3.model import causal_mask, token_positions
-
-    return token_positions(jnp.asarray(valid)), causal_mask(jnp.asarray(valid))
-
-
-def test_an_answer_ends_at_its_stop_token_which_counts(model):
-    free = sample(model)
-    stop = int(free.tokens[0, 2])
-    rollout = sample(model, stop_ids=(stop,))
-    for tokens, mask, truncated in zip(rollout.tokens, rollout.mask, rollout.truncated, strict=True):
-        length = mask.sum()
-        assert mask[:length].all()
-        assert truncated == (stop not in tokens[mask])
-        assert stop not in tokens[: length - 1]
-    assert rollout.mask[0].sum() <= 3
+def test_an_answer_ends_at_its_first_stop_token_which_counts(alone):
+    rollout = sample(alone, samples=8)
+    lengths = rollout.mask.sum(axis=1)
+    for tokens, mask, length, truncated in zip(
+        *(getattr(rollout, k) for k in ("tokens", "mask")), lengths, rollout.truncated, strict=True
+    ):
+        assert mask[:length].all() and not np.isin(tokens[: length - 1], STOPS).any()
+        assert truncated == (tokens[length - 1] not in STOPS)
+        assert not truncated or length == TOKENS
+    assert set(lengths) >= {1, 2, 3, TOKENS}, "the lengths are ragged"
 
 
-def test_another_key_gives_other_tokens_and_the_same_key_the_same(model):
-    np.testing.assert_array_equal(sample(model, key=1).tokens, sample(model, key=1).tokens)
-    assert (sample(model, key=1).tokens != sample(model, key=2).tokens).any()
+def test_padding_is_never_read_off_token_ids(alone):
+    rollout = sample(alone, samples=8)
+    assert (rollout.tokens[rollout.mask] == 0).any(), "0 pads, and is sampled as well"
+    assert (rollout.tokens[:, :-1][rollout.mask[:, 1:]] == 0).any(), "without ending an answer"
 
 
-def test_samples_of_one_prompt_differ(model):
-    tokens = sample(model, samples=4).tokens.reshape(8, 4, 7)
-    assert (tokens[:, 0] != tokens[:, 1]).any()
+def test_keys_and_samples_draw_tokens_of_their_own(alone):
+    np.testing.assert_array_equal(sample(alone, seed=1).tokens, sample(alone, seed=1).tokens)
+    assert (sample(alone, seed=1).tokens != sample(alone, seed=2).tokens).any()
+    pairs = sample(alone).tokens.reshape(-1, 2, TOKENS)
+    assert (pairs[:, 0] != pairs[:, 1]).any(axis=-1).all()
 
 
-@pytest.mark.parametrize(("fsdp", "tp"), [(8, 1), (4, 2)])
-def test_tokens_do_not_depend_on_the_mesh(model, fsdp, tp):
-    mesh = make_mesh(fsdp, tp)
-    spread = sample(
-        (model[0], shard_parameters(model[1], mesh)),
-        prompts=shard_batch(PROMPTS, mesh),
-        valid=shard_batch(VALID, mesh),
-    )
-    alone = sample(model)
-    np.testing.assert_array_equal(alone.tokens, spread.tokens)
-    np.testing.assert_allclose(alone.logprobs, spread.logprobs, atol=1e-5)
+def assert_same(a, b):
+    np.testing.assert_array_equal(a.mask, b.mask)
+    np.testing.assert_array_equal(a.tokens[a.mask], b.tokens[b.mask])
+    np.testing.assert_array_equal(a.truncated, b.truncated)
+    np.testing.assert_allclose(a.logprobs[a.mask], b.logprobs[b.mask], atol=1e-5)
 
 
-def test_nothing_compiles_in_steady_state(model):
-    sample(model, key=1)
-    before = generate._cache_size()
-    sample(model, key=2, temperature=0.3)
-    sample(model, key=3, temperature=0.0)
-    assert generate._cache_size() == before
+def test_a_queue_gives_every_request_the_same_tokens(alone, queued):
+    for samples in (1, 4):
+        prompts = PROMPTS[: 16 // samples]
+        assert_same(sample(alone, samples=samples, prompts=prompts), sample(queued, samples=samples, prompts=prompts))
 
 
-class RandomLogits:
-    """A grammar sampler's stand-in for a very bad model: the real sampler over parameters that are pure noise."""
+def test_one_long_answer_does_not_hold_the_others(queued, monkeypatch):
+    compiled, clocks = programs(queued[0]), []
 
-    sizes = (3, 4, 5, 6)
+    def decode(*arguments, **more):
+        state, done = compiled.decode(*arguments, **more)
+        clocks.append(int(state.clock))
+        return state, done
 
-    def __init__(self, max_thinking_tokens=4):
-        self.graph, self.parameters = nnx.split(Qwen3(SHAPE, nnx.Rngs(0)))
-        self.sampler = GrammarSampler(
-            graph=self.graph,
-            tokenizer=Tokenizer(),
-            vocabulary=SHAPE.vocab_size,
-            max_prompt_tokens=16,
-            max_thinking_tokens=max_thinking_tokens,
-            max_answer_tokens=400,
-            temperature=5.0,
-        )
-
-    def write(self, seed: int, parameters=None) -> tuple[str, str, str]:
-        parameters = self.parameters if parameters is None else parameters
-        return self.sampler(parameters, "design", proposal.grammar(self.sizes), jax.random.key(seed))
+    monkeypatch.setattr(batch, "programs", lambda sampler: compiled._replace(decode=decode))
+    lengths = sample(queued, prompts=PROMPTS * 8, samples=1).mask.sum(axis=1)
+    in_batches = sum(lengths[i : i + 4].max() for i in range(0, 64, 4))
+    assert sum(lengths) / 4 <= clocks[-1] < 0.9 * in_batches
 
 
-def test_the_sampler_writes_a_legal_config_whatever_the_logits():
-    noise = RandomLogits()
-    previous = LakeConfig.uniform(noise.sizes, 0.25, 0.25)
-    for seed in range(4):
-        _, _, answer = noise.write(seed)
-        config, _ = project(json.loads(answer), previous)
-        assert config.sizes == noise.sizes
-        assert abs(sum(config.data) - 1) < 1e-6
-        assert set(json.loads(answer)) == {"3", "4", "5", "6"}
+@pytest.mark.parametrize(("fsdp", "tp", "rows"), [(8, 1, 16), (4, 2, 8), pytest.param(2, 4, 4, marks=pytest.mark.slow)])
+def test_tokens_do_not_depend_on_the_mesh(alone, weights, fsdp, tp, rows):
+    assert_same(sample(alone), sample(sampler_on(weights, fsdp, tp, rows)))
 
 
-def test_other_parameters_write_another_config():
-    noise = RandomLogits()
-    other = nnx.split(Qwen3(SHAPE, nnx.Rngs(1)))[1]
-    assert noise.write(0) == noise.write(0)
-    assert noise.write(0) != noise.write(0, other)
+def test_nothing_compiles_in_steady_state(queued):
+    compiled = programs(queued[0])
+    sample(queued)
+    before = [program._cache_size() for program in compiled]
+    for seed, temperature, count in [(1, 0.3, 8), (2, 0.0, 5), (3, 1.0, 3)]:
+        sample(queued, seed, Sampling(temperature), prompts=PROMPTS[-count:])
+    assert [program._cache_size() for program in compiled] == before
 
 
-def test_thinking_is_cut_at_its_cap():
-    noise = RandomLogits()
-    raw, thinking, answer = noise.write(0)
-    assert raw.endswith(f"\n</think>\n\n{answer}")
-    assert len(noise.sampler.tokenizer.encode(thinking)) <= 4 + 2  # reading back may split a token or two
+def test_prompts_are_padded_to_few_lengths(alone):
+    buckets = [dataclasses.replace(alone[0], max_prompt_tokens=n)._buckets for n in (5, 64, 100, 1280)]
+    assert buckets == [[5], [64], [64, 100], [64, 128, 256, 512, 1024, 1280]]
 
 
-def test_a_thought_that_the_model_closes_itself_stays_as_it_wrote_it():
-    noise = RandomLogits(max_thinking_tokens=256)  # One token in 768 closes it.
-    texts = [noise.write(seed)[0] for seed in range(6)]
-    ends = [text[: text.index("</think>")] for text in texts]
-    assert all("</think>\n\n{" in text for text in texts)
-    assert any(not end.endswith("\n") for end in ends) and any(end.endswith("\n") for end in ends)
+def test_progress_is_told_how_many_answers_are_finished(queued):
+    told = []
+    sample(queued, progress=told.append)
+    assert told == sorted(told) and told[-1] == 16
+
+
+def test_progress_may_stop_the_generation(queued):
+    def stop(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sample(queued, progress=stop)
+    assert len(sample(queued).tokens) == 16
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(samples=5), "sampler.rows = 4: the 5 answers to a prompt .* at least 5 rows"),
+        (dict(prompts=[[1] * 6]), "a prompt has 6 tokens, and at most 5"),
+    ],
+)
+def test_what_does_not_fit_is_refused(queued, change, message):
+    with pytest.raises(ConfigError, match=message):
+        sample(queued, **change)
+
+
+def test_rows_that_the_mesh_does_not_divide_are_refused(weights):
+    with pytest.raises(ConfigError, match="sampler.rows = 12: must be a multiple of mesh.fsdp = 8"):
+        sampler_on(weights, 8, 1, 12)
+
+
+def drawn(logits, sampling, count=4000, allowed=None, seed=0):
+    """Frequencies of `count` draws from one row of logits."""
+    rows = np.broadcast_to(np.float32(logits), (count, len(logits)))
+    allowed = None if allowed is None else np.broadcast_to(allowed, rows.shape)
+    uniforms = jax.random.uniform(jax.random.key(seed), (count, 2))
+    tokens, _ = draw(rows, uniforms, sampling.arrays(), truncated=sampling.truncated, allowed=allowed)
+    return np.bincount(tokens, minlength=len(logits)) / count
+
+
+def by_hand(logits, sampling):
+    """The distribution that top-k and then top-p leave, in numpy."""
+    p = np.exp(np.float64(logits) / sampling.temperature)
+    order = np.argsort(-p)
+    p[order[sampling.top_k or len(p) :]] = 0
+    p /= p.sum()
+    p[order[1:][np.cumsum(p[order])[:-1] >= sampling.top_p]] = 0
+    return p / p.sum()
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(0.5),
+        Sampling(top_k=5),
+        Sampling(top_p=0.8),
+        Sampling(2.0, top_k=20, top_p=0.6),
+        Sampling(top_p=1e-6),
+        Sampling(top_k=1),
+    ],
+    ids=str,
+)
+def test_draws_follow_what_top_k_and_top_p_leave(sampling):
+    logits = np.random.default_rng(0).normal(size=96) * 2
+    found, expected = drawn(logits, sampling), by_hand(logits, sampling)
+    assert (found[expected == 0] == 0).all()
+    np.testing.assert_allclose(found, expected, atol=4.5 * np.sqrt(0.25 / 4000))
+
+
+def test_a_token_that_may_not_come_never_does():
+    logits = np.random.default_rng(0).normal(size=1000) * 3
+    logits[:990] += 80.0  # the allowed ones have a probability that underflows
+    allowed = np.arange(1000) >= 990
+    found = drawn(logits, Sampling(), allowed=allowed)
+    assert found[allowed].sum() == 1
+    expected = np.exp(logits[990:]) / np.exp(logits[990:]).sum()
+    np.testing.assert_allclose(found[990:], expected, atol=4.5 * np.sqrt(0.25 / 4000))
+    assert drawn(logits, Sampling(0.0), allowed=allowed).argmax() == logits[990:].argmax() + 990
+
+
+def follow(schedule, rng):
+    """Plays a schedule to its end with rows that end at random; every admission as lists."""
+    seen = []
+    while schedule.active:
+        while schedule.ready:
+            seen.append([[(p, r.tolist()) for p, r in groups] for groups in schedule.admit()])
+        done = rng.random(schedule.held.size) < 0.4
+        schedule.release(done | (schedule.held < 0).reshape(-1))
+    return seen
+
+
+def test_processes_foresee_each_others_admissions(monkeypatch):
+    calls, entered = [], []
+    for process in (0, 1):
+        monkeypatch.setattr(jax, "process_index", lambda process=process: process)
+        seen = follow(Schedule([0, 0, 1, 1], width=6, prompts=9, samples=2), np.random.default_rng(0))
+        calls.append(len(seen))
+        entered.append(sorted(p for shards in seen for groups in shards for p, _ in groups))
+    assert calls[0] == calls[1]
+    assert entered == [list(range(9))] * 2

@@ -4,15 +4,18 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from flax import nnx
 
 from engineer import context, proposal
 from engineer.context import PastRound, Training
@@ -25,28 +28,46 @@ from rl.run import Purpose, make_key
 from rl.train import main
 
 ROOT = Path(__file__).parents[2]
+SHAPE = {
+    "model_type": "qwen3",
+    "vocab_size": 768,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e4,
+    "tie_word_embeddings": True,
+}
 MICRO = """
-model: {vocab_size: 768, hidden_size: 16, intermediate_size: 24, num_hidden_layers: 2, num_attention_heads: 2,
-        num_key_value_heads: 1, head_dim: 8, rope_theta: 1.0e+4}
 lake: {sizes: [3, 4]}
 text: {max_prompt_tokens: 32, max_new_tokens: 32}
+sampler: {rows: 16}
 warm_start: {steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 2,
              max_answer_tokens: 128, holes: [0.2, 0.4]}
 rounds: {count: 3, instances: 16, epochs: 2}
-grpo: {prompts: 8, samples: 2}
+grpo: {prompts: 8, samples: 2, micro_batch: 16}
 reward: {free_tokens: 12, limit_tokens: 32}
 tracking: {tensorboard: true}
-validation: {instances: 16, samples: 2, batch: 16, holes: [0.2, 0.4]}
+validation: {instances: 16, samples: 2, holes: [0.2, 0.4]}
 engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
 checkpoint: {every_steps: 2}
 """
+
+
+def write_micro(folder: Path) -> None:
+    """The micro configuration, and the shape it names."""
+    (folder / "shape.json").write_text(json.dumps(SHAPE))
+    (folder / "micro.yaml").write_text(f"model: {{shape: {folder}/shape.json}}\n{MICRO}")
 
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory) -> Path:
     """A folder with the micro configuration, and a compilation cache that the runs share."""
     folder = tmp_path_factory.mktemp("train")
-    (folder / "micro.yaml").write_text(MICRO)
+    write_micro(folder)
     return folder
 
 
@@ -57,24 +78,35 @@ def command(workspace: Path, run: str, *overrides: str) -> list[str]:
     ]
 
 
-def start(workspace: Path, run: str) -> subprocess.Popen:
+def start(workspace: Path, run: str, *job: str, devices: int = 1) -> subprocess.Popen:
+    """The command in a process of its own; `job` says which one it is of several."""
     environment = os.environ | {
-        # One device, as a user has it. With two virtual ones on two cores, XLA's collectives between CPU threads once
-        # waited for each other until they timed out; meshes are tested where a program has few of them.
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+        # Nearly all the time of such a run is compilation: 42 s of CPU, or 23 without XLA's optimizations.
+        "XLA_FLAGS": f"--xla_backend_optimization_level=0 --xla_force_host_platform_device_count={devices}",
+        "NPROC": str(4 * devices),  # see conftest.py
         "JAX_COMPILATION_CACHE_DIR": str(workspace / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONPATH": str(ROOT),
     }
     return subprocess.Popen(
-        command(workspace, run), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command(workspace, run, *job), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
+def start_pair(workspace: Path, run: str) -> list[subprocess.Popen]:
+    """The command in two processes with four devices each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = ("--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--process")
+    return [start(workspace, run, *job, str(me), devices=4) for me in range(2)]
+
+
 def finish(process: subprocess.Popen, code: int = 0) -> str:
+    """What it printed, without the greetings of the library that carries collectives between CPUs."""
     output, _ = process.communicate(timeout=600)
     assert process.returncode == code, output
-    return output
+    return "".join(line for line in output.splitlines(keepends=True) if not line.startswith("[Gloo]"))
 
 
 def wait_for_step(workspace: Path, run: str, round: int, step: int, process: subprocess.Popen) -> None:
@@ -105,12 +137,12 @@ def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
     run = workspace / "unbroken"
     assert "Report: " in unbroken
     assert "R2" in unbroken or "round 2" in unbroken
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [(row["phase"], row["round"], row["step"]) for row in rows] == [
+    steps = rows(workspace, "unbroken")
+    assert [(row["phase"], row["round"], row["step"]) for row in steps] == [
         *(("warm_start", 0, step) for step in range(1, 7)),
         *(("round", k, step) for k in range(3) for step in range(1, 5)),
     ]
-    assert all(np.isfinite(value) for row in rows for value in row.values() if isinstance(value, float))
+    assert all(np.isfinite(value) for row in steps for value in row.values() if isinstance(value, float))
     for k in range(3):
         made = {path.name for path in (run / "rounds" / str(k)).iterdir()}
         assert {"config.json", "proposal.json", "evidence.json", "samples.json"} <= made
@@ -119,6 +151,18 @@ def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
     assert (run / "report" / "report.md").exists()
     assert list((run / "tensorboard").iterdir())
     assert not list(run.rglob("*.partial"))
+
+
+def test_the_final_policy_is_a_checkpoint_that_another_run_can_start_from(workspace, unbroken):
+    overrides = ["model.shape=null", f"model.path={workspace}/unbroken/final"]
+    config = config_.load(workspace / "micro.yaml", overrides)
+    _, parameters = Policy.create(config, make_key(7, Purpose.PARAMETERS))
+    expected = final_parameters(workspace, "unbroken")
+    found = {".".join(path): np.asarray(variable[...]) for path, variable in nnx.to_flat_state(parameters)}
+    assert len(found) == len(expected)
+    for path, array in expected.items():
+        name = path.replace("['", ".").replace("']", "").removeprefix(".").removesuffix(".value")
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
 def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(workspace, unbroken):
@@ -136,7 +180,7 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     message = context.build(evidence, [past], Training(1, 3, 2))
     assert message.strip() == (run / "rounds/1/context.md").read_text().strip()
     key = make_key(0, Purpose.DESIGN, 1)
-    _, _, answer = policy.grammar_sampler()(fresh, message, proposal.grammar((3, 4)), key)
+    _, _, answer = policy.grammar_sampler()(policy.rollout_parameters(fresh), message, proposal.grammar((3, 4)), key)
     assert fingerprint(fresh) != proposals[1]["parameters"]
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 
@@ -156,8 +200,8 @@ def test_a_run_killed_in_the_middle_of_a_round_resumes_to_the_same_end(workspace
     assert "Goes on in" in output
     for name in ("metrics.jsonl", "rounds/2/config.json", "rounds/2/evidence.json", "rounds/2/proposal.json"):
         assert (workspace / "killed" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes(), name
-    rows = [(workspace / run / "timings.jsonl").read_text().count("\n") for run in ("killed", "unbroken")]
-    assert rows[0] == rows[1]
+    timed = [(workspace / run / "timings.jsonl").read_text().count("\n") for run in ("killed", "unbroken")]
+    assert timed[0] == timed[1]
     expected, found = final_parameters(workspace, "unbroken"), final_parameters(workspace, "killed")
     assert expected.keys() == found.keys()
     for name in expected:
@@ -174,6 +218,61 @@ def test_ctrl_c_saves_says_how_to_go_on_and_does(workspace, unbroken):
     finish(start(workspace, "stopped"))
     name = "metrics.jsonl"
     assert (workspace / "stopped" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes()
+
+
+def rows(workspace: Path, run: str) -> list[dict]:
+    return [json.loads(line) for line in (workspace / run / "metrics.jsonl").read_text().splitlines()]
+
+
+def assert_close(ours: list[dict], theirs: list[dict]) -> None:
+    """The same steps with the same numbers, but for the order in which they were added up."""
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.keys() == other.keys()
+        for name in mine:
+            close = mine[name] == other[name] or mine[name] == pytest.approx(other[name], rel=1e-4, abs=1e-5)
+            assert close, (name, mine, other)
+
+
+def assert_same_words(workspace: Path, run: str, other: str, places: Sequence[str]) -> None:
+    for place in places:
+        for name in ("evidence.json", "samples.json", "config.json", "context.md"):
+            files = [workspace / each / place / name for each in (run, other)]
+            if files[1].exists():
+                assert files[0].read_text() == files[1].read_text(), files[0]
+
+
+def test_two_processes_do_what_one_does_and_a_signal_to_either_stops_both(workspace, unbroken):
+    processes = start_pair(workspace, "pair_stopped")
+    wait_for_step(workspace, "pair_stopped", round=0, step=1, process=processes[0])
+    processes[1].send_signal(signal.SIGTERM)
+    first, second = (finish(process, code=130) for process in processes)
+    assert "8 x cpu" in first and "Stopped and saved. To go on: python -m rl.train --config" in first
+    assert second == ""
+    done = rows(workspace, "pair_stopped")
+    assert_close(done, rows(workspace, "unbroken")[: len(done)])
+    assert_same_words(workspace, "pair_stopped", "unbroken", ["before", "warm_start"])
+
+
+@pytest.mark.slow
+def test_two_processes_go_through_all_rounds_and_resume(workspace, unbroken):
+    first, second = (finish(process) for process in start_pair(workspace, "pair"))
+    assert "Report: " in first and second == ""
+    assert_close(rows(workspace, "pair"), rows(workspace, "unbroken"))
+    assert_same_words(workspace, "pair", "unbroken", ["before", "warm_start", *(f"rounds/{k}" for k in range(3))])
+    for name in ("raw", "projected", "realised"):
+        ours, theirs = (
+            json.loads((workspace / run / "rounds/2/proposal.json").read_text())[name] for run in ("pair", "unbroken")
+        )
+        assert ours == theirs
+
+    processes = start_pair(workspace, "pair_again")
+    wait_for_step(workspace, "pair_again", round=1, step=1, process=processes[0])
+    processes[0].send_signal(signal.SIGTERM)
+    assert "Stopped and saved" in [finish(process, code=130) for process in processes][0]
+    first, second = (finish(process) for process in start_pair(workspace, "pair_again"))
+    assert "Goes on in" in first and second == ""
+    name = "metrics.jsonl"
+    assert (workspace / "pair_again" / name).read_bytes() == (workspace / "pair" / name).read_bytes()
 
 
 def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
@@ -198,7 +297,8 @@ def test_another_configuration_may_not_enter_a_run(workspace, unbroken, capsys):
 def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
     copy = workspace / "other"
     shutil.copytree(workspace / "unbroken", copy, dirs_exist_ok=True)
-    wider = "model.intermediate_size=40"
+    (copy / "wider.json").write_text(json.dumps(SHAPE | {"intermediate_size": 40}))
+    wider = f"model.shape={copy}/wider.json"
     config = config_.load(workspace / "micro.yaml", [wider])
     (copy / "config.yaml").write_text(config.to_yaml())
     progress = next((copy / "checkpoints").rglob("progress/metadata"))
@@ -219,8 +319,10 @@ def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
         ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 is too small"),
         ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 is too small"),
         ("mesh.fsdp=64", "8 devices are here"),
-        ("model.path=/nowhere", "cannot read config.json"),
-        ("model.vocab_size=100", "the tokenizer has"),
+        ("model.path=/nowhere", "model.path = /nowhere: no such folder"),
+        ("model.shape=qwen4", "model.shape = qwen4: neither a config.json"),
+        ("sampler.rows=12", "sampler.rows = 12: must be a multiple of mesh.fsdp = 8"),
+        ("validation.samples=3", "sampler.rows = 16: the 3 answers to a prompt are generated together"),
     ],
 )
 def test_a_mistake_costs_one_line_and_writes_nothing(workspace, capsys, override, message):

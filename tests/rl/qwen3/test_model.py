@@ -1,18 +1,19 @@
-"""The model against the reference implementation's numbers, and against itself run in other ways."""
+"""The model against itself run in other ways; `test_parity` holds it against the reference implementation."""
 
-from pathlib import Path
+import dataclasses
+import functools
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax.sharding import PartitionSpec as P
 
-from rl.qwen3 import weights
-from rl.qwen3.model import Qwen3, Qwen3Config, causal_mask, token_positions
-from rl.qwen3.sharding import make_mesh, shard_batch, shard_parameters
+from rl.qwen3.model import KVCache, Qwen3, Qwen3Config, Remat, abstract, create, token_positions
+from rl.qwen3.sharding import make_mesh, shard_parameters
 
-DATA = Path(__file__).parent / "data"
 TINY = Qwen3Config(
     vocab_size=64,
     hidden_size=32,
@@ -25,75 +26,151 @@ TINY = Qwen3Config(
 )
 
 
-def all_logits(model: Qwen3, tokens: jax.Array, valid: jax.Array) -> jax.Array:
-    hidden, _ = model(tokens, token_positions(valid), causal_mask(valid))
-    return model.logits(hidden)
+@functools.partial(jax.jit, static_argnames="graph")
+def all_logits(graph, parameters, tokens, valid) -> jax.Array:
+    model = nnx.merge(graph, parameters)
+    return model.logits(model(tokens, token_positions(valid), valid))
 
 
-def test_logits_equal_the_reference_implementation_on_left_padded_prompts():
-    shape = weights.read_config(DATA / "qwen3", jnp.float32)
-    graph, parameters = weights.load(DATA / "qwen3", shape, lambda part: part)
-    golden = np.load(DATA / "qwen3_logits.npz")
-    logits = all_logits(nnx.merge(graph, parameters), golden["tokens"], golden["mask"])
-    where = golden["mask"]
-    np.testing.assert_allclose(np.asarray(logits)[where], golden["logits"][where], rtol=1e-4, atol=2e-5)
-    assert np.abs(golden["logits"][where]).max() > 1  # not a comparison of zeros
+@pytest.fixture(scope="module")
+def model() -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
+    return create(TINY, jax.random.key(0))
+
+
+def loss_and_gradients(graph, parameters):
+    tokens = np.random.default_rng(0).integers(0, TINY.vocab_size, (8, 6))
+    valid = np.arange(6) < np.array([6, 3, 6, 1, 5, 6, 2, 4])[:, None]
+
+    def loss(p):
+        logits = all_logits(graph, p, tokens, valid)
+        return jnp.where(valid, jax.nn.log_softmax(logits)[..., 0], 0).sum() / valid.sum(), logits
+
+    return jax.jit(jax.value_and_grad(loss, has_aux=True))(parameters)
+
+
+@pytest.fixture(scope="module")
+def alone(model):
+    return loss_and_gradients(*model)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_no_parameter_is_zero_initialised(tied):
-    shape = Qwen3Config(**{**vars(TINY), "tie_word_embeddings": tied})
-    parameters = nnx.split(Qwen3(shape, nnx.Rngs(0)))[1]
+    _, parameters = create(dataclasses.replace(TINY, tie_word_embeddings=tied), jax.random.key(0))
     for path, variable in nnx.to_flat_state(parameters):
         assert np.all(np.asarray(variable[...]) != 0), path
 
 
-def test_every_parameter_moves_the_logits():
-    graph, parameters = nnx.split(Qwen3(TINY, nnx.Rngs(0)))
-    tokens = jax.random.randint(jax.random.key(1), (2, 9), 0, TINY.vocab_size)
-    valid = jnp.ones((2, 9), bool)
-    gradients = jax.grad(lambda p: (all_logits(nnx.merge(graph, p), tokens, valid) ** 2).sum())(parameters)
-    for path, variable in nnx.to_flat_state(gradients):
+def test_every_parameter_moves_the_logits(alone):
+    for path, variable in nnx.to_flat_state(alone[1]):
         assert np.abs(np.asarray(variable[...])).max() > 0, path
 
 
-def test_a_token_does_not_see_what_comes_after_it():
-    model = Qwen3(TINY, nnx.Rngs(0))
-    tokens = jax.random.randint(jax.random.key(1), (1, 8), 0, TINY.vocab_size)
-    valid = jnp.ones((1, 8), bool)
-    before = all_logits(model, tokens, valid)
-    after = all_logits(model, tokens.at[0, 6].add(1), valid)
+def test_a_token_does_not_see_what_comes_after_it(model):
+    tokens, valid = jax.random.randint(jax.random.key(1), (1, 8), 0, TINY.vocab_size), jnp.ones((1, 8), bool)
+    before = all_logits(*model, tokens, valid)
+    after = all_logits(*model, tokens.at[0, 6].add(1), valid)
     np.testing.assert_array_equal(before[:, :6], after[:, :6])
     assert np.abs(np.asarray(before - after))[:, 6:].max() > 1e-3
 
 
-def test_padding_changes_nothing():
-    model = Qwen3(TINY, nnx.Rngs(0))
+def test_padding_changes_nothing_on_either_side(model):
     tokens = jax.random.randint(jax.random.key(1), (1, 6), 0, TINY.vocab_size)
-    bare = all_logits(model, tokens, jnp.ones((1, 6), bool))
-    padded = jnp.concatenate([jnp.full((1, 3), 7), tokens, jnp.full((1, 2), 9)], axis=1)
-    valid = jnp.array([[False] * 3 + [True] * 6 + [False] * 2])
-    np.testing.assert_allclose(all_logits(model, padded, valid)[:, 3:9], bare, rtol=1e-4, atol=1e-5)
+    bare = all_logits(*model, tokens, jnp.ones((1, 6), bool))
+    for left in (0, 2, 5):
+        padded = jnp.full((1, 11), 7).at[:, left : left + 6].set(tokens)
+        valid = jnp.zeros((1, 11), bool).at[:, left : left + 6].set(True)
+        logits = all_logits(*model, padded, valid)
+        np.testing.assert_allclose(logits[:, left : left + 6], bare, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("fsdp", "tp"), [(8, 1), (4, 2), (2, 2)])
-def test_logits_and_gradients_do_not_depend_on_the_mesh(fsdp, tp):
-    graph, parameters = nnx.split(Qwen3(TINY, nnx.Rngs(0)))
-    tokens = np.asarray(jax.random.randint(jax.random.key(1), (8, 6), 0, TINY.vocab_size))
-    valid = np.ones((8, 6), bool)
+def test_decoding_with_the_cache_equals_the_whole_forward_pass(model):
+    """Ragged prompts padded on the right; every row writes at the same slot, at a position of its own."""
+    graph, parameters = model
+    lengths, room, new = np.array([5, 2, 4]), 6, 4
+    tokens = np.asarray(jax.random.randint(jax.random.key(1), (3, 9), 0, TINY.vocab_size))
+    valid = np.arange(room) < lengths[:, None]
+    running = nnx.merge(graph, parameters)
+    hidden, cache = running.prefill(tokens[:, :room], token_positions(valid), valid)
+    empty = KVCache.zeros(TINY, 3, room + new)
+    cache = jax.tree.map(lambda whole, part: whole.at[:, :room].set(part), empty, cache)
+    seen = np.concatenate([valid, np.zeros((3, new), bool)], axis=1)
+    rows = [[running.logits(hidden)[row, length - 1]] for row, length in enumerate(lengths)]
+    step = jax.jit(lambda p, *inputs: nnx.merge(graph, p).decode(*inputs))
+    for i in range(new):
+        seen[:, room + i] = True
+        fed = tokens[np.arange(3), lengths + i]
+        hidden, cache = step(parameters, fed, lengths + i, cache, seen.copy(), np.int32(room + i))
+        for row, logits in enumerate(running.logits(hidden)):
+            rows[row].append(logits)
+    for row, length in enumerate(lengths):
+        whole = all_logits(graph, parameters, tokens[row : row + 1, : length + new], np.ones((1, length + new), bool))
+        np.testing.assert_allclose(np.stack(rows[row]), whole[0, length - 1 :], rtol=1e-4, atol=1e-5)
 
-    @jax.jit
-    def loss_and_gradient(parameters, tokens, valid):
-        def loss(p):
-            logits = all_logits(nnx.merge(graph, p), tokens, valid)
-            return jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[..., None], -1).mean()
 
-        return jax.value_and_grad(loss)(parameters)
-
-    alone = loss_and_gradient(parameters, tokens, valid)
+@pytest.mark.parametrize(("fsdp", "tp"), [(8, 1), (4, 2), (2, 4)])
+def test_logits_and_gradients_do_not_depend_on_the_mesh(model, alone, fsdp, tp):
+    """Over four devices along `tp` the two key-value heads do not divide."""
     mesh = make_mesh(fsdp, tp)
-    spread = shard_parameters(parameters, mesh)
-    assert len(spread["layers"]["mlp"]["gate_proj"][...].sharding.device_set) == fsdp * tp
-    assert not spread["layers"]["mlp"]["gate_proj"][...].sharding.is_fully_replicated
-    together = loss_and_gradient(spread, *shard_batch((tokens, valid), mesh))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, together)
+    spread = shard_parameters(model[1], mesh)
+    gate = spread["layers"]["mlp"]["gate_proj"]["weight"][...]
+    assert gate.addressable_shards[0].data.shape == (3, 32 // fsdp, 48 // tp)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    jax.tree.map(close, loss_and_gradients(abstract(TINY, mesh)[0], spread), alone)
+
+
+def test_the_same_key_gives_the_same_weights_on_a_mesh_each_made_where_it_belongs(model):
+    mesh = make_mesh(4, 2)
+    graph, spread = create(TINY, jax.random.key(0), mesh)
+    assert graph == abstract(TINY, mesh)[0]
+    jax.tree.map(np.testing.assert_array_equal, spread, model[1])
+    shardings = [jax.tree.map(lambda x: x.sharding, state) for state in (spread, abstract(TINY, mesh)[1])]
+    assert shardings[0] == shardings[1]
+
+
+def test_the_cache_lies_over_both_axes_of_the_mesh():
+    assert KVCache.spec(TINY, make_mesh(4, 2)) == P(None, None, "tp", "fsdp", None)
+    assert KVCache.spec(TINY, make_mesh(2, 4)) == P(None, None, None, "fsdp", None)
+
+
+def test_remat_keeps_less_for_the_same_gradients(model, alone):
+    parameters, tokens, valid = model[1], np.zeros((4, 16), np.int32), np.ones((4, 16), bool)
+    kept = {}
+    for remat in Remat:
+        graph, _ = abstract(dataclasses.replace(TINY, remat=remat))
+        backward = jax.eval_shape(
+            lambda p, graph=graph: jax.vjp(lambda p: nnx.merge(graph, p)(tokens, token_positions(valid), valid), p)[1],
+            parameters,
+        )
+        kept[remat] = sum(leaf.size for leaf in jax.tree.leaves(backward))
+        if remat is not Remat.FULL:  # which `alone` is
+            close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+            jax.tree.map(close, loss_and_gradients(graph, parameters), alone)
+    assert kept[Remat.FULL] < 0.7 * kept[Remat.DOTS] < 0.7 * kept[Remat.NONE]
+
+
+def equations(jaxpr: jax.extend.core.Jaxpr) -> Iterator[jax.extend.core.JaxprEqn]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
+
+
+def test_in_bfloat16_matrices_are_multiplied_in_it_and_norms_and_rotations_are_float32():
+    graph, parameters = abstract(dataclasses.replace(TINY, dtype=jnp.bfloat16))
+    tokens, valid = jax.ShapeDtypeStruct((2, 5), jnp.int32), jax.ShapeDtypeStruct((2, 5), bool)
+    program = jax.make_jaxpr(lambda p, t, v: all_logits(graph, p, t, v))(parameters, tokens, valid)
+    assert program.out_avals[0].dtype == jnp.float32
+    seen = {
+        "dot_general": jnp.bfloat16,
+        "rsqrt": jnp.float32,
+        "sin": jnp.float32,
+        "cos": jnp.float32,
+        "exp": jnp.float32,
+    }
+    counts = dict.fromkeys(seen, 0)
+    for equation in equations(program.jaxpr):
+        if (name := equation.primitive.name) in seen:
+            counts[name] += 1
+            assert {v.aval.dtype for v in equation.invars} == {jnp.dtype(seen[name])}, equation
+    assert counts["dot_general"] == 10 and min(counts.values()) > 0

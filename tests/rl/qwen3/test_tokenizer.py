@@ -1,5 +1,8 @@
 """The shipped tokenizer speaks Qwen's format, reads every text back, and is what its builder makes."""
 
+import json
+import shutil
+
 import pytest
 
 from jaxlake.render import from_text
@@ -50,11 +53,83 @@ def test_the_shipped_files_are_what_the_builder_makes(tmp_path):
         assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name
 
 
-def test_padding_is_on_the_asked_side_and_too_long_a_row_names_the_setting(tokenizer):
-    tokens, valid = tokenizer.pad_left([[1, 2], [3]], 3, "x")
-    assert valid.tolist() == [[False, True, True], [False, False, True]]
-    assert tokens[1, 2] == 3
+def test_padding_is_on_the_right_and_too_long_a_row_names_the_setting(tokenizer):
     tokens, valid = tokenizer.pad_right([[1, 2], [3]], 3, "x")
     assert valid.tolist() == [[True, True, False], [True, False, False]]
+    assert tokens[valid].tolist() == [1, 2, 3]
     with pytest.raises(ConfigError, match=r"text.max_prompt_tokens = 1 .* has 2 tokens"):
-        tokenizer.pad_left([[1, 2]], 1, "text.max_prompt_tokens")
+        tokenizer.pad_right([[1, 2]], 1, "text.max_prompt_tokens")
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """The shipped vocabulary in the files of a published Qwen3: class of its own, template in the settings."""
+    shutil.copytree(TINY_TOKENIZER, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "tokenizer_config.json"
+    template = (tmp_path / "chat_template.jinja").read_text()
+    settings = json.loads(file.read_text()) | {"tokenizer_class": "Qwen2Tokenizer", "chat_template": template.rstrip()}
+    file.write_text(
+        json.dumps(settings | {"add_prefix_space": False, "errors": "replace", "split_special_tokens": False})
+    )
+    (tmp_path / "chat_template.jinja").unlink()
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    (tmp_path / "model.safetensors").write_bytes(b"no part of a tokenizer")
+    return tmp_path
+
+
+def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokenizer):
+    other = Tokenizer(checkpoint)
+    text = "0:(0,0)(0,1)\n1:(2,2) <think>Größe</think> \n\n 12 % of 3x3 it's"
+    assert other.encode(text) == tokenizer.encode(text)
+    assert other.decode(other.encode(text)) == text
+    for thinking in (True, False):
+        assert other.chat(text, thinking=thinking) == tokenizer.chat(text, thinking=thinking)
+    assert len(other) == len(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("generation", "stops"),
+    [
+        (None, ["<|im_end|>", "<|endoftext|>"]),
+        (["<|im_end|>", "<|endoftext|>"], ["<|im_end|>", "<|endoftext|>"]),
+        (["<|endoftext|>", "<|im_end|>"], ["<|im_end|>", "<|endoftext|>"]),
+        ("<|im_end|>", ["<|im_end|>"]),
+        ("<|endoftext|>", ["<|im_end|>", "<|endoftext|>"]),  # a base model: our chats end in <|im_end|> all the same
+        ([], ["<|im_end|>"]),
+    ],
+)
+def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoint, tokenizer, generation, stops):
+    def ids(texts):
+        return [tokenizer.encode(text)[0] for text in texts]
+
+    if generation is not None:
+        ends = ids(generation) if isinstance(generation, list) else ids([generation])[0]
+        (checkpoint / "generation_config.json").write_text(json.dumps({"eos_token_id": ends, "top_k": 20}))
+    assert list(Tokenizer(checkpoint).stop_ids) == ids(stops)
+
+
+@pytest.mark.parametrize("content", ['{"eos_token_id": [151645]}', '{"eos_token_id": "<|im_end|>"}', "{", "[]"])
+def test_an_end_token_that_is_none_of_the_tokenizers_is_refused(checkpoint, content):
+    (checkpoint / "generation_config.json").write_text(content)
+    with pytest.raises(ConfigError, match="generation_config.json: (eos_token_id is|cannot read it)"):
+        Tokenizer(checkpoint)
+
+
+def test_its_files_are_those_that_were_read(checkpoint, tokenizer):
+    names = {"tokenizer.json", "tokenizer_config.json", "merges.txt"}
+    assert Tokenizer(checkpoint).files().keys() == names | {"generation_config.json"}
+    (checkpoint / "generation_config.json").write_text('{"eos_token_id": [2], "temperature": 0.6}')
+    files = Tokenizer(checkpoint).files()
+    assert all((checkpoint / name).read_bytes() == content for name, content in files.items())
+    made = json.loads(tokenizer.files()["generation_config.json"])
+    assert made == {"eos_token_id": list(tokenizer.stop_ids), "pad_token_id": tokenizer.pad_id}
+
+
+def test_no_tokenizer_or_another_familys_is_one_line(tmp_path, checkpoint):
+    with pytest.raises(ConfigError, match="no tokenizer there"):
+        Tokenizer(tmp_path / "nowhere")
+    raw = json.loads((checkpoint / "tokenizer.json").read_text())
+    raw["added_tokens"] = [token for token in raw["added_tokens"] if "think" not in token["content"]]
+    (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
+    with pytest.raises(ConfigError, match="lacks </think>; one of Qwen3's is needed"):
+        Tokenizer(checkpoint)

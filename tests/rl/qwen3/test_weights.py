@@ -1,17 +1,28 @@
 """Checkpoints in the real format: what is written is read back bit for bit, what does not fit is named."""
 
+import dataclasses
+import errno
 import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 from rl.config import ConfigError
-from rl.qwen3 import weights
-from rl.qwen3.model import Qwen3, Qwen3Config
+from rl.qwen3 import lora, weights
+from rl.qwen3.model import Qwen3Config, abstract
+from rl.qwen3.presets import read_config
+from rl.qwen3.sharding import make_mesh
+from rl.qwen3.tokenizer import Tokenizer
 
 SHAPE = Qwen3Config(
     vocab_size=40,
@@ -23,22 +34,68 @@ SHAPE = Qwen3Config(
     head_dim=8,
     rope_theta=5e6,
 )
+SHARDS = 6_000
+"""Bytes of a file at most, so that the little model takes several."""
 
 
-def saved(folder, **changes):
-    shape = Qwen3Config(**{**vars(SHAPE), **changes})
-    graph, parameters = nnx.split(Qwen3(shape, nnx.Rngs(3)))
-    weights.save(folder, shape, parameters)
+def random_parameters(shape, mesh=None):
+    """Normal numbers, the norms' as well, without the seconds that compiling the real initialisation takes."""
+    graph, shapes = abstract(shape, mesh)
+    noise = np.random.default_rng(0)
+    return graph, jax.tree.map(lambda x: jax.device_put(noise.normal(size=x.shape).astype(x.dtype), x.sharding), shapes)
+
+
+def saved(folder, mesh=None, *, limit=5_000_000_000, dtype=jnp.float32, **changes):
+    shape = dataclasses.replace(SHAPE, **changes)
+    graph, parameters = random_parameters(shape, mesh)
+    weights.save(folder, shape, parameters, dtype=dtype, max_shard_bytes=limit)
     return shape, graph, parameters
 
 
+def assert_equal(parameters, others):
+    assert jax.tree.structure(parameters) == jax.tree.structure(others)
+    jax.tree.map(np.testing.assert_array_equal, parameters, others)
+
+
+def error_of(folder, shape=SHAPE):
+    with pytest.raises(ConfigError) as error:
+        weights.load(folder, shape)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("limit", [SHARDS, 5_000_000_000])
 @pytest.mark.parametrize("tied", [True, False])
-def test_round_trip_is_bit_exact(tmp_path, tied):
-    shape, graph, parameters = saved(tmp_path, tie_word_embeddings=tied)
-    assert weights.read_config(tmp_path, jnp.float32) == shape
-    graph_again, again = weights.load(tmp_path, shape, lambda part: part)
+def test_round_trip_is_bit_exact(tmp_path, tied, limit):
+    shape, graph, parameters = saved(tmp_path, tie_word_embeddings=tied, limit=limit)
+    assert read_config(tmp_path, jnp.float32) == shape
+    graph_again, again = weights.load(tmp_path, shape)
     assert graph_again == graph
-    jax.tree.map(np.testing.assert_array_equal, parameters, again)
+    assert_equal(parameters, again)
+
+
+def test_round_trip_of_bfloat16_is_bit_exact(tmp_path):
+    shape, *_ = saved(tmp_path / "a", dtype=jnp.bfloat16)
+    parameters = weights.load(tmp_path / "a", shape)[1]
+    assert {x.dtype.name for x in jax.tree.leaves(parameters)} == {"float32"}
+    weights.save(tmp_path / "b", shape, parameters, dtype=jnp.bfloat16)
+    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
+    assert {x.dtype.name for x in ours.values()} == {"bfloat16"}
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+    assert ours.keys() == theirs.keys()
+
+
+@pytest.mark.parametrize(("fsdp", "tp"), [(8, 1), (4, 2), (1, 8), (2, 1)])
+def test_every_mesh_writes_the_same_bytes_and_reads_them_into_its_own_shards(tmp_path, fsdp, tp):
+    mesh = make_mesh(fsdp, tp)
+    shape, _, alone = saved(tmp_path / "alone", tie_word_embeddings=False)
+    _, together = weights.load(tmp_path / "alone", shape, mesh)
+    assert_equal(jax.device_get(alone), jax.device_get(together))
+    expected = abstract(shape, mesh)[1]
+    assert all(jax.tree.leaves(jax.tree.map(lambda x, y: x.sharding == y.sharding, together, expected)))
+    weights.save(tmp_path / "together", shape, together)
+    one, other = (tmp_path / name / "model.safetensors" for name in ("alone", "together"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_names_are_those_of_the_reference(tmp_path):
@@ -51,36 +108,251 @@ def test_names_are_those_of_the_reference(tmp_path):
     assert len(tensors) == 3 + 2 * 11
 
 
+def test_layers_go_into_files_in_their_order_below_the_limit_with_an_index(tmp_path):
+    shape, _, parameters = saved(tmp_path, limit=SHARDS)
+    files = sorted(tmp_path.glob("*.safetensors"))
+    assert [file.name for file in files] == [
+        f"model-{i + 1:05d}-of-{len(files):05d}.safetensors" for i in range(len(files))
+    ]
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == 4 * sum(x.size for x in jax.tree.leaves(parameters))
+    holders = {name: file.name for file in files for name in load_file(file)}
+    assert index["weight_map"] == holders
+    assert all(sum(x.nbytes for x in load_file(file).values()) <= SHARDS for file in files)
+    first = {name: holders[name] for name in holders if ".layers.0." in name}
+    assert max(first.values()) <= min(name for tensor, name in holders.items() if ".layers.1." in tensor)
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_a_tied_checkpoint_may_carry_its_head_again(tmp_path):
+    shape, _, parameters = saved(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file(tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"]}, tmp_path / "model.safetensors")
+    assert_equal(parameters, weights.load(tmp_path, shape)[1])
+    assert "lm_head.weight is missing" in error_of(
+        saved(tmp_path / "b") and tmp_path / "b", dataclasses.replace(SHAPE, tie_word_embeddings=False)
+    )
+
+
 def test_every_misfit_is_named_at_once(tmp_path):
     shape, *_ = saved(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["model.norm.weight"]
     tensors["model.layers.0.mlp.up_proj.weight"] = np.zeros((3, 5), np.float32)
+    tensors["model.layers.1.mlp.up_proj.weight"] = np.zeros((24, 16), np.int8)
     tensors["model.layers.7.mlp.up_proj.weight"] = np.zeros((24, 16), np.float32)
     save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(ConfigError) as error:
-        weights.load(tmp_path, shape, lambda part: part)
-    message = str(error.value)
+    message = error_of(tmp_path)
     assert "model.norm.weight is missing" in message
     assert "model.layers.0.mlp.up_proj.weight has shape (3, 5), not (24, 16)" in message
+    assert "model.layers.1.mlp.up_proj.weight is stored as I8, not one of F32, BF16, F16" in message
     assert "model.layers.7.mlp.up_proj.weight is not of this model" in message
-    assert "\n" not in message
 
 
-def test_theta_is_read_in_both_spellings_and_never_guessed(tmp_path):
-    saved(tmp_path)
-    raw = json.loads((tmp_path / "config.json").read_text())
-    theta = raw.pop("rope_theta")
-    (tmp_path / "config.json").write_text(json.dumps(raw | {"rope_parameters": {"rope_theta": theta}}))
-    assert weights.read_config(tmp_path, jnp.float32).rope_theta == 5e6
-    (tmp_path / "config.json").write_text(json.dumps(raw))
-    with pytest.raises(ConfigError, match="lacks rope_theta"):
-        weights.read_config(tmp_path, jnp.float32)
+def test_every_missing_superfluous_and_damaged_file_is_named_at_once(tmp_path):
+    saved(tmp_path, limit=SHARDS)
+    first, second, third, *_ = sorted(tmp_path.glob("*.safetensors"))
+    twice = next(iter(load_file(third)))
+    gone = list(load_file(first))
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-10])
+    save_file(load_file(third), tmp_path / "model-copy.safetensors")
+    message = error_of(tmp_path)
+    assert f"file {first.name} of the index is missing" in message
+    assert f"{second.name} is truncated or damaged" in message
+    assert "file model-copy.safetensors is not in the index" in message
+    assert f"{gone[0]} is missing" in message
+    (tmp_path / "model.safetensors.index.json").unlink()
+    assert f"{twice} is in model-00003-of-00005.safetensors and in model-copy.safetensors" in error_of(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text("[]")
+    assert "cannot read model.safetensors.index.json" in error_of(tmp_path)
 
 
-def test_another_architecture_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ConfigError, match="'llama'"):
-        weights.read_config(tmp_path, jnp.float32)
-    with pytest.raises(ConfigError, match="cannot read config.json"):
-        weights.read_config(tmp_path / "nowhere", jnp.float32)
+def test_pickled_weights_are_never_read(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
+    assert "pytorch_model.bin would have to be unpickled" in error_of(tmp_path)
+    assert "no *.safetensors there" in error_of(tmp_path / "nowhere")
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    shape, _, parameters = saved(tmp_path, limit=SHARDS)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    tripled = jax.tree.map(lambda x: 3 * x, parameters)
+    synced = 0
+
+    def fill_up(descriptor):
+        nonlocal synced
+        synced += 1
+        if synced == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fill_up)
+    with pytest.raises(ConfigError, match="cannot write the checkpoint there \\(No space left on device\\)"):
+        weights.save(tmp_path, shape, tripled, max_shard_bytes=SHARDS)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    weights.save(tmp_path, shape, tripled, Tokenizer())  # one file in place of five and their index
+    assert len(list(tmp_path.glob("*.safetensors"))) == 1
+    assert_equal(tripled, weights.load(tmp_path, shape)[1])
+
+
+def test_a_crash_while_files_get_their_names_leaves_nothing_that_loads(tmp_path, monkeypatch):
+    shape, _, parameters = saved(tmp_path / "model", limit=SHARDS)
+    rename, crashes = Path.rename, []
+
+    def crash_before(file, target):
+        crashes.append(shutil.copytree(tmp_path / "model", tmp_path / f"crash {len(crashes)}"))
+        return rename(file, target)
+
+    monkeypatch.setattr(Path, "rename", crash_before)
+    weights.save(tmp_path / "model", shape, parameters)
+    assert len(crashes) == 2
+    for folder in crashes:
+        with pytest.raises(ConfigError, match="cannot read it"):
+            read_config(folder)
+    assert read_config(tmp_path / "model") == shape
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot write the checkpoint there"):
+        saved(tmp_path / "file" / "model")
+
+
+def test_with_adapters_the_base_is_read_as_it_is_computed_with_and_the_adapters_are_new(tmp_path):
+    saved(tmp_path, dtype=jnp.bfloat16)
+    shape = dataclasses.replace(SHAPE, dtype=jnp.bfloat16, lora=lora.LoRAConfig(2, 4.0, ("q_proj",)))
+    graph, parameters = weights.load(tmp_path, shape, key=jax.random.key(5))
+    assert graph == abstract(shape)[0]
+    adapters, base = lora.split(parameters)
+    adapter = adapters["layers"]["self_attn"]["q_proj"]
+    assert np.all(adapter["lora_a"][...] != 0) and np.all(adapter["lora_b"][...] == 0)
+    stored = load_file(tmp_path / "model.safetensors")["model.layers.1.mlp.up_proj.weight"]
+    loaded = np.asarray(base["layers"]["mlp"]["up_proj"]["weight"][...][1])
+    assert loaded.dtype == stored.dtype
+    np.testing.assert_array_equal(loaded, stored.T)
+    with pytest.raises(ValueError, match="adapters are merged"):
+        weights.save(tmp_path / "b", shape, parameters)
+
+
+def test_a_folder_is_taken_as_it_is(tmp_path, monkeypatch):
+    assert weights.resolve(tmp_path) == weights.resolve(str(tmp_path)) == tmp_path
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert weights.resolve(f"~/{tmp_path.name}") == tmp_path
+
+
+def test_a_hub_id_is_found_in_the_cache_without_network(tmp_path, monkeypatch):
+    """The cache is laid out by hand as the hub's client does; conftest sets HF_HUB_OFFLINE=1."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "models--Qwen--Qwen3-none"
+    shape, _, parameters = saved(repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    folder = weights.resolve("Qwen/Qwen3-none")
+    assert read_config(folder) == shape
+    assert_equal(parameters, weights.load(folder, shape)[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("Qwen/Qwen3-not-here", "model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub"),
+        ("/models/Qwen3-4B", "model.path = /models/Qwen3-4B: no such folder, and no id of the Hugging Face hub"),
+        ("qwen3-4b", "no such folder, and no id of the Hugging Face hub such as Qwen/Qwen3-4B"),
+        ("a/b/c", "no such folder, and no id"),
+        ("Qwen/..", "not had from the hub"),
+    ],
+)
+def test_what_is_neither_a_folder_nor_in_the_cache_is_one_line(tmp_path, monkeypatch, path, complaint):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ConfigError) as error:
+        weights.resolve(path)
+    assert complaint in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_loading_and_saving_hold_one_tensor_on_the_host(tmp_path):
+    """257 MB of bfloat16 in files of 40 MB; on the CPU the parameters themselves are memory of the process as well."""
+    program = """
+        import dataclasses, resource, sys, threading, tracemalloc
+        import jax, jax.numpy as jnp
+        from rl.qwen3 import weights
+        from rl.qwen3.model import abstract
+        from rl.qwen3.presets import PRESETS, read_config
+
+        def zeros(shape):
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), abstract(shape)[1])
+
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+        folder, action = sys.argv[1:]
+        shape = dataclasses.replace(PRESETS["small"], vocab_size=30_000, num_hidden_layers=36)
+        if action == "make":
+            weights.save(folder, shape, zeros(shape), dtype=jnp.bfloat16, max_shard_bytes=40e6)
+            sys.exit()
+        # A small model first: compiled programs and imported modules are no part of what is measured.
+        tiny = dataclasses.replace(shape, num_hidden_layers=2, vocab_size=300)
+        weights.save(folder + "-tiny", tiny, zeros(tiny))
+        weights.load(folder + "-tiny", tiny)
+        before = peak()
+        tracemalloc.start()
+        parameters = weights.load(folder, read_config(folder))[1]
+        size = sum(x.nbytes for x in jax.tree.leaves(parameters))
+        print("load", size, peak() - before, tracemalloc.get_traced_memory()[1])
+        before = peak()
+        tracemalloc.reset_peak()
+        weights.save(folder + "-again", shape, parameters, dtype=jnp.bfloat16, max_shard_bytes=40e6)
+        print("save", size, peak() - before, tracemalloc.get_traced_memory()[1])
+    """
+    environment = os.environ | {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "model")]
+    subprocess.run([*command, "make"], check=True, env=environment)
+    done = subprocess.run([*command, "measure"], check=True, env=environment, capture_output=True, text=True)
+    largest = 30_000 * 512 * 4
+    for line in done.stdout.splitlines():
+        action, *numbers = line.split()
+        size, grown, traced = map(int, numbers)
+        assert traced < largest, line
+        assert grown < (size if action == "load" else 0) + 40e6 + 2 * largest, line
+
+
+@pytest.mark.slow
+def test_two_processes_read_their_parts_and_write_the_same_files(tmp_path):
+    program = """
+        import sys, jax, jax.numpy as jnp
+        from rl import distributed
+        from rl.qwen3 import weights
+        from rl.qwen3.presets import read_config
+        from rl.qwen3.sharding import make_mesh
+
+        address, process, folder = sys.argv[1:]
+        distributed.initialize(address, 2, int(process))
+        for fsdp, tp in ((8, 1), (4, 2)):
+            graph, parameters = weights.load(folder, read_config(folder), make_mesh(fsdp, tp))
+            assert not parameters["layers"]["mlp"]["up_proj"]["weight"][...].is_fully_addressable
+            weights.save(f"{folder}-{fsdp}-{tp}", read_config(folder), parameters, dtype=jnp.bfloat16)
+    """
+    saved(tmp_path / "model", tie_word_embeddings=False, dtype=jnp.bfloat16)
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        address = f"localhost:{probe.getsockname()[1]}"
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), address, str(process), str(tmp_path / "model")],
+            env=os.environ | flags,
+            stdout=subprocess.DEVNULL,
+        )
+        for process in range(2)
+    ]
+    try:
+        assert [job.wait(timeout=300) for job in jobs] == [0, 0]
+    finally:
+        for job in jobs:
+            job.kill()
+    files = {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()}
+    for mesh in ("8-1", "4-2"):
+        assert {file.name: file.read_bytes() for file in (tmp_path / f"model-{mesh}").iterdir()} == files

@@ -1,0 +1,113 @@
+"""How many tokens a second are generated, and prompts read? Our sampler against `transformers`' `generate` on the CPU.
+
+    pip install torch
+    python benchmarks/qwen3_decode.py            batches of 1, 8 and 32; some three minutes
+    python benchmarks/qwen3_decode.py --quick    two turns of batches of 8 and 32, shorter answers: under a minute
+
+Both run the same random Qwen3 of four layers and width 512, float32, greedily, on all cores that this process may use:
+prompts of 128 tokens, answers of 128. The peer reads the folder that we wrote, in a process of its own, and its tokens
+must be ours. Prefill is the time to the first token, decode what the others take; ours computes log-probabilities as
+well, which its users cannot leave out. They take turns: rates are medians, the ratio is that of the turns' ratios.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from side_by_side import Peer, Row, Unavailable, alternate, header, report
+
+from rl.qwen3 import weights
+from rl.qwen3.model import Qwen3Config, create
+from rl.qwen3.sharding import for_rollout, make_mesh
+from rl.sampler import Sampler, Sampling
+
+jax.config.update("jax_platforms", "cpu")  # where the peer runs
+CONFIG = Qwen3Config(
+    vocab_size=32_768,
+    hidden_size=512,
+    intermediate_size=1536,
+    num_hidden_layers=4,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=64,
+    rope_theta=1e6,
+)
+PROMPT = 128
+TARGETS = {1: None, 8: 1.5, 32: 1.5}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="two batch sizes, two turns, shorter answers")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    options = parser.parse_args()
+    batches, repeats, new_tokens = ([8, 32], 2, 32) if options.quick else (list(TARGETS), 7, 128)
+    cores = len(os.sched_getaffinity(0))
+
+    mesh = make_mesh(fsdp=1, tp=1)
+    graph, parameters = create(CONFIG, jax.random.key(0), mesh)
+    ours = Ours(graph, for_rollout(parameters, CONFIG.dtype, mesh), mesh, new_tokens)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        weights.save(folder, CONFIG, parameters)
+        print(f"float32, prompts of {PROMPT} tokens, answers of {new_tokens}, {cores} cores, median of {repeats} turns")
+        print(header("tokens per second", "torch"))
+        try:
+            with Peer("torch_qwen3.py", folder, cores) as peer:
+                for batch in batches:
+                    rows += compare(ours, peer, batch, new_tokens, repeats)
+        except Unavailable as reason:
+            print(f"qwen3_decode: error: the peer does not run: {reason}", file=sys.stderr)
+            sys.exit(2)
+    report(rows, options.json)
+
+
+def compare(ours: "Ours", peer: Peer, batch: int, new_tokens: int, repeats: int) -> list[Row]:
+    """Prefill and decode of one batch; both sides are compiled and warm before, and agree on every token."""
+    prompts = np.random.default_rng(batch).integers(0, CONFIG.vocab_size, (batch, PROMPT)).tolist()
+    names = f"prefill, batch {batch}", f"decode, batch {batch}"
+
+    def rates(answer: dict) -> dict[str, float]:
+        rest = answer["all"] - answer["first"]
+        return {names[0]: batch * PROMPT / answer["first"], names[1]: batch * (new_tokens - 1) / rest}
+
+    first, theirs = ours.generate(prompts), peer.ask(task="generate", prompts=prompts, new_tokens=new_tokens)
+    if not np.array_equal(first["tokens"], theirs["tokens"]):
+        raise AssertionError(f"batch {batch}: not the same tokens")
+    rows = alternate(
+        lambda: rates(ours.generate(prompts)),
+        lambda: rates(peer.ask(task="generate", prompts=prompts, new_tokens=new_tokens)),
+        {names[0]: None, names[1]: TARGETS[batch]},
+        repeats,
+    )
+    for row in rows:
+        print(row.line(), flush=True)
+    return rows
+
+
+class Ours:
+    """Our sampler, in the peer's words."""
+
+    def __init__(self, graph, parameters, mesh, new_tokens: int) -> None:
+        self.graph, self.parameters, self.mesh, self.new_tokens = graph, parameters, mesh, new_tokens
+
+    def generate(self, prompts: list[list[int]]) -> dict:
+        """Seconds of the first token alone, and of a whole answer; its tokens."""
+        seconds, tokens = {}, None
+        for name, length in {"first": 1, "all": self.new_tokens}.items():
+            sampler = Sampler(self.graph, CONFIG, self.mesh, len(prompts), PROMPT, length, stop_ids=(-1,))
+            start = time.perf_counter()
+            tokens = sampler.generate(
+                self.parameters, prompts, jax.random.key(0), sampling=Sampling(temperature=0.0)
+            ).tokens
+            seconds[name] = time.perf_counter() - start
+        return seconds | {"tokens": tokens}
+
+
+if __name__ == "__main__":
+    main()

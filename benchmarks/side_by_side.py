@@ -1,0 +1,158 @@
+"""Runs a benchmark's peer in a process of its own and lets it and us take turns; measures nothing by itself.
+
+A peer is a script in `peers/` that answers JSON lines with JSON lines (`peers/protocol.py`). Where it must not share
+our packages it gets a virtual environment of its own.
+"""
+
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+class Unavailable(Exception):
+    """Why a peer could not be measured."""
+
+
+class Peer:
+    """A running script of `peers/`; a context manager, which ends it.
+
+    Args:
+      script: its name in `peers/`.
+      arguments: of the script.
+      python: the interpreter that runs it.
+    """
+
+    def __init__(self, script: str, *arguments: object, python: str | Path = sys.executable) -> None:
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        command = [str(python), str(Path(__file__).parent / "peers" / script), *map(str, arguments)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+        self._process = subprocess.Popen(command, text=True, **pipes)
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+    def ask(self, **request: object) -> dict:
+        """Sends a request and returns its answer; raises as `answer` does."""
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, and its last words follow
+        return self.answer()
+
+    def answer(self) -> dict:
+        """The next answer; what the peer prints besides JSON is passed over.
+
+        Raises:
+          Unavailable: with the last line of the peer's errors, if it has ended.
+        """
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self._log.seek(0)
+        raise Unavailable(last_line(self._log.read()))
+
+
+def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
+    """The interpreter of a peer's virtual environment; made, with `packages` from pip, if it is missing.
+
+    Raises:
+      Unavailable: if it is missing and `install` is False, or pip fails.
+    """
+    python, complete = folder / "bin" / "python", folder / "complete"
+    if not complete.exists():
+        if not install:
+            raise Unavailable(f"not installed in {folder}, and --quick installs nothing")
+        venv.create(folder, with_pip=True, clear=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+        result = subprocess.run(pip, capture_output=True, text=True)
+        if result.returncode:
+            raise Unavailable(last_line(result.stderr))
+        complete.touch()
+    return python
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One comparison: rates (more is better), the median ratio of ours to the peer's, and its quartiles.
+
+    `facts` is what else is worth writing down.
+    """
+
+    name: str
+    ours: float
+    peer: float
+    ratio: float
+    spread: tuple[float, float]
+    target: float | None
+    facts: dict[str, object] = dataclasses.field(default_factory=dict)
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.target is None else self.ratio >= self.target
+
+    def as_json(self) -> dict:
+        fields = dataclasses.asdict(self)
+        return fields | fields.pop("facts") | {"met": self.met}
+
+    def line(self) -> str:
+        target = "-" if self.target is None else f">= {self.target:.1f}x"
+        met = {None: "-", True: "yes", False: "no"}[self.met]
+        spread = f"{self.spread[0]:.2f}-{self.spread[1]:.2f}"
+        return (
+            f"{self.name:34} {self.ours:10,.0f} {self.peer:10,.0f} {self.ratio:6.2f}x {spread:>11} {target:>8} {met:>4}"
+        )
+
+
+def header(unit: str, peer: str) -> str:
+    return f"{unit:34} {'jaxlake':>10} {peer:>10} {'ratio':>7} {'quartiles':>11} {'target':>8} {'met':>4}"
+
+
+def alternate(
+    ours: Callable[[], dict[str, float]],
+    peer: Callable[[], dict[str, float]],
+    targets: dict[str, float | None],
+    repeats: int,
+) -> list[Row]:
+    """Calls ours and the peer in turn and compares their rates, one row a rate.
+
+    Args:
+      ours, peer: one repeat each, already warm; rates by the name of their row.
+      targets: of the ratio, by the name of the row.
+      repeats: how often each is called, at least 2.
+    """
+    turns = [(ours(), peer()) for _ in range(repeats)]
+    return [
+        row(name, *zip(*((a[name], b[name]) for a, b in turns), strict=True), target)
+        for name, target in targets.items()
+    ]
+
+
+def row(name: str, ours: Sequence[float], peer: Sequence[float], target: float | None, **facts: object) -> Row:
+    """Medians of both sides' rates, turn by turn, and of their ratios."""
+    ratios = [a / b for a, b in zip(ours, peer, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return Row(name, statistics.median(ours), statistics.median(peer), middle, (low, high), target, facts)
+
+
+def report(rows: Sequence[Row], file: Path | None) -> None:
+    """Says how many targets are met, and writes the rows as JSON if a file is given."""
+    judged = [row.met for row in rows if row.met is not None]
+    print(f"{sum(judged)} of {len(judged)} targets met")
+    if file is not None:
+        file.write_text(json.dumps({"rows": [row.as_json() for row in rows]}, indent=1) + "\n")
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it ended without a word"])[-1]

@@ -1,0 +1,103 @@
+"""Several processes that run one program: who they are, what each one's share is, and what all of them know.
+
+Every process runs the same code on the same keys. Where each does a part (its share of the prompts, say), `gather`
+tells all of them the whole, so that they go on with equal values. With one process each function here is the identity.
+"""
+
+import glob
+import hashlib
+import importlib.util
+import os
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from rl.config import ConfigError
+
+
+def initialize(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
+    """Joins this process with the others of its job; call before anything that asks JAX for devices.
+
+    With the three arguments: as they say. Without: SLURM with several tasks and TPUs tell JAX themselves who belongs
+    together; anywhere else this is the only process, and nothing is done. Nor is it where they are together already.
+
+    Args:
+      coordinator: HOST:PORT of process 0, a free port there.
+      processes: how many there are.
+      process: which one this is, from 0.
+
+    Raises:
+      ConfigError: if only some are given, they contradict each other, or the others do not come in time.
+    """
+    given = (coordinator, processes, process)
+    if any(x is not None for x in given):
+        if any(x is None for x in given):
+            raise ConfigError("--coordinator, --processes and --process belong together: give all three or none")
+        if not 0 <= process < processes:
+            raise ConfigError(f"--process {process}: must be from 0 to {processes - 1}, as there are {processes}")
+        if not coordinator.rpartition(":")[2].isdigit():
+            raise ConfigError(f"--coordinator {coordinator}: must be HOST:PORT")
+        _join(coordinator, processes, process)
+    elif not jax.distributed.is_initialized() and (
+        int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1 or _on_tpu_host()
+    ):
+        _join()
+
+
+def _join(*arguments: Any) -> None:
+    try:
+        jax.distributed.initialize(*arguments)
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(f"the processes of this job did not come together: {str(error).splitlines()[0]}") from None
+
+
+def _on_tpu_host() -> bool:
+    """Whether JAX will run on TPUs of a host that knows its pod; without asking JAX, as that would start the devices.
+
+    A hosted notebook's TPU knows none: it forbids the query to the cloud's metadata server and names no hosts.
+    """
+    chips = glob.glob("/dev/accel[0-9]*") or glob.glob("/dev/vfio/[0-9]*")
+    if not chips or importlib.util.find_spec("libtpu") is None or "tpu" not in (jax.config.jax_platforms or "tpu"):
+        return False
+    return "TPU_WORKER_HOSTNAMES" in os.environ or "TPU_SKIP_MDS_QUERY" not in os.environ
+
+
+def is_main() -> bool:
+    """Whether this is the process that writes files and talks to the user."""
+    return not jax.distributed.is_initialized() or jax.process_index() == 0  # alone, without starting the devices
+
+
+def share(count: int, what: str) -> slice:
+    """This process's contiguous part of `count` things.
+
+    Raises:
+      ConfigError: if they cannot be divided equally; `what` names the setting to change.
+    """
+    part, rest = divmod(count, jax.process_count())
+    if rest:
+        raise ConfigError(f"{what} = {count}: must be a multiple of the {jax.process_count()} processes of this job")
+    return slice(jax.process_index() * part, (jax.process_index() + 1) * part)
+
+
+def gather(tree: Any) -> Any:
+    """Numpy arrays of every process, ``[local, ...]`` and of equal shape, joined to ``[all, ...]`` in their order.
+
+    They travel as JAX arrays: what has 64 bits is rounded to 32.
+    """
+    if jax.process_count() == 1:
+        return tree
+    gathered = multihost_utils.process_allgather(tree, tiled=True)
+    return jax.tree.map(lambda x, like: np.asarray(x, like.dtype), gathered, tree)
+
+
+def agree(flag: bool) -> bool:
+    """True on all processes if it is on any; all must call it at the same place."""
+    return bool(gather(np.array([flag])).any())
+
+
+def is_same(text: str) -> bool:
+    """Whether every process holds this text; where they do not, they would go separate ways from here on."""
+    digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int32)
+    return bool((gather(digest[None]) == digest).all())

@@ -1,0 +1,185 @@
+"""Log-probabilities of tokens that are there already: sequences as the trainer holds them, and the head's softmax."""
+
+import functools
+import math
+from collections.abc import Sequence
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from rl.qwen3.model import Qwen3, constrain, token_positions
+
+BLOCK_BYTES = 2**26
+"""Most memory a device should spend on one block of float32 logits: 64 MiB."""
+MOST_BLOCKS = 32
+"""Of 151,936 tokens, 4,748 a block: narrower products would waste an accelerator."""
+
+
+@chex.dataclass(frozen=True)
+class Sequences:
+    """Prompts, each with its answer right behind it, padded at the end.
+
+    Attributes:
+      tokens: int32 ``[B, L]``; L has room for the longest prompt and T more.
+      valid: bool ``[B, L]``, False on the padding.
+      starts: int32 ``[B]``, where the answer begins, at least 1.
+      mask: bool ``[B, T]``, answer tokens that count in the loss.
+    """
+
+    tokens: chex.Array
+    valid: chex.Array
+    starts: chex.Array
+    mask: chex.Array
+
+
+def join(prompts: Sequence[Sequence[int]], room: int, answers: np.ndarray, mask: np.ndarray) -> Sequences:
+    """Numpy sequences of prompts and answers.
+
+    Args:
+      prompts: ids of each, at most `room`.
+      answers: int32 ``[B, T]``.
+      mask: bool ``[B, T]``, the answers' tokens, without a gap from the first on.
+    """
+    starts = np.array([len(prompt) for prompt in prompts], np.int32)
+    width = room + answers.shape[1]
+    tokens, valid = np.zeros((len(prompts), width), np.int32), np.arange(width) < (starts + mask.sum(axis=1))[:, None]
+    for row, prompt, answer, counts in zip(tokens, prompts, answers, mask, strict=True):
+        said = answer[counts]
+        row[: len(prompt)] = prompt
+        row[len(prompt) : len(prompt) + len(said)] = said
+    return Sequences(tokens=tokens, valid=valid, starts=starts, mask=mask)
+
+
+def take(sequences: Sequences, rows: np.ndarray, count: int) -> Sequences:
+    """The numpy sequences at `rows`, filled up to `count` with repetitions of which no token counts."""
+    taken = jax.tree.map(lambda x: x[np.resize(rows, count)], sequences)
+    return taken.replace(mask=taken.mask & (np.arange(count) < len(rows))[:, None])
+
+
+def abstract_sequences(rows: int, prompt_tokens: int, answer_tokens: int) -> Sequences:
+    """The ShapeDtypeStructs of sequences with this much room."""
+    width = prompt_tokens + answer_tokens
+    return Sequences(
+        tokens=jax.ShapeDtypeStruct((rows, width), jnp.int32),
+        valid=jax.ShapeDtypeStruct((rows, width), bool),
+        starts=jax.ShapeDtypeStruct((rows,), jnp.int32),
+        mask=jax.ShapeDtypeStruct((rows, answer_tokens), bool),
+    )
+
+
+def answer_logprobs(model: Qwen3, sequences: Sequences, temperature: float) -> tuple[jax.Array, jax.Array]:
+    """Log-probability of each answer token, and the entropy of the distribution it came from.
+
+    The head sees the answers' positions only.
+
+    Args:
+      temperature: the softmax's, the same as in sampling.
+
+    Returns:
+      Two float32 ``[B, T]``; what stands outside of `mask` means nothing.
+    """
+    time = sequences.mask.shape[1]
+    hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)
+    cut = jax.vmap(lambda row, start: jax.lax.dynamic_slice_in_dim(row, start, time))
+    hidden = constrain(cut(hidden, sequences.starts - 1), model.mesh, "fsdp", None, None)
+    return token_logprobs(hidden, model.head, cut(sequences.tokens, sequences.starts), temperature, model.mesh)
+
+
+def token_logprobs(
+    hidden: jax.Array, head: jax.Array, targets: jax.Array, temperature: float, mesh: Mesh | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Log-probabilities of `targets` and entropies, from hidden states, without ever holding all logits.
+
+    They are made, and made again for the gradient, in blocks of the vocabulary. Blocks of time would do for memory on
+    one device; on several, each of them would need the whole head and add a gradient of its size to the others'
+    (1.4 GiB for Qwen3-4B), while a block of the vocabulary needs its own rows once.
+
+    Args:
+      hidden: ``[B, T, D]`` in the compute dtype, over `fsdp`.
+      head: ``[V, D]``, V over `tp` and D over `fsdp`; used in the dtype of `hidden`.
+      targets: int32 ``[B, T]``.
+      temperature: what the logits are divided by.
+      mesh: of the model; None on one device.
+
+    Returns:
+      Two float32 ``[B, T]``. The entropy has no gradient: it describes.
+    """
+    logprobs, entropy = _token_logprobs(temperature, mesh, hidden, head, targets)
+    return logprobs, jax.lax.stop_gradient(entropy)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _token_logprobs(temperature, mesh, hidden, head, targets):
+    return _forward(temperature, mesh, hidden, head, targets)[0]
+
+
+def _forward(temperature, mesh, hidden, head, targets):
+    blocks = _Blocks(hidden, head, temperature, mesh)
+
+    def add(i, sums):
+        top, total, weighted, chosen = sums
+        logits, ids, _ = blocks.logits(i)
+        new_top = jnp.maximum(top, logits.max(axis=-1))
+        scale, weights = jnp.exp(top - new_top), jnp.exp(logits - new_top[..., None])
+        total = total * scale + weights.sum(axis=-1)
+        weighted = weighted * scale + (weights * logits).sum(axis=-1)
+        # A sum and no gather: it stays within the device that holds the row, and the gradient needs no scatter.
+        return new_top, total, weighted, chosen + jnp.where(ids == targets[..., None], logits, 0).sum(axis=-1)
+
+    zeros = jnp.zeros(targets.shape, jnp.float32)
+    top, total, weighted, chosen = jax.lax.fori_loop(0, blocks.count, add, (zeros - 1e30, zeros, zeros, zeros))
+    normalizer = top + jnp.log(total)
+    return (chosen - normalizer, normalizer - weighted / total), (hidden, head, targets, normalizer)
+
+
+def _backward(temperature, mesh, kept, gradients):
+    hidden, head, targets, normalizer = kept
+    blocks = _Blocks(hidden, head, temperature, mesh)
+    scale = gradients[0][..., None] / temperature
+
+    def add(i, sums):
+        d_hidden, d_head = sums
+        logits, ids, block = blocks.logits(i)
+        d_logits = (ids == targets[..., None]) - jnp.exp(logits - normalizer[..., None])
+        d_logits = (d_logits * scale).astype(hidden.dtype)
+        d_hidden += jnp.einsum("BTV,VD->BTD", d_logits, block, preferred_element_type=jnp.float32)
+        d_block = jnp.einsum("BTV,BTD->VD", d_logits, hidden, preferred_element_type=jnp.float32)
+        d_block = constrain(d_block, mesh, "tp", "fsdp")
+        return d_hidden, jax.lax.dynamic_update_index_in_dim(d_head, d_block, i, axis=1)
+
+    d_hidden = constrain(jnp.zeros(hidden.shape, jnp.float32), mesh, "fsdp", None, None)
+    d_head = constrain(jnp.zeros(blocks.head.shape, jnp.float32), mesh, "tp", None, "fsdp")
+    d_hidden, d_head = jax.lax.fori_loop(0, blocks.count, add, (d_hidden, d_head))
+    d_head = d_head.reshape(-1, head.shape[1])[: len(head)]
+    return d_hidden.astype(hidden.dtype), d_head.astype(head.dtype), None
+
+
+_token_logprobs.defvjp(_forward, _backward)
+
+
+class _Blocks:
+    """The head in `count` blocks; block i has every count-th row from i on, so that each of `tp` has a part of it."""
+
+    def __init__(self, hidden: jax.Array, head: jax.Array, temperature: float, mesh: Mesh | None):
+        devices = 1 if mesh is None else mesh.size
+        wanted = 4 * math.prod(hidden.shape[:2]) * len(head) / devices / BLOCK_BYTES
+        self.count = min(1 << max(math.ceil(math.log2(wanted)), 0), MOST_BLOCKS)
+        self.padding = -len(head) % self.count
+        padded = jnp.pad(head, ((0, self.padding), (0, 0))) if self.padding else head
+        self.head = padded.reshape(-1, self.count, head.shape[1])
+        self.hidden, self.temperature, self.mesh = hidden, temperature, mesh
+
+    def logits(self, i: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Float32 logits ``[B, T, V / count]`` of block i, its token ids and its rows of the head."""
+        block = jax.lax.dynamic_index_in_dim(self.head, i, axis=1, keepdims=False).astype(self.hidden.dtype)
+        # Cast on each device, then gathered over fsdp.
+        block = constrain(constrain(block, self.mesh, "tp", "fsdp"), self.mesh, "tp", None)
+        logits = jnp.einsum("BTD,VD->BTV", self.hidden, block, preferred_element_type=jnp.float32) / self.temperature
+        logits = constrain(logits, self.mesh, "fsdp", None, "tp")
+        ids = jnp.arange(len(block)) * self.count + i
+        if self.padding:
+            logits = jnp.where(ids < self.head.size // self.head.shape[-1] - self.padding, logits, -1e30)
+        return logits, ids, block

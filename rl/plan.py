@@ -1,0 +1,286 @@
+"""The command `python -m rl.plan`: compiles a run's programs ahead of time, says whether they fit, and runs none.
+
+For a TPU topology it needs no TPU, only libtpu's compiler, and the figures are those of the programs that such a TPU
+would run. Without a topology it asks the compiler of the devices that are here.
+"""
+
+import argparse
+import dataclasses
+import functools
+import importlib.util
+import json
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from rl import config as config_
+from rl import grpo, policy, sft
+from rl.config import Config, ConfigError
+from rl.hlo import TokenLoop, read_token_loop
+from rl.qwen3 import lora, model, sharding, weights
+from rl.sampler import Sampler
+from rl.sampler.programs import empty, shardings
+
+GIB = 2**30
+TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}
+"""GiB a chip that XLA leaves to programs, on v5e, v5p and v6e: what it says when a program asks for too much."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program of a run, not yet compiled.
+
+    Attributes:
+      lower: traces it for the devices of the plan.
+      arguments: abstract arrays that it takes, batches left out.
+      beside: what lies on the devices meanwhile and is no argument.
+      layer_size: elements of one layer's keys on a device, if the program decodes; else 0.
+    """
+
+    name: str
+    lower: Callable[[], jax.stages.Lowered]
+    arguments: Any
+    beside: Any = ()
+    layer_size: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """What the compiler says of a program, in bytes of one device.
+
+    Attributes:
+      seconds: that it took to trace and compile.
+      outputs: those that do not take the place of a donated argument.
+      beside: as in `Program`.
+      needed: the sum.
+      fits: whether that is there. The compiler refuses a program that alone is too large, and says its temporaries.
+      loop: of a program that decodes.
+    """
+
+    name: str
+    seconds: float
+    arguments: int
+    outputs: int
+    temporaries: int
+    beside: int
+    needed: int
+    fits: bool
+    loop: TokenLoop | None = None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0 all programs fit, 1 some do not, 2 a mistake in the configuration or the topology."""
+    options = _parser().parse_args(arguments)
+    try:
+        config = config_.load(options.config, options.overrides)
+        devices = topology_devices(options.topology) if options.topology else jax.devices()
+        mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
+        limit = memory(mesh)
+        figures = show(mesh, programs(config, mesh), limit)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    fits = all(x.fits for x in figures)
+    if options.json:
+        rows = [dataclasses.asdict(x) for x in figures]
+        options.json.write_text(json.dumps({"limit": limit, "fits": fits, "programs": rows}, indent=1) + "\n")
+    return 0 if fits else 1
+
+
+def programs(config: Config, mesh: Mesh) -> list[Program]:
+    """The programs of a run in the order of their use; nothing is traced yet.
+
+    Raises:
+      ConfigError: if the model, its batches and the mesh do not go together.
+    """
+    text, settings = config.text, config.grpo
+    folder = weights.resolve(config.model.path) if config.model.shape is None else None
+    shape = policy.shape_of(config.model, folder)
+    graph, parameters = model.abstract(shape, mesh)
+    trained, frozen = lora.split(parameters)
+    optimizer = grpo.make_optimizer(settings)
+    moments = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
+    rollout = _placed(
+        jax.eval_shape(lambda x: sharding.for_rollout(x, shape.dtype, mesh), parameters),
+        sharding.rollout_shardings(parameters, mesh),
+    )
+    rooms = text.max_prompt_tokens, text.max_new_tokens
+    writer = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
+    state = _placed(jax.eval_shape(functools.partial(empty, writer)), shardings(writer))
+    keys = state.cache.keys
+    layer_size = math.prod(keys.sharding.shard_shape(keys.shape)) // shape.num_hidden_layers
+
+    answer = functools.cache(functools.partial(writer.lower, rollout))
+    reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
+    changed, shared = _compared(parameters, rollout)
+    generating, beside = (rollout, state), (moments, changed)
+    found = [
+        Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (moments, shared)),
+        Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
+        Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
+        Program("decode", lambda: answer(settings.samples)["decode"], generating, beside, layer_size),
+        Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), moments),
+        Program("update", lambda: reinforce()["apply"], (trained, moments, trained), frozen),
+    ]
+    if config.warm_start.steps:
+        teach = functools.cache(
+            functools.partial(sft.lower, graph, parameters, sft.make_optimizer(config), config.warm_start, *rooms, mesh)
+        )
+        found = [
+            Program("warm start, plans", lambda: teach()["plans"], (parameters, moments)),
+            Program("warm start, engineer", lambda: teach()["engineer"], (parameters, moments)),
+            *found,
+        ]
+    return found
+
+
+def compile(program: Program, limit: int) -> Figures:
+    """Compiles a program for devices with `limit` bytes each and reads what the compiler says of it.
+
+    Raises:
+      ConfigError: if it cannot be made for these devices.
+    """
+    started = time.perf_counter()
+    beside, loop, refused = per_device(program.beside), None, False
+    try:
+        compiled = program.lower().compile()
+    except jax.errors.JaxRuntimeError as error:
+        found = re.search(r"required.*?\(([\d.]+)([KMGT])\) exceeds", str(error))
+        if found is None:
+            raise
+        sizes = per_device(program.arguments), 0, int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2])))
+        refused = True
+    else:
+        stats = compiled.memory_analysis()
+        outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
+        sizes = stats.argument_size_in_bytes, outputs, stats.temp_size_in_bytes
+        loop = read_token_loop(compiled.as_text(), program.layer_size) if program.layer_size else None
+    needed = sum(sizes) + beside
+    seconds = time.perf_counter() - started
+    return Figures(program.name, seconds, *sizes, beside, needed, needed <= limit and not refused, loop)
+
+
+def show(mesh: Mesh, found: Sequence[Program], limit: int) -> list[Figures]:
+    """Compiles the programs one by one and prints a line for each as it is done, then the verdict."""
+    shape = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    largest = max(per_device((program.arguments, program.beside)) for program in found)
+    name, unit = ("GiB", 2**30) if largest > 2**30 else ("MiB", 2**20)
+    print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / unit:,.2f} {name} a device\n")
+    print(
+        f"{name + ' a device':20}{'compile':>9}{'arguments':>11}{'outputs':>9}{'temporary':>11}{'beside':>8}{'sum':>9}"
+    )
+    figures = []
+    for program in found:
+        print(f"{program.name:20}", end="", flush=True)  # while it compiles, which can take minutes
+        x = compile(program, limit)
+        sizes = (x.arguments, x.outputs, x.temporaries, x.beside, x.needed)
+        columns = "".join(f"{size / unit:{width}.2f}" for size, width in zip(sizes, (11, 9, 11, 8, 9), strict=True))
+        print(f"{x.seconds:7.1f} s{columns}  {'fits' if x.fits else 'too large'}", flush=True)
+        figures.append(x)
+    for x in figures:
+        if x.loop is not None:
+            print(f"\n{x.name}, each token: {_listed(x.loop.collectives)}")
+            print(f"  weights gathered: {_listed(x.loop.weight_gathers)}")
+            print(f"  copies as large as half a layer's cache: {_listed(x.loop.cache_copies)}")
+    most = max(figures, key=lambda x: x.needed)
+    verdict = "fits" if all(x.fits for x in figures) else "does NOT fit"
+    print(f"\n{verdict}: {most.name} takes the most, {most.needed / unit:,.2f} of {limit / unit:,.2f} {name}")
+    return figures
+
+
+def topology_devices(name: str) -> list[jax.Device]:
+    """Descriptions of the chips of a TPU topology such as ``v5e:2x4``, for which XLA can compile.
+
+    Raises:
+      ConfigError: if libtpu is not installed or does not know the topology.
+    """
+    from jax.experimental import topologies
+
+    if importlib.util.find_spec("libtpu") is None:
+        raise ConfigError("--topology needs the compiler for TPUs: pip install libtpu")
+    # libtpu looks for the TPU around it and complains of what it does not find, unless these say where it is; and it
+    # lets one process at a time have it, which compiling does not need.
+    os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_WORKER_HOSTNAMES="localhost", TPU_ACCELERATOR_TYPE="v5e-8")
+    os.environ.update(ALLOW_MULTIPLE_LIBTPU_LOAD="1")
+    jax.config.update("jax_platforms", "cpu")  # whatever else is here is not wanted
+    try:
+        return topologies.get_topology_desc(platform="tpu", topology_name=name).devices
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).removeprefix("INVALID_ARGUMENT: ").splitlines()[0]
+        raise ConfigError(f"--topology {name}: {reason[:100]}; known are such as v5e:2x4, v5p:2x2x2, v6e:2x4") from None
+
+
+def memory(mesh: Mesh) -> int:
+    """Bytes that a device of the mesh has for programs; virtual CPU devices share the machine's.
+
+    Raises:
+      ConfigError: for a TPU whose size is not known here.
+    """
+    device = mesh.devices.flat[0]
+    if device.platform == "tpu":
+        if device.device_kind not in TPU_MEMORY:
+            raise ConfigError(f"the memory of {device.device_kind} is not known; known are {', '.join(TPU_MEMORY)}")
+        return int(TPU_MEMORY[device.device_kind] * GIB)
+    if device.platform == "cpu":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // mesh.size
+    return device.memory_stats()["bytes_limit"]
+
+
+def per_device(tree: Any) -> int:
+    """Bytes on each device of abstract arrays with shardings."""
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def _placed(shapes: Any, places: Any) -> Any:
+    return jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes, places)
+
+
+def _compared(parameters: Any, rollout: Any) -> tuple[list[jax.ShapeDtypeStruct], list[jax.ShapeDtypeStruct]]:
+    """The parameters of which the rollout has a copy of another kind, and those that it shares."""
+    changed, shared = [], []
+    for x, y in zip(*map(jax.tree.leaves, (parameters, rollout)), strict=True):
+        same = x.dtype == y.dtype and x.sharding.shard_shape(x.shape) == y.sharding.shard_shape(y.shape)
+        (shared if same else changed).append(x)
+    return changed, shared
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rl.plan",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=(
+            "Compiles all programs of a run, for the devices that are here or for TPUs that are not, and prints what\n"
+            "each takes of a device's memory. Ends with 0 if everything fits, with 1 if something does not.\n\n"
+            "  arguments  the program's own: weights, optimizer state, cache, batches\n"
+            "  outputs    made beside them; what replaces an argument is not counted again\n"
+            "  temporary  what the program needs while it runs\n"
+            "  beside     what else of the run lies there meanwhile, such as the optimizer's state during a rollout"
+        ),
+        epilog=(
+            "examples:\n"
+            "  python -m rl.plan --config configs/tiny.yaml\n"
+            "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4\n"
+            "  python -m rl.plan --config configs/qwen3-4b.yaml --topology v5p:2x2x2 grpo.micro_batch=16"
+        ),
+    )
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML file of the run")
+    parser.add_argument("--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: the devices here)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there, in bytes")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

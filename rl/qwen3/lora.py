@@ -1,0 +1,187 @@
+"""Low-rank adapters (Hu et al. 2021) on a model's projections: what is trained, what is merged, and PEFT's files.
+
+The adapters themselves are two parameters of `model.Projection`, of flax's type `nnx.LoRAParam`.
+"""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.experimental import multihost_utils
+from safetensors import SafetensorError
+from safetensors.flax import load_file
+from safetensors.numpy import save_file
+
+from rl.config import ConfigError
+
+if TYPE_CHECKING:
+    from rl.qwen3.model import Qwen3Config
+
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The projections that can carry an adapter, in the names of the reference implementation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoRAConfig:
+    """An adapter adds ``alpha / rank * x A B`` to each projection in `targets` (of `TARGETS`)."""
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+
+
+def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
+    """(trained, frozen): the adapters and the base; without adapters everything is trained and nothing frozen."""
+    adapters, rest = parameters.split(nnx.LoRAParam, ...)
+    return (adapters, rest) if adapters else (rest, adapters)
+
+
+def base(parameters: nnx.State) -> nnx.State:
+    """The same parameters with every B zero: the reference policy, whose logits are the base model's."""
+    flat = nnx.to_flat_state(parameters)
+    zeroed = [(path, v.replace(jnp.zeros_like(v[...])) if path[-1] == "lora_b" else v) for path, v in flat]
+    return nnx.from_flat_state(zeroed)
+
+
+def merge(parameters: nnx.State, config: "Qwen3Config") -> tuple["Qwen3Config", nnx.State]:
+    """The model without adapters that computes the same: its config, and W + alpha / rank * A B in the dtype of W.
+
+    The sums are float32, one projection at a time. For sampling and for export: a base that is stored in bfloat16
+    stays so, and is not to be trained on.
+    """
+    plain = dataclasses.replace(config, lora=None)
+    if config.lora is None:
+        return plain, parameters
+    flat = dict(nnx.to_flat_state(parameters))
+    scale = config.lora.alpha / config.lora.rank
+
+    def add(w, a, b):
+        return (w.astype(jnp.float32) + scale * (a @ b)).astype(w.dtype)
+
+    for path in [path for path in flat if path[-1] == "lora_a"]:
+        where, a, b = (*path[:-1], "weight"), flat.pop(path), flat.pop((*path[:-1], "lora_b"))
+        w = flat[where][...]
+        flat[where] = flat[where].replace(jax.jit(add, out_shardings=w.sharding)(w, a[...], b[...]))
+    return plain, nnx.from_flat_state(list(flat.items()))
+
+
+def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_model: str | None = None) -> None:
+    """Writes the adapters as PEFT does, adapter_config.json and adapter_model.safetensors, in float32.
+
+    In a job of several processes all call it and the first writes.
+
+    Args:
+      folder: made if it is not there.
+      parameters: of a model with adapters; the base among them is not written.
+      base_model: folder or hub id of the base, for PEFT to find it.
+
+    Raises:
+      ConfigError: if the folder cannot be written.
+    """
+    tensors = {}
+    for path, variable in nnx.to_flat_state(split(parameters)[0]):
+        stack = np.asarray(multihost_utils.process_allgather(variable[...], tiled=True))
+        tensors |= {_name(path, i): np.ascontiguousarray(part.T) for i, part in enumerate(stack)}
+    raw = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_model,
+        "r": config.rank,
+        "lora_alpha": config.alpha,
+        "target_modules": list(config.targets),
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+    if jax.process_index():
+        return
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Under another name until it is whole, and the config last: no half an adapter that loads.
+        save_file(tensors, folder / "adapter_model.tmp", metadata={"format": "pt"})
+        os.replace(folder / "adapter_model.tmp", folder / "adapter_model.safetensors")
+        (folder / "adapter_config.tmp").write_text(json.dumps(raw, indent=2) + "\n")
+        os.replace(folder / "adapter_config.tmp", folder / "adapter_config.json")
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
+
+
+def read_config(folder: Path | str) -> LoRAConfig:
+    """Rank, alpha and targets of a folder's adapter_config.json.
+
+    Raises:
+      ConfigError: if it is absent, or asks for something that these adapters are not.
+    """
+    path = Path(folder) / "adapter_config.json"
+    try:
+        raw = json.loads(path.read_text())
+        rank, alpha, targets = int(raw["r"]), float(raw["lora_alpha"]), raw["target_modules"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: cannot read it ({error!r})") from None
+    refused = (
+        "use_rslora",
+        "use_dora",
+        "use_qalora",
+        "lora_bias",
+        "fan_in_fan_out",
+        "rank_pattern",
+        "alpha_pattern",
+        "layers_to_transform",
+        "layer_replication",
+        "modules_to_save",
+        "trainable_token_indices",
+    )
+    wrong = [name for name in refused if raw.get(name)]
+    if raw.get("peft_type") != "LORA" or raw.get("bias", "none") != "none" or wrong:
+        raise ConfigError(f"{path}: plain LoRA without bias is needed{''.join(f', not {name}' for name in wrong)}")
+    if targets == "all-linear":
+        targets = TARGETS
+    if not isinstance(targets, list | tuple) or not set(targets) <= set(TARGETS):
+        raise ConfigError(f"{path}: target_modules = {targets!r}; of {', '.join(TARGETS)} are needed")
+    return LoRAConfig(rank, alpha, tuple(name for name in TARGETS if name in targets))
+
+
+def load(folder: Path | str, adapters: nnx.State) -> nnx.State:
+    """Reads adapters in PEFT's format into the place of others of the same shape.
+
+    Args:
+      folder: as `save` or PEFT wrote it.
+      adapters: what `split` calls trained, or the same of `abstract`: says names, shapes and shardings.
+
+    Raises:
+      ConfigError: naming every tensor that is missing, superfluous or of another shape; nothing is loaded then.
+    """
+    path = Path(folder) / "adapter_model.safetensors"
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{path}: cannot read it ({error})") from None
+    flat = nnx.to_flat_state(adapters)
+    wanted = {_name(path, i): v.shape[:0:-1] for path, v in flat for i in range(v.shape[0])}
+    problems = [f"{name} is missing" for name in wanted.keys() - found.keys()]
+    problems += [f"{name} is not of this model" for name in found.keys() - wanted.keys()]
+    problems += [
+        f"{name} has shape {found[name].shape}, not {wanted[name]}"
+        for name in wanted.keys() & found.keys()
+        if found[name].shape != wanted[name]
+    ]
+    if problems:
+        raise ConfigError(f"{path}: {'; '.join(sorted(problems))}")
+    loaded = []
+    for where, variable in flat:
+        stack = np.stack([np.asarray(found[_name(where, i)], np.float32).T for i in range(variable.shape[0])])
+        loaded.append((where, variable.replace(jax.device_put(stack, variable.get_value().sharding))))
+    return nnx.from_flat_state(loaded)
+
+
+def _name(path: tuple[str, ...], layer: int) -> str:
+    """PEFT's name of one layer's part of ``layers.<...>.lora_a``; its tensors have the output axis first."""
+    return ".".join(("base_model.model.model.layers", str(layer), *path[1:-1], f"lora_{path[-1][-1].upper()}.weight"))

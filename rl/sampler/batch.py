@@ -1,0 +1,288 @@
+"""Batched generation with a KV cache: finished rows are refilled from a queue; knows tokens, not what they mean.
+
+Two compiled programs do the work. `admit` prefills prompts and puts their keys and values into rows that are free, once
+a prompt and copied to all of its samples. `decode` runs all rows until enough of them are free again. The host only
+moves prompts in and answers out.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from rl import distributed
+from rl.config import ConfigError
+from rl.qwen3.model import Qwen3, Qwen3Config
+from rl.qwen3.sharding import shard_batch
+from rl.sampler.draw import Sampling
+from rl.sampler.programs import Arrivals, empty, programs, shardings
+from rl.sampler.schedule import Schedule, prompts_at_once
+
+STEPS_PER_CALL = 128
+"""Tokens after which `decode` gives the host a word, for progress and to be interrupted: 0.6 s of a 4 B model."""
+
+Guide = Callable[[int | None], np.ndarray]
+"""Says what an answer may go on with: gets the token that came (None before the first), gives bool ``[V]``."""
+
+
+WHOLE = Sampling()
+"""The model's distribution as it is."""
+
+
+@chex.dataclass(frozen=True)
+class Rollout:
+    """What was generated, numpy arrays; the samples of a prompt lie side by side.
+
+    Attributes:
+      tokens: int32 ``[B, T]``; whatever stands where `mask` is False is padding.
+      mask: bool ``[B, T]``, True for each sampled token, the stop token included.
+      logprobs: float32 ``[B, T]`` of the sampled tokens in the whole distribution, under the temperature used (greedy:
+        under temperature 1).
+      truncated: bool ``[B]``, no stop token came in time.
+    """
+
+    tokens: chex.Array
+    mask: chex.Array
+    logprobs: chex.Array
+    truncated: chex.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+    """Answers prompts, `rows` at a time; equal ones share their compiled programs.
+
+    Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
+    and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token
+    included: the trainer's softmax has them too.
+
+    Attributes:
+      graph: static half of the model.
+      config: its shape.
+      mesh: with the axes `fsdp`, over which rows are shared out, and `tp`.
+      rows: answers under way at once on all devices.
+      max_prompt_tokens, max_new_tokens: P and T.
+      stop_ids: tokens that end an answer.
+
+    Raises:
+      ConfigError: if `fsdp` does not divide the rows.
+    """
+
+    graph: nnx.GraphDef[Qwen3]
+    config: Qwen3Config
+    mesh: Mesh
+    rows: int
+    max_prompt_tokens: int
+    max_new_tokens: int
+    stop_ids: tuple[int, ...]
+
+    def __post_init__(self):
+        if self.rows % self.shards:
+            raise ConfigError(f"sampler.rows = {self.rows}: must be a multiple of mesh.fsdp = {self.shards}")
+
+    @property
+    def shards(self) -> int:
+        """Parts of the batch that live on devices of their own."""
+        return self.mesh.shape["fsdp"]
+
+    def generate(
+        self,
+        parameters: nnx.State,
+        prompts: Sequence[Sequence[int]],
+        key: jax.Array,
+        *,
+        samples: int = 1,
+        sampling: Sampling = WHOLE,
+        guides: Sequence[Guide] | None = None,
+        first_request: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Rollout:
+        """Samples `samples` answers to each prompt.
+
+        Args:
+          parameters: as `sharding.for_rollout` lays them out.
+          prompts: tokens of each, at least one. Of several processes, each brings equally many of its own.
+          key: draws the tokens, the same on all processes.
+          guides: one an answer, which is then written token by token.
+          first_request: number of the first answer; None counts on from process to process.
+          progress: called with the number of finished answers whenever the host has its say; may raise.
+
+        Returns:
+          ``[len(prompts) * samples, max_new_tokens]``, of this process's prompts.
+
+        Raises:
+          ConfigError: if a prompt is too long, or the answers to one do not fit into the rows of a shard.
+        """
+        total = len(prompts) * samples
+        if first_request is None:
+            first_request = jax.process_index() * total
+        bucket = self._bucket(prompts)
+        width = self.width(samples)
+        owners = [device.process_index for device in self.mesh.devices[:, 0]]
+        schedule = Schedule(owners, width, len(prompts), samples)
+        tokens = np.zeros((total, self.max_new_tokens), np.int32)
+        logprobs = np.zeros(tokens.shape, np.float32)
+        count = np.zeros(total, np.int32)
+        masks = Masks(self, guides) if guides else None
+        compiled = programs(self)
+        call = functools.partial(
+            compiled.decode,
+            parameters,
+            key=np.asarray(jax.random.key_data(key)),
+            knobs=sampling.arrays(),
+            truncated=sampling.truncated,
+        )
+        state = compiled.empty()
+        while schedule.active:
+            while schedule.ready:
+                arrivals = arrange(schedule.admit(), width, schedule.batch, prompts, bucket, first_request)
+                state = compiled.admit(parameters, state, shard_batch(arrivals, self.mesh))
+            state, done = call(
+                state,
+                allowed=masks and masks.now(schedule.local),
+                need=schedule.need,
+                steps=np.int32(1 if masks else STEPS_PER_CALL),
+            )
+            if masks:
+                masks.advance(schedule.local, local_rows(state.last))
+            rows, requests = schedule.release(np.asarray(done))
+            if len(rows):
+                count[requests] = local_rows(state.count)[rows]
+                tokens[requests] = local_rows(state.tokens)[rows]
+                logprobs[requests] = local_rows(state.logprobs)[rows]
+            if progress is not None:
+                progress(int((count > 0).sum()))
+        ended = np.isin(tokens[np.arange(total), count - 1], self.stop_ids)
+        mask = np.arange(self.max_new_tokens) < count[:, None]
+        return Rollout(tokens=tokens, mask=mask, logprobs=logprobs, truncated=~ended)
+
+    def lower(self, parameters: nnx.State, samples: int) -> dict[str, jax.stages.Lowered]:
+        """The two programs as `generate` runs them for the longest prompts, for a mesh that need not be here.
+
+        Args:
+          parameters: ShapeDtypeStructs with the shardings of `sharding.rollout_shardings`.
+          samples: answers to a prompt.
+        """
+        rows = NamedSharding(self.mesh, P("fsdp"))
+
+        def struct(shape, dtype=jnp.int32):
+            return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
+
+        state = jax.tree.map(
+            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+            jax.eval_shape(functools.partial(empty, self)),
+            shardings(self),
+        )
+        batch = self.shards * prompts_at_once(self.width(samples), samples)
+        arrivals = Arrivals(
+            prompts=struct((batch, self._buckets[-1])),
+            sizes=struct((batch,)),
+            source=struct((self.rows,)),
+            lengths=struct((self.rows,)),
+            last=struct((self.rows,)),
+            requests=struct((self.rows,), jnp.uint32),
+        )
+        return {
+            "prefill": programs(self).admit.lower(parameters, state, arrivals),
+            "decode": programs(self).decode.lower(
+                parameters,
+                state,
+                key=np.zeros(2, np.uint32),
+                knobs=WHOLE.arrays(),
+                truncated=False,
+                allowed=None,
+                need=np.zeros(self.shards, np.int32),
+                steps=np.int32(STEPS_PER_CALL),
+            ),
+        }
+
+    def width(self, samples: int) -> int:
+        """Rows of a shard.
+
+        Raises:
+          ConfigError: if the answers to one prompt do not fit into them.
+        """
+        width = self.rows // self.shards
+        if samples > width:
+            raise ConfigError(
+                f"sampler.rows = {self.rows}: the {samples} answers to a prompt are generated together, which takes at "
+                f"least {samples * self.shards} rows with mesh.fsdp = {self.shards}"
+            )
+        return width
+
+    @property
+    def _buckets(self) -> list[int]:
+        """Lengths that prompts are padded to, so that few programs serve all: powers of two, and the longest."""
+        powers = [64]
+        while powers[-1] < self.max_prompt_tokens:
+            powers.append(2 * powers[-1])
+        return [*powers[:-1], self.max_prompt_tokens]
+
+    def _bucket(self, prompts: Sequence[Sequence[int]]) -> int:
+        """The one that holds the longest prompt of all processes."""
+        longest = max(map(len, prompts), default=1)
+        longest = int(distributed.gather(np.array([longest], np.int32)).max())
+        if longest > self.max_prompt_tokens:
+            raise ConfigError(f"a prompt has {longest} tokens, and at most {self.max_prompt_tokens} are prepared for")
+        return next(bucket for bucket in self._buckets if bucket >= longest)
+
+
+def arrange(
+    entering: Sequence[Sequence[tuple[int, np.ndarray]]],
+    width: int,
+    batch: int,
+    prompts: Sequence[Sequence[int]],
+    bucket: int,
+    first_request: int,
+) -> Arrivals:
+    """Numpy arrays of what `Schedule.admit` lets in, to shards of `width` rows, `batch` prompts of `bucket` tokens."""
+    arrivals = Arrivals(
+        prompts=np.zeros((len(entering), batch, bucket), np.int32),
+        sizes=np.zeros((len(entering), batch), np.int32),
+        source=np.full((len(entering), width), -1, np.int32),
+        lengths=np.ones((len(entering), width), np.int32),
+        last=np.zeros((len(entering), width), np.int32),
+        requests=np.zeros((len(entering), width), np.uint32),
+    )
+    for shard, groups in enumerate(entering):
+        for place, (prompt, rows) in enumerate(groups):
+            *known, last = prompts[prompt]
+            arrivals.prompts[shard, place, : len(known)] = known
+            arrivals.sizes[shard, place] = len(known)
+            arrivals.source[shard, rows] = place
+            arrivals.lengths[shard, rows] = len(known) + 1
+            arrivals.last[shard, rows] = last
+            arrivals.requests[shard, rows] = first_request + prompt * len(rows) + np.arange(len(rows))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), arrivals)
+
+
+class Masks:
+    """What the guides allow, for the rows their answers are in."""
+
+    def __init__(self, sampler: Sampler, guides: Sequence[Guide]):
+        self.sampler, self.guides = sampler, guides
+        self.allowed = [guide(None) for guide in guides]
+
+    def now(self, requests: np.ndarray) -> jax.Array:
+        """Bool ``[B, V]``; rows without a request may write anything."""
+        anything = np.ones(self.sampler.config.vocab_size, bool)
+        rows = [anything if request < 0 else self.allowed[request] for request in requests]
+        return shard_batch(np.stack(rows), self.sampler.mesh)
+
+    def advance(self, requests: np.ndarray, tokens: np.ndarray) -> None:
+        """Tells the guides what came; those whose answer ended are not asked again."""
+        for request, token in zip(requests, tokens.tolist(), strict=True):
+            if request >= 0 and token not in self.sampler.stop_ids:
+                self.allowed[request] = self.guides[request](token)
+
+
+def local_rows(x: jax.Array) -> np.ndarray:
+    """This process's part of an array whose first axis is shared out over `fsdp`."""
+    parts = {shard.index[0].start or 0: shard.data for shard in x.addressable_shards}  # one of those that tp repeats
+    return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])

@@ -1,0 +1,105 @@
+"""How one token is drawn from its logits: temperature, top-k, top-p, a mask, and the log-probability of what came."""
+
+import dataclasses
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """What of the model's distribution is sampled.
+
+    Attributes:
+      temperature: the logits are divided by it; 0 is greedy.
+      top_k: only the k likeliest tokens; 0 for all.
+      top_p: only the likeliest tokens that together have this probability, at least one; 1 for all.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    @property
+    def truncated(self) -> bool:
+        """Whether tokens are cut off. Training must not: log-probabilities are of the whole distribution."""
+        return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1)
+
+    def arrays(self) -> "Knobs":
+        """The same for a compiled program, which serves all values."""
+        return Knobs(temperature=np.float32(self.temperature), top_k=np.int32(self.top_k), top_p=np.float32(self.top_p))
+
+
+@chex.dataclass(frozen=True)
+class Knobs:
+    """`Sampling` as scalars: float32, int32, float32."""
+
+    temperature: chex.Array
+    top_k: chex.Array
+    top_p: chex.Array
+
+
+def draw(
+    logits: jax.Array, uniforms: jax.Array, knobs: Knobs, *, truncated: bool, allowed: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """One token a row, and its log-probability.
+
+    By inversion of the cumulative distribution in two stages, a block of tokens and a token of the block: 0.35 ms for
+    192 rows of 768 tokens on two CPU cores, where a Gumbel variate a token takes 4.5 ms.
+
+    Args:
+      logits: float32 ``[B, V]``.
+      uniforms: float32 ``[B, 2]`` in [0, 1), independent.
+      truncated: compiles top-k and top-p in; they sort the vocabulary.
+      allowed: bool ``[B, V]``, tokens that may come (at least one a row); None for all.
+
+    Returns:
+      Tokens int32 ``[B]``, and float32 ``[B]``: their log-probability under the temperature (greedy: under temperature
+      1) in the whole distribution, whatever was cut off, as the trainer computes it.
+    """
+    scaled = logits / jnp.where(knobs.temperature > 0, knobs.temperature, 1.0)
+    kept = scaled if allowed is None else jnp.where(allowed, scaled, -jnp.inf)
+    if truncated:
+        kept = jnp.where(likeliest(kept, knobs), kept, -jnp.inf)
+    peak = kept.max(axis=-1, keepdims=True)
+
+    batch, vocabulary = logits.shape
+    # A power of two, so that a vocabulary shared out over `tp` is not cut within a block.
+    blocks = math.gcd(vocabulary, 128)
+    weights = jnp.exp(kept - peak).reshape(batch, blocks, -1)
+    sums = weights.sum(axis=-1)
+    block = invert(sums, uniforms[:, 0])
+    within = invert(jnp.take_along_axis(weights, block[:, None, None], axis=1)[:, 0], uniforms[:, 1])
+    drawn = block * (vocabulary // blocks) + within
+    # The first of the maxima; `argmax` does the same, at 0.9 ms against 0.2.
+    greedy = jnp.where(kept == peak, jnp.arange(vocabulary), vocabulary).min(axis=-1)
+    token = jnp.where(knobs.temperature > 0, drawn, greedy).astype(jnp.int32)
+
+    whole = peak[:, 0] + jnp.log(sums.sum(axis=-1)) if kept is scaled else jax.nn.logsumexp(scaled, axis=-1)
+    return token, jnp.take_along_axis(scaled, token[:, None], axis=-1)[:, 0] - whole
+
+
+def invert(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
+    """Draws an index a row with probability proportional to its weight, never one of weight 0; int32 ``[B]``.
+
+    Args:
+      weights: float32 ``[B, n]``, not negative, at least one a row positive.
+      uniforms: float32 ``[B]`` in [0, 1).
+    """
+    # Sums of a parallel scan need not grow with the index to the last bit, so weights of 0 are left out by name.
+    cumulative = jnp.where(weights > 0, jnp.cumsum(weights, axis=-1), 0.0)
+    return jnp.argmax(cumulative > uniforms[:, None] * cumulative.max(axis=-1, keepdims=True), axis=-1)
+
+
+def likeliest(logits: jax.Array, knobs: Knobs) -> jax.Array:
+    """Which tokens top-k, and then top-p of what top-k has left, keep; bool ``[B, V]``. Ties with the last stay in."""
+    ordered = jnp.sort(logits, axis=-1, descending=True)
+    rank = jnp.arange(logits.shape[-1])
+    kept = rank < jnp.where(knobs.top_k > 0, knobs.top_k, logits.shape[-1])
+    probabilities = jax.nn.softmax(jnp.where(kept, ordered, -jnp.inf), axis=-1)
+    before = jnp.cumsum(probabilities, axis=-1) - probabilities
+    kept &= (before < knobs.top_p) | (rank == 0)
+    return logits >= jnp.where(kept, ordered, jnp.inf).min(axis=-1, keepdims=True)

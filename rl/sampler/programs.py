@@ -1,0 +1,222 @@
+"""The compiled programs of a sampler and the state that they share: `empty`, `admit` and `decode`."""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from rl.qwen3.model import KVCache
+from rl.sampler.draw import Knobs, draw
+
+if TYPE_CHECKING:
+    from rl.sampler.batch import Sampler
+
+
+@chex.dataclass(frozen=True)
+class State:
+    """Rows under way, B of them, and what they have written so far.
+
+    Attributes:
+      cache: of P + T slots. The first P hold the row's own prompt, all but its last token; the others are a ring that
+        all rows write at the same place, ``clock % T``. A row draws at most T tokens, so it never meets itself.
+      clock: int32 scalar, steps since the beginning.
+      lengths: int32 ``[B]``, tokens of the prompt.
+      last: int32 ``[B]``, the token that goes in next.
+      requests: uint32 ``[B]``, numbers that the draws depend on.
+      count: int32 ``[B]``, tokens drawn.
+      tokens, logprobs: int32 and float32 ``[B, T]``.
+      done: bool ``[B]``, finished or never begun.
+    """
+
+    cache: KVCache
+    clock: chex.Array
+    lengths: chex.Array
+    last: chex.Array
+    requests: chex.Array
+    count: chex.Array
+    tokens: chex.Array
+    logprobs: chex.Array
+    done: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class Arrivals:
+    """Prompts that enter, N of them, and the rows they enter; the first axes are shared out over `fsdp`.
+
+    Attributes:
+      prompts: int32 ``[N, bucket]``, right-padded, without their last tokens.
+      sizes: int32 ``[N]``, how many tokens these are.
+      source: int32 ``[B]``, which prompt of its own shard a row takes; -1 where it takes none.
+      lengths, last, requests: of the row that begins, as in `State`.
+    """
+
+    prompts: chex.Array
+    sizes: chex.Array
+    source: chex.Array
+    lengths: chex.Array
+    last: chex.Array
+    requests: chex.Array
+
+
+class Programs(NamedTuple):
+    """The three functions below, compiled for one sampler."""
+
+    empty: Callable[..., State]
+    admit: Callable[..., State]
+    decode: Callable[..., tuple[State, jax.Array]]
+
+
+@functools.cache
+def programs(sampler: "Sampler") -> Programs:
+    """Compiles on first use.
+
+    The state's shardings are stated: left to itself, XLA spells one of them anew, and the next call compiles again.
+    """
+    where = shardings(sampler)
+    everywhere = NamedSharding(sampler.mesh, P())
+    return Programs(
+        jax.jit(functools.partial(empty, sampler), out_shardings=where),
+        jax.jit(functools.partial(admit, sampler), out_shardings=where, donate_argnames=("state",)),
+        jax.jit(
+            functools.partial(decode, sampler),
+            out_shardings=(where, everywhere),
+            static_argnames=("truncated",),
+            donate_argnames=("state",),
+        ),
+    )
+
+
+def shardings(sampler: "Sampler") -> State:
+    """Where a state lies, as a State of NamedShardings."""
+    cache = NamedSharding(sampler.mesh, KVCache.spec(sampler.config, sampler.mesh))
+    rows, everywhere = NamedSharding(sampler.mesh, P("fsdp")), NamedSharding(sampler.mesh, P())
+    by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), rows)
+    return State(cache=KVCache(keys=cache, values=cache), clock=everywhere, **by_row)
+
+
+def empty(sampler: "Sampler") -> State:
+    """Rows that are all free."""
+    rows, time = sampler.rows, sampler.max_new_tokens
+    return State(
+        cache=KVCache.zeros(sampler.config, rows, sampler.max_prompt_tokens + time),
+        clock=jnp.int32(0),
+        lengths=jnp.ones(rows, jnp.int32),
+        last=jnp.zeros(rows, jnp.int32),
+        requests=jnp.zeros(rows, jnp.uint32),
+        count=jnp.zeros(rows, jnp.int32),
+        tokens=jnp.zeros((rows, time), jnp.int32),
+        logprobs=jnp.zeros((rows, time), jnp.float32),
+        done=jnp.ones(rows, bool),
+    )
+
+
+def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
+    """Prefills the prompts and puts them into their rows; the old state is donated.
+
+    The last token of a prompt stays out: it is the first that `decode` feeds, so that all draws happen in one place.
+    """
+    model = nnx.merge(sampler.graph, parameters)
+    slots = jnp.arange(arrivals.prompts.shape[1])
+    valid = slots < arrivals.sizes[:, None]
+    _, fresh = model.prefill(arrivals.prompts, jnp.broadcast_to(slots, valid.shape), valid)
+
+    def insert(old: jax.Array, new: jax.Array, sizes: jax.Array, source: jax.Array) -> jax.Array:
+        # Layer by layer: as one operation the copies to all samples would lie beside the cache for a moment.
+        known = (slots[:, None] < sizes[source]) & (source >= 0)  # [slots, rows]
+
+        def layer(i, old):
+            copies = new[i][:, :, source]
+            kept = jax.lax.dynamic_slice_in_dim(old[i], 0, len(slots), axis=0)
+            written = jnp.where(known[:, None, :, None], copies, kept)
+            return jax.lax.dynamic_update_slice(old, written[None], (i, 0, 0, 0, 0))
+
+        return jax.lax.fori_loop(0, old.shape[0], layer, old)
+
+    # Per shard, so that no keys or values travel.
+    cache, rows = KVCache.spec(sampler.config, sampler.mesh), P("fsdp")
+    insert = jax.shard_map(insert, mesh=sampler.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
+    taken = arrivals.source >= 0
+    return state.replace(
+        cache=jax.tree.map(lambda old, new: insert(old, new, arrivals.sizes, arrivals.source), state.cache, fresh),
+        lengths=jnp.where(taken, arrivals.lengths, state.lengths),
+        last=jnp.where(taken, arrivals.last, state.last),
+        requests=jnp.where(taken, arrivals.requests, state.requests),
+        count=jnp.where(taken, 0, state.count),
+        done=state.done & ~taken,
+    )
+
+
+def decode(
+    sampler: "Sampler",
+    parameters: nnx.State,
+    state: State,
+    *,
+    key: jax.Array,
+    knobs: Knobs,
+    truncated: bool,
+    allowed: jax.Array | None,
+    need: jax.Array,
+    steps: jax.Array,
+) -> tuple[State, jax.Array]:
+    """Draws tokens for all rows until they are done, some shard has its `need` of free rows, or `steps` have passed.
+
+    Args:
+      state: donated.
+      key: uint32 data of a key.
+      knobs, truncated, allowed: as in `draw`.
+      need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
+      steps: int32 scalar.
+
+    Returns:
+      The new state and `done`, whole on every device.
+    """
+    model = nnx.merge(sampler.graph, parameters)
+    key = jax.random.wrap_key_data(key)
+    prompt_slots, time = sampler.max_prompt_tokens, sampler.max_new_tokens
+
+    def uniforms(request, number):
+        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,))
+
+    def going(carry):
+        state, step = carry
+        free = state.done.reshape(len(need), -1).sum(axis=1)
+        return (step < steps) & ~state.done.all() & ~(free >= need).any()
+
+    def body(carry):
+        state, step = carry
+        place = state.clock % time
+        # A ring slot holds what was written `age` steps ago, and a row has been here for `count` steps.
+        age = (state.clock - jnp.arange(time)) % time
+        seen = jnp.concatenate(
+            [jnp.arange(prompt_slots) < state.lengths[:, None] - 1, age <= state.count[:, None]], axis=1
+        )
+        hidden, cache = model.decode(
+            state.last, state.lengths - 1 + state.count, state.cache, seen, prompt_slots + place
+        )
+        drawn = jax.vmap(uniforms)(state.requests, state.count)
+        token, logprob = draw(model.logits(hidden), drawn, knobs, truncated=truncated, allowed=allowed)
+        alive = ~state.done
+        here = alive[:, None] & (jnp.arange(time) == state.count[:, None])
+        count = state.count + alive
+        stopped = (token[:, None] == jnp.array(sampler.stop_ids)).any(axis=1)
+        state = State(
+            cache=cache,
+            clock=state.clock + 1,
+            lengths=state.lengths,
+            last=jnp.where(alive, token, state.last),
+            requests=state.requests,
+            count=count,
+            tokens=jnp.where(here, token[:, None], state.tokens),
+            logprobs=jnp.where(here, logprob[:, None], state.logprobs),
+            done=state.done | stopped | (count == time),
+        )
+        return state, step + 1
+
+    state, _ = jax.lax.while_loop(going, body, (state, jnp.int32(0)))
+    return state, state.done

@@ -1,0 +1,133 @@
+"""The shapes by name are those that Qwen published, and a config.json is believed only as far as it is understood."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from rl.config import ConfigError
+from rl.qwen3.model import abstract
+from rl.qwen3.presets import PRESETS, read_config, shape_of
+from rl.qwen3.tokenizer import Tokenizer
+
+PUBLISHED = {
+    # Bytes in bfloat16 of the hub's safetensors. Those of 0.6B and 1.7B carry the tied head a second time.
+    "qwen3-0.6b": 2 * (751_632_384 - 151_936 * 1024),
+    "qwen3-1.7b": 4_063_479_808 - 2 * 151_936 * 2048,
+    "qwen3-4b": 8_044_936_192,
+    "qwen3-4b-2507": 8_044_936_192,
+    "qwen3-8b": 16_381_470_720,
+}
+
+# Of https://huggingface.co/Qwen/Qwen3-4B-Instruct-2507, what says how it is computed.
+QWEN3_4B_2507 = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "max_position_embeddings": 262144,
+    "max_window_layers": 36,
+    "model_type": "qwen3",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 5000000,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+
+
+def parameters_of(name: str) -> int:
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(abstract(PRESETS[name])[1]))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_have_as_many_parameters_as_the_published_checkpoints(name):
+    assert 2 * parameters_of(name) == PUBLISHED[name]
+
+
+def test_the_presets_to_train_from_scratch_hold_the_shipped_tokenizer():
+    assert 0.4e6 < parameters_of("tiny") < 0.6e6
+    assert 24e6 < parameters_of("small") < 27e6
+    assert len(Tokenizer()) <= PRESETS["tiny"].vocab_size == PRESETS["small"].vocab_size
+
+
+def written(folder, **changes):
+    raw = {key: value for key, value in (QWEN3_4B_2507 | changes).items() if value != "absent"}
+    (folder / "config.json").write_text(json.dumps(raw))
+    return folder
+
+
+def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
+    written(tmp_path)
+    assert shape_of(tmp_path) == shape_of(tmp_path / "config.json") == shape_of("qwen3-4b-2507")
+    assert shape_of("qwen3-4b", jnp.bfloat16) == dataclasses.replace(PRESETS["qwen3-4b"], dtype=jnp.bfloat16)
+    with pytest.raises(ConfigError, match=r"model.shape = qwen3-5b: neither .* nor one of tiny, small, qwen3-0.6b"):
+        shape_of("qwen3-5b")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"rope_theta": 1000000, "rope_scaling": None},
+        {"rope_theta": 1000000, "rope_scaling": {"type": "default"}},
+        {"rope_theta": "absent", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        {"rope_theta": "absent", "rope_scaling": {"rope_type": "default", "rope_theta": 1e6}},
+        {"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e6}},
+    ],
+)
+def test_theta_is_read_in_every_spelling(tmp_path, spelling):
+    assert read_config(written(tmp_path, **spelling)).rope_theta == 1e6
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"rope_theta": "absent"}, "lacks rope_theta"),
+        ({"rope_theta": "many"}, "rope_theta is 'many'; one number above 0"),
+        ({"rope_parameters": {"rope_theta": 1e4}}, "rope_theta is 5000000 and 10000.0; one"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope scaling of type 'yarn' is not built"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope scaling of type 'linear' is not built"),
+        ({"rope_scaling": "yarn"}, "rope_parameters or rope_scaling is 'yarn'"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is not built"),
+        ({"model_type": "llama"}, "model_type is 'llama'; a dense 'qwen3' is needed"),
+        ({"model_type": "qwen3_moe"}, "model_type is 'qwen3_moe'; a dense"),
+        ({"num_experts": 128}, "num_experts is not built"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "not Qwen3ForCausalLM"),
+        ({"attention_bias": True}, "attention_bias is not built"),
+        ({"use_sliding_window": True}, "sliding window attention is not built"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window attention is not built"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config is not built"),
+        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"head_dim": "absent", "vocab_size": "absent"}, "lacks vocab_size, head_dim"),
+        ({"hidden_size": 0}, "hidden_size is 0, not a whole number"),
+        ({"num_attention_heads": 12}, "num_attention_heads = 12 must be a multiple of num_key_value_heads = 8"),
+        ({"rms_norm_eps": "1e-6"}, "rms_norm_eps must be a number"),
+    ],
+)
+def test_what_is_not_built_is_refused_in_one_line(tmp_path, changes, complaint):
+    with pytest.raises(ConfigError) as error:
+        read_config(written(tmp_path, **changes))
+    assert complaint in str(error.value)
+    assert str(tmp_path / "config.json") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_no_config_no_shape(tmp_path):
+    with pytest.raises(ConfigError, match=r"config.json: cannot read it"):
+        read_config(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"config.json: cannot read it"):
+        read_config(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"model_type is \[\]"):
+        read_config(tmp_path)

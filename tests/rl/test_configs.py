@@ -1,0 +1,68 @@
+"""The shipped configurations differ from the tiny one in values only, say where each comes from, and can be planned."""
+
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from rl import config as config_
+from rl import plan
+from rl.qwen3.presets import shape_of
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+GIB = 2**30
+USABLE = 0.95 * 10**9  # of a GPU's gigabyte, where JAX may take 95 %
+DEVICES = {  # what each is made for: devices, and bytes of one
+    "tiny": (1, 2 * GIB),
+    "small": (1, 16 * USABLE),
+    "qwen3-0.6b": (1, 24 * USABLE),
+    "qwen3-4b": (1, 141 * USABLE),
+    "qwen3-4b-lora": (1, 24 * USABLE),
+    "qwen3-4b-v5e-8": (8, 15.75 * GIB),
+}
+
+
+def lines(name):
+    return [line for line in (CONFIGS / f"{name}.yaml").read_text().splitlines() if re.match(r" *\w+:", line)]
+
+
+def test_all_six_are_there():
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} == set(DEVICES)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_keys_and_their_order_are_the_tiny_runs(name):
+    assert [line.split(":")[0] for line in lines(name)] == [line.split(":")[0] for line in lines("tiny")]
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_value_says_where_it_comes_from(name):
+    said_above = ""  # by the section that a value stands in
+    for line in lines(name):
+        key, comment = line.split(":")[0], line.partition("  # ")[2]
+        if line.partition("  # ")[0].rstrip().endswith(":"):
+            said_above = comment if comment or not key.startswith(" ") else said_above
+        else:
+            inherited = said_above if key.startswith(" ") else ""
+            assert re.match(r"(paper|inferred|ours)\b", comment or inherited), line
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_program_can_be_traced_and_its_arrays_leave_room_for_temporaries(name):
+    config = config_.load(CONFIGS / f"{name}.yaml")
+    count, memory = DEVICES[name]
+    mesh = Mesh(np.array(jax.devices()[:count]).reshape(-1, config.mesh.tp), ("fsdp", "tp"))
+    for program in plan.programs(config, mesh):
+        program.lower()
+        assert plan.per_device((program.arguments, program.beside)) < 0.9 * memory, program.name
+
+
+def test_the_small_policy_has_25_million_parameters():
+    config = config_.load(CONFIGS / "small.yaml", ["warm_start.steps=0"])
+    mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
+    (cast,) = [program for program in plan.programs(config, mesh) if program.name == "cast"]
+    assert plan.per_device(cast.arguments) / 4 == pytest.approx(25e6, rel=0.05)
+    assert shape_of("small").vocab_size == shape_of("tiny").vocab_size

@@ -1,0 +1,114 @@
+"""A job of several processes: who is in it, and what each knows of the others."""
+
+import os
+import socket
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from rl import distributed
+from rl.config import ConfigError
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+import numpy as np
+from rl import distributed
+from rl.config import ConfigError
+port, me = sys.argv[1:]
+distributed.initialize(f"127.0.0.1:{port}", 2, int(me))
+import jax
+me = jax.process_index()
+assert jax.device_count() == 8 and distributed.is_main() == (me == 0)
+assert distributed.share(10, "things") == slice(5 * me, 5 * me + 5)
+try:
+    distributed.share(7, "grpo.prompts")
+except ConfigError as error:
+    assert str(error) == "grpo.prompts = 7: must be a multiple of the 2 processes of this job"
+else:
+    raise AssertionError
+got = distributed.gather({"x": np.full((2, 3), me + 0.5, np.float32), "n": np.array([me]), "b": np.array([me == 1])})
+assert got["x"].tolist() == [[0.5] * 3] * 2 + [[1.5] * 3] * 2
+assert got["n"].tolist() == [0, 1] and got["n"].dtype == np.int64
+assert got["b"].tolist() == [False, True]
+assert distributed.agree(me == 1) and not distributed.agree(False)
+assert distributed.is_same("text") and not distributed.is_same(f"text {me}")
+"""
+
+
+def test_alone_everything_is_ones_own():
+    tree = {"x": np.arange(3)}
+    assert distributed.is_main()
+    assert distributed.share(7, "grpo.prompts") == slice(0, 7)
+    assert distributed.gather(tree) is tree
+    assert distributed.agree(True) and not distributed.agree(False)
+    assert distributed.is_same("anything")
+
+
+def test_two_processes_share_gather_and_agree():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "NPROC": "16",  # see conftest.py
+        "PYTHONPATH": str(ROOT),
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(port), str(me)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for me in range(2)
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("host:1234", None, None), "give all three or none"),
+        (("host:1234", 2, 2), "--process 2: must be from 0 to 1"),
+        (("host", 2, 0), "--coordinator host: must be HOST:PORT"),
+    ],
+)
+def test_half_a_job_is_refused_in_one_line(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        distributed.initialize(*arguments)
+
+
+def test_who_belongs_together_is_left_to_slurm_and_tpus(monkeypatch):
+    joined = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *arguments: joined.append(arguments))
+    distributed.initialize()
+    assert joined == []
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    distributed.initialize()
+    assert joined == []
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    distributed.initialize()
+    assert joined == [()]
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS")
+
+    monkeypatch.setattr(distributed.glob, "glob", lambda pattern: ["/dev/accel0"] if "accel" in pattern else [])
+    monkeypatch.setattr(distributed.importlib.util, "find_spec", lambda name: name == "libtpu" or None)
+    for name in ("TPU_SKIP_MDS_QUERY", "TPU_WORKER_HOSTNAMES"):
+        monkeypatch.delenv(name, raising=False)
+    distributed.initialize()  # these tests are told to run on the CPU
+    assert joined == [()]
+    elsewhere = types.SimpleNamespace(config=types.SimpleNamespace(jax_platforms=None), distributed=jax.distributed)
+    monkeypatch.setattr(distributed, "jax", elsewhere)
+    distributed.initialize()
+    assert joined == [(), ()]
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+    distributed.initialize()  # a notebook's TPU
+    assert joined == [(), ()]

@@ -1,0 +1,136 @@
+"""Text under a grammar is in the grammar whatever the logits; thoughts are free, capped and kept as written."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from engineer import proposal
+from jaxlake.config import LakeConfig, project
+from rl.config import ConfigError
+from rl.grammar import GrammarSampler, Script
+from rl.qwen3.model import Qwen3Config, abstract, create
+from rl.qwen3.sharding import make_mesh, rollout_shardings
+from rl.qwen3.tokenizer import Tokenizer
+from rl.sampler import Sampling
+from rl.sampler.programs import programs
+
+SHAPE = Qwen3Config(
+    vocab_size=784,  # more than the tokenizer has, as Qwen's
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    rope_theta=1e6,
+)
+SIZES = (3, 4, 5, 6)
+
+
+class Noise:
+    """A very bad model: the sampler over random parameters at a temperature that levels them."""
+
+    def __init__(self, weights, answers=1, fsdp=1):
+        mesh = make_mesh(fsdp, 1)
+        graph, _ = abstract(SHAPE, mesh)
+        self.parameters = jax.device_put(weights, rollout_shardings(weights, mesh))
+        self.sampler = GrammarSampler(
+            graph=graph,
+            config=SHAPE,
+            mesh=mesh,
+            tokenizer=Tokenizer(),
+            max_prompt_tokens=16,
+            max_thinking_tokens=128,
+            max_answer_tokens=400,
+            sampling=Sampling(5.0),
+            answers=answers,
+        )
+
+    def write(self, seed=0, count=1, grammar=None, message="design"):
+        grammar = proposal.grammar(SIZES) if grammar is None else grammar
+        return self.sampler.write(self.parameters, message, grammar, jax.random.key(seed), count)
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return create(SHAPE, jax.random.key(0), make_mesh(1, 1))[1]
+
+
+@pytest.fixture(scope="module")
+def noise(weights):
+    return Noise(weights, answers=8)
+
+
+@pytest.fixture(scope="module")
+def texts(noise):
+    """24 responses, eight at a time."""
+    return noise.write(count=24)
+
+
+def test_the_sampler_writes_a_legal_config_whatever_the_logits(texts):
+    previous = LakeConfig.uniform(SIZES, 0.25, 0.25)
+    for _, _, answer in texts:
+        config, _ = project(json.loads(answer), previous)
+        assert config.sizes == SIZES
+        assert abs(sum(config.data) - 1) < 1e-6
+        assert set(json.loads(answer)) == {"3", "4", "5", "6"}
+
+
+def test_responses_differ_and_the_first_is_that_of_a_single_one(noise, texts):
+    assert len(set(texts)) == len(texts)
+    assert noise.write(count=1) == texts[:1]
+    assert noise.sampler(noise.parameters, "design", proposal.grammar(SIZES), jax.random.key(0)) == texts[0]
+    assert noise.write(seed=1) != texts[:1]
+
+
+def test_every_thought_is_closed_once(texts):
+    for raw, thinking, answer in texts:
+        assert raw.startswith("<think>\n") and raw.count("</think>") == 1
+        assert raw.endswith(f"</think>\n\n{answer}")
+        assert thinking == raw[len("<think>\n") : raw.index("</think>")].strip()
+
+
+def test_a_thought_at_its_cap_is_closed_by_force(noise):
+    tokenizer = noise.sampler.tokenizer
+    script = Script(noise.sampler, tokenizer.grammar_tokenizer(SHAPE.vocab_size), 'start: "yes" | "no"')
+    allowed = script.allow(None)
+    for _ in range(noise.sampler.max_thinking_tokens):
+        assert allowed[: len(tokenizer)].sum() == len(tokenizer) - len(tokenizer.stop_ids)
+        assert not allowed[list(tokenizer.stop_ids)].any() and not allowed[len(tokenizer) :].any()
+        allowed = script.allow(tokenizer.encode("a")[0])
+    forced = []
+    while allowed.sum() == 1:
+        forced.append(int(allowed.argmax()))
+        allowed = script.allow(forced[-1])
+    assert tokenizer.decode(forced) == "\n</think>\n\n"
+    assert {tokenizer.decode([token])[0] for token in np.flatnonzero(allowed)} == {"y", "n"}
+
+
+def test_a_thought_that_the_model_closes_itself_stays_as_it_wrote_it(texts):
+    ends = [raw[: raw.index("</think>")] for raw, _, _ in texts]  # one token in 768 closes it
+    assert any(not end.endswith("\n") for end in ends) and any(end.endswith("\n") for end in ends)
+
+
+def test_an_answer_that_the_cap_cuts_off_ends_there(noise):
+    grammar = 'start: "a"+'
+    for _, _, answer in noise.write(count=8, grammar=grammar):
+        assert set(answer) == {"a"}
+        assert 1 <= len(noise.sampler.tokenizer.encode(answer)) <= 400
+
+
+def test_other_messages_and_grammars_compile_nothing(noise, texts):
+    compiled = programs(noise.sampler._sampler(len(noise.sampler.tokenizer.encode("<think>\n"))))
+    before = [program._cache_size() for program in compiled]
+    noise.write(seed=3, message="plan", grammar='start: "yes" | "no"')
+    assert [program._cache_size() for program in compiled] == before
+
+
+def test_a_message_that_is_too_long_is_refused(noise):
+    with pytest.raises(ConfigError, match="engineer.max_prompt_tokens = 16 is too small: a text of this run has"):
+        noise.write(message="design " * 20)
+
+
+def test_the_mesh_does_not_change_a_text(weights, texts):
+    assert Noise(weights, fsdp=2).write(count=2) == texts[:2]

@@ -1,0 +1,161 @@
+"""Log-probabilities in blocks against log_softmax of all logits, and sequences against single rows without padding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from rl import logprobs
+from rl.qwen3.model import Qwen3Config, create, token_positions
+from rl.qwen3.sharding import make_mesh, shard_batch
+
+TINY = Qwen3Config(
+    vocab_size=24,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=8,
+    rope_theta=1e4,
+)
+
+
+def plain(hidden, head, targets, temperature):
+    full = jax.nn.log_softmax(jnp.einsum("BTD,VD->BTV", hidden, head) / temperature)
+    return jnp.take_along_axis(full, targets[..., None], axis=-1)[..., 0], -(jnp.exp(full) * full).sum(axis=-1)
+
+
+def arguments(batch, time, width, vocabulary):
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=(batch, time, width)).astype(np.float32)
+    head = rng.normal(size=(vocabulary, width)).astype(np.float32) * 2 * width**-0.5
+    return hidden, head, rng.integers(0, vocabulary, (batch, time)).astype(np.int32)
+
+
+def gradients(function, hidden, head, targets, temperature, **rest):
+    weights = np.random.default_rng(1).normal(size=targets.shape).astype(np.float32)
+
+    def loss(hidden, head):
+        return (function(hidden, head, targets, temperature, **rest)[0] * weights).sum()
+
+    return jax.jit(jax.grad(loss, argnums=(0, 1)))(hidden, head)
+
+
+@pytest.mark.parametrize(
+    ("time", "vocabulary", "block_bytes", "temperature"),
+    [
+        (7, 64, 2**26, 1.0),  # one block
+        (1, 64, 2**7, 0.6),
+        (7, 64, 2**9, 1.5),  # 16 blocks
+        (5, 51, 2**8, 0.6),  # that 16 does not divide
+        (5, 51, 1, 1.0),  # as many as there may be, most of two tokens
+    ],
+)
+def test_blocks_of_the_vocabulary_give_the_log_softmax_of_all_of_it(
+    monkeypatch, time, vocabulary, block_bytes, temperature
+):
+    monkeypatch.setattr(logprobs, "BLOCK_BYTES", block_bytes)
+    given = (*arguments(3, time, 8, vocabulary), temperature)
+    for found, expected in zip(logprobs.token_logprobs(*given), plain(*given), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=2e-6)
+    for found, expected in zip(gradients(logprobs.token_logprobs, *given), gradients(plain, *given), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6)
+
+
+def test_large_logits_neither_overflow_nor_vanish(monkeypatch):
+    monkeypatch.setattr(logprobs, "BLOCK_BYTES", 2**8)
+    hidden, head, targets = arguments(3, 4, 8, 64)
+    given = (hidden * 100, head, targets, 1.0)
+    for found, expected in zip(logprobs.token_logprobs(*given), plain(*given), strict=True):
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)
+
+
+def test_half_precision_products_are_summed_in_float32():
+    hidden, head, targets = arguments(2, 3, 256, 64)
+    half = hidden.astype(jnp.bfloat16), head.astype(jnp.bfloat16)
+    found, _ = logprobs.token_logprobs(half[0], head, targets, 1.0)
+    expected, _ = plain(*(jnp.asarray(x, jnp.float32) for x in half), targets, 1.0)
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_memory_stays_far_below_that_of_all_logits(monkeypatch):
+    monkeypatch.setattr(logprobs, "BLOCK_BYTES", 2**22)
+    given = arguments(4, 256, 16, 32_768)
+    all_logits = 4 * 256 * 32_768 * 4
+
+    def loss(hidden, head):
+        return logprobs.token_logprobs(hidden, head, given[2], 1.0)[0].sum()
+
+    compiled = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*given[:2]).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < all_logits / 6
+
+
+def test_a_frozen_head_costs_no_gradient(monkeypatch):
+    monkeypatch.setattr(logprobs, "BLOCK_BYTES", 2**18)
+    hidden, head, targets = arguments(2, 16, 64, 32_768)
+    loss = jax.jit(jax.grad(lambda hidden: logprobs.token_logprobs(hidden, head, targets, 1.0)[0].sum()))
+    assert loss.lower(hidden).compile().memory_analysis().temp_size_in_bytes < head.nbytes / 2
+
+
+def test_a_mesh_gives_the_same(monkeypatch):
+    monkeypatch.setattr(logprobs, "BLOCK_BYTES", 2**9)
+    mesh = make_mesh(2, 4)
+    hidden, head, targets = arguments(8, 6, 16, 256)
+    given = (hidden, head, targets, 0.8)
+    placed = *shard_batch((hidden, head, targets), mesh), 0.8
+    for found, expected in zip(
+        jax.jit(lambda *x: logprobs.token_logprobs(*x, 0.8, mesh))(*placed[:3]), plain(*given), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=2e-6)
+    found = gradients(logprobs.token_logprobs, *placed, mesh=mesh)
+    for mine, theirs in zip(found, gradients(plain, *given), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=2e-6)
+
+
+def sequences():
+    rng = np.random.default_rng(2)
+    prompts = [rng.integers(0, 24, n).tolist() for n in (5, 1, 3)]
+    answers, lengths = rng.integers(0, 24, (3, 4)).astype(np.int32), np.array([4, 2, 1])
+    return prompts, answers, lengths, logprobs.join(prompts, 6, answers, np.arange(4) < lengths[:, None])
+
+
+def test_an_answer_follows_its_prompt_and_padding_comes_last():
+    prompts, answers, lengths, joined = sequences()
+    assert joined.tokens.shape == joined.valid.shape == (3, 10)
+    for i, prompt in enumerate(prompts):
+        row = [*prompt, *answers[i, : lengths[i]]]
+        np.testing.assert_array_equal(joined.tokens[i, : len(row)], row)
+        np.testing.assert_array_equal(joined.valid[i], np.arange(10) < len(row))
+        assert joined.starts[i] == len(prompt)
+
+
+def test_answers_have_the_log_probabilities_of_the_whole_models_logits_at_their_places():
+    graph, parameters = create(TINY, jax.random.key(0))
+    prompts, _, lengths, joined = sequences()
+
+    @jax.jit
+    def compute(parameters):
+        model = nnx.merge(graph, parameters)
+        logits = model.logits(model(joined.tokens, token_positions(joined.valid), joined.valid))
+        return logprobs.answer_logprobs(model, joined, 0.7), jax.nn.log_softmax(logits / 0.7)
+
+    (found, entropy), full = compute(parameters)
+    for i, prompt in enumerate(prompts):
+        for t in range(lengths[i]):
+            at = len(prompt) + t - 1
+            assert float(found[i, t]) == pytest.approx(float(full[i, at, joined.tokens[i, at + 1]]), abs=2e-6)
+            assert float(entropy[i, t]) == pytest.approx(float(-(np.exp(full[i, at]) * full[i, at]).sum()), abs=2e-6)
+
+
+def test_rows_that_fill_up_a_batch_do_not_count():
+    *_, joined = sequences()
+    taken = logprobs.take(joined, np.array([2, 0]), 4)
+    np.testing.assert_array_equal(taken.tokens[:2], joined.tokens[[2, 0]])
+    np.testing.assert_array_equal(taken.mask[:2], joined.mask[[2, 0]])
+    assert taken.tokens.shape == (4, 10)
+    assert not taken.mask[2:].any()
+    assert not logprobs.take(joined, np.array([], int), 2).mask.any()

@@ -1,0 +1,92 @@
+"""The plan's figures are those of the programs a run compiles, and its verdict and its errors are plain."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from rl import config as config_
+from rl import plan
+
+TINY = Path(__file__).parents[2] / "configs" / "tiny.yaml"
+MEGABYTE = 2**20
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """The tiny run's programs on four virtual devices, with what the compiler says of each."""
+    config = config_.load(TINY, ["warm_start.steps=0", "model.remat=none"])
+    mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("fsdp", "tp"))
+    return {program.name: (program, plan.compile(program, 2**30)) for program in plan.programs(config, mesh)}
+
+
+def test_what_a_program_takes_is_what_was_counted_before_it_was_compiled(tiny):
+    for program, figures in tiny.values():
+        batch = figures.arguments - plan.per_device(program.arguments)
+        assert 0 <= batch < MEGABYTE / 4, program.name
+
+
+def test_donated_arguments_are_written_over(tiny):
+    for name in ("prefill", "decode", "gradient", "update"):
+        assert tiny[name][1].outputs < MEGABYTE / 4, name
+    assert tiny["cast"][1].outputs > 0
+
+
+def test_the_optimizer_waits_beside_all_but_the_update(tiny):
+    cast, gradient = tiny["cast"], tiny["gradient"]
+    parameters = plan.per_device(gradient[0].arguments) / 2  # it takes them and the gradient so far
+    assert gradient[1].beside == pytest.approx(2 * parameters, rel=0.01)
+    assert cast[1].arguments + cast[1].beside == pytest.approx(3 * parameters, rel=0.01)
+    assert tiny["update"][1].beside == 0
+
+
+def test_no_weight_is_gathered_for_a_token(tiny):
+    loop = tiny["decode"][1].loop
+    assert loop.weight_gathers == {}
+    assert loop.collectives["all-reduce"] >= 8  # tp splits attention and feed-forward: two sums in each of 4 layers
+
+
+def one_program(arguments=None, beside=()):
+    """A program of one product on one device."""
+    sharding = NamedSharding(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp")), P())
+    x = jax.ShapeDtypeStruct((512, 512), jnp.float32, sharding=sharding)
+    return plan.Program("product", lambda: jax.jit(lambda x: x @ x).lower(x), x, (x, x))
+
+
+def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(plan, "programs", lambda config, mesh: [one_program()])
+    arguments = ["--config", str(TINY), "--json", str(tmp_path / "plan.json"), "mesh.fsdp=1"]
+    assert plan.main(arguments) == 0
+    fitting = json.loads((tmp_path / "plan.json").read_text())
+    assert fitting["fits"] and fitting["programs"][0]["needed"] == 4 * MEGABYTE
+
+    monkeypatch.setattr(plan, "memory", lambda mesh: 3 * MEGABYTE)
+    assert plan.main(arguments) == 1
+    said = capsys.readouterr().out
+    assert "does NOT fit: product takes the most, 4.00 of 3.00 MiB" in said
+    assert max(map(len, said.splitlines())) <= 100
+    assert not json.loads((tmp_path / "plan.json").read_text())["fits"]
+
+
+def test_without_the_compiler_for_tpus_the_way_to_get_it_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(plan.importlib.util, "find_spec", lambda name: None)
+    assert plan.main(["--config", str(TINY), "--topology", "v5e:2x4"]) == 2
+    assert capsys.readouterr().err == "error: --topology needs the compiler for TPUs: pip install libtpu\n"
+
+
+@pytest.mark.parametrize("name", ["v5e:3x3", "v5e-8", "h100:1", "v4:2x2x1"])
+def test_a_topology_that_is_not_known_is_named(name, capsys):
+    pytest.importorskip("libtpu")
+    assert plan.main(["--config", str(TINY), "--topology", name]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and len(error) < 250
+
+
+def test_a_mistake_in_the_configuration_is_one_line(capsys):
+    assert plan.main(["--config", str(TINY), "grpo.sampels=4"]) == 2
+    assert "unknown key grpo.sampels" in capsys.readouterr().err
