@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-import yaml
 
 from rl import distributed
-from rl.config import Config, ConfigError
+from rl.config import Config, ConfigError, read
 
 logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells its internals on every save
 
@@ -58,15 +57,18 @@ class RunDirectory:
       config: of the run. A folder that holds another configuration is refused.
 
     Raises:
-      ConfigError: if the folder was made by another configuration, or is no run.
+      ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
     """
 
     def __init__(self, path: Path, config: Config):
         self.path, self._config = path, config
         saved = path / "config.yaml"
+        nearest = next(place for place in (path, *path.parents) if place.exists())
+        if not nearest.is_dir():
+            raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
         if saved.exists():
             self._refuse_other(saved, config)
-        elif path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        elif path.exists() and any(path.iterdir()):
             raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
 
     def create(self) -> None:
@@ -89,7 +91,7 @@ class RunDirectory:
 
     @staticmethod
     def _refuse_other(saved: Path, config: Config) -> None:
-        ours, theirs = _flat(config.model_dump(mode="json")), _flat(yaml.safe_load(saved.read_text()) or {})
+        ours, theirs = _flat(config.model_dump(mode="json")), _flat(read(saved))
         for key in [*ours, *(theirs.keys() - ours.keys())]:
             if ours.get(key) != theirs.get(key):
                 raise ConfigError(

@@ -33,9 +33,9 @@ class ConfigError(ValueError):
 
 
 class Section(pydantic.BaseModel):
-    """A part of the configuration: frozen, nothing unknown, no silent conversion of types."""
+    """A part of the configuration: frozen, nothing unknown, no silent conversion of types, finite numbers."""
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class LoRASection(Section):
@@ -47,6 +47,13 @@ class LoRASection(Section):
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         description="projections that get an adapter, in every layer",
     )
+
+    @pydantic.field_validator("targets")
+    @classmethod
+    def _once_each(cls, targets):
+        if len(set(targets)) < len(targets):
+            raise ValueError("each projection at most once")
+        return targets
 
 
 class ModelSection(Section):
@@ -78,6 +85,13 @@ class MeshSection(Section):
     fsdp: int = Field(-1, description="devices over which batch and parameters are sharded; -1: all that tp leaves")
     tp: Count = Field(1, description="devices over which each matrix product is split")
 
+    @pydantic.field_validator("fsdp")
+    @classmethod
+    def _a_number_of_devices(cls, fsdp):
+        if fsdp < 1 and fsdp != -1:
+            raise ValueError("must be at least 1, or -1 for all devices that tp leaves")
+        return fsdp
+
 
 class TextSection(Section):
     """How an instance is put to the model, and the room for its answer."""
@@ -92,7 +106,7 @@ class SamplerSection(Section):
     """How answers are generated."""
 
     rows: Count = Field(
-        192, description="answers generated at once, over all devices; the others wait until one is finished"
+        96, description="answers generated at once, over all devices; the others wait until one is finished"
     )
 
 
@@ -255,13 +269,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
       ConfigError: naming the key, its value and what is allowed; one line.
     """
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    values = _parse(text, str(path)) or {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: must hold keys and values, not {_short(values)}")
+    values = read(path)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key:
@@ -274,6 +282,23 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
                 raise ConfigError(f"override {override!r}: {section} is no section")
         place[name] = _parse(value, f"override {override!r}")
     return _validate(values, str(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The keys and values of a YAML file, whatever they are.
+
+    Raises:
+      ConfigError: if it cannot be read or holds something else; one line.
+    """
+    try:
+        values = _parse(path.read_text(), str(path)) or {}
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not YAML: it is no text") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: must hold keys and values, not {_short(values)}")
+    return values
 
 
 def _validate(values: dict[str, Any], source: str) -> Config:

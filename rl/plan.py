@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from rl import config as config_
@@ -61,7 +63,8 @@ class Figures:
       outputs: those that do not take the place of a donated argument.
       beside: as in `Program`.
       needed: the sum.
-      fits: whether that is there. The compiler refuses a program that alone is too large, and says its temporaries.
+      fits: whether that is there. The compiler refuses a program that alone is too large, and says no more than what
+        arguments, outputs and temporaries add up to; `outputs` is 0 then.
       loop: of a program that decodes.
     """
 
@@ -77,11 +80,13 @@ class Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0 all programs fit, 1 some do not, 2 a mistake in the configuration or the topology."""
+    """Returns the exit code: 0 all programs fit, 1 some do not, 2 a user's mistake."""
     options = _parser().parse_args(arguments)
     try:
+        if options.json and (options.json.is_dir() or not os.access(options.json.parent, os.W_OK)):
+            raise ConfigError(f"--json {options.json}: cannot be written")
         config = config_.load(options.config, options.overrides)
-        devices = topology_devices(options.topology) if options.topology else jax.devices()
+        devices = jax.devices() if options.topology is None else topology_devices(options.topology)
         mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
         limit = memory(mesh)
         figures = show(mesh, programs(config, mesh), limit)
@@ -97,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def programs(config: Config, mesh: Mesh) -> list[Program]:
     """The programs of a run in the order of their use; nothing is traced yet.
+
+    Left out are those of the engineer's sampler, which is the answers' with one row a shard.
 
     Raises:
       ConfigError: if the model, its batches and the mesh do not go together.
@@ -114,6 +121,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     )
     rooms = text.max_prompt_tokens, text.max_new_tokens
     writer = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
+    writer.width(max(settings.samples, config.validation.samples))  # refuses too few rows before anything is compiled
     state = _placed(jax.eval_shape(functools.partial(empty, writer)), shardings(writer))
     keys = state.cache.keys
     layer_size = math.prod(keys.sharding.shard_shape(keys.shape)) // shape.num_hidden_layers
@@ -143,11 +151,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
 
 
 def compile(program: Program, limit: int) -> Figures:
-    """Compiles a program for devices with `limit` bytes each and reads what the compiler says of it.
-
-    Raises:
-      ConfigError: if it cannot be made for these devices.
-    """
+    """Compiles a program for devices with `limit` bytes each and reads what the compiler says of it."""
     started = time.perf_counter()
     beside, loop, refused = per_device(program.beside), None, False
     try:
@@ -156,8 +160,9 @@ def compile(program: Program, limit: int) -> Figures:
         found = re.search(r"required.*?\(([\d.]+)([KMGT])\) exceeds", str(error))
         if found is None:
             raise
-        sizes = per_device(program.arguments), 0, int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2])))
-        refused = True
+        # It says temporaries, and means arguments as well: 12 GiB of them and 16 of temporaries are "28.00G".
+        arguments, total = per_device(program.arguments), int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2])))
+        sizes, refused = (arguments, 0, total - arguments), True
     else:
         stats = compiled.memory_analysis()
         outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
@@ -172,7 +177,7 @@ def show(mesh: Mesh, found: Sequence[Program], limit: int) -> list[Figures]:
     """Compiles the programs one by one and prints a line for each as it is done, then the verdict."""
     shape = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
     largest = max(per_device((program.arguments, program.beside)) for program in found)
-    name, unit = ("GiB", 2**30) if largest > 2**30 else ("MiB", 2**20)
+    name, unit = ("GiB", GIB) if largest > GIB else ("MiB", 2**20)
     print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / unit:,.2f} {name} a device\n")
     print(
         f"{name + ' a device':20}{'compile':>9}{'arguments':>11}{'outputs':>9}{'temporary':>11}{'beside':>8}{'sum':>9}"
@@ -202,8 +207,6 @@ def topology_devices(name: str) -> list[jax.Device]:
     Raises:
       ConfigError: if libtpu is not installed or does not know the topology.
     """
-    from jax.experimental import topologies
-
     if importlib.util.find_spec("libtpu") is None:
         raise ConfigError("--topology needs the compiler for TPUs: pip install libtpu")
     # libtpu looks for the TPU around it and complains of what it does not find, unless these say where it is; and it
@@ -283,4 +286,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once; Python waits for a compilation's end
     sys.exit(main())

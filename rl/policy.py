@@ -62,7 +62,8 @@ class Policy:
         """The policy and its first parameters: those of `model.path`, or random ones drawn by `seed_key`.
 
         Raises:
-          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, or the mesh does not fit the devices.
+          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, or the mesh or `model.attention` does
+            not fit the devices.
         """
         mesh = make_mesh(config.mesh.fsdp, config.mesh.tp)
         folder = None if config.model.path is None else weights.resolve(config.model.path)
@@ -163,7 +164,10 @@ class Policy:
         )
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
-        """Writes model and tokenizer as a Hugging Face folder, adapters merged; every process of a job calls this.
+        """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.
+
+        Adapters are merged into the model, and written for themselves, in PEFT's format, to `adapters` in that folder:
+        merged into a base in bfloat16 they are rounded.
 
         Raises:
           ConfigError: if the folder cannot be written.
@@ -171,6 +175,7 @@ class Policy:
         if self.shape.lora is None:
             shape = self.shape
         else:
+            lora.save(folder / "adapters", self.shape.lora, parameters, self.config.model.path)
             shape, parameters = lora.merge(parameters, self.shape)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
 

@@ -28,18 +28,13 @@ def attend(
       q: ``[B, T, N, H]``.
       k, v: ``[B, T, K, H]``.
       valid: bool ``[B, T]``, False on padding; with cuDNN's kernel all of it on the right.
-      kind: the kernel.
+      kind: the kernel; one that `choose` gave, not AUTO.
       mesh: of the model, rows over `fsdp` and heads over `tp`; None on one device.
 
     Returns:
       ``[B, T, N, H]``; what stands on padding means nothing, and is finite.
-
-    Raises:
-      ConfigError: if the kernel asked for cannot run there.
     """
-    kernel = {AttentionKind.XLA: xla, AttentionKind.CUDNN: cudnn, AttentionKind.SPLASH: splash}[
-        choose(kind, _device(mesh), q.dtype, q.shape[-1])
-    ]
+    kernel = {AttentionKind.XLA: xla, AttentionKind.CUDNN: cudnn, AttentionKind.SPLASH: splash}[kind]
     if kernel is xla or mesh is None:
         return kernel(q, k, v, valid)
     rows = "fsdp" if q.shape[0] % mesh.shape["fsdp"] == 0 else None
@@ -50,6 +45,11 @@ def attend(
         kernel, mesh=mesh, in_specs=(whole, whole, whole, P(rows, None)), out_specs=whole, check_vma=False
     )
     return spread(q, k, v, valid)
+
+
+def device_of(mesh: Mesh | None) -> jax.Device:
+    """One of the devices that a model on this mesh runs on, or without one the first here."""
+    return jax.devices()[0] if mesh is None else mesh.devices.flat[0]
 
 
 def choose(kind: AttentionKind, device: jax.Device, dtype: jnp.dtype, head_dim: int) -> AttentionKind:
@@ -161,7 +161,7 @@ def attend_cached(q: jax.Array, keys: jax.Array, values: jax.Array, seen: jax.Ar
     """
     batch, heads, dim = q.shape
     q = q.reshape(batch, keys.shape[1], -1, dim).transpose(2, 1, 0, 3).astype(jnp.float32) * dim**-0.5  # [G, K, B, H]
-    total = _sums_apart if _device(mesh).platform == "cpu" else _sums
+    total = _sums_apart if device_of(mesh).platform == "cpu" else _sums
     scores = total([keys * one for one in q], axis=3)  # G times [S, K, B]
     shares = [jax.nn.softmax(jnp.where(seen.T[:, None], one, -1e30), axis=0) for one in scores]
     read = total([values * one[..., None] for one in shares], axis=0)  # G times [K, B, H]
@@ -180,7 +180,3 @@ def _sums_apart(terms: list[jax.Array], axis: int) -> list[jax.Array]:
     # 1.7 for all of the attention of one layer at batch 32, as above).
     window = (1,) * axis + terms[0].shape[axis:]
     return [jax.lax.reduce_window(term, 0.0, jax.lax.add, window, window, "valid")[..., 0] for term in terms]
-
-
-def _device(mesh: Mesh | None) -> jax.Device:
-    return jax.devices()[0] if mesh is None else mesh.devices.flat[0]

@@ -15,7 +15,6 @@ import numpy as np
 from flax import nnx
 from jax.experimental import multihost_utils
 from safetensors import SafetensorError
-from safetensors.flax import load_file
 from safetensors.numpy import save_file
 
 from rl.config import ConfigError
@@ -37,27 +36,20 @@ class LoRAConfig:
 
 
 def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
-    """(trained, frozen): the adapters and the base; without adapters everything is trained and nothing frozen."""
+    """(trained, frozen): the adapters and the base; without adapters everything is trained and nothing frozen.
+
+    The frozen half is the whole of a model without adapters: the reference policy costs no memory of its own.
+    """
     adapters, rest = parameters.split(nnx.LoRAParam, ...)
     return (adapters, rest) if adapters else (rest, adapters)
-
-
-def base(parameters: nnx.State) -> nnx.State:
-    """The same parameters with every B zero: the reference policy, whose logits are the base model's."""
-    flat = nnx.to_flat_state(parameters)
-    zeroed = [(path, v.replace(jnp.zeros_like(v[...])) if path[-1] == "lora_b" else v) for path, v in flat]
-    return nnx.from_flat_state(zeroed)
 
 
 def merge(parameters: nnx.State, config: "Qwen3Config") -> tuple["Qwen3Config", nnx.State]:
     """The model without adapters that computes the same: its config, and W + alpha / rank * A B in the dtype of W.
 
     The sums are float32, one projection at a time. For sampling and for export: a base that is stored in bfloat16
-    stays so, and is not to be trained on.
+    stays so, and is not to be trained on. `config.lora` must be there.
     """
-    plain = dataclasses.replace(config, lora=None)
-    if config.lora is None:
-        return plain, parameters
     flat = dict(nnx.to_flat_state(parameters))
     scale = config.lora.alpha / config.lora.rank
 
@@ -68,7 +60,7 @@ def merge(parameters: nnx.State, config: "Qwen3Config") -> tuple["Qwen3Config", 
         where, a, b = (*path[:-1], "weight"), flat.pop(path), flat.pop((*path[:-1], "lora_b"))
         w = flat[where][...]
         flat[where] = flat[where].replace(jax.jit(add, out_shardings=w.sharding)(w, a[...], b[...]))
-    return plain, nnx.from_flat_state(list(flat.items()))
+    return dataclasses.replace(config, lora=None), nnx.from_flat_state(list(flat.items()))
 
 
 def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_model: str | None = None) -> None:
@@ -112,74 +104,6 @@ def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_mod
         os.replace(folder / "adapter_config.tmp", folder / "adapter_config.json")
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
-
-
-def read_config(folder: Path | str) -> LoRAConfig:
-    """Rank, alpha and targets of a folder's adapter_config.json.
-
-    Raises:
-      ConfigError: if it is absent, or asks for something that these adapters are not.
-    """
-    path = Path(folder) / "adapter_config.json"
-    try:
-        raw = json.loads(path.read_text())
-        rank, alpha, targets = int(raw["r"]), float(raw["lora_alpha"]), raw["target_modules"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path}: cannot read it ({error!r})") from None
-    refused = (
-        "use_rslora",
-        "use_dora",
-        "use_qalora",
-        "lora_bias",
-        "fan_in_fan_out",
-        "rank_pattern",
-        "alpha_pattern",
-        "layers_to_transform",
-        "layer_replication",
-        "modules_to_save",
-        "trainable_token_indices",
-    )
-    wrong = [name for name in refused if raw.get(name)]
-    if raw.get("peft_type") != "LORA" or raw.get("bias", "none") != "none" or wrong:
-        raise ConfigError(f"{path}: plain LoRA without bias is needed{''.join(f', not {name}' for name in wrong)}")
-    if targets == "all-linear":
-        targets = TARGETS
-    if not isinstance(targets, list | tuple) or not set(targets) <= set(TARGETS):
-        raise ConfigError(f"{path}: target_modules = {targets!r}; of {', '.join(TARGETS)} are needed")
-    return LoRAConfig(rank, alpha, tuple(name for name in TARGETS if name in targets))
-
-
-def load(folder: Path | str, adapters: nnx.State) -> nnx.State:
-    """Reads adapters in PEFT's format into the place of others of the same shape.
-
-    Args:
-      folder: as `save` or PEFT wrote it.
-      adapters: what `split` calls trained, or the same of `abstract`: says names, shapes and shardings.
-
-    Raises:
-      ConfigError: naming every tensor that is missing, superfluous or of another shape; nothing is loaded then.
-    """
-    path = Path(folder) / "adapter_model.safetensors"
-    try:
-        found = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ConfigError(f"{path}: cannot read it ({error})") from None
-    flat = nnx.to_flat_state(adapters)
-    wanted = {_name(path, i): v.shape[:0:-1] for path, v in flat for i in range(v.shape[0])}
-    problems = [f"{name} is missing" for name in wanted.keys() - found.keys()]
-    problems += [f"{name} is not of this model" for name in found.keys() - wanted.keys()]
-    problems += [
-        f"{name} has shape {found[name].shape}, not {wanted[name]}"
-        for name in wanted.keys() & found.keys()
-        if found[name].shape != wanted[name]
-    ]
-    if problems:
-        raise ConfigError(f"{path}: {'; '.join(sorted(problems))}")
-    loaded = []
-    for where, variable in flat:
-        stack = np.stack([np.asarray(found[_name(where, i)], np.float32).T for i in range(variable.shape[0])])
-        loaded.append((where, variable.replace(jax.device_put(stack, variable.get_value().sharding))))
-    return nnx.from_flat_state(loaded)
 
 
 def _name(path: tuple[str, ...], layer: int) -> str:

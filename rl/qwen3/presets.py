@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +79,10 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
     """
     if str(name) in PRESETS:
         return dataclasses.replace(PRESETS[str(name)], dtype=dtype)
-    if not Path(name).expanduser().exists():
+    path = Path(os.path.expanduser(name))
+    if not path.exists():
         raise ConfigError(f"model.shape = {name}: neither a config.json, nor a folder, nor one of {', '.join(PRESETS)}")
-    return read_config(Path(name).expanduser(), dtype)
+    return read_config(path, dtype)
 
 
 def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
@@ -107,8 +110,9 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
         problems.append(f"architectures is {architectures}, not Qwen3ForCausalLM")
     if raw.get("hidden_act", "silu") != "silu":
         problems.append(f"hidden_act is {raw['hidden_act']!r}, not 'silu'")
-    if raw.get("use_sliding_window") or set(raw.get("layer_types") or []) - {"full_attention"}:
-        problems.append("sliding window attention is not built")
+    layers = raw.get("layer_types") or []
+    if raw.get("use_sliding_window") or not isinstance(layers, list) or any(x != "full_attention" for x in layers):
+        problems.append("only full attention is built, no sliding window")
     problems += [
         f"{key} is not built" for key in ("attention_bias", "num_experts", "quantization_config") if raw.get(key)
     ]
@@ -143,7 +147,7 @@ def _read_rope(raw: dict[str, Any]) -> tuple[float, list[str]]:
     problems = [f"rope_parameters or rope_scaling is {place!r}" for place in given if place and place not in places]
     kinds = [place.get(key) for place in places[1:] for key in ("rope_type", "type")]
     problems += [f"rope scaling of type {kind!r} is not built" for kind in kinds if kind not in (None, "default")]
-    if any(place.get("partial_rotary_factor", 1) != 1 for place in places):
+    if any(place.get("partial_rotary_factor") not in (None, 1) for place in places):
         problems.append("partial_rotary_factor is not built")
     thetas = [place["rope_theta"] for place in places if place.get("rope_theta") is not None]
     if not thetas:
@@ -154,4 +158,4 @@ def _read_rope(raw: dict[str, Any]) -> tuple[float, list[str]]:
 
 
 def _positive(value: Any) -> bool:
-    return type(value) in (int, float) and value > 0
+    return type(value) in (int, float) and 0 < value < math.inf

@@ -45,7 +45,7 @@ def resolve(path: str | Path) -> Path:
     Raises:
       ConfigError: if it is neither a folder here nor an id that the hub or the cache knows.
     """
-    folder = Path(path).expanduser()
+    folder = Path(os.path.expanduser(path))
     if folder.is_dir():
         return folder
     if not re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(path)):
@@ -199,25 +199,30 @@ def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, l
         holders.pop("lm_head.weight", None)  # the copy that some tied checkpoints carry, those of 0.6B and 1.7B
     problems += [f"{name} is not of this model" for name in holders]
     if problems:
-        raise ConfigError(f"model.path = {folder}: {'; '.join(sorted(problems))}")
+        raise ConfigError(f"model.path = {folder}: {'; '.join(problems)}")
     return places
 
 
 def _files(folder: Path) -> tuple[list[Path], list[str]]:
-    """The safetensors files of a folder, and how they differ from those of its index, if it has one."""
+    """The safetensors files of a checkpoint, and how those in the folder differ from its index, if it has one.
+
+    A model.safetensors without an index is the whole checkpoint, for `transformers` as well: others beside it, such as
+    adapters, are no part of it.
+    """
     here = {file.name for file in folder.glob("*.safetensors")}
-    listed = here
     if (folder / INDEX).exists():
         try:
             listed = set(json.loads((folder / INDEX).read_text())["weight_map"].values())
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
+    else:
+        listed = here = here & {"model.safetensors"} or here
     if not listed:
         pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
         why = f"; {', '.join(pickled)} would have to be unpickled, which runs what is in it" if pickled else ""
         raise ConfigError(f"model.path = {folder}: no *.safetensors there{why}")
-    problems = [f"file {name} of the index is missing" for name in listed - here]
-    problems += [f"file {name} is not in the index" for name in here - listed]
+    problems = [f"file {name} of the index is missing" for name in sorted(listed - here, key=str)]
+    problems += [f"file {name} is not in the index" for name in sorted(here - listed)]
     return [folder / name for name in sorted(listed & here)], problems
 
 

@@ -33,6 +33,9 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
         ("model.shape=null", "model: one of shape and path must be given"),
         ("model.lora.targets=[q]", "model.lora.targets.0"),
+        ("model.lora.targets=[q_proj, q_proj]", "each projection at most once"),
+        ("model.lora.alpha=.inf", "model.lora.alpha = Infinity: it should be a finite number"),
+        ("mesh.fsdp=0", "mesh.fsdp = 0: must be at least 1, or -1"),
         ("grpo.top_k=20", "grpo.top_k = 20: nothing may be cut off in training"),
         ("grpo.top_p=0.9", "grpo.top_p = 0.9: nothing may be cut off in training"),
         ("warm_start.instances=20", "warm_start.batch = 32 is too large"),
@@ -52,6 +55,12 @@ def test_mistakes_are_named_in_one_line(override, message):
 def test_a_missing_file_is_named():
     with pytest.raises(ConfigError, match="nowhere.yaml: No such file"):
         load(Path("nowhere.yaml"))
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "model.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="model.yaml: not YAML: it is no text"):
+        load(tmp_path / "model.yaml")
 
 
 def test_numbers_in_scientific_notation_without_a_point_are_numbers():

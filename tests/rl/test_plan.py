@@ -51,7 +51,7 @@ def test_no_weight_is_gathered_for_a_token(tiny):
     assert loop.collectives["all-reduce"] >= 8  # tp splits attention and feed-forward: two sums in each of 4 layers
 
 
-def one_program(arguments=None, beside=()):
+def one_program():
     """A program of one product on one device."""
     sharding = NamedSharding(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp")), P())
     x = jax.ShapeDtypeStruct((512, 512), jnp.float32, sharding=sharding)
@@ -73,6 +73,17 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys, t
     assert not json.loads((tmp_path / "plan.json").read_text())["fits"]
 
 
+def test_a_program_that_the_compiler_refuses_takes_what_the_compiler_says():
+    pytest.importorskip("libtpu")
+    whole = NamedSharding(Mesh(np.array(plan.topology_devices("v5e:1x1")).reshape(1, 1), ("fsdp", "tp")), P())
+    x = jax.ShapeDtypeStruct((12 * 2**18, 1024), jnp.float32, sharding=whole)
+    sort = jax.jit(lambda x: jnp.sort(2 * x[: 8 * 2**18], axis=0).sum())
+    figures = plan.compile(plan.Program("sort", lambda: sort.lower(x), x), int(15.75 * plan.GIB))
+    assert not figures.fits
+    assert figures.arguments == 12 * plan.GIB
+    assert 7 * plan.GIB < figures.temporaries < 17 * plan.GIB  # of 8 GiB, and the sorted ones
+
+
 def test_without_the_compiler_for_tpus_the_way_to_get_it_is_said(monkeypatch, capsys):
     monkeypatch.setattr(plan.importlib.util, "find_spec", lambda name: None)
     assert plan.main(["--config", str(TINY), "--topology", "v5e:2x4"]) == 2
@@ -87,6 +98,18 @@ def test_a_topology_that_is_not_known_is_named(name, capsys):
     assert error.startswith("error: ") and error.count("\n") == 1 and len(error) < 250
 
 
-def test_a_mistake_in_the_configuration_is_one_line(capsys):
-    assert plan.main(["--config", str(TINY), "grpo.sampels=4"]) == 2
-    assert "unknown key grpo.sampels" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["grpo.sampels=4"], "unknown key grpo.sampels"),
+        (["mesh.fsdp=9"], "8 devices are here"),
+        (["mesh.fsdp=1", "model.attention=splash"], "it runs on TPUs"),
+        (["mesh.fsdp=1", "sampler.rows=4"], "takes at least 8 rows"),
+        (["--json", "nowhere/plan.json"], "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, capsys):
+    assert plan.main(["--config", str(TINY), *arguments]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and printed.err.count("\n") == 1
+    assert printed.out == ""

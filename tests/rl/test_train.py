@@ -320,6 +320,7 @@ def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
         ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 is too small"),
         ("mesh.fsdp=64", "8 devices are here"),
         ("model.path=/nowhere", "model.path = /nowhere: no such folder"),
+        ("model.attention=splash", "model.attention = splash: it runs on TPUs"),
         ("model.shape=qwen4", "model.shape = qwen4: neither a config.json"),
         ("sampler.rows=12", "sampler.rows = 12: must be a multiple of mesh.fsdp = 8"),
         ("validation.samples=3", "sampler.rows = 16: the 3 answers to a prompt are generated together"),
@@ -340,6 +341,19 @@ def test_a_folder_that_is_no_run_is_left_alone(workspace, capsys):
     assert main(arguments(workspace, "holiday")) == 2
     assert "not empty and no run" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["photo.txt"]
+
+
+def test_a_run_cannot_lie_in_a_file(workspace, capsys):
+    assert main(arguments(workspace, "micro.yaml/run")) == 2
+    assert capsys.readouterr().err.endswith("micro.yaml is a file; choose another with --run\n")
+
+
+def test_a_run_whose_configuration_was_spoilt_is_refused_in_one_line(workspace, capsys):
+    (workspace / "spoilt").mkdir()
+    (workspace / "spoilt" / "config.yaml").write_text("grpo: [")
+    assert main(arguments(workspace, "spoilt")) == 2
+    error = capsys.readouterr().err
+    assert "config.yaml: not YAML" in error and error.count("\n") == 1
 
 
 def test_help_names_the_keys_and_an_example(capsys):

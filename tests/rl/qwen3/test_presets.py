@@ -73,6 +73,8 @@ def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
     assert shape_of("qwen3-4b", jnp.bfloat16) == dataclasses.replace(PRESETS["qwen3-4b"], dtype=jnp.bfloat16)
     with pytest.raises(ConfigError, match=r"model.shape = qwen3-5b: neither .* nor one of tiny, small, qwen3-0.6b"):
         shape_of("qwen3-5b")
+    with pytest.raises(ConfigError, match="neither a config.json, nor a folder"):
+        shape_of("~nobody-of-this-name/model")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,7 @@ def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
         {"rope_theta": "absent", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
         {"rope_theta": "absent", "rope_scaling": {"rope_type": "default", "rope_theta": 1e6}},
         {"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e6}},
+        {"rope_theta": 1e6, "rope_parameters": {"rope_type": None, "partial_rotary_factor": None}},
     ],
 )
 def test_theta_is_read_in_every_spelling(tmp_path, spelling):
@@ -104,14 +107,18 @@ def test_theta_is_read_in_every_spelling(tmp_path, spelling):
         ({"num_experts": 128}, "num_experts is not built"),
         ({"architectures": ["Qwen3ForSequenceClassification"]}, "not Qwen3ForCausalLM"),
         ({"attention_bias": True}, "attention_bias is not built"),
-        ({"use_sliding_window": True}, "sliding window attention is not built"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window attention is not built"),
+        ({"use_sliding_window": True}, "only full attention is built"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "only full attention is built"),
+        ({"layer_types": 36}, "only full attention is built"),
         ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config is not built"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"head_dim": "absent", "vocab_size": "absent"}, "lacks vocab_size, head_dim"),
         ({"hidden_size": 0}, "hidden_size is 0, not a whole number"),
         ({"num_attention_heads": 12}, "num_attention_heads = 12 must be a multiple of num_key_value_heads = 8"),
         ({"rms_norm_eps": "1e-6"}, "rms_norm_eps must be a number"),
+        ({"rms_norm_eps": math.inf}, "rms_norm_eps must be a number"),
+        ({"hidden_size": None}, "hidden_size is None, not a whole number"),
+        ({"tie_word_embeddings": None}, "tie_word_embeddings true or false"),
     ],
 )
 def test_what_is_not_built_is_refused_in_one_line(tmp_path, changes, complaint):
