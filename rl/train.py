@@ -119,11 +119,14 @@ def execute(config: Config, directory: RunDirectory, display: Display) -> None:
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets; the second Ctrl-C stops at once, without saving."""
+    """An event that Ctrl-C or SIGTERM sets; a Ctrl-C after that stops at once, without saving.
+
+    Another SIGTERM does not: `timeout`, for one, sends it to the process and then to its group.
+    """
     stop = threading.Event()
 
     def on_signal(number, frame):
-        if stop.is_set():
+        if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.set()
 

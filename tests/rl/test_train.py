@@ -25,7 +25,7 @@ from rl import config as config_
 from rl.checkpoint import fingerprint
 from rl.policy import Policy
 from rl.run import Purpose, make_key
-from rl.train import main
+from rl.train import _stop_signals, main
 
 ROOT = Path(__file__).parents[2]
 SHAPE = {
@@ -341,6 +341,15 @@ def test_a_folder_that_is_no_run_is_left_alone(workspace, capsys):
     assert main(arguments(workspace, "holiday")) == 2
     assert "not empty and no run" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["photo.txt"]
+
+
+def test_a_second_ctrl_c_stops_at_once_and_a_second_sigterm_does_not():
+    with _stop_signals() as stop:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_a_run_cannot_lie_in_a_file(workspace, capsys):
