@@ -67,12 +67,8 @@ def reference(folder, **changes):
     from transformers import Qwen3Config as ReferenceConfig
     from transformers import Qwen3ForCausalLM
 
-    fields = BASE | changes
-    theta = fields.pop("rope_theta")
     torch.manual_seed(1)
-    config = ReferenceConfig(
-        **fields, rope_parameters={"rope_type": "default", "rope_theta": theta}, max_position_embeddings=1024
-    )
+    config = ReferenceConfig(**BASE | changes, max_position_embeddings=1024)
     model = Qwen3ForCausalLM(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
