@@ -8,9 +8,8 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from rl.config import ConfigError
 from rl.qwen3.model import Qwen3, Qwen3Config
-from rl.qwen3.tokenizer import Tokenizer
+from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.sampler import Sampler, Sampling
 
 OPEN = "<think>\n"
@@ -65,11 +64,7 @@ class GrammarSampler:
         """
         tokenizer = self.tokenizer
         prompt = tokenizer.chat(message, thinking=True)
-        if len(prompt) > self.max_prompt_tokens:
-            raise ConfigError(
-                f"engineer.max_prompt_tokens = {self.max_prompt_tokens} is too small: a text of this run has "
-                f"{len(prompt)} tokens"
-            )
+        check_fit([prompt], self.max_prompt_tokens, "engineer.max_prompt_tokens")
         vocabulary = tokenizer.grammar_tokenizer(self.config.vocab_size)
         scripts = [Script(self, vocabulary, grammar) for _ in range(count)]
         opening = tokenizer.encode(OPEN)

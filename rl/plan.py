@@ -29,7 +29,7 @@ from rl.config import Config, ConfigError
 from rl.hlo import TokenLoop, read_token_loop
 from rl.qwen3 import lora, model, sharding, weights
 from rl.sampler import Sampler
-from rl.sampler.programs import empty, shardings
+from rl.sampler.programs import abstract
 
 GIB = 2**30
 TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}
@@ -122,7 +122,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     rooms = text.max_prompt_tokens, text.max_new_tokens
     writer = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
     writer.width(max(settings.samples, config.validation.samples))  # refuses too few rows before anything is compiled
-    state = _placed(jax.eval_shape(functools.partial(empty, writer)), shardings(writer))
+    state = abstract(writer)
     keys = state.cache.keys
     layer_size = math.prod(keys.sharding.shard_shape(keys.shape)) // shape.num_hidden_layers
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -19,7 +19,7 @@ from rl.qwen3 import lora, presets, weights
 from rl.qwen3.attention import AttentionKind
 from rl.qwen3.model import Qwen3, Qwen3Config, Remat, create
 from rl.qwen3.sharding import for_rollout, make_mesh
-from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
+from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
 from rl.sampler import Rollout, Sampler, Sampling
 
 
@@ -203,17 +203,6 @@ def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
         attention=AttentionKind(settings.attention),
         lora=lora.LoRAConfig(adapters.rank, adapters.alpha, adapters.targets) if adapters.rank else None,
     )
-
-
-def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
-    """Finds out whether every row of tokens fits.
-
-    Raises:
-      ConfigError: if one has more than `room`; `what` names the setting to raise.
-    """
-    longest = max(map(len, rows))
-    if longest > room:
-        raise ConfigError(f"{what} = {room} is too small: a text of this run has {longest} tokens")
 
 
 def row(batch, index: int):

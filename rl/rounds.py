@@ -15,7 +15,8 @@ from jaxlake.types import Instance
 from rl import distributed, grpo, reward
 from rl.checkpoint import fingerprint
 from rl.logprobs import join
-from rl.policy import Policy, Prompts, check_fit
+from rl.policy import Policy, Prompts
+from rl.qwen3.tokenizer import check_fit
 from rl.run import Purpose, Run, Stopwatch, build_boards
 from rl.sampler import Sampling
 from rl.sft import engineer_texts

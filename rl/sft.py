@@ -14,9 +14,10 @@ from jaxlake.types import Instance
 from rl.config import Config, ConfigError, WarmStartSection
 from rl.grpo import masked_sum
 from rl.logprobs import Sequences, abstract_sequences, answer_logprobs, join, take
-from rl.policy import Policy, check_fit, row
+from rl.policy import Policy, row
 from rl.qwen3 import lora, sharding
 from rl.qwen3.model import Qwen3
+from rl.qwen3.tokenizer import check_fit
 from rl.run import Purpose, Run, Stopwatch, make_key, mixed_boards
 from rl.tracking import Display
 

@@ -141,9 +141,7 @@ class Tokenizer:
         Raises:
           ConfigError: if a row is longer than `length`; `what` names the setting to raise.
         """
-        longest = max(map(len, rows))
-        if longest > length:
-            raise ConfigError(f"{what} = {length} is too small: a text of this run has {longest} tokens")
+        check_fit(rows, length, what)
         tokens = np.full((len(rows), length), self.pad_id, np.int32)
         valid = np.zeros((len(rows), length), bool)
         for i, row in enumerate(rows):
@@ -156,6 +154,17 @@ class Tokenizer:
         import llguidance
 
         return llguidance.LLTokenizer(self._tokenizer.backend_tokenizer.to_str(), n_vocab=vocabulary)
+
+
+def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
+    """Finds out whether every row of tokens fits.
+
+    Raises:
+      ConfigError: if one has more than `room`; `what` names the setting to raise.
+    """
+    longest = max(map(len, rows))
+    if longest > room:
+        raise ConfigError(f"{what} = {room} is too small: a text of this run has {longest} tokens")
 
 
 def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:

@@ -22,7 +22,7 @@ from rl.config import ConfigError
 from rl.qwen3.model import Qwen3, Qwen3Config
 from rl.qwen3.sharding import shard_batch
 from rl.sampler.draw import Sampling
-from rl.sampler.programs import Arrivals, empty, programs, shardings
+from rl.sampler.programs import Arrivals, abstract, programs
 from rl.sampler.schedule import Schedule, prompts_at_once
 
 STEPS_PER_CALL = 128
@@ -174,11 +174,7 @@ class Sampler:
         def struct(shape, dtype=jnp.int32):
             return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
 
-        state = jax.tree.map(
-            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-            jax.eval_shape(functools.partial(empty, self)),
-            shardings(self),
-        )
+        state = abstract(self)
         batch = self.shards * prompts_at_once(self.width(samples), samples)
         arrivals = Arrivals(
             prompts=struct((batch, self._buckets[-1])),

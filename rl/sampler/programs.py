@@ -116,6 +116,15 @@ def empty(sampler: "Sampler") -> State:
     )
 
 
+def abstract(sampler: "Sampler") -> State:
+    """The state as ShapeDtypeStructs with their shardings, to compile programs without any array."""
+    return jax.tree.map(
+        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+        jax.eval_shape(functools.partial(empty, sampler)),
+        shardings(sampler),
+    )
+
+
 def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
     """Prefills the prompts and puts them into their rows; the old state is donated.
 
