@@ -127,7 +127,19 @@ class LakeSection(Section):
         return sizes
 
 
-class WarmStartSection(Section):
+class OptimizerFields(Section):
+    """AdamW and its schedule, for a section that trains."""
+
+    learning_rate: Rate = 1e-4
+    schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="of the rate, after the warmup")
+    warmup_steps: Annotated[int, Field(ge=0)] = Field(0, description="updates in which the rate rises from 0")
+    final_rate: Ratio = Field(0.0, description="share of the rate that linear and cosine end with")
+    weight_decay: Ratio = Field(0.0, description="of matrices; norms do not decay")
+    max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    moments: Literal["float32", "bfloat16"] = Field("float32", description="what Adam's two moments are stored in")
+
+
+class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0)] = 750
@@ -139,6 +151,7 @@ class WarmStartSection(Section):
     max_answer_tokens: Count = 160
     learning_rate: Rate = 1.5e-3
     warmup_steps: Annotated[int, Field(ge=0)] = 30
+    weight_decay: Ratio = 0.01
     holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = Field(0.1, description="share of boards that need a wait")
 
@@ -151,17 +164,40 @@ class RoundsSection(Section):
     epochs: Count = 1
 
 
-class GRPOSection(Section):
-    """The inner loop."""
+class GRPOSection(OptimizerFields):
+    """The inner loop: what is rolled out in a step, and what is optimised on it."""
 
     prompts: Count = Field(24, description="instances a step")
     samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
     micro_batch: Count = Field(48, description="answers that go through the backward pass at once")
-    learning_rate: Rate = 1e-4
-    weight_decay: Ratio = 0.0
-    max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    minibatches: Count = Field(1, description="parts that a step's answers are split into, an update each")
+    iterations: Count = Field(1, description="passes over a step's answers")
+    resampling: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="dynamic sampling: at most so many further batches of prompts a step, for groups that are all "
+        "valid or all invalid; 0: none",
+    )
+    advantage: Literal["group_std", "centered", "batch_std", "rloo"] = "group_std"
+    aggregation: Literal["token_mean", "sequence_mean", "sequence_sum", "constant"] = "token_mean"
     clip_low: Rate = 0.2
     clip_high: Rate = 0.28
+    dual_clip: Annotated[float, Field(gt=1)] | None = Field(
+        None, description="bound of the ratio for answers worse than their group; null: none"
+    )
+    kl_coefficient: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="of the divergence from the policy at the start of the rounds; above 0 a copy of it is kept"
+    )
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="k1 has no gradient on average, k2 the right one")
+    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="of the bonus on entropy")
+    mask_truncated: bool = Field(False, description="answers without an end do not count in the loss")
+    correction: Literal["none", "token", "sequence"] = Field(
+        "none", description="importance weights of the trainer's policy against the sampler's"
+    )
+    correction_cap: Annotated[float, Field(ge=1)] = Field(2.0, description="largest such weight")
+    mismatch_alarm: Annotated[float, Field(gt=1)] = Field(
+        1.05, description="mean factor between trainer's and sampler's probabilities above which a step is reported"
+    )
+    max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
     temperature: Annotated[float, Field(gt=0)] = 1.0
     top_k: int = Field(0, description="0, anything else is refused")
     top_p: float = Field(1.0, description="1, anything else is refused")
@@ -176,10 +212,18 @@ class GRPOSection(Section):
             )
         return value
 
+    @property
+    def updates(self) -> int:
+        """Updates that a step makes."""
+        return self.minibatches * self.iterations
+
 
 class RewardSection(Section):
-    """Lengths at which the penalty on tokens starts and is full, and the inertia of its weight."""
+    """What an answer is worth; lengths at which the penalty on tokens starts and is full, the inertia of its weight."""
 
+    kind: Literal["paper", "accuracy", "valid", "optimal", "checks"] = Field(
+        "paper", description="paper: accuracy by cost and length with adaptive weights; the others see no length"
+    )
     free_tokens: Count = Field(24, description="L1")
     limit_tokens: Count = Field(40, description="L2")
     decay: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -212,19 +256,26 @@ class EngineerSection(Section):
     max_prompt_tokens: Count = 640
     max_thinking_tokens: Count = 96
     max_answer_tokens: Count = 160
+    attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
 
 
 class CheckpointSection(Section):
     """How often a run is saved."""
 
     every_steps: Count = 20
-    keep: Count = 2
+    keep: Count = Field(2, description="latest checkpoints that stay; the best by validation stays besides")
 
 
 class TrackingSection(Section):
-    """Where metrics go beside metrics.jsonl."""
+    """Where metrics go beside metrics.jsonl, and what is looked at more closely."""
 
     tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
+    wandb: Literal["off", "offline", "online"] = Field("off", description="Weights & Biases (extra `track`)")
+    wandb_project: str = "jaxlake"
+    profile_start: Annotated[int, Field(ge=0)] = Field(
+        10, description="step of the process at which jax.profiler begins to record"
+    )
+    profile_steps: Annotated[int, Field(ge=0)] = Field(0, description="steps that it records; 0: none")
 
 
 class Config(Section):
@@ -255,6 +306,10 @@ class Config(Section):
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
                 f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
+            )
+        if self.grpo.prompts % self.grpo.minibatches:
+            raise ValueError(
+                f"grpo.prompts = {self.grpo.prompts} must be a multiple of grpo.minibatches = {self.grpo.minibatches}"
             )
         return self
 
