@@ -3,11 +3,13 @@
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jax.sharding import Mesh
 
 from rl.qwen3.model import Qwen3, constrain, token_positions
@@ -55,8 +57,31 @@ def join(prompts: Sequence[Sequence[int]], room: int, answers: np.ndarray, mask:
 
 def take(sequences: Sequences, rows: np.ndarray, count: int) -> Sequences:
     """The numpy sequences at `rows`, filled up to `count` with repetitions of which no token counts."""
-    taken = jax.tree.map(lambda x: x[np.resize(rows, count)], sequences)
+    taken = fill(sequences, rows, count)
     return taken.replace(mask=taken.mask & (np.arange(count) < len(rows))[:, None])
+
+
+def cut(sequences: Sequences, room: int) -> Sequences:
+    """The sequences with room for answers of so many tokens; longer ones lose their end."""
+    width = sequences.tokens.shape[1] - sequences.mask.shape[1] + room
+    return sequences.replace(
+        tokens=sequences.tokens[:, :width], valid=sequences.valid[:, :width], mask=sequences.mask[:, :room]
+    )
+
+
+def fill(tree: Any, rows: np.ndarray, count: int) -> Any:
+    """Numpy arrays at `rows` of their first axis, repeated until there are `count`; ones where there is nothing.
+
+    Ones, because a sequence of them is sound: a row without a valid token would have no attention to normalise.
+    """
+    return jax.tree.map(
+        lambda x: x[np.resize(rows, count)] if len(rows) else np.ones((count, *x.shape[1:]), x.dtype), tree
+    )
+
+
+def masked_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """Sum of `values` where `mask`, whatever stands elsewhere."""
+    return jnp.where(mask, values, 0).sum()
 
 
 def abstract_sequences(rows: int, prompt_tokens: int, answer_tokens: int) -> Sequences:
@@ -105,15 +130,18 @@ def token_logprobs(
       mesh: of the model; None on one device.
 
     Returns:
-      Two float32 ``[B, T]``. The entropy has no gradient: it describes.
+      Two float32 ``[B, T]``. Where the entropy only describes, behind a `stop_gradient`, its gradient costs nothing.
     """
-    logprobs, entropy = _token_logprobs(temperature, mesh, hidden, head, targets)
-    return logprobs, jax.lax.stop_gradient(entropy)
+    return _token_logprobs(temperature, mesh, hidden, head, targets)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _token_logprobs(temperature, mesh, hidden, head, targets):
     return _forward(temperature, mesh, hidden, head, targets)[0]
+
+
+def _kept(temperature, mesh, *arguments):
+    return _forward(temperature, mesh, *(argument.value for argument in arguments))
 
 
 def _forward(temperature, mesh, hidden, head, targets):
@@ -132,19 +160,26 @@ def _forward(temperature, mesh, hidden, head, targets):
     zeros = jnp.zeros(targets.shape, jnp.float32)
     top, total, weighted, chosen = jax.lax.fori_loop(0, blocks.count, add, (zeros - 1e30, zeros, zeros, zeros))
     normalizer = top + jnp.log(total)
-    return (chosen - normalizer, normalizer - weighted / total), (hidden, head, targets, normalizer)
+    entropy = normalizer - weighted / total
+    return (chosen - normalizer, entropy), (hidden, head, targets, normalizer, entropy)
 
 
 def _backward(temperature, mesh, kept, gradients):
-    hidden, head, targets, normalizer = kept
+    hidden, head, targets, normalizer, entropy = kept
     blocks = _Blocks(hidden, head, temperature, mesh)
-    scale = gradients[0][..., None] / temperature
+    # Of the two outputs, one that nothing depends on has no array of zeros for a gradient, but this mark of one.
+    d_logprobs, d_entropy = (None if isinstance(d, SymbolicZero) else d[..., None] / temperature for d in gradients)
 
     def add(i, sums):
         d_hidden, d_head = sums
         logits, ids, block = blocks.logits(i)
-        d_logits = (ids == targets[..., None]) - jnp.exp(logits - normalizer[..., None])
-        d_logits = (d_logits * scale).astype(hidden.dtype)
+        logs = logits - normalizer[..., None]
+        d_logits = jnp.zeros_like(logits)
+        if d_logprobs is not None:
+            d_logits += ((ids == targets[..., None]) - jnp.exp(logs)) * d_logprobs
+        if d_entropy is not None:
+            d_logits -= jnp.exp(logs) * (logs + entropy[..., None]) * d_entropy
+        d_logits = d_logits.astype(hidden.dtype)
         d_hidden += jnp.einsum("BTV,VD->BTD", d_logits, block, preferred_element_type=jnp.float32)
         d_block = jnp.einsum("BTV,BTD->VD", d_logits, hidden, preferred_element_type=jnp.float32)
         d_block = constrain(d_block, mesh, "tp", "fsdp")
@@ -157,7 +192,7 @@ def _backward(temperature, mesh, kept, gradients):
     return d_hidden.astype(hidden.dtype), d_head.astype(head.dtype), None
 
 
-_token_logprobs.defvjp(_forward, _backward)
+_token_logprobs.defvjp(_kept, _backward, symbolic_zeros=True)
 
 
 class _Blocks:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from flax import nnx
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
@@ -27,7 +28,9 @@ from rl import config as config_
 from rl import grpo, policy, sft
 from rl.config import Config, ConfigError
 from rl.hlo import TokenLoop, read_token_loop
+from rl.optimizer import make_optimizer
 from rl.qwen3 import lora, model, sharding, weights
+from rl.rounds import planned_updates
 from rl.sampler import Sampler
 from rl.sampler.programs import abstract
 
@@ -113,7 +116,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     shape = policy.shape_of(config.model, folder)
     graph, parameters = model.abstract(shape, mesh)
     trained, frozen = lora.split(parameters)
-    optimizer = grpo.make_optimizer(settings)
+    optimizer = make_optimizer(settings, planned_updates(config))
     moments = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
     rollout = _placed(
         jax.eval_shape(lambda x: sharding.for_rollout(x, shape.dtype, mesh), parameters),
@@ -129,22 +132,28 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     answer = functools.cache(functools.partial(writer.lower, rollout))
     reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
     changed, shared = _compared(parameters, rollout)
-    generating, beside = (rollout, state), (moments, changed)
+    reference = _reference(trained, shape.dtype) if settings.kl_coefficient > 0 else ()
+    kept = moments, reference
+    generating, beside = (rollout, state), (kept, changed)
     found = [
-        Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (moments, shared)),
+        Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (kept, shared)),
         Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
         Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
         Program("decode", lambda: answer(settings.samples)["decode"], generating, beside, layer_size),
-        Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), moments),
-        Program("update", lambda: reinforce()["apply"], (trained, moments, trained), frozen),
+        Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), kept),
+        Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
     ]
+    if settings.updates > 1 or settings.kl_coefficient > 0:
+        found.insert(-2, Program("log-probs", lambda: reinforce()["logprobs"], parameters, kept))
     if config.warm_start.steps:
+        supervised = make_optimizer(config.warm_start, config.warm_start.steps)
+        arguments = parameters, sharding.abstract(jax.eval_shape(supervised.init, trained), mesh)
         teach = functools.cache(
-            functools.partial(sft.lower, graph, parameters, sft.make_optimizer(config), config.warm_start, *rooms, mesh)
+            functools.partial(sft.lower, graph, parameters, supervised, config.warm_start, *rooms, mesh)
         )
         found = [
-            Program("warm start, plans", lambda: teach()["plans"], (parameters, moments)),
-            Program("warm start, engineer", lambda: teach()["engineer"], (parameters, moments)),
+            Program("warm start, plans", lambda: teach()["plans"], arguments),
+            Program("warm start, engineer", lambda: teach()["engineer"], arguments),
             *found,
         ]
     return found
@@ -244,6 +253,17 @@ def per_device(tree: Any) -> int:
 
 def _placed(shapes: Any, places: Any) -> Any:
     return jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes, places)
+
+
+def _reference(trained: nnx.State, dtype: Any) -> nnx.State:
+    """What `standing.make_reference` copies: matrices in the compute dtype, where the parameters lie."""
+
+    def copy(variable: nnx.Variable) -> nnx.Variable:
+        x = variable.get_value()
+        kind = dtype if len(variable.spec) > 1 else x.dtype
+        return variable.replace(jax.ShapeDtypeStruct(x.shape, kind, sharding=x.sharding))
+
+    return jax.tree.map(copy, trained, is_leaf=lambda node: isinstance(node, nnx.Variable))
 
 
 def _compared(parameters: Any, rollout: Any) -> tuple[list[jax.ShapeDtypeStruct], list[jax.ShapeDtypeStruct]]:

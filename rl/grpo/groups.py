@@ -1,0 +1,36 @@
+"""Which answers are compared with each other: those to one instance, in one role, under one configuration."""
+
+import enum
+
+import chex
+import numpy as np
+
+
+class Role(enum.IntEnum):
+    """What the policy was asked to be."""
+
+    PLANNER = 0
+    ENGINEER = 1
+
+
+@chex.dataclass(frozen=True)
+class Groups:
+    """Where each of ``B`` answers belongs; equal in all three fields means one group.
+
+    Never by the prompt's text: two instances can read the same, and one instance reads the same in every round that
+    draws it, while the policy and the boards around it have changed.
+
+    Attributes:
+      version: int32 ``[B]``, number of the configuration, which is the round's.
+      instance: int32 ``[B]``, index among the instances of that round.
+      role: int32 ``[B]``, of `Role`.
+    """
+
+    version: chex.Array
+    instance: chex.Array
+    role: chex.Array
+
+    def ids(self) -> np.ndarray:
+        """int32 ``[B]``: 0, 1, ... for the groups in ascending order of version, instance and role."""
+        keys = np.stack([self.version, self.instance, self.role], axis=1)
+        return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)

@@ -1,0 +1,43 @@
+"""The optimizer's step on a few numbers: what must be finite, and what a half-precision weight would lose."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.sharding import PartitionSpec as P
+
+from rl import grpo
+from rl.qwen3.sharding import make_mesh
+
+ADAM = optax.adam(1e-2)
+ONE = make_mesh(1, 1)
+
+
+def one_weight(dtype):
+    """Parameters, as `apply` takes them, of four ones."""
+    return nnx.State({"weight": nnx.Param(jnp.ones(4, dtype), spec=P(None))})
+
+
+@pytest.mark.parametrize(
+    ("gradient", "loss"), [(np.nan, 1.0), (np.inf, 1.0), (1e30, 1.0), (1.0, np.nan), (1.0, np.inf)]
+)
+def test_loss_and_gradient_norm_must_both_be_finite(gradient, loss):
+    trained, state = one_weight(jnp.float32), ADAM.init(one_weight(jnp.float32))
+    total = grpo.Total(gradients=jax.tree.map(lambda w: w * jnp.float32(gradient), trained), loss=jnp.float32(loss))
+    after, state, _, finite = grpo.apply(ADAM, trained, state, total, np.float32(1), mesh=ONE)
+    assert not finite
+    np.testing.assert_array_equal(after["weight"][...], 1)
+    assert state[0].count == 0 and not state[0].mu["weight"][...].any()
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(jnp.bfloat16, 1.0), (jnp.float32, 1 - 1e-4)])
+def test_a_half_precision_weight_swallows_small_updates_and_a_master_weight_does_not(dtype, expected):
+    trained, optimizer = one_weight(dtype), optax.sgd(1e-6)
+    state = optimizer.init(trained)
+    for _ in range(100):
+        total = grpo.Total(gradients=one_weight(jnp.float32), loss=jnp.float32(0))
+        trained, state, *_ = grpo.apply(optimizer, trained, state, total, np.float32(1), mesh=ONE)
+    assert trained["weight"].dtype == dtype
+    np.testing.assert_allclose(trained["weight"][...].astype(jnp.float32), expected, rtol=0, atol=3e-6)

@@ -1,0 +1,254 @@
+"""Every variant of the loss by hand, and the expected gradients of the divergence's estimators over a whole softmax."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rl.config import GRPOSection
+from rl.grpo import Aggregation, Batch, Correction, KLEstimator, LossSettings, policy_loss
+from rl.logprobs import Sequences
+
+PLAIN = LossSettings.of(GRPOSection(), max_new_tokens=10)
+
+
+def settings(**changes):
+    return dataclasses.replace(PLAIN, **changes)
+
+
+def batch(advantages, old=None, sampler=None, reference=None, mask=None):
+    """Answers with these advantages; log-probabilities of the sampler are those of the trainer unless given."""
+    shape = next(np.shape(x) for x in (old, sampler, reference, mask) if x is not None)
+    nothing = np.zeros((shape[0], 1), np.int32)
+    mask = np.ones(shape, bool) if mask is None else np.array(mask)
+    sampler = np.zeros(shape) if sampler is None and old is None else old if sampler is None else sampler
+    return Batch(
+        sequences=Sequences(tokens=nothing, valid=nothing == 0, starts=nothing[:, 0], mask=mask),
+        sampler_logprobs=np.asarray(sampler, np.float32),
+        advantages=np.asarray(advantages, np.float32),
+        old_logprobs=None if old is None else np.asarray(old, np.float32),
+        reference_logprobs=None if reference is None else np.asarray(reference, np.float32),
+    )
+
+
+evaluate_jitted = jax.jit(jax.value_and_grad(policy_loss, argnums=(0, 1), has_aux=True), static_argnames=("settings",))
+
+
+def evaluate(logprobs, data, chosen=PLAIN, entropy=None):
+    """(loss, what describes it, gradient by the log-probabilities, gradient by the entropies)."""
+    logprobs = np.asarray(logprobs, np.float32)
+    entropy = np.zeros_like(logprobs) if entropy is None else np.asarray(entropy, np.float32)
+    (loss, sums), (by_logprobs, by_entropy) = evaluate_jitted(logprobs, entropy, data, settings=chosen)
+    return float(loss), {k: float(v) for k, v in sums.items()}, np.asarray(by_logprobs), np.asarray(by_entropy)
+
+
+def test_the_configurations_words_are_the_variants():
+    asked = GRPOSection(
+        aggregation="constant", dual_clip=3.0, kl_coefficient=0.1, kl_estimator="k2", correction="sequence"
+    )
+    found = LossSettings.of(asked, max_new_tokens=40)
+    assert (found.aggregation, found.kl_estimator) == (Aggregation.CONSTANT, KLEstimator.K2)
+    assert (found.correction, found.correction_cap, found.dual_clip) == (Correction.SEQUENCE, 2.0, 3.0)
+    assert hash(found) == hash(LossSettings.of(asked, max_new_tokens=40))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "expected", "slope", "clipped"),
+    [
+        (1.0, 2.0, -2.0, -2.0, None),
+        (1.1, 1.0, -1.1, -1.1, None),
+        (1.5, 1.0, -1.28, 0.0, "clipped_high"),
+        (0.5, 1.0, -0.5, -0.5, None),  # a good token that became unlikely is not clipped
+        (0.5, -1.0, 0.8, 0.0, "clipped_low"),
+        (1.5, -1.0, 1.5, 1.5, None),  # a bad token that became likely is not clipped
+        (8.0, -1.0, 8.0, 8.0, None),
+    ],
+)
+def test_clipping_one_token(ratio, advantage, expected, slope, clipped):
+    loss, sums, gradient, _ = evaluate([[np.log(ratio)]], batch([advantage], old=[[0.0]]))
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert gradient[0, 0] == pytest.approx(slope, rel=1e-5)
+    assert {name for name in ("clipped_low", "clipped_high") if sums[name]} == ({clipped} if clipped else set())
+    assert sums["ratio"] == sums["ratio_max"] == pytest.approx(ratio, rel=1e-5)
+    assert "clipped_dual" not in sums
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "expected", "slope", "bound"),
+    [
+        (8.0, -1.0, 3.0, 0.0, 1),
+        (2.9, -1.0, 2.9, 2.9, 0),
+        (0.5, -1.0, 0.8, 0.0, 0),  # clipped below as ever
+        (8.0, 1.0, -1.28, 0.0, 0),  # good tokens have their own bound
+    ],
+)
+def test_dual_clip_bounds_what_a_bad_token_can_cost(ratio, advantage, expected, slope, bound):
+    data = batch([advantage], old=[[0.0]])
+    loss, sums, gradient, _ = evaluate([[np.log(ratio)]], data, settings(dual_clip=3.0))
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert gradient[0, 0] == pytest.approx(slope, rel=1e-5)
+    assert sums["clipped_dual"] == bound
+
+
+RAGGED = [[True, True, True], [True, False, False], [False, False, False]]
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "total", "denominator"),
+    [
+        (Aggregation.TOKEN_MEAN, -(3 * 1.0 - 2.0), 4),
+        (Aggregation.SEQUENCE_MEAN, -(1.0 - 2.0), 2),
+        (Aggregation.SEQUENCE_SUM, -(3 * 1.0 - 2.0), 2),
+        (Aggregation.CONSTANT, -(3 * 1.0 - 2.0), 20),
+    ],
+)
+def test_aggregation_of_ragged_answers_of_which_one_has_no_token(aggregation, total, denominator):
+    chosen = settings(aggregation=aggregation)
+    data = batch([1.0, -2.0, 5.0], old=np.zeros((3, 3)), mask=RAGGED)
+    loss, sums, gradient, _ = evaluate(np.zeros((3, 3)), data, chosen)
+    assert loss == pytest.approx(total)
+    assert chosen.denominator(tokens=4, sequences=2) == denominator
+    assert sums["ratio"] == 4  # described by tokens, however they are weighed
+    weight = 1 / 3 if aggregation is Aggregation.SEQUENCE_MEAN else 1
+    np.testing.assert_allclose(gradient, [[-weight] * 3, [2, 0, 0], [0, 0, 0]], rtol=1e-6)
+
+
+def test_without_old_log_probabilities_the_gradient_is_that_of_the_policy_itself():
+    logprobs = [[-1.0, -2.0], [-0.5, -3.0]]
+    mask = [[True, True], [True, False]]
+    itself = evaluate(logprobs, batch([1.5, -0.5], sampler=logprobs, mask=mask))
+    given = evaluate(logprobs, batch([1.5, -0.5], old=logprobs, mask=mask))
+    np.testing.assert_allclose(itself[2], [[-1.5, -1.5], [0.5, 0.0]], rtol=1e-6)
+    np.testing.assert_array_equal(itself[2], given[2])
+    assert itself[:2] == given[:2]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "value", "slope"),
+    [
+        (KLEstimator.K1, 0.5, 1.0),
+        (KLEstimator.K2, 0.125, 0.5),
+        (KLEstimator.K3, np.exp(-0.5) - 1 + 0.5, 1 - np.exp(-0.5)),
+    ],
+)
+def test_divergence_of_one_token(estimator, value, slope):
+    chosen = settings(kl_coefficient=0.1, kl_estimator=estimator)
+    loss, sums, gradient, _ = evaluate([[-1.0]], batch([0.0], reference=[[-1.5]]), chosen)
+    assert loss == pytest.approx(0.1 * value, rel=1e-5)
+    assert sums["kl_reference"] == pytest.approx(value, rel=1e-5)
+    assert gradient[0, 0] == pytest.approx(0.1 * slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("estimator", KLEstimator)
+def test_a_policy_that_is_its_reference_has_no_divergence(estimator):
+    logprobs = np.log([[0.2, 0.5, 0.9]])
+    chosen = settings(kl_coefficient=1.0, kl_estimator=estimator)
+    loss, sums, gradient, _ = evaluate(logprobs, batch([0.0], reference=logprobs), chosen)
+    assert loss == sums["kl_reference"] == 0
+    np.testing.assert_array_equal(gradient, 1.0 if estimator is KLEstimator.K1 else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "divergence"),
+    [
+        (KLEstimator.K1, lambda p, q: 0.0),  # nothing is learned from it
+        (KLEstimator.K2, lambda p, q: (jnp.exp(p) * (p - q)).sum()),  # of the policy from the reference
+        (KLEstimator.K3, lambda p, q: (jnp.exp(q) * (q - p)).sum()),  # of the reference from the policy
+    ],
+)
+def test_expected_gradient_of_the_divergence_over_all_tokens_of_a_softmax(estimator, divergence):
+    logits, reference = jnp.array([0.3, -1.0, 0.8, 2.0]), jax.nn.log_softmax(jnp.array([1.0, 0.2, -0.5, 0.4]))
+    chosen = settings(kl_coefficient=1.0, kl_estimator=estimator)
+    share = jax.nn.softmax(logits)  # each token as often as the policy draws it, which is not differentiated
+
+    def expected(logits):
+        def one(logprob, reference):
+            data = batch([0.0], reference=[[0.0]]).replace(reference_logprobs=reference[None, None])
+            return policy_loss(logprob[None, None], jnp.zeros((1, 1)), data, chosen)[0]
+
+        return (share * jax.vmap(one)(jax.nn.log_softmax(logits), reference)).sum()
+
+    found = jax.grad(expected)(logits)
+    wanted = jax.grad(lambda logits: divergence(jax.nn.log_softmax(logits), reference))(logits)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert (np.abs(found).max() > 0.01) == (estimator is not KLEstimator.K1)
+
+
+def test_entropy_is_a_bonus():
+    data = batch([1.0, 1.0], old=np.zeros((2, 2)), mask=[[True, True], [True, False]])
+    given = evaluate(np.zeros((2, 2)), data, settings(entropy_coefficient=0.5), entropy=[[0.1, 0.2], [0.4, 9.0]])
+    loss, sums, _, gradient = given
+    assert loss == pytest.approx(-3 - 0.5 * 0.7)
+    assert sums["entropy"] == pytest.approx(0.7)
+    np.testing.assert_allclose(gradient, [[-0.5, -0.5], [-0.5, 0]])
+
+
+@pytest.mark.parametrize(
+    ("correction", "weights"),
+    [
+        (Correction.NONE, [[1, 1], [1, 1]]),
+        (Correction.TOKEN, [[2, 0.5], [1.5, 1]]),  # the first is 3, above the cap
+        (Correction.SEQUENCE, [[1.5, 1.5], [1.5, 1.5]]),  # 3 x .5 and 1.5 x 1
+    ],
+)
+def test_importance_weights_of_the_trainer_against_the_sampler(correction, weights):
+    sampler, old = np.full((2, 2), -2.0), np.log([[3, 0.5], [1.5, 1]]) - 2
+    chosen = settings(correction=correction, correction_cap=2.0)
+    loss, sums, gradient, _ = evaluate(old, batch([1.0, -3.0], old=old, sampler=sampler), chosen)
+    expected = -np.array(weights) * [[1.0], [-3.0]]
+    assert loss == pytest.approx(expected.sum(), rel=1e-5)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5)  # weights are numbers: they have no gradient
+    if correction is Correction.NONE:
+        assert "correction" not in sums
+    else:
+        assert sums["correction"] == pytest.approx(np.sum(weights), rel=1e-5)
+    own = evaluate(old, batch([1.0, -3.0], sampler=sampler), chosen)
+    assert own[0] == pytest.approx(loss) and own[1] == pytest.approx(sums)
+
+
+def test_a_whole_answers_weight_is_capped_and_sees_only_tokens_that_count():
+    sampler, old = np.zeros((2, 3)), np.array([[1.0, 1.0, 1.0], [-0.5, 0.2, 80.0]])
+    mask = [[True, True, True], [True, True, False]]
+    chosen = settings(correction=Correction.SEQUENCE, correction_cap=2.0)
+    _, sums, gradient, _ = evaluate(old, batch([1.0, 1.0], old=old, sampler=sampler, mask=mask), chosen)
+    small = np.exp(-0.3)
+    np.testing.assert_allclose(gradient, [[-2, -2, -2], [-small, -small, 0]], rtol=1e-5)
+    assert sums["correction"] == pytest.approx(6 + 2 * small)
+
+
+@pytest.mark.parametrize("off", [0.01, -0.01])
+def test_a_sampler_that_is_off_by_a_constant_is_measured_exactly(off):
+    old = np.log([[0.3, 0.6], [0.2, 0.9]])
+    data = batch([1.0, -1.0], old=old, sampler=old - off, mask=[[True, True], [True, False]])
+    _, sums, _, _ = evaluate(old + 0.5, data)  # whatever the parameters are by now
+    assert sums["mismatch_mean"] == pytest.approx(3 * 0.01, rel=1e-4)
+    assert sums["mismatch_max"] == pytest.approx(0.01, rel=1e-4)
+    assert sums["mismatch_factor"] == pytest.approx(3 * np.exp(0.01), rel=1e-6)
+    assert sums["mismatch_k3"] == pytest.approx(3 * (np.exp(off) - 1 - off), rel=1e-3)
+
+
+@pytest.mark.parametrize("what", [np.nan, np.inf, -1e4])
+def test_what_stands_outside_the_mask_reaches_neither_loss_nor_gradient(what):
+    mask = [[True, False], [False, False]]
+    anything = np.where(mask, 0.0, what)
+    data = batch([1.0, what], old=anything, sampler=-anything, reference=2 * anything, mask=mask)
+    chosen = settings(
+        aggregation=Aggregation.SEQUENCE_MEAN,
+        dual_clip=3.0,
+        kl_coefficient=0.1,
+        entropy_coefficient=0.1,
+        correction=Correction.SEQUENCE,
+    )
+    loss, sums, gradient, by_entropy = evaluate(np.zeros((2, 2)), data, chosen)
+    assert loss == pytest.approx(-1.0)
+    assert np.isfinite(list(sums.values())).all()
+    np.testing.assert_allclose(gradient, [[-1.0, 0], [0, 0]])
+    np.testing.assert_allclose(by_entropy, [[-0.1, 0], [0, 0]])
+
+
+def test_ratios_stay_finite_however_far_the_policy_went():
+    loss, sums, gradient, _ = evaluate([[0.0, 0.0]], batch([-1.0], old=[[-1e4, 1e4]]))
+    assert np.isfinite([loss, *sums.values()]).all() and np.isfinite(gradient).all()
+    assert sums["ratio_max"] == pytest.approx(np.exp(20), rel=1e-5)

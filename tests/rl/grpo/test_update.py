@@ -1,0 +1,453 @@
+"""Updates of a small causal Qwen3: one gradient however rows are cut up, and nothing changed that may not be."""
+
+import dataclasses
+import functools
+import importlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.experimental.compilation_cache import compilation_cache
+
+from rl import distributed, grpo
+from rl.config import GRPOSection
+from rl.logprobs import join
+from rl.optimizer import make_optimizer
+from rl.qwen3 import lora
+from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
+from rl.qwen3.sharding import make_mesh, shard_parameters, shardings
+
+update_module = importlib.import_module("rl.grpo.update")  # rl.grpo.update is the function
+
+SHAPE = Qwen3Config(
+    vocab_size=16,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=8,
+    rope_theta=1e4,
+)
+ONE = make_mesh(1, 1)
+ROOM = 8
+DESCENT = optax.sgd(1.0)  # one object, one compiled program
+EVERYTHING = {"dual_clip": 1.5, "kl_coefficient": 0.3, "entropy_coefficient": 0.1, "correction": "token"}
+
+
+def nothing():
+    """A check that finds no reason to stop."""
+
+
+def given_batch(seed=0, shortest=5):
+    """Sixteen answers to prompts of one to four tokens; one has no token that counts, two have nothing to learn from.
+
+    Its log-probabilities are what a uniform policy would give, more or less, so that some ratios are clipped. Answers
+    of five to eight tokens need more than half of the room, so that there is one program for all.
+    """
+    rng = np.random.default_rng(seed)
+    prompts = [rng.integers(0, 16, n).tolist() for n in rng.integers(1, 5, 16)]
+    answers, mask = (
+        rng.integers(0, 16, (16, ROOM)).astype(np.int32),
+        np.arange(ROOM) < rng.integers(shortest, ROOM + 1, (16, 1)),
+    )
+    advantages = rng.normal(size=16).astype(np.float32)
+    advantages[4:6] = 0  # skipped, but their tokens count in the mean
+    sequences = join(prompts, 4, answers, mask)
+    mask[9] = False  # a truncated answer, if these are masked
+    old, sampler, reference = rng.normal(-2.8, 0.3, (3, 16, ROOM)).astype(np.float32)
+    return grpo.Batch(
+        sequences=sequences.replace(mask=mask),
+        sampler_logprobs=sampler,
+        advantages=advantages,
+        old_logprobs=old,
+        reference_logprobs=reference,
+    )
+
+
+def step(parameters, data, mesh=ONE, *, optimizer=DESCENT, check=nothing, **settings):
+    """Parameters, state and metrics after one update."""
+    graph, _ = abstract(SHAPE, mesh)
+    placed = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
+    state = grpo.init(optimizer, placed, mesh)
+    settings = GRPOSection(**settings)
+    return grpo.update(graph, optimizer, placed, state, data, mesh, settings, 2 * ROOM, check)
+
+
+def gradient(parameters, *arguments, **settings):
+    """What plain gradient descent with rate 1 moves parameters by, and the metrics."""
+    after, _, metrics = step(parameters, *arguments, **settings)
+    return jax.tree.map(lambda a, b: np.asarray(a) - np.asarray(b), parameters, after), metrics
+
+
+def assert_close(found, expected, rel):
+    """Every array within `rel` of its largest value."""
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=rel * np.abs(b).max())
+
+
+def assert_same(found, expected):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(tmp_path_factory):
+    """Half of the compiler's time for programs that run once, and none for those that differ in nothing.
+
+    Three of the aggregations have one program: they differ in what the host divides by. Together 45 s of 105.
+    """
+    cache = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in cache}
+    for quick, values in ((True, cache), (False, before)):
+        jax.config.update("jax_disable_most_optimizations", quick)
+        for name, value in values.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        if quick:
+            yield
+
+
+@pytest.fixture
+def compiled_as_in_a_run():
+    """For what depends on how a program is optimised."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture(scope="module")
+def parameters():
+    return create(SHAPE, jax.random.key(0))[1]
+
+
+AGGREGATIONS = [kind.value for kind in grpo.Aggregation]
+
+
+@pytest.fixture(scope="module")
+def expected(parameters):
+    """Value and gradient of a loss with everything in it, by autodiff of the formula alone; for each aggregation.
+
+    Over all logits of all positions and all rows at once.
+    """
+    data = given_batch()
+    sequences, mask = data.sequences, data.sequences.mask
+    rows, steps = np.arange(16)[:, None], sequences.starts[:, None] + np.arange(ROOM)
+    graph = abstract(SHAPE)[0]
+
+    def losses(parameters):
+        model = nnx.merge(graph, parameters)
+        hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)
+        log_softmax = jax.nn.log_softmax(model.logits(hidden))[rows, steps - 1]
+        entropy = -(jnp.exp(log_softmax) * log_softmax).sum(axis=-1)
+        logprobs = jnp.take_along_axis(log_softmax, sequences.tokens[rows, steps][..., None], axis=-1)[..., 0]
+
+        ratio, advantages = jnp.exp(logprobs - data.old_logprobs), data.advantages[:, None]
+        objective = jnp.minimum(ratio * advantages, jnp.clip(ratio, 0.8, 1.28) * advantages)
+        objective = jnp.where(advantages < 0, jnp.maximum(objective, 1.5 * advantages), objective)
+        weight = jnp.minimum(jnp.exp(data.old_logprobs - data.sampler_logprobs), 2.0)
+        d = logprobs - data.reference_logprobs
+        tokens = (-weight * objective + 0.3 * (jnp.exp(-d) - 1 + d) - 0.1 * entropy) * mask
+        lengths, answers = mask.sum(axis=-1), mask.any(axis=-1).sum()
+        means = {
+            "token_mean": tokens.sum() / lengths.sum(),
+            "sequence_mean": (tokens.sum(axis=-1) / np.maximum(lengths, 1)).sum() / answers,
+            "sequence_sum": tokens.sum() / answers,
+            "constant": tokens.sum() / (answers * 2 * ROOM),
+        }
+        return jnp.stack([means[name] for name in AGGREGATIONS]), means
+
+    gradients, values = jax.jit(jax.jacrev(losses, has_aux=True))(parameters)
+    return {
+        name: (float(values[name]), jax.tree.map(lambda g, i=i: g[i], gradients)) for i, name in enumerate(AGGREGATIONS)
+    }
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize(
+    ("mesh", "micro_batch"), [((1, 1), 1), ((1, 1), 4), ((1, 1), 16), ((8, 1), 16), ((4, 2), 4), ((2, 4), 3)]
+)
+def test_micro_batches_and_meshes_give_the_gradient_of_the_whole_batch(
+    parameters, expected, aggregation, mesh, micro_batch
+):
+    found, metrics = gradient(
+        parameters, given_batch(), make_mesh(*mesh), aggregation=aggregation, micro_batch=micro_batch, **EVERYTHING
+    )
+    value, wanted = expected[aggregation]
+    assert_close(found, wanted, rel=1e-5)
+    assert metrics["loss"] == pytest.approx(value, rel=1e-5)
+    assert metrics["gradient_norm"] == pytest.approx(float(optax.global_norm(wanted)), rel=1e-5)
+    assert metrics["rows_computed"] == 15 / 16
+
+
+def test_short_answers_go_through_with_little_room_and_nothing_else_changes(monkeypatch, parameters):
+    data, rooms, accumulate = given_batch(shortest=1), [], update_module.accumulate
+    lengths = data.sequences.mask.sum(axis=-1)
+
+    def padded(x):
+        return np.concatenate([x, np.zeros((16, 3 * ROOM), x.dtype)], axis=1) if x.ndim == 2 else x
+
+    def noted(graph, trained, frozen, total, micro, **rest):
+        assert micro.sequences.tokens.shape[1] == 4 + micro.old_logprobs.shape[1]
+        rooms.append((micro.old_logprobs.shape[1], int(micro.sequences.mask.any(axis=-1).sum())))
+        return accumulate(graph, trained, frozen, total, micro, **rest)
+
+    monkeypatch.setattr(update_module, "accumulate", noted)
+    found, metrics = gradient(parameters, data, micro_batch=16, **EVERYTHING)
+    through = lengths[lengths > 0]
+    assert rooms == [(2, (through <= 2).sum()), (4, ((through > 2) & (through <= 4)).sum()), (8, (through > 4).sum())]
+    rooms.clear()
+    whole, same = gradient(
+        parameters, jax.tree.map(padded, data), micro_batch=16, **EVERYTHING
+    )  # of 32, of which 8 are a quarter
+    assert rooms == [(8, len(through))]
+    assert_close(found, whole, rel=1e-5)
+    assert metrics == pytest.approx(same, rel=1e-5)
+
+
+def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parameters):
+    data, asked = given_batch(), GRPOSection(**EVERYTHING)
+    _, metrics = gradient(parameters, data, micro_batch=4, **EVERYTHING)
+    now = grpo.answer_logprobs_of(
+        abstract(SHAPE, ONE)[0], shard_parameters(parameters, ONE), data.sequences, ONE, asked, nothing
+    )
+    mask, mismatch = data.sequences.mask, (data.old_logprobs - data.sampler_logprobs)[data.sequences.mask]
+    ratio, worse = (
+        np.exp(now - data.old_logprobs)[mask],
+        np.broadcast_to(data.advantages[:, None] < 0, mask.shape)[mask],
+    )
+    away = (now - data.reference_logprobs)[mask]
+    better = np.broadcast_to(data.advantages[:, None] > 0, mask.shape)[mask]
+    wanted = {
+        "ratio": ratio.mean(),
+        "ratio_max": ratio.max(),
+        "clipped_low": (worse & (ratio < 0.8)).mean(),
+        "clipped_high": (better & (ratio > 1.28)).mean(),
+        "clipped_dual": (worse & (ratio > 1.5)).mean(),
+        "kl_reference": (np.exp(-away) - 1 + away).mean(),
+        "mismatch_mean": np.abs(mismatch).mean(),
+        "mismatch_max": np.abs(mismatch).max(),
+        "mismatch_factor": np.exp(np.abs(mismatch)).mean(),
+        "mismatch_k3": (np.exp(mismatch) - 1 - mismatch).mean(),
+        "correction": np.minimum(np.exp(mismatch), 2.0).mean(),
+        "rows_computed": 15 / 16,
+        "update_skipped": 0.0,
+    }
+    assert metrics.keys() - wanted.keys() == {"loss", "gradient_norm", "entropy"}
+    assert {name: metrics[name] for name in wanted} == pytest.approx(wanted, rel=1e-4)
+    assert all(isinstance(value, float) for value in metrics.values())
+    assert 2.0 < metrics["entropy"] <= np.log(16)  # of random weights
+    assert min(wanted["clipped_low"], wanted["clipped_high"], wanted["clipped_dual"]) > 0  # the data has them all
+
+
+@pytest.fixture
+def another_process(monkeypatch):
+    """Makes `update` believe that there is a second process, which counts 20 answers, 30 tokens and 7 micro-batches."""
+    other = {5: [18, 20, 30, 19, 25], 3: [0, 0, 7]}
+    told = lambda mine: np.concatenate([mine, np.array([other[mine.shape[1]]], np.int32)])  # noqa: E731
+    monkeypatch.setattr(distributed, "gather", told)
+    calls, accumulate = [], update_module.accumulate
+    monkeypatch.setattr(update_module, "accumulate", lambda *args, **rest: calls.append(0) or accumulate(*args, **rest))
+    return calls
+
+
+@pytest.mark.parametrize(("aggregation", "mine", "all_"), [("token_mean", None, 30), ("sequence_sum", 15, 19)])
+def test_rows_of_another_process_count_in_the_mean_and_in_the_number_of_micro_batches(
+    request, parameters, aggregation, mine, all_
+):
+    mine = mine or given_batch().sequences.mask.sum()
+    alone, before = gradient(parameters, given_batch(), micro_batch=4, aggregation=aggregation)
+    calls = request.getfixturevalue("another_process")
+    found, metrics = gradient(parameters, given_batch(), micro_batch=4, aggregation=aggregation)
+    assert len(calls) == 7  # of which this process has four, and takes part in the rest with rows that do not count
+    assert_close(found, jax.tree.map(lambda g: g * mine / (mine + all_), alone), rel=1e-5)
+    assert metrics["loss"] == pytest.approx(before["loss"] * mine / (mine + all_), rel=1e-5)
+    assert metrics["rows_computed"] == pytest.approx((13 + 18) / (16 + 20))
+
+
+def test_a_process_without_rows_takes_part_and_adds_nothing(another_process, parameters):
+    empty = jax.tree.map(lambda x: x[:0], given_batch())
+    found, metrics = gradient(parameters, empty, micro_batch=4)
+    assert len(another_process) == 7
+    assert_same(found, jax.tree.map(np.zeros_like, found))
+    assert metrics["loss"] == metrics["update_skipped"] == 0
+
+
+@pytest.mark.parametrize("rows", [0, 16])
+def test_nothing_to_learn_changes_nothing(parameters, rows):
+    data = jax.tree.map(lambda x: x[:rows], given_batch()).replace(advantages=np.zeros(rows, np.float32))
+    after, state, metrics = step(parameters, data, optimizer=optax.adam(1.0), check=pytest.fail)
+    assert_same(after, parameters)
+    assert state[0].count == 0
+    assert metrics == {"loss": 0, "gradient_norm": 0, "update_skipped": 0, "rows_computed": 0}
+
+
+ADAM = optax.adam(1e-2)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_an_update_that_is_not_finite_is_skipped_and_the_next_one_is_as_if_it_had_not_been(parameters, bad):
+    data, settings = given_batch(), GRPOSection(micro_batch=4)
+    graph, spoilt = abstract(SHAPE, ONE)[0], data.replace(advantages=np.where(np.arange(16) == 2, bad, data.advantages))
+    spoilt = spoilt.replace(advantages=spoilt.advantages.astype(np.float32))
+    once, state, _ = step(parameters, data, optimizer=ADAM, micro_batch=4)
+    expected = jax.tree.map(np.array, (once, state))
+    programs = grpo.accumulate._cache_size(), grpo.apply._cache_size()
+    again, state, metrics = grpo.update(graph, ADAM, once, state, spoilt, ONE, settings, 2 * ROOM, nothing)
+    assert metrics["update_skipped"] == 1
+    assert not np.isfinite(metrics["loss"]) and not np.isfinite(metrics["gradient_norm"])
+    assert_same((again, state), expected)
+    assert state[0].count == 1
+    *_, metrics = grpo.update(graph, ADAM, again, state, data, ONE, settings, 2 * ROOM, nothing)
+    assert metrics["update_skipped"] == 0
+    assert (grpo.accumulate._cache_size(), grpo.apply._cache_size()) == programs
+
+
+class Stopped(Exception):
+    """What a check raises in these tests."""
+
+
+@pytest.mark.parametrize("calls", [1, 3, 5])  # before the first micro-batch, between two, before the parameters go
+def test_a_check_that_raises_leaves_everything_as_it_was(parameters, calls):
+    graph, placed = abstract(SHAPE, ONE)[0], shard_parameters(jax.tree.map(jnp.copy, parameters), ONE)
+    state, left = grpo.init(ADAM, placed, ONE), iter(range(calls - 1))
+
+    def check():
+        if next(left, None) is None:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        grpo.update(graph, ADAM, placed, state, given_batch(), ONE, GRPOSection(micro_batch=4), 2 * ROOM, check)
+    assert list(left) == []
+    assert_same(placed, parameters)
+    resumed, _, metrics = grpo.update(
+        graph, ADAM, placed, state, given_batch(), ONE, GRPOSection(micro_batch=4), 2 * ROOM, nothing
+    )
+    unbroken, _, wanted = step(parameters, given_batch(), optimizer=ADAM, micro_batch=4)
+    assert_same(resumed, unbroken)
+    assert metrics == wanted
+
+
+@pytest.mark.usefixtures("compiled_as_in_a_run")
+def test_the_policys_own_log_probabilities_are_the_old_ones_of_its_first_update(parameters):
+    data, settings = given_batch(), GRPOSection(micro_batch=5, minibatches=2)
+    graph, placed = abstract(SHAPE, ONE)[0], shard_parameters(parameters, ONE)
+    old = grpo.answer_logprobs_of(graph, placed, data.sequences, ONE, settings, nothing)
+    given, metrics = gradient(parameters, data.replace(old_logprobs=old), micro_batch=5)
+    own, same = gradient(parameters, data.replace(old_logprobs=None), micro_batch=5)
+    assert_close(own, given, rel=1e-5)
+    assert metrics == pytest.approx(same, rel=1e-5)
+    assert metrics["ratio_max"] == pytest.approx(1, abs=1e-6) and same["ratio"] == same["ratio_max"] == 1
+    after, *_ = step(parameters, data.replace(old_logprobs=old), micro_batch=5)
+    _, second = gradient(after, data.replace(old_logprobs=old), micro_batch=5)
+    assert second["ratio_max"] > 1.01  # of a second update on the same answers
+
+
+@pytest.mark.parametrize("mesh", [(1, 1), (4, 2)])
+def test_log_probabilities_of_answers_are_those_of_the_whole_models_logits(parameters, mesh):
+    data, mesh, checks = given_batch(), make_mesh(*mesh), []
+    found = grpo.answer_logprobs_of(
+        abstract(SHAPE, mesh)[0],
+        shard_parameters(jax.tree.map(jnp.copy, parameters), mesh),
+        data.sequences,
+        mesh,
+        GRPOSection(micro_batch=4, temperature=0.7),
+        lambda: checks.append(0),
+    )
+    assert len(checks) == 4
+    assert found.dtype == np.float32
+    sequences = data.sequences
+
+    @jax.jit
+    def whole(parameters):
+        model = nnx.merge(abstract(SHAPE)[0], parameters)
+        hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)
+        return jax.nn.log_softmax(model.logits(hidden) / 0.7)
+
+    logits = np.asarray(whole(parameters))
+    for i, (start, mask) in enumerate(zip(sequences.starts, sequences.mask, strict=True)):
+        at = start + np.flatnonzero(mask)
+        np.testing.assert_allclose(found[i][mask], logits[i, at - 1, sequences.tokens[i, at]], atol=2e-6)
+        assert not found[i][~mask].any()
+
+
+def test_there_may_be_no_answers_to_take_log_probabilities_of(parameters):
+    empty = jax.tree.map(lambda x: x[:0], given_batch()).sequences
+    graph = abstract(SHAPE, ONE)[0]
+    found = grpo.answer_logprobs_of(graph, parameters, empty, ONE, GRPOSection(), nothing)
+    assert found.shape == (0, ROOM)
+
+
+def test_later_steps_compile_nothing_and_leave_everything_where_it_was(parameters):
+    mesh, settings = make_mesh(4, 2), GRPOSection(micro_batch=4, **EVERYTHING)
+    graph, _ = abstract(SHAPE, mesh)
+    now = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
+    optimizer = make_optimizer(settings, updates=3)
+    state = grpo.init(optimizer, now, mesh)
+    places = shardings((now, state), mesh)
+    sizes = []
+    for seed in range(3):
+        before = now, state
+        now, state, _ = grpo.update(graph, optimizer, now, state, given_batch(seed), mesh, settings, 2 * ROOM, nothing)
+        sizes.append((grpo.accumulate._cache_size(), grpo.apply._cache_size(), grpo.zeros_like._cache_size()))
+        assert jax.tree.map(lambda x: x.sharding, (now, state)) == places
+        assert all(x.is_deleted() for x in jax.tree.leaves(before))  # donated
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+def test_with_adapters_only_they_are_trained(parameters):
+    shape = dataclasses.replace(SHAPE, lora=lora.LoRAConfig(2, 4.0, ("down_proj",)))
+    graph, parameters = create(shape, jax.random.key(0), ONE)
+    state = grpo.init(ADAM, parameters, ONE)
+    trained, frozen = lora.split(parameters)
+    assert jax.tree.structure(state[0].mu) == jax.tree.structure(trained)
+    old = jax.tree.map(np.asarray, trained)
+    after, state, metrics = grpo.update(
+        graph, ADAM, parameters, state, given_batch(), ONE, GRPOSection(micro_batch=8), ROOM, nothing
+    )
+    assert jax.tree.structure(after) == jax.tree.structure(parameters)
+    new, same = lora.split(after)
+    assert all(a is b for a, b in zip(jax.tree.leaves(same), jax.tree.leaves(frozen), strict=True))
+    changed = jax.tree.map(lambda a, b: bool((np.asarray(a) != b).any()), new, old)
+    assert {path[-1]: v.get_value() for path, v in nnx.to_flat_state(changed)} == {"lora_a": False, "lora_b": True}
+    assert metrics["gradient_norm"] > 0
+
+
+@functools.partial(jax.jit, static_argnames=("graph",))
+def say_three(graph, parameters, prompts, key):
+    """Samples three tokens after each prompt of two; the tokens, and their log-probabilities from all logits."""
+    model, tokens = nnx.merge(graph, parameters), jnp.pad(prompts, ((0, 0), (0, 3)))
+    valid, logprobs = jnp.ones(tokens.shape, bool), []
+    for t in range(2, 5):
+        logits = jax.nn.log_softmax(model.logits(model(tokens, token_positions(valid), valid)[:, t - 1]))
+        drawn = jax.random.categorical(jax.random.fold_in(key, t), logits)
+        tokens = tokens.at[:, t].set(drawn)
+        logprobs.append(jnp.take_along_axis(logits, drawn[:, None], axis=-1))
+    return tokens[:, 2:], jnp.concatenate(logprobs, axis=1)
+
+
+def test_a_policy_learns_to_say_what_is_rewarded(parameters):
+    graph, parameters = abstract(SHAPE, ONE)[0], shard_parameters(jax.tree.map(jnp.copy, parameters), ONE)
+    state, settings = grpo.init(ADAM, parameters, ONE), GRPOSection(micro_batch=8)
+    prompts, groups = np.repeat(np.arange(8, dtype=np.int32).reshape(4, 2), 8, axis=0), np.arange(32) // 8
+    shares = []
+    for i in range(25):
+        said, logprobs = map(np.asarray, say_three(graph, parameters, prompts, jax.random.key(i)))
+        wanted = (said == 7).mean(axis=1).astype(np.float32)
+        shares.append(wanted.mean())
+        data = grpo.Batch(
+            sequences=join(prompts.tolist(), 2, said, np.ones_like(said, bool)),
+            sampler_logprobs=logprobs,
+            advantages=grpo.advantages(wanted, groups, grpo.Advantage.GROUP_STD),
+        )
+        parameters, state, metrics = grpo.update(graph, ADAM, parameters, state, data, ONE, settings, 3, nothing)
+        if metrics["gradient_norm"]:
+            assert metrics["mismatch_max"] < 1e-4  # who samples and who trains agree
+    assert shares[0] < 0.2
+    assert np.mean(shares[-3:]) > 0.7
