@@ -1,4 +1,11 @@
-"""The supervised step against cross-entropy by hand; its examples are tested with the run."""
+"""The supervised step against cross-entropy by hand, and the command: whole, stopped, gone on from, and misused."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -6,12 +13,16 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from safetensors.numpy import load_file, save_file
 
-from rl import grpo, sft
+from rl import grpo, sft, train
+from rl.config import WarmStartSection
 from rl.logprobs import join, take
+from rl.optimizer import make_optimizer, updates_made
 from rl.qwen3 import lora
 from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rows_for, shard_batch, shard_parameters
+from rl.sft.__main__ import main
 
 SHAPE = Qwen3Config(
     vocab_size=16,
@@ -53,12 +64,185 @@ def test_a_step_goes_down_the_mean_cross_entropy_and_the_next_compiles_nothing(p
     batch = shard_batch(take(data, np.arange(6), rows_for(6, mesh)), mesh)  # eight rows on four devices, six count
     state = grpo.init(optimizer, trained, mesh)
     graph, _ = abstract(SHAPE, mesh)
-    after, state, loss = sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
-    assert float(loss) == pytest.approx(float(value), rel=1e-5)
+    after, state, found = sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
+    assert float(found["loss"]) == pytest.approx(float(value), rel=1e-5)
+    assert float(found["gradient_norm"]) == pytest.approx(float(optax.global_norm(gradient)), rel=1e-5)
+    assert float(found["update_skipped"]) == 0
     for old, new, g in zip(*map(jax.tree.leaves, (parameters, after, gradient)), strict=True):
         np.testing.assert_allclose(np.asarray(old) - np.asarray(new), g, rtol=0, atol=1e-5 * np.abs(g).max())
 
     programs = sft.update._cache_size()
     *_, again = sft.update(graph, optimizer, after, frozen, state, batch, mesh=mesh)
-    assert float(again) < float(loss)
+    assert float(again["loss"]) < float(found["loss"])
     assert sft.update._cache_size() == programs
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing(parameters):
+    mesh, optimizer = make_mesh(8, 1), make_optimizer(WarmStartSection(warmup_steps=0), 10)
+    broken = jax.tree.map(jnp.copy, parameters)
+    broken.norm.weight[...] = broken.norm.weight[...].at[3].set(jnp.nan)
+    trained, frozen = lora.split(shard_parameters(broken, mesh))
+    state = grpo.init(optimizer, trained, mesh)
+    before = jax.tree.map(np.asarray, (trained, state))
+    batch = shard_batch(take(examples(), np.arange(6), rows_for(6, mesh)), mesh)
+    graph, _ = abstract(SHAPE, mesh)
+    *after, found = sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
+    assert float(found["update_skipped"]) == 1
+    assert not np.isfinite(found["loss"])
+    assert updates_made(after[1]) == 0
+    jax.tree.map(np.testing.assert_array_equal, tuple(after), before)
+
+
+MICRO = """
+model: {{shape: {folder}/shape.json}}
+lake: {{sizes: [3]}}
+text: {{max_prompt_tokens: 32, max_new_tokens: 24}}
+sampler: {{rows: 16}}
+warm_start: {{steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 8, learning_rate: 0.01,
+             warmup_steps: 2, schedule: linear, max_context_tokens: 512, max_answer_tokens: 64}}
+rounds: {{count: 1, instances: 8}}
+grpo: {{prompts: 8, samples: 2, micro_batch: 16}}
+reward: {{free_tokens: 12, limit_tokens: 24}}
+validation: {{instances: 16, samples: 2}}
+engineer: {{max_prompt_tokens: 512, max_thinking_tokens: 8, max_answer_tokens: 64}}
+checkpoint: {{every_steps: 2}}
+"""
+MICRO_SHAPE = {
+    "model_type": "qwen3",
+    "vocab_size": 768,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e4,
+    "tie_word_embeddings": True,
+}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sft")
+    (folder / "shape.json").write_text(json.dumps(MICRO_SHAPE))
+    (folder / "micro.yaml").write_text(MICRO.format(folder=folder))
+    return folder
+
+
+def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
+    return ["--config", str(workspace / "micro.yaml"), "--run", str(workspace / run), *overrides]
+
+
+def steps(workspace: Path, run: str) -> list[dict]:
+    return [json.loads(line) for line in (workspace / run / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(workspace: Path, run: str) -> dict[str, np.ndarray]:
+    return load_file(workspace / run / "final" / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def taught(workspace) -> str:
+    """The name of a run that nobody disturbed."""
+    assert main(arguments(workspace, "taught")) == 0
+    return "taught"
+
+
+def test_the_command_leaves_what_it_promises(workspace, taught):
+    run = workspace / taught
+    rows = steps(workspace, taught)
+    assert [(row["phase"], row["step"]) for row in rows] == [("warm_start", step) for step in range(1, 7)]
+    kinds = [{"plan_loss", "engineer_loss"} & row.keys() for row in rows]
+    assert kinds == [{"engineer_loss"}, {"plan_loss"}, {"plan_loss"}] * 2
+    rates = [0, 0.005, 0.01, 0.0075, 0.005, 0.0025]  # two steps up, then down to what a seventh would have
+    assert [row["learning_rate"] for row in rows] == pytest.approx(rates)
+    assert all(row["gradient_norm"] > 0 and row["update_skipped"] == 0 for row in rows)
+    for name in ("before/evidence.json", "warm_start/evidence.json", "final/config.json", "report/report.md"):
+        assert (run / name).exists(), name
+    assert not (run / "rounds").exists()
+
+
+def test_done_it_says_so_and_changes_nothing(workspace, taught, capsys):
+    before = weights(workspace, taught)
+    assert main(arguments(workspace, taught)) == 0
+    assert "python -m rl.train goes on with the rounds" in capsys.readouterr().out
+    assert len(steps(workspace, taught)) == 6
+    jax.tree.map(np.testing.assert_array_equal, weights(workspace, taught), before)
+
+
+def test_stopped_by_a_signal_it_goes_on_to_the_same_end(workspace, taught, capsys):
+    metrics, over = workspace / "stopped" / "metrics.jsonl", threading.Event()
+
+    def stop_after_a_step() -> None:
+        while not (metrics.exists() and metrics.read_text().count("\n")):
+            if over.wait(0.001):
+                return
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    watcher = threading.Thread(target=stop_after_a_step)
+    watcher.start()
+    try:
+        assert main(arguments(workspace, "stopped")) == 0
+    finally:
+        over.set()
+        watcher.join()
+    output = capsys.readouterr().out
+    assert "Stopped and saved. To go on: python -m rl.sft --config" in output
+    assert len(steps(workspace, "stopped")) < 6
+    assert not (workspace / "stopped" / "final").exists()
+
+    assert main(arguments(workspace, "stopped")) == 0
+    assert "Goes on in" in capsys.readouterr().out
+    assert steps(workspace, "stopped") == steps(workspace, taught)
+    jax.tree.map(np.testing.assert_array_equal, weights(workspace, "stopped"), weights(workspace, taught))
+
+
+@pytest.mark.slow
+def test_the_same_directory_goes_on_with_the_rounds(workspace, taught):
+    shutil.copytree(workspace / taught, workspace / "both")
+    assert train.main(arguments(workspace, "both")) == 0
+    assert train.main(arguments(workspace, "at_once")) == 0
+    assert (workspace / "both" / "rounds" / "0" / "evidence.json").exists()
+    assert steps(workspace, "both") == steps(workspace, "at_once")
+    jax.tree.map(np.testing.assert_array_equal, weights(workspace, "both"), weights(workspace, "at_once"))
+
+
+def test_another_run_begins_with_what_was_taught(workspace, taught):
+    final = workspace / taught / "final"
+    overrides = ["warm_start.steps=0", "model.shape=null", f"model.path={final}"]
+    assert train.main(arguments(workspace, "heir", *overrides)) == 0
+    evidence = [
+        json.loads((workspace / place / "evidence.json").read_text())
+        for place in ("heir/before", f"{taught}/warm_start")
+    ]
+    for found in evidence:
+        for name in ("sampled_valid", "sampled_se"):  # drawn anew; greedy answers are the parameters' own
+            found.pop(name)
+        for row in found["by_size"]:
+            row.pop("sampled_valid")
+    assert evidence[0] == evidence[1]
+    assert steps(workspace, "heir")[0]["phase"] == "round"
+
+
+def test_nothing_to_teach_is_a_mistake_in_one_line(workspace, capsys):
+    assert main(arguments(workspace, "nothing", "warm_start.steps=0")) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: warm_start.steps = 0: nothing to teach") and error.count("\n") == 1
+    assert not (workspace / "nothing").exists()
+
+
+def test_updates_that_stay_not_finite_end_the_run_with_their_batch(workspace, taught, capsys):
+    broken = workspace / "broken"
+    shutil.copytree(workspace / taught / "final", broken)
+    tensors = load_file(broken / "model.safetensors")
+    tensors["model.norm.weight"][3] = np.nan
+    save_file(tensors, broken / "model.safetensors")
+    assert main(arguments(workspace, "lost", "model.shape=null", f"model.path={broken}")) == 1
+    error = capsys.readouterr().err
+    assert "3 updates in a row were not finite" in error and error.count("\n") == 1
+    (kept,) = (workspace / "lost" / "skipped").iterdir()
+    assert str(kept) in error
+    batch = np.load(kept)
+    assert batch["tokens"].shape[0] == batch["mask"].shape[0] == 16
+    assert [row["update_skipped"] for row in steps(workspace, "lost")] == [1, 1]

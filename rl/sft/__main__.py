@@ -1,0 +1,42 @@
+"""The command `python -m rl.sft`: the supervised part of a run alone."""
+
+import sys
+
+from engineer import report
+from rl import command, distributed
+from rl.command import Stop
+from rl.config import Config, ConfigError
+from rl.directory import RunDirectory
+from rl.tracking import Display
+from rl.train import execute
+
+DESCRIPTION = """\
+Teaches a policy the plans of the exact solver and the answers of an environment engineer: the warm start of a run,
+validated before and after. What it learned is in <run>/final, for transformers and for other runs.
+
+Without arguments: a small model from scratch, a minute or two on two CPU cores, results in runs/tiny.
+Stopped or killed, it goes on when the same command is given again; python -m rl.train with the same options goes on
+with the rounds."""
+EXAMPLES = """\
+python -m rl.sft
+python -m rl.sft --run runs/taught warm_start.steps=2000 warm_start.schedule=cosine
+python -m rl.train --run runs/taught warm_start.steps=2000 warm_start.schedule=cosine
+python -m rl.train --run runs/b warm_start.steps=0 model.path=runs/taught/final"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code, see `command.guarded`."""
+
+    def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
+        if not config.warm_start.steps:
+            raise ConfigError("warm_start.steps = 0: nothing to teach; python -m rl.train begins with the rounds")
+        execute(config, directory, display, stop, until="rounds")
+        if distributed.is_main():
+            table, path = report.table_text(directory.path), report.write(directory.path)
+            display.say(f"\n{table}\n\nPolicy: {directory.path / 'final'}\nReport: {path}")
+
+    return command.run("rl.sft", DESCRIPTION, EXAMPLES, arguments, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

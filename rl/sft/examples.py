@@ -1,0 +1,65 @@
+"""What supervised learning is taught: the plans of the solver, and answers of an environment engineer with a rule."""
+
+import numpy as np
+
+from engineer import examples
+from jaxlake import text
+from jaxlake.types import Instance
+from rl.config import ConfigError
+from rl.logprobs import Sequences, join
+from rl.policy import Policy, row
+from rl.qwen3.tokenizer import check_fit
+from rl.run import Purpose, make_key, mixed_boards
+from rl.tracking import Display
+
+
+def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequences:
+    """The warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
+
+    A few boards have plans longer than any answer can be (1 of 20,000 in one seed of the tiny run); they are left out,
+    and `display` says how many.
+
+    Raises:
+      ConfigError: if a prompt is longer than the room for it, or more than one plan in a hundred is.
+    """
+    config, settings = policy.config, policy.config.warm_start
+    key = make_key(config.seed, Purpose.WARM_START_SET)
+    boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances, exclude)
+    prompts = policy.prompts(boards.instances)
+    thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
+    answers = [
+        policy.tokenizer.completion(thought + text.answer(row(boards.solutions.plan, i), prompts.instances.max_size))
+        for i in range(len(prompts))
+    ]
+    room = config.text.max_new_tokens
+    fits = np.array([len(answer) <= room for answer in answers])
+    if fits.mean() < 0.99:
+        raise ConfigError(f"text.max_new_tokens = {room} is too small for {(~fits).sum()} of {len(fits)} plans")
+    if not fits.all():
+        display.say(f"{(~fits).sum()} of {len(fits)} boards are left out: their plans need more than {room} tokens")
+    padded = policy.tokenizer.pad_right([a for a in answers if len(a) <= room], room, "text.max_new_tokens")
+    return join(prompts.take(fits).tokens, config.text.max_prompt_tokens, *padded)
+
+
+def engineer_examples(policy: Policy, rng: np.random.Generator) -> Sequences:
+    """Freshly drawn examples of evidence with the configuration that our rule would answer."""
+    settings = policy.config.warm_start
+    contexts, taught, _ = zip(*engineer_texts(policy, rng, settings.engineer_batch), strict=True)
+    check_fit(contexts, settings.max_context_tokens, "warm_start.max_context_tokens")
+    padded = policy.tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens")
+    return join(contexts, settings.max_context_tokens, *padded)
+
+
+def engineer_texts(
+    policy: Policy, rng: np.random.Generator, count: int
+) -> list[tuple[list[int], list[int], list[int]]]:
+    """Tokens of `count` examples: the context, what is taught to follow it (thought and answer), the answer alone."""
+    config, tokenizer = policy.config, policy.tokenizer
+    rows = []
+    for _ in range(count):
+        context, thinking, answer, _ = examples.example(
+            rng, config.lake.sizes, max(config.rounds.count, 2), config.rounds.epochs
+        )
+        taught = tokenizer.completion(f"<think>\n{thinking}\n</think>\n\n{answer}")
+        rows.append((tokenizer.chat(context, thinking=True), taught, tokenizer.completion(answer)))
+    return rows

@@ -1,0 +1,183 @@
+"""The optimizer against optax, rates worked out by hand, and what bfloat16 moments cost."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from rl import grpo
+from rl.config import GRPOSection, WarmStartSection
+from rl.optimizer import B2, learning_rate, make_optimizer, updates_made
+from rl.qwen3.lora import LoRAConfig, split
+from rl.qwen3.model import Qwen3Config, create
+from rl.qwen3.sharding import make_mesh
+
+SHAPE = Qwen3Config(
+    vocab_size=16,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=8,
+    rope_theta=1e4,
+)
+
+
+def rates(updates: int, **settings) -> list[float]:
+    schedule = learning_rate(GRPOSection(learning_rate=0.8, **settings), updates)
+    return [float(schedule(update)) for update in range(updates + 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [0.8] * 7),
+        ({"warmup_steps": 4}, [0, 0.2, 0.4, 0.6, 0.8, 0.8, 0.8]),
+        ({"schedule": "linear"}, [0.8, 2 / 3, 1.6 / 3, 0.4, 0.8 / 3, 0.4 / 3, 0]),
+        ({"schedule": "linear", "warmup_steps": 2, "final_rate": 0.25}, [0, 0.4, 0.8, 0.65, 0.5, 0.35, 0.2]),
+        # 60 degrees an update: 0.8 (1 + cos) / 2, then what is above 0.1 times 0.8 only.
+        ({"schedule": "cosine", "warmup_steps": 3}, [0, 0.8 / 3, 1.6 / 3, 0.8, 0.6, 0.2, 0]),
+        ({"schedule": "cosine", "warmup_steps": 3, "final_rate": 0.1}, [0, 0.8 / 3, 1.6 / 3, 0.8, 0.62, 0.26, 0.08]),
+        ({"schedule": "cosine", "warmup_steps": 12}, [0.8 * i / 12 for i in range(7)]),
+    ],
+)
+def test_the_rate_rises_from_zero_and_goes_down_as_asked(settings, expected):
+    assert rates(6, **settings) == pytest.approx(expected, abs=1e-7)
+
+
+def test_the_rate_stays_down_after_the_last_update():
+    schedule = learning_rate(GRPOSection(schedule="cosine", final_rate=0.5, learning_rate=0.8), 10)
+    assert float(schedule(25)) == pytest.approx(0.4)
+
+
+@pytest.fixture(scope="module")
+def parameters() -> nnx.State:
+    return create(SHAPE, jax.random.key(0))[1]
+
+
+def gradients(parameters: nnx.State, update: int) -> nnx.State:
+    keys = iter(jax.random.split(jax.random.key(update), len(jax.tree.leaves(parameters))))
+    return jax.tree.map(lambda p: jax.random.normal(next(keys), p.shape), parameters)
+
+
+def trained(optimizer: optax.GradientTransformation, parameters: nnx.State, updates: int) -> tuple:
+    @jax.jit
+    def step(parameters, state, gradients):
+        changes, state = optimizer.update(gradients, state, parameters)
+        return optax.apply_updates(parameters, changes), state
+
+    state = optimizer.init(parameters)
+    for update in range(updates):
+        parameters, state = step(parameters, state, gradients(parameters, update))
+    return parameters, state
+
+
+@pytest.mark.parametrize(
+    ("settings", "plain"),
+    [
+        (GRPOSection(), optax.adamw(1e-4, b2=0.98, weight_decay=0.0)),
+        (
+            WarmStartSection(weight_decay=0.0, warmup_steps=2),
+            optax.adamw(optax.linear_schedule(0.0, 1.5e-3, 2), b2=0.98, weight_decay=0.0),
+        ),
+    ],
+)
+def test_the_defaults_are_clipped_adamw_of_optax_bit_for_bit(parameters, settings, plain):
+    ours, _ = trained(make_optimizer(settings, 4), parameters, 4)
+    theirs, _ = trained(optax.chain(optax.clip_by_global_norm(1.0), plain), parameters, 4)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_matrices_decay_and_norms_do_not(parameters):
+    settings = {"learning_rate": 0.5}
+    decayed, _ = trained(make_optimizer(GRPOSection(weight_decay=0.01, **settings), 1), parameters, 1)
+    plain, _ = trained(make_optimizer(GRPOSection(**settings), 1), parameters, 1)
+    matrices = {
+        ".".join(path)
+        for (path, before), (_, with_it), (_, without) in zip(
+            *map(nnx.to_flat_state, (parameters, decayed, plain)), strict=True
+        )
+        if np.abs(without[...] - with_it[...] - 0.5 * 0.01 * before[...]).max() < 1e-6
+    }
+    untouched = {
+        ".".join(path)
+        for (path, with_it), (_, without) in zip(*map(nnx.to_flat_state, (decayed, plain)), strict=True)
+        if np.array_equal(with_it[...], without[...])
+    }
+    norms = {"input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm"}
+    assert untouched == {"norm.weight"} | {f"layers.{name}.weight" for name in norms}
+    assert "embed_tokens.weight" in matrices and "layers.mlp.down_proj.weight" in matrices
+    assert len(matrices) + len(untouched) == len(nnx.to_flat_state(parameters))
+
+
+def test_adapters_decay():
+    config = dataclasses.replace(SHAPE, lora=LoRAConfig(rank=2, alpha=4.0, targets=("q_proj", "down_proj")))
+    adapters, _ = split(create(config, jax.random.key(0))[1])
+    ours, _ = trained(make_optimizer(GRPOSection(weight_decay=0.1, learning_rate=1e-2), 3), adapters, 3)
+    plain = optax.adamw(1e-2, b2=B2, weight_decay=0.1)  # every adapter is a matrix, so nothing is left out
+    theirs, _ = trained(optax.chain(optax.clip_by_global_norm(1.0), plain), adapters, 3)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.parametrize("moments", ["float32", "bfloat16"])
+def test_moments_lie_where_their_parameters_do(moments):
+    mesh = make_mesh(4, 2)
+    _, parameters = create(SHAPE, jax.random.key(0), mesh)
+    state = grpo.init(make_optimizer(GRPOSection(moments=moments), 1), parameters, mesh)
+    assert updates_made(state) == 0
+    for moment in (state[1].mu, state[1].nu):
+        for p, m in zip(*map(jax.tree.leaves, (parameters, moment)), strict=True):
+            assert (m.shape, m.dtype, m.sharding) == (p.shape, jnp.dtype(moments), p.sharding)
+    assert any(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state[1].nu))
+
+
+def test_the_second_moment_in_bfloat16_follows_gradients_that_shrink():
+    """Tenfold, as they do in training; the textbook's b2 = .999 is stored as one that never falls again."""
+    weights = nnx.State({"w": nnx.Param(jnp.zeros(4096), spec=("fsdp", "tp"))})
+
+    def denominators(moments):
+        optimizer = make_optimizer(GRPOSection(moments=moments, max_gradient_norm=1e9), 1)
+
+        def step(state, update):
+            scale = jnp.where(update < 300, 1.0, 0.1)
+            noise = scale * jax.random.normal(jax.random.fold_in(jax.random.key(0), update), (4096,))
+            return optimizer.update(jax.tree.map(lambda _: noise, weights), state, weights)[1], None
+
+        state, _ = jax.lax.scan(step, optimizer.init(weights), jnp.arange(900))
+        return np.sqrt(np.asarray(state[1].nu["w"][...], np.float32))
+
+    ratio = denominators("bfloat16") / denominators("float32")
+    assert ratio.min() > 0.97 and ratio.max() < 1.03
+    assert ratio.mean() == pytest.approx(1, abs=0.003)
+
+
+def test_a_toy_learns_as_well_with_bfloat16_moments():
+    """Regression on noisy batches: the excess over the noise that no weight can explain, averaged over the end."""
+    truth = jax.random.normal(jax.random.key(1), (32, 8))
+
+    def learn(moments):
+        settings = GRPOSection(moments=moments, learning_rate=0.02, schedule="cosine", warmup_steps=20)
+        optimizer = make_optimizer(settings, 600)
+        weights = nnx.State({"w": nnx.Param(jnp.zeros((32, 8)), spec=("fsdp", "tp"))})
+
+        def step(carry, update):
+            weights, state = carry
+            key = jax.random.fold_in(jax.random.key(2), update)
+            x = jax.random.normal(key, (64, 32))
+            y = x @ truth + jax.random.normal(jax.random.fold_in(key, 1), (64, 8))
+            gradient = jax.grad(lambda w: ((x @ w["w"][...] - y) ** 2).mean())(weights)
+            changes, state = optimizer.update(gradient, state, weights)
+            weights = optax.apply_updates(weights, changes)
+            return (weights, state), ((weights["w"][...] - truth) ** 2).mean()
+
+        _, errors = jax.lax.scan(step, (weights, optimizer.init(weights)), jnp.arange(600))
+        return np.asarray(errors)
+
+    whole, half = learn("float32"), learn("bfloat16")
+    assert whole[-1] < 0.02 * whole[0]
+    assert half[-50:].mean() == pytest.approx(whole[-50:].mean(), rel=0.005)
