@@ -58,18 +58,42 @@ def parse(text: str) -> dict[str, dict[str, float]] | None:
     return found
 
 
+def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: Sequence[int]) -> str | None:
+    """Why an answer is no configuration for these sizes, in one line; None where it is one.
+
+    One finite ratio of one of the sizes is enough: the projection fills in the rest and reports it. With none at all
+    the projection would give the previous configuration and call it repaired.
+
+    Args:
+      answer: the text.
+      parsed: what `parse` read in it.
+    """
+    if not answer.strip():
+        return "the answer is empty"
+    if parsed is None:
+        return f"no JSON object of sizes in the answer, which ends in {answer[-40:]!r}"
+    named = [parsed[size] for size in map(str, sizes) if size in parsed]
+    if not named:
+        return f"none of the sizes {', '.join(map(str, sizes))} in the answer, which ends in {answer[-40:]!r}"
+    if not any(math.isfinite(entry.get(name, math.nan)) for entry in named for name in LIMITS):
+        return f"no number for data, hole or wait in the answer, which ends in {answer[-40:]!r}"
+    return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Proposal:
     """What an engineer proposed and what became of it.
 
     Attributes:
       engineer: its name.
-      raw: its whole answer, verbatim; empty for an engineer that writes no text.
+      raw: its whole answer, verbatim, the last where it was asked more than once; empty where it wrote nothing.
       thinking: the part before the answer. For the record only: it never enters a later context (variant V6).
       parsed: the object read from the answer, None where none could be read.
       projected: the legal configuration that follows.
       repairs: what the projection changed, in words.
-      fallback: nothing could be read, so the previous round's configuration stands.
+      fallback: no answer held a configuration, so the previous round's stands.
+      attempts: how often it was asked.
+      errors: why an answer could not be used, a line for each such attempt in turn.
     """
 
     engineer: str
@@ -79,6 +103,8 @@ class Proposal:
     projected: LakeConfig
     repairs: tuple[str, ...]
     fallback: bool
+    attempts: int
+    errors: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; a number that JSON cannot hold becomes null."""
@@ -90,6 +116,8 @@ class Proposal:
             "projected": self.projected.to_dict(),
             "repairs": list(self.repairs),
             "fallback": self.fallback,
+            "attempts": self.attempts,
+            "errors": list(self.errors),
         }
 
 

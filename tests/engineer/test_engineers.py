@@ -1,12 +1,14 @@
 """Engineers propose legal configurations whatever the model says."""
 
+import json
+
 import jax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engineer.context import PastRound, Training, build
-from engineer.engineers import CheckpointEngineer, Generation, RandomEngineer
+from engineer.engineers import CheckpointEngineer, Generation, NoAnswer, RandomEngineer
 from engineer.evidence import CHECKS, Evidence, SizeEvidence
 from engineer.proposal import grammar, to_answer
 from jaxlake.config import LakeConfig
@@ -27,18 +29,25 @@ HISTORY = [PastRound(0, PREVIOUS, validation())]
 
 
 class Model:
-    """Says what it is told to say and remembers what it was asked."""
+    """Says, one after the other, what it is told to say, the last for ever; remembers what it was asked."""
 
-    def __init__(self, answer: str, thinking: str = "more of size 4"):
-        self.answer, self.thinking, self.asked = answer, thinking, []
+    def __init__(self, *answers: str | Exception, thinking: str = "more of size 4"):
+        self.answers, self.thinking, self.asked = answers, thinking, []
 
     def __call__(self, prompt: str, grammar: str, key: jax.Array) -> Generation:
         self.asked.append((prompt, grammar, key))
-        return Generation(f"<think>\n{self.thinking}\n</think>\n\n{self.answer}", self.thinking, self.answer)
+        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return Generation(f"<think>\n{self.thinking}\n</think>\n\n{answer}", self.thinking, answer)
 
 
 def propose(model: Model):
-    return CheckpointEngineer(model, rounds=3, epochs_per_round=2).propose(validation(), HISTORY, KEY)
+    return engineer(model).propose(validation(), HISTORY, KEY)
+
+
+def engineer(model: Model) -> CheckpointEngineer:
+    return CheckpointEngineer(model, rounds=3, epochs_per_round=2, attempts=3)
 
 
 def test_a_legal_answer_is_taken_as_it_is():
@@ -46,6 +55,7 @@ def test_a_legal_answer_is_taken_as_it_is():
     assert proposal.projected == WISHED
     assert proposal.parsed == WISHED.to_dict()
     assert (proposal.repairs, proposal.fallback) == ((), False)
+    assert (proposal.attempts, proposal.errors) == (1, ())
 
 
 def test_the_model_gets_the_context_the_grammar_and_the_key():
@@ -55,7 +65,7 @@ def test_the_model_gets_the_context_the_grammar_and_the_key():
 
 
 def test_raw_text_and_thinking_are_kept_verbatim():
-    proposal = propose(Model("nonsense", "hm"))
+    proposal = propose(Model("nonsense", thinking="hm"))
     assert proposal.raw == "<think>\nhm\n</think>\n\nnonsense"
     assert proposal.thinking == "hm"
 
@@ -64,17 +74,72 @@ def test_thinking_never_enters_a_later_context():
     model = Model(to_answer(WISHED), thinking="zebra")
     first = propose(model)
     later = [*HISTORY, PastRound(1, first.projected, validation())]
-    CheckpointEngineer(model, rounds=3, epochs_per_round=2).propose(validation(), later, KEY)
+    engineer(model).propose(validation(), later, KEY)
     assert "round 2 of 0 to 2" in model.asked[1][0]
     assert "zebra" not in model.asked[1][0]
 
 
-@pytest.mark.parametrize("answer", ["", "I would add data.", "{}", '{"3":'])
-def test_an_unreadable_answer_leaves_the_previous_configuration_in_force(answer):
+@pytest.mark.parametrize(
+    "answer", ["", "I would add data.", "{}", '{"3":', '{"3":{"hole":null}}', '{"9":{"hole":0.1}}', "{" * 20_000]
+)
+def test_an_answer_without_a_configuration_leaves_the_previous_one_in_force(answer):
     proposal = propose(Model(answer))
     assert proposal.projected == PREVIOUS
-    assert proposal.fallback
-    assert proposal.parsed is None
+    assert proposal.fallback and not proposal.repairs
+    assert proposal.attempts == len(proposal.errors) == 3
+    assert proposal.raw.endswith(answer)
+
+
+def test_it_is_asked_again_with_the_same_context_and_another_key():
+    model = Model("rubbish", '{"3":{"hole":NaN}}', to_answer(WISHED))
+    proposal = propose(model)
+    assert proposal.projected == WISHED and not proposal.fallback
+    assert proposal.attempts == 3
+    assert [error.partition(" in the answer")[0] for error in proposal.errors] == [
+        "no JSON object of sizes",
+        "no number for data, hole or wait",
+    ]
+    prompts, grammars, keys = zip(*model.asked, strict=True)
+    assert len(set(prompts)) == len(set(grammars)) == 1
+    assert keys[0] == KEY
+    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 3
+
+
+def test_asked_again_it_gets_the_same_keys_again():
+    first, second = Model("no"), Model("no")
+    assert propose(first) == propose(second)
+    assert first.asked == second.asked
+
+
+def test_a_good_answer_is_not_asked_for_again():
+    model = Model(to_answer(WISHED), "rubbish")
+    propose(model)
+    assert len(model.asked) == 1
+
+
+def test_a_model_that_gives_no_answer_costs_an_attempt():
+    proposal = propose(Model(NoAnswer("no reply after\n60 s"), NoAnswer(), to_answer(WISHED)))
+    assert proposal.projected == WISHED
+    assert (proposal.attempts, proposal.errors) == (3, ("no reply after 60 s", "no answer"))
+
+
+def test_a_model_that_never_answers_leaves_the_previous_configuration_in_force():
+    proposal = propose(Model(NoAnswer("x" * 5000)))
+    assert proposal.fallback and proposal.projected == PREVIOUS
+    assert (proposal.raw, proposal.parsed) == ("", None)
+    assert [len(error) for error in proposal.errors] == [200] * 3
+
+
+def test_the_last_words_are_kept_where_no_answer_follows_them():
+    proposal = propose(Model('{"9":{"hole":0.1}}', NoAnswer("gone")))
+    assert proposal.raw.endswith('{"9":{"hole":0.1}}')
+    assert proposal.parsed == {"9": {"hole": 0.1}}
+    assert proposal.errors[1:] == ("gone", "gone")
+
+
+def test_what_is_no_fault_of_the_model_goes_through():
+    with pytest.raises(KeyError):
+        propose(Model(KeyError("a bug")))
 
 
 def test_an_illegal_answer_is_repaired_and_says_so():
@@ -86,15 +151,31 @@ def test_an_illegal_answer_is_repaired_and_says_so():
     assert proposal.parsed["3"]["hole"] == 0.9
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.text(alphabet='{}":,0.34 dataholewit-9', max_size=80))
-def test_any_answer_ends_in_a_legal_configuration(answer):
-    assert propose(Model(answer)).projected.sizes == SIZES
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+entries = st.dictionaries(st.sampled_from(["data", "hole", "wait", "x"]), anything, max_size=4)
+objects = st.dictionaries(st.sampled_from(["3", "4", "5", "a"]), entries | anything, max_size=4)
+texts = st.text() | st.text(alphabet='{}":,0.34 dataholewit-9<think/>', max_size=80) | objects.map(json.dumps)
+
+
+@settings(max_examples=300)
+@given(texts)
+def test_any_answer_ends_in_a_legal_configuration_or_the_previous_one(answer):
+    proposal = propose(Model(answer))
+    assert proposal.projected.sizes == SIZES  # whatever is no legal configuration cannot be made
+    assert (proposal.attempts, len(proposal.errors)) == ((3, 3) if proposal.fallback else (1, 0))
+    if proposal.fallback:
+        assert proposal.projected == PREVIOUS
+    assert not any("\n" in error for error in proposal.errors)
+    json.dumps(proposal.to_json(), allow_nan=False)
 
 
 def test_the_checkpoint_engineer_needs_a_finished_round():
     with pytest.raises(ValueError, match="at least one finished round"):
-        CheckpointEngineer(Model(""), rounds=3, epochs_per_round=2).propose(validation(), [], KEY)
+        engineer(Model("")).propose(validation(), [], KEY)
 
 
 def test_the_random_engineer_draws_by_key_alone():
@@ -102,4 +183,4 @@ def test_the_random_engineer_draws_by_key_alone():
     drawn = engineer.propose(None, [], KEY)
     assert drawn.projected == engineer.propose(validation(), HISTORY, KEY).projected
     assert drawn.projected != engineer.propose(None, [], jax.random.key(8)).projected
-    assert not drawn.fallback
+    assert (drawn.fallback, drawn.attempts, drawn.errors) == (False, 1, ())

@@ -11,7 +11,7 @@ from llguidance import LLMatcher, LLTokenizer
 from llguidance.numpy import allocate_token_bitmask, apply_token_bitmask_inplace, fill_next_token_bitmask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from engineer.proposal import Proposal, grammar, number, parse, to_answer
+from engineer.proposal import Proposal, fault, grammar, number, parse, to_answer
 from jaxlake.config import LakeConfig, project
 
 SIZES = (3, 4, 5, 6)
@@ -156,10 +156,45 @@ def test_hostile_text_is_read_quickly_as_none(text):
     assert parse(text) is None
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GOOD,
+        '{"3":{"data":0}}',
+        '{"3":{"wait":1e9},"77":{}}',
+        '{"3":{"data":"much","hole":null,"wait":0.1}}',
+        '{"3":{},"4":{"hole":0.2}}',
+    ],
+)
+def test_one_number_for_one_size_is_a_configuration(answer):
+    assert fault(answer, parse(answer), (3, 4)) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("", "the answer is empty"),
+        (" \n", "the answer is empty"),
+        ("more\nholes", "no JSON object of sizes in the answer, which ends in 'more\\nholes'"),
+        ('{"3":{"data":0.', 'no JSON object of sizes in the answer, which ends in \'{"3":{"data":0.\''),
+        ('{"5":{"data":1}}', 'none of the sizes 3, 4 in the answer, which ends in \'{"5":{"data":1}}\''),
+        ('{"3":{}}', "no number for data, hole or wait in the answer, which ends in '{\"3\":{}}'"),
+        ('{"3":{"holes":0.2}}', "no number for data, hole or wait"),
+        ('{"3":{"data":"all","hole":NaN},"4":{"wait":1e999}}', "no number for data, hole or wait"),
+    ],
+)
+def test_what_is_no_configuration_is_said_in_one_line(answer, message):
+    found = fault(answer, parse(answer), (3, 4))
+    assert found.startswith(message)
+    assert "\n" not in found
+
+
 def test_a_proposals_record_is_strict_json():
     projected = LakeConfig.uniform((3,), hole=0.1, wait=0.2)
-    proposal = Proposal("checkpoint", "raw", "why", {"3": {"data": math.nan, "hole": 0.1}}, projected, ("kept",), False)
+    parsed = {"3": {"data": math.nan, "hole": 0.1}}
+    proposal = Proposal("checkpoint", "raw", "why", parsed, projected, ("kept",), False, 2, ("the answer is empty",))
     record = json.loads(json.dumps(proposal.to_json(), allow_nan=False))
     assert record["parsed"] == {"3": {"data": None, "hole": 0.1}}
     assert LakeConfig.from_dict(record["projected"]) == projected
     assert record["repairs"] == ["kept"]
+    assert (record["attempts"], record["errors"]) == (2, ["the answer is empty"])
