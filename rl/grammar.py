@@ -1,7 +1,7 @@
 """Text under a grammar: the model thinks freely up to a cap, then every token is held to the grammar."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
@@ -44,12 +44,25 @@ class GrammarSampler:
     sampling: Sampling
     answers: int = 1
 
-    def __call__(self, parameters: nnx.State, message: str, grammar: str, key: jax.Array) -> tuple[str, str, str]:
+    def __call__(
+        self,
+        parameters: nnx.State,
+        message: str,
+        grammar: str,
+        key: jax.Array,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[str, str, str]:
         """One response to a user message: all of it verbatim, its thinking and its answer; see `write`."""
-        return self.write(parameters, message, grammar, key, count=1)[0]
+        return self.write(parameters, message, grammar, key, count=1, progress=progress)[0]
 
     def write(
-        self, parameters: nnx.State, message: str, grammar: str, key: jax.Array, count: int
+        self,
+        parameters: nnx.State,
+        message: str,
+        grammar: str,
+        key: jax.Array,
+        count: int,
+        progress: Callable[[int], None] | None = None,
     ) -> list[tuple[str, str, str]]:
         """`count` responses to one user message, each verbatim, its thinking and its answer.
 
@@ -58,6 +71,7 @@ class GrammarSampler:
           message: what the user says.
           grammar: in llguidance's Lark dialect; the answer belongs to it unless the cap cut it off.
           key: draws the tokens; the first of several responses is the one that would be written alone.
+          progress: called after each token with the number of finished responses; may raise.
 
         Raises:
           ConfigError: if the message is longer than `max_prompt_tokens`.
@@ -76,6 +90,7 @@ class GrammarSampler:
             sampling=self.sampling,
             guides=[script.allow for script in scripts],
             first_request=0,  # the same on all processes, so that they write the same
+            progress=progress,
         )
         texts = []
         for tokens, mask, script in zip(rollout.tokens, rollout.mask, scripts, strict=True):

@@ -40,14 +40,6 @@ class Prompts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
-    """What the policy wrote, numpy arrays ``[B, ...]``: samples of one prompt side by side."""
-
-    rollout: Rollout
-    plans: Plan
-
-
-@dataclasses.dataclass(frozen=True)
 class Policy:
     """The static half of the model with its tokenizer, its text format and the mesh it runs on."""
 
@@ -116,7 +108,7 @@ class Policy:
             stop_ids=self.tokenizer.stop_ids,
         )
 
-    def answer(
+    def rollout(
         self,
         parameters: nnx.State,
         prompts: Prompts,
@@ -125,25 +117,26 @@ class Policy:
         samples: int,
         sampling: Sampling,
         progress: Callable[[int], None] | None = None,
-    ) -> Answers:
-        """Samples answers to every prompt and reads the plans out of them.
+    ) -> Rollout:
+        """Samples answers to every prompt, those to one side by side.
 
         Args:
           parameters: as `rollout_parameters` gives them.
           prompts: of this process.
           progress: told how many answers are finished, now and then; may raise.
         """
-        rollout = self.sampler.generate(
+        return self.sampler.generate(
             parameters, prompts.tokens, key, samples=samples, sampling=sampling, progress=progress
         )
-        lake = prompts.instances
-        plans = text.parse_batch(
+
+    def read(self, instances: Instance, rollout: Rollout) -> Plan:
+        """The plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""
+        return text.parse_batch(
             self.texts(rollout.tokens, rollout.mask),
-            max_size=lake.max_size,
-            max_agents=lake.max_agents,
+            max_size=instances.max_size,
+            max_agents=instances.max_agents,
             max_steps=MAX_STEPS,
         )
-        return Answers(rollout, plans)
 
     def texts(self, tokens: np.ndarray, mask: np.ndarray) -> list[str]:
         """The texts of answers ``[B, T]``."""

@@ -1,6 +1,86 @@
-"""The paper's reward beside `jaxlake.rewards.accuracy`: a penalty on length, and weights that follow it."""
+"""What an answer is worth: the paper's reward, whose weights follow the lengths of answers, and plainer ones."""
+
+import dataclasses
+import enum
 
 import numpy as np
+
+from jaxlake.rewards import accuracy
+from jaxlake.types import Check, Verdict
+from rl.config import RewardSection
+
+
+class RewardKind(enum.Enum):
+    """What is rewarded (`rewards` has the formulas)."""
+
+    PAPER = "paper"
+    ACCURACY = "accuracy"
+    VALID = "valid"
+    OPTIMAL = "optimal"
+    CHECKS = "checks"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewards:
+    """The rewards of ``B`` answers, and what they are made of.
+
+    total = weight_accuracy * accuracy + weight_length * length.
+
+    Attributes:
+      total, accuracy: float32 ``[B]``; the accuracy is in [0, 1].
+      length: float32 ``[B]`` in [-1, 0], 0 for the kinds that see no length.
+      weight_accuracy, weight_length: they add up to 1.
+    """
+
+    total: np.ndarray
+    accuracy: np.ndarray
+    length: np.ndarray
+    weight_accuracy: float
+    weight_length: float
+
+
+def rewards(
+    settings: RewardSection, verdict: Verdict, optima: np.ndarray, tokens: np.ndarray, short_share: float
+) -> Rewards:
+    """Rewards ``B`` answers.
+
+    Args:
+      settings: `kind`, and for the paper's the lengths between which its penalty grows.
+      verdict: numpy ``[B]``; its cost is what the lake's objective says, as the optima are.
+      optima: int32 ``[B]``, least costs.
+      tokens: int ``[B]``, lengths of the answers.
+      short_share: moving share of short answers, this step's included (`moving_share`).
+    """
+    w_acc, length = 1.0, np.zeros(len(tokens), np.float32)
+    match RewardKind(settings.kind):
+        case RewardKind.PAPER:  # by cost, less a penalty on length
+            w_acc, worth = weight_accuracy(short_share), accuracy(verdict.valid, verdict.cost, optima)
+            length = length_penalty(tokens, settings.free_tokens, settings.limit_tokens)
+        case RewardKind.ACCURACY:  # by cost alone
+            worth = accuracy(verdict.valid, verdict.cost, optima)
+        case RewardKind.VALID:  # 1 or 0
+            worth = verdict.valid
+        case RewardKind.OPTIMAL:  # 1 or 0
+            worth = verdict.optimal
+        case RewardKind.CHECKS:
+            worth = steps_passed(verdict)
+    w_len, worth = 1.0 - w_acc, np.asarray(worth, np.float32)
+    return Rewards(
+        total=w_acc * worth + w_len * length, accuracy=worth, length=length, weight_accuracy=w_acc, weight_length=w_len
+    )
+
+
+def steps_passed(verdict: Verdict) -> np.ndarray:
+    """Partial credit: of the eight checks and optimality, in this order, the share passed before the first that fails.
+
+    So a text that cannot be read gets 0, a valid plan 8/9 and an optimal one 1. A plain share of the checks passed
+    would give such a text 6/8, as a check passes where there is nothing to object to.
+
+    Returns:
+      float32 ``[B]``.
+    """
+    ladder = np.concatenate([verdict.checks, verdict.optimal[:, None]], axis=-1)
+    return np.logical_and.accumulate(ladder, axis=-1).sum(axis=-1, dtype=np.float32) / np.float32(len(Check) + 1)
 
 
 def length_penalty(tokens: np.ndarray, free: int, limit: int) -> np.ndarray:
@@ -8,10 +88,9 @@ def length_penalty(tokens: np.ndarray, free: int, limit: int) -> np.ndarray:
     return -np.clip((tokens - free) / (limit - free), 0.0, 1.0).astype(np.float32)
 
 
-def weights(short_share: float) -> tuple[float, float]:
-    """(w_acc, w_len) for the moving share of answers with at most L1 tokens: (.5, .5) below .5, (.8, .2) from .9 on."""
-    w_acc = 0.5 + 0.3 * min(max((short_share - 0.5) / 0.4, 0.0), 1.0)
-    return w_acc, 1.0 - w_acc
+def weight_accuracy(short_share: float) -> float:
+    """w_acc for the moving share of answers with at most L1 tokens: .5 up to .5, .8 from .9 on; w_len is the rest."""
+    return 0.5 + 0.3 * min(max((short_share - 0.5) / 0.4, 0.0), 1.0)
 
 
 def moving_share(previous: float | None, tokens: np.ndarray, free: int, decay: float) -> float:

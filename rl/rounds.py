@@ -3,22 +3,22 @@
 import jax
 import numpy as np
 import optax
+from flax import nnx
 
-from engineer import context
-from engineer.context import PastRound, Training
-from engineer.engineers import CheckpointEngineer, Generation, RandomEngineer
+from engineer.context import PastRound
+from engineer.engineers import CheckpointEngineer, Generation, NoAnswer, RandomEngineer
 from engineer.evidence import Evidence
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
-from jaxlake.rewards import accuracy
 from jaxlake.types import Instance
-from rl import distributed, grpo, reward
+from rl import distributed, grpo
 from rl.checkpoint import fingerprint
-from rl.logprobs import join
-from rl.policy import Policy, Prompts
+from rl.collect import TrainingSet, collect
+from rl.config import Config, ConfigError, GRPOSection
+from rl.optimizer import learning_rate, updates_made
+from rl.policy import Policy
 from rl.qwen3.tokenizer import check_fit
-from rl.run import Purpose, Run, Stopwatch, build_boards
-from rl.sampler import Sampling
+from rl.run import Pending, Purpose, Run, Stopwatch, build_boards
 from rl.sft import engineer_texts
 
 
@@ -27,17 +27,24 @@ def run_rounds(run: Run, optimizer: optax.GradientTransformation) -> None:
     for k in range(run.progress.round, run.config.rounds.count):
         if run.progress.lake is None:
             run.progress.lake = design(run, k).to_dict()
-        lake = build(run, k)
-        train(run, k, lake, optimizer)
+        data = build(run, k)
+        train(run, k, data, optimizer)
         evidence = run.validate(f"rounds/{k}", occasion=2 + k)
-        run.progress.history.append({"round": k, "config": lake.realised(), "evidence": evidence.to_json()})
-        run.progress.round, run.progress.step, run.progress.lake = k + 1, 0, None
+        run.note_validation(f"rounds/{k}", evidence)
+        run.progress.history.append({"round": k, "config": data.realised(), "evidence": evidence.to_json()})
+        run.progress.round, run.progress.step, run.progress.cursor, run.progress.lake = k + 1, 0, 0, None
         run.save()
         run.check_stop()
 
 
 def design(run: Run, k: int) -> LakeConfig:
-    """Round k's configuration: a random draw for round 0, then what the current parameters answer to the evidence."""
+    """Round k's configuration: a random draw for round 0, then what the current parameters answer to the evidence.
+
+    Where nothing that they answer holds a configuration, the previous round's stays in force, and the run goes on.
+
+    Raises:
+      Interrupted: with everything saved as it was before.
+    """
     rounds, key = run.config.rounds, run.key(Purpose.DESIGN, k)
     history = [
         PastRound(past["round"], LakeConfig.from_dict(past["config"]), Evidence.from_json(past["evidence"]))
@@ -47,17 +54,29 @@ def design(run: Run, k: int) -> LakeConfig:
         proposal = RandomEngineer(run.config.lake.sizes).propose(None, history, key)
     else:
         sampler, parameters = run.policy.grammar_sampler(), run.policy.rollout_parameters(run.parameters)
+
+        def generate(message: str, grammar: str, key: jax.Array) -> Generation:
+            run.directory.write(f"rounds/{k}/context.md", message + "\n")
+            try:
+                return Generation(*sampler(parameters, message, grammar, key, lambda done: run.check_stop()))
+            except ConfigError as error:  # the message is too long: the history grows from round to round
+                raise NoAnswer(str(error)) from None
+
         engineer = CheckpointEngineer(
-            lambda message, grammar, key: Generation(*sampler(parameters, message, grammar, key)),
+            generate,
             rounds=rounds.count,
             epochs_per_round=rounds.epochs,
+            attempts=run.config.engineer.attempts,
         )
         proposal = engineer.propose(history[-1].evidence, history, key)
         if not distributed.is_same(proposal.raw):
             raise RuntimeError(f"round {k}: the policy's proposal is not the same on all processes")
-        message = context.build(history[-1].evidence, history, Training(k, rounds.count, rounds.epochs))
-        run.directory.write(f"rounds/{k}/context.md", message + "\n")
-        run.display.say(f"round {k}: the policy designs\n{proposal.raw}")
+        run.display.say(f"round {k}: the policy designs\n{proposal.raw or '(nothing)'}")
+        if proposal.fallback:
+            run.display.say(
+                f"round {k}: no configuration in {proposal.attempts} attempts ({proposal.errors[-1]}); "
+                f"round {k - 1}'s stays in force"
+            )
     run.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
     run.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": fingerprint(run.parameters)})
     return proposal.projected
@@ -71,101 +90,162 @@ def build(run: Run, k: int) -> Dataset:
     """
     lake = LakeConfig.from_dict(run.progress.lake)
     run.display.stage(f"round {k}: boards", 1)
-    data = build_boards(
-        run.config, lake, run.key(Purpose.BUILD, k), run.config.rounds.instances, exclude=run.validation.instances
-    )
+    with run.interruptible():
+        data = build_boards(
+            run.config, lake, run.key(Purpose.BUILD, k), run.config.rounds.instances, exclude=run.validation.instances
+        )
     run.directory.amend(f"rounds/{k}/proposal.json", {"realised": data.realised()})
     return data
 
 
-def train(run: Run, k: int, lake: Dataset, optimizer: optax.GradientTransformation) -> None:
-    """GRPO on round k's instances, every epoch in an order of its own, from the step where the run stands.
+def train(run: Run, k: int, boards: Dataset, optimizer: optax.GradientTransformation) -> None:
+    """GRPO on round k's instances, every epoch in an order of its own, from the step and update where the run stands.
 
     Raises:
       ConfigError: if the processes cannot share `grpo.prompts` equally.
+      RunError: after `grpo.max_skipped` updates in a row that were not finite.
     """
-    settings = run.config.grpo
-    part = distributed.share(settings.prompts, "grpo.prompts")
-    prompts, optima = run.policy.prompts(lake.instances), np.asarray(lake.solutions.cost)
-    steps_per_epoch = len(prompts) // settings.prompts
-    total = steps_per_epoch * run.config.rounds.epochs
-    run.display.stage(f"round {k}: GRPO", total, done=run.progress.step)
-    for step in range(run.progress.step, total):
-        epoch, place = divmod(step, steps_per_epoch)
-        order = np.asarray(jax.random.permutation(run.key(Purpose.ORDER, k, epoch), len(prompts)))
-        rows = order[place * settings.prompts : (place + 1) * settings.prompts][part]
-        metrics, seconds = grpo_step(
-            run, prompts.take(rows), optima[rows], run.key(Purpose.ROLLOUT, k, step), optimizer
-        )
+    settings, progress = run.config.grpo, run.progress
+    data = TrainingSet(k, run.policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
+    count, alarmed = len(data.prompts), False
+    total = count * run.config.rounds.epochs
+    batches = progress.cursor // settings.prompts - (run.pending is not None)
+    run.display.stage(f"round {k}: GRPO", total // settings.prompts, done=batches)
+    run.meter.read()  # what design and boards compiled is not the first step's
+    while run.pending is not None or progress.cursor < total:
+        epoch, place = divmod(progress.cursor, count)
+        order = np.asarray(jax.random.permutation(run.key(Purpose.ORDER, k, epoch), count))
+        metrics, seconds = grpo_step(run, data, order[place:], optimizer)
+        if metrics["mismatch_alarm"] and not alarmed:
+            alarmed = True
+            run.display.say(
+                f"round {k}, step {progress.step + 1}: sampler and trainer differ by a factor of "
+                f"{metrics['mismatch_factor']:.3f} a token, above grpo.mismatch_alarm = {settings.mismatch_alarm}"
+            )
+        run.display.done = progress.cursor // settings.prompts - 1  # one batch of prompts a step, or more
         status = f"reward {metrics['reward']:.2f} valid {metrics['valid']:.0%} optimal {metrics['optimal']:.0%}"
         status += f" {seconds['tokens_per_second']:.0f} tok/s"
         run.step_done({"phase": "round"} | metrics, seconds, status)
 
 
 def grpo_step(
-    run: Run, prompts: Prompts, optima: np.ndarray, key: jax.Array, optimizer: optax.GradientTransformation
+    run: Run, data: TrainingSet, upcoming: np.ndarray, optimizer: optax.GradientTransformation
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Samples answers to this process's ``[P]`` prompts, rewards them and makes one update with all processes.
+    """One step: answers to the next prompts, and `grpo.iterations` passes over them in `grpo.minibatches` updates each.
 
-    The answers to a prompt are all on one process; of the others it learns what they are worth, not what they say.
+    The answers of a step whose updates were broken off are in `run.pending` and not sampled again.
+
+    Args:
+      upcoming: see `collect`.
 
     Returns:
-      Metrics, equal on all processes, and seconds by part.
+      Metrics, equal on all processes, and seconds and answer tokens a second by part: rollout, logprob, update, host.
     """
-    settings, lengths = run.config.grpo, run.config.reward
     watch = Stopwatch()
-    expected = len(prompts) * settings.samples
-    answers = run.answer(
-        prompts,
-        key,
-        samples=settings.samples,
-        sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
-        progress=lambda done: run.display.within(f"answers {done}/{expected}"),
-    )
-    watch.lap("rollout")
-
-    rollout, verdict = answers.rollout, run.judge(prompts, answers, optima)
-    verdict, truncated, tokens, optima = distributed.gather(
-        (verdict, rollout.truncated, rollout.mask.sum(axis=-1), np.repeat(optima, settings.samples))
-    )
-    run.progress.short_share = reward.moving_share(run.progress.short_share, tokens, lengths.free_tokens, lengths.decay)
-    w_acc, w_len = reward.weights(run.progress.short_share)
-    accuracies = accuracy(verdict.valid, verdict.cost, optima)
-    penalty = reward.length_penalty(tokens, lengths.free_tokens, lengths.limit_tokens)
-    rewards = w_acc * accuracies + w_len * penalty
-    groups = rewards.reshape(-1, settings.samples)
-    valid = verdict.valid.reshape(groups.shape).mean(axis=-1)
-    mine = distributed.share(len(rewards), "grpo.prompts")
-    batch = grpo.Batch(
-        sequences=join(
-            [prompt for prompt in prompts.tokens for _ in range(settings.samples)],
-            run.config.text.max_prompt_tokens,
-            rollout.tokens,
-            rollout.mask,
-        ),
-        old_logprobs=rollout.logprobs,
-        advantages=grpo.group_advantages(groups).reshape(-1)[mine],
-    )
-    watch.lap("host")
-
-    run.parameters, run.optimizer_state, metrics = grpo.update(
-        run.policy.graph, optimizer, run.parameters, run.optimizer_state, batch, run.policy.mesh, settings
-    )
-    metrics |= {
-        "reward": rewards.mean(),
-        "reward_accuracy": accuracies.mean(),
-        "reward_length": penalty.mean(),
-        "weight_accuracy": w_acc,
-        "valid": verdict.valid.mean(),
-        "optimal": verdict.optimal.mean(),
-        "all_valid_groups": (valid == 1).mean(),
-        "all_invalid_groups": (valid == 0).mean(),
-        "answer_tokens": tokens.mean(),
-        "truncated": truncated.mean(),
-    }
+    if run.pending is None:
+        collected = collect(run, data, upcoming, watch)
+        batch = add_logprobs(run, collected.batch, watch)
+        run.pending = Pending(batch=batch, metrics=collected.metrics, updates=[])
+        run.progress.cursor += collected.taken
+        run.progress.short_share = collected.short_share
+    make_updates(run, optimizer)
     watch.lap("update")
-    seconds = watch.seconds
-    return metrics, seconds | {"tokens_per_second": float(tokens.sum()) / sum(seconds.values())}
+
+    metrics = run.pending.metrics | summary(run.pending.updates)
+    metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > run.config.grpo.mismatch_alarm)
+    tokens = metrics["answer_tokens"] * metrics["groups_sampled"] * run.config.grpo.samples
+    rates = {f"{part}_tokens_per_second": tokens / spent for part, spent in watch.seconds.items()}
+    rates["tokens_per_second"] = tokens / sum(watch.seconds.values())
+    return metrics, watch.seconds | rates
+
+
+def add_logprobs(run: Run, batch: grpo.Batch, watch: Stopwatch) -> grpo.Batch:
+    """The batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
+
+    The one update of a rollout needs no old log-probs: they are its own. Answers that no update computes need none.
+
+    Args:
+      watch: gets the lap `logprob`.
+
+    Raises:
+      Interrupted: with everything saved as it was before the step.
+    """
+    settings, sequences = run.config.grpo, batch.sequences
+    if grpo.LossSettings.of(settings, run.config.text.max_new_tokens).needs_advantage:
+        sequences = sequences.replace(mask=sequences.mask & (batch.advantages != 0)[:, None])
+
+    def logprobs(parameters: nnx.State) -> np.ndarray:
+        graph, mesh = run.policy.graph, run.policy.mesh
+        found = grpo.answer_logprobs_of(graph, parameters, sequences, mesh, settings, run.check_stop)
+        watch.lap("logprob")
+        return found
+
+    if settings.updates > 1:
+        batch = batch.replace(old_logprobs=logprobs(run.parameters))
+    if settings.kl_coefficient > 0:
+        batch = batch.replace(reference_logprobs=logprobs(run.reference_parameters()))
+    return batch
+
+
+def make_updates(run: Run, optimizer: optax.GradientTransformation) -> None:
+    """The updates on `run.pending` that are still to be made.
+
+    Raises:
+      Interrupted: with everything saved, the updates made included.
+      RunError: see `Run.note_update`.
+    """
+    settings, policy = run.config.grpo, run.policy
+    schedule = learning_rate(settings, planned_updates(run.config))
+    for number in range(run.progress.update, settings.updates):
+        batch = minibatch(run.pending.batch, number % settings.minibatches, settings)
+        rate = float(schedule(updates_made(run.optimizer_state)))
+        run.parameters, run.optimizer_state, metrics = grpo.update(
+            policy.graph,
+            optimizer,
+            run.parameters,
+            run.optimizer_state,
+            batch,
+            policy.mesh,
+            settings,
+            run.config.text.max_new_tokens,
+            run.check_stop,
+        )
+        metrics["learning_rate"] = rate
+        run.pending.updates.append(metrics)
+        run.progress.update += 1
+        run.note_update(metrics, batch)
+        run.check_stop()
+
+
+def minibatch(batch: grpo.Batch, number: int, settings: GRPOSection) -> grpo.Batch:
+    """Part `number` of a step's batch, this process's rows: of all groups every `minibatches`-th.
+
+    Not groups side by side, as these are on one process: so each has an equal part of every minibatch, and the parts
+    hold the same groups for any number of processes.
+    """
+    count = settings.prompts * settings.samples
+    rows = np.arange(count)[distributed.share(count, "grpo.prompts")]
+    return jax.tree.map(lambda x: x[rows // settings.samples % settings.minibatches == number], batch)
+
+
+def summary(updates: list[dict[str, float]]) -> dict[str, float]:
+    """What a step logs of its updates: the largest of what is a maximum, the number of those skipped, else the mean.
+
+    An update on answers that all lack a gradient has made nothing that most of the metrics could describe.
+    """
+
+    def one(name: str) -> float:
+        values = [update[name] for update in updates if name in update]
+        over = np.max if name.endswith("_max") else np.sum if name == "update_skipped" else np.mean
+        return float(over(values))
+
+    return {name: one(name) for name in dict.fromkeys(name for update in updates for name in update)}
+
+
+def planned_updates(config: Config) -> int:
+    """Updates of all rounds together, over which the learning rate runs its course; with dynamic sampling the most."""
+    rounds, settings = config.rounds, config.grpo
+    return rounds.count * rounds.epochs * (rounds.instances // settings.prompts) * settings.updates
 
 
 def check_room(policy: Policy, examples: int = 64) -> None:

@@ -48,9 +48,9 @@ class Noise:
             answers=answers,
         )
 
-    def write(self, seed=0, count=1, grammar=None, message="design"):
+    def write(self, seed=0, count=1, grammar=None, message="design", progress=None):
         grammar = proposal.grammar(SIZES) if grammar is None else grammar
-        return self.sampler.write(self.parameters, message, grammar, jax.random.key(seed), count)
+        return self.sampler.write(self.parameters, message, grammar, jax.random.key(seed), count, progress)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +118,23 @@ def test_an_answer_that_the_cap_cuts_off_ends_there(noise):
     for _, _, answer in noise.write(count=8, grammar=grammar):
         assert set(answer) == {"a"}
         assert 1 <= len(noise.sampler.tokenizer.encode(answer)) <= 400
+
+
+def test_between_any_two_tokens_the_writing_can_be_stopped(noise, texts):
+    told = []
+    assert noise.write(progress=told.append) == texts[:1]
+    assert told == [0] * (len(told) - 1) + [1]
+    assert len(told) > noise.sampler.max_thinking_tokens  # the thought was cut off there, and an answer came
+
+    def stop(done):
+        if len(told) == 3:
+            raise InterruptedError
+        told.append(done)
+
+    told.clear()
+    with pytest.raises(InterruptedError):
+        noise.write(progress=stop)
+    assert told == [0, 0, 0]
 
 
 def test_other_messages_and_grammars_compile_nothing(noise, texts):

@@ -1,9 +1,142 @@
-"""The reward by hand: every breakpoint of the paper's formula, and a whole episode of its moving weight."""
+"""The reward by hand: every kind on answers that break the checks one by one, the paper's formula and its weights."""
 
+import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rl.reward import length_penalty, moving_share, weights
+from jaxlake.render import from_text
+from jaxlake.text import parse
+from jaxlake.types import ABSENT, Check, Costs, Objective, Verdict
+from jaxlake.verify import verify
+from rl.config import RewardSection
+from rl.reward import RewardKind, length_penalty, moving_share, rewards, weight_accuracy
+
+BOARD = from_text("""
+    a..A
+    .#..
+    b..B
+    ....
+""")
+LADDER = {  # each answer breaks the check it is named for, and none before it
+    "PARSABLE": "I do not know",
+    "AGENT_COUNT": "0:(0,0)(0,1)(0,2)(0,3)",
+    "START_CORRECT": "0:(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)",
+    "IN_BOUNDS": "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,-1)(2,0)(2,1)(2,2)(2,3)",
+    "HOLE_FREE": "0:(0,0)(0,1)(1,1)(1,2)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)",
+    "LEGAL_MOVE": "0:(0,0)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)",
+    "CONFLICT_FREE": "0:(0,0)(0,0)(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(1,0)(0,0)(1,0)(2,0)(2,1)(2,2)(2,3)",
+    "GOAL_REACHED": "0:(0,0)\n1:(2,0)",
+    "optimality": "0:(0,0)(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)",
+    "nothing": "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)",
+}
+
+
+def judge(*answers: str, objective: Objective = Objective.SUM_OF_COSTS, optimum: int = 6) -> Verdict:
+    """Verdicts ``[answers]`` on the board."""
+    room = {"max_size": BOARD.max_size, "max_agents": BOARD.max_agents, "max_steps": 12}
+    found = [verify(BOARD, parse(answer, **room), np.int32(optimum), objective) for answer in answers]
+    return jax.tree.map(lambda *x: np.stack(x), *found)
+
+
+def reward(kind: RewardKind, verdict: Verdict, tokens: int = 0, short_share: float = 0.0, optimum: int = 6):
+    settings = RewardSection(kind=kind.value, free_tokens=20, limit_tokens=40)
+    count = len(verdict.valid)
+    return rewards(settings, verdict, np.full(count, optimum), np.full(count, tokens), short_share)
+
+
+@pytest.fixture(scope="module")
+def ladder() -> Verdict:
+    return judge(*LADDER.values())
+
+
+def test_the_answers_break_what_they_are_named_for(ladder):
+    first = [np.flatnonzero(~checks)[:1].tolist() for checks in ladder.checks]
+    assert first == [*([check] for check in Check), [], []]
+    assert ladder.optimal.tolist() == [False] * 9 + [True]
+
+
+def test_checks_pay_a_ninth_for_each_step_up_to_the_first_that_fails(ladder):
+    assert reward(RewardKind.CHECKS, ladder).total == pytest.approx(np.arange(10) / 9)
+    assert ladder.checks[0].sum() == 6  # of eight, for a text that says nothing: why their plain share would not do
+
+
+def test_valid_and_optimal_pay_1_or_0(ladder):
+    assert reward(RewardKind.VALID, ladder).total.tolist() == [0] * 8 + [1, 1]
+    assert reward(RewardKind.OPTIMAL, ladder).total.tolist() == [0] * 9 + [1]
+
+
+def test_accuracy_pays_valid_answers_by_their_excess_over_the_optimum(ladder):
+    found = reward(RewardKind.ACCURACY, ladder, tokens=100)
+    assert found.total == pytest.approx([0] * 8 + [1 - 0.7 * 1 / 12, 1])  # one step more than 6, of 12 allowed
+    assert (found.weight_accuracy, found.weight_length) == (1, 0)
+    assert not found.length.any()
+
+
+def test_the_papers_reward_adds_a_penalty_on_length_by_moving_weights(ladder):
+    found = reward(RewardKind.PAPER, ladder, tokens=35, short_share=0.7)
+    assert found.weight_accuracy == pytest.approx(0.65) and found.weight_length == pytest.approx(0.35)
+    assert found.length == pytest.approx(np.full(10, -0.75))
+    expected = [-0.35 * 0.75] * 8 + [0.65 * (1 - 0.7 / 12) - 0.35 * 0.75, 0.65 - 0.35 * 0.75]
+    assert found.total == pytest.approx(expected)
+    assert found.total.dtype == found.accuracy.dtype == found.length.dtype == np.float32
+
+
+def test_the_cost_is_what_the_lake_minimises():
+    slow = "0:(0,0)(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,0)(2,1)(2,2)(2,3)"  # both wait once: 8 instead of 6, 4 instead of 3
+    half = LADDER["optimality"]  # one of them does: 7 instead of 6, 4 instead of 3
+    steps = judge(slow, half)
+    assert reward(RewardKind.ACCURACY, steps).total == pytest.approx([1 - 0.7 * 2 / 12, 1 - 0.7 * 1 / 12])
+    makespan = judge(slow, half, objective=Objective.MAKESPAN, optimum=3)
+    assert reward(RewardKind.ACCURACY, makespan, optimum=3).total == pytest.approx([1 - 0.7 * 1 / 6] * 2)
+
+
+@st.composite
+def judged(draw) -> tuple[Verdict, np.ndarray]:
+    """Verdicts ``[B]`` as `verify` could give them, and optima."""
+    count = draw(st.integers(1, 8))
+    checks = np.array(draw(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=count, max_size=count)))
+    checks |= np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))[:, None]
+    valid = checks.all(axis=-1)
+    optima = np.array(draw(st.lists(st.integers(0, 20), min_size=count, max_size=count)))
+    excess = np.array(draw(st.lists(st.integers(0, 90), min_size=count, max_size=count)))
+    return verdict_of(checks, np.where(valid, optima + excess, ABSENT), optima), optima
+
+
+def verdict_of(checks: np.ndarray, cost: np.ndarray, optima: np.ndarray) -> Verdict:
+    valid = checks.all(axis=-1)
+    costs = Costs(sum_of_costs=cost, sum_of_loss=cost, makespan=cost)
+    return Verdict(checks=checks, valid=valid, cost=cost, costs=costs, optimal=valid & (cost == optima))
+
+
+KINDS = st.sampled_from(RewardKind)
+SHARES = st.floats(0, 1)
+LENGTHS = st.integers(0, 100)
+
+
+@given(judged(), KINDS, LENGTHS, SHARES)
+def test_every_reward_is_made_of_its_parts_within_their_bounds(given_, kind, tokens, share):
+    verdict, optima = given_
+    found = rewards(RewardSection(kind=kind.value), verdict, optima, np.full(len(optima), tokens), share)
+    assert ((found.accuracy >= 0) & (found.accuracy <= 1) & (found.length >= -1) & (found.length <= 0)).all()
+    parts = found.weight_accuracy * found.accuracy + found.weight_length * found.length
+    np.testing.assert_allclose(found.total, parts, rtol=1e-6)
+    assert found.weight_accuracy + found.weight_length == pytest.approx(1)
+    assert (found.accuracy[verdict.optimal] == 1).all()
+    if kind is not RewardKind.CHECKS:
+        assert not found.accuracy[~verdict.valid].any()
+
+
+@given(judged(), KINDS, LENGTHS, st.integers(0, 60), st.integers(0, 60), SHARES)
+def test_no_reward_grows_with_cost_or_length(given_, kind, tokens, longer, dearer, share):
+    verdict, optima = given_
+    settings = RewardSection(kind=kind.value)
+    before = rewards(settings, verdict, optima, np.full(len(optima), tokens), share).total
+    cost = np.where(verdict.valid, verdict.cost + dearer, ABSENT)
+    worse = verdict_of(verdict.checks, cost, optima)
+    after = rewards(settings, worse, optima, np.full(len(optima), tokens + longer), share).total
+    assert (after <= before).all()
 
 
 @pytest.mark.parametrize(("tokens", "expected"), [(0, 0.0), (1500, 0.0), (2798, -0.5), (4096, -1.0), (9000, -1.0)])
@@ -14,10 +147,8 @@ def test_length_penalty_at_the_papers_lengths(tokens, expected):
 @pytest.mark.parametrize(
     ("short_share", "expected"), [(0.0, 0.5), (0.49, 0.5), (0.5, 0.5), (0.7, 0.65), (0.9, 0.8), (1.0, 0.8)]
 )
-def test_weights_follow_the_share_of_short_answers(short_share, expected):
-    w_acc, w_len = weights(short_share)
-    assert w_acc == pytest.approx(expected)
-    assert w_acc + w_len == pytest.approx(1)
+def test_the_weight_of_accuracy_follows_the_share_of_short_answers(short_share, expected):
+    assert weight_accuracy(short_share) == pytest.approx(expected)
 
 
 def test_the_moving_share_starts_at_the_first_and_then_moves_slowly():

@@ -1,0 +1,278 @@
+"""A step's answers, said by a script: text, verdicts, groups, dynamic sampling, masks, and the same on two processes.
+
+The script has a word for each board, a letter for each answer to it: `o` the optimal plan, `v` the same one step later,
+`.` and `x` nothing that is a plan (short and long), `t` the optimal plan without an end.
+"""
+
+import dataclasses
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake.levels import stack
+from jaxlake.render import from_text
+from rl import distributed
+from rl.checkpoint import Progress
+from rl.collect import TrainingSet, collect, fill, informative, rows_of
+from rl.config import Config, GRPOSection, RewardSection, TextSection
+from rl.policy import Policy
+from rl.qwen3.tokenizer import Tokenizer
+from rl.run import Purpose, Run, Stopwatch, make_key
+from rl.sampler import Rollout
+from rl.tracking import Display
+
+ROOM = 40
+OPTIMAL = "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"
+ANSWERS = {
+    "o": OPTIMAL,
+    "v": OPTIMAL.replace("0:(0,0)", "0:(0,0)(0,0)"),
+    ".": "no",
+    "x": "no " * 9,
+    "t": OPTIMAL,
+}
+
+
+def board(holes: int):
+    """A board of two straight ways, with holes between them where the binary digits of a number are 1; least cost 6."""
+    between = f"{holes:04b}".replace("0", ".").replace("1", "#")
+    return from_text(f"a..A\n{between}\nb..B\n....")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scripted(Policy):
+    """Answers by the script.
+
+    Attributes:
+      says: of the tokens of a prompt, the answers to be given whenever it is asked, as (text, whether it ends).
+      asked: the key of each call and how many prompts came with it.
+    """
+
+    says: dict[tuple[int, ...], list[list[tuple[str, bool]]]]
+    asked: list[tuple[jax.Array, int]]
+
+    def rollout_parameters(self, parameters):
+        return parameters
+
+    def rollout(self, parameters, prompts, key, *, samples, sampling, progress) -> Rollout:
+        self.asked.append((key, len(prompts)))
+        answers = [answer for tokens in prompts.tokens for answer in self.says[tuple(tokens)].pop(0)]
+        ids = [self.tokenizer.completion(said) if ends else self.tokenizer.encode(said) for said, ends in answers]
+        tokens, mask = self.tokenizer.pad_right(ids, ROOM, "room")
+        progress(len(answers))
+        logprobs = np.where(mask, -1 - np.arange(len(ids))[:, None] / 8, 0).astype(np.float32)
+        return Rollout(tokens=tokens, mask=mask, logprobs=logprobs, truncated=np.array([not e for _, e in answers]))
+
+
+class Step(Run):
+    """As much of a run as one step's answers take."""
+
+    def __init__(self, policy: Policy):
+        self.config, self.policy, self.parameters = policy.config, policy, None
+        self.progress, self.display = Progress(), Display(quiet=True)
+        self.display.stage("test", 1)
+
+    def check_stop(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer()
+
+
+@pytest.fixture
+def scene(tokenizer):
+    """Makes (run, lake) of boards that all differ, or all are the `same`, one for each word of the script."""
+
+    def make(script: list[str], *, same: bool = False, kind="valid", round=0, **settings) -> tuple[Step, TrainingSet]:
+        config = Config(
+            lake={"sizes": (4,)},
+            text=TextSection(max_new_tokens=ROOM),
+            grpo=GRPOSection(samples=len(script[0]), **settings),
+            reward=RewardSection(kind=kind, free_tokens=8, limit_tokens=16),
+            rounds={"instances": settings["prompts"]},
+        )
+        policy = Scripted(None, None, tokenizer, None, config, says={}, asked=[])
+        prompts = policy.prompts(stack([board(0 if same else i) for i in range(len(script))]))
+        for tokens, word in zip(prompts.tokens, script, strict=True):
+            said = [(ANSWERS[letter], letter != "t") for letter in word]
+            policy.says.setdefault(tuple(tokens), []).append(said)
+        return Step(policy), TrainingSet(round, prompts, np.full(len(script), 6))
+
+    return make
+
+
+def gathered(scene_: tuple[Run, TrainingSet], upcoming: np.ndarray | None = None):
+    run, lake = scene_
+    return collect(run, lake, np.arange(len(lake.prompts)) if upcoming is None else upcoming, Stopwatch())
+
+
+def counted(batch) -> list[bool]:
+    """Of each row, whether any of its tokens counts."""
+    return batch.sequences.mask.any(axis=-1).tolist()
+
+
+def test_a_batch_holds_each_prompt_with_its_answers_side_by_side(scene):
+    run, lake = scene(["o.", "oo", ".v"], prompts=3)
+    found = gathered((run, lake), np.array([2, 0, 1]))
+    assert found.taken == 3
+    sequences, starts = found.batch.sequences, found.batch.sequences.starts
+    for i, board in enumerate([2, 2, 0, 0, 1, 1]):
+        assert sequences.tokens[i, : starts[i]].tolist() == lake.prompts.tokens[board]
+    said = [
+        run.policy.tokenizer.decode(tokens[valid][start:])
+        for tokens, valid, start in zip(sequences.tokens, sequences.valid, starts, strict=True)
+    ]
+    assert said[0] == said[3] == "no" and said[4] == said[5]
+    assert (sequences.mask.sum(axis=1) == sequences.valid.sum(axis=1) - starts).all()
+    np.testing.assert_allclose(found.batch.advantages, [-1, 1, 1, -1, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(found.batch.sampler_logprobs[:, 0], -1 - np.arange(6) / 8)
+    assert found.batch.old_logprobs is None and found.batch.reference_logprobs is None
+
+
+def test_the_metrics_describe_the_answers(scene):
+    found = gathered(scene(["o.", "oo", "v.", ".."], prompts=4)).metrics
+    assert found["valid"] == 0.5 and found["optimal"] == 3 / 8
+    assert found["all_valid_groups"] == found["all_invalid_groups"] == 0.25
+    assert found["zero_advantage"] == 0.5
+    assert (found["groups_sampled"], found["groups_kept"]) == (4, 4)
+    assert all(type(value) is float for value in found.values())
+
+
+def test_two_boards_with_the_same_prompt_are_two_groups(scene):
+    run, lake = scene(["o.", "oo"], same=True, prompts=2)
+    assert lake.prompts.tokens[0] == lake.prompts.tokens[1]
+    np.testing.assert_allclose(gathered((run, lake)).batch.advantages, [1, -1, 0, 0], atol=1e-3)
+
+
+def test_groups_are_counted_by_validity_although_their_lengths_are_rewarded(scene):
+    found = gathered(scene([".x", "o."], kind="paper", prompts=2))
+    assert found.metrics["all_invalid_groups"] == 0.5
+    assert found.metrics["zero_advantage"] == 0 and found.batch.advantages[0] > 0.9  # it is the shorter nonsense
+    found = gathered(scene([".x", "o.", "oo", ".."], kind="paper", prompts=2, resampling=1))
+    assert found.metrics["groups_kept"] == 1 and counted(found.batch) == [True, True, False, False]
+
+
+def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompts(scene):
+    script = ["oo", "o.", "..", ".v", "..", ".o", "oo", "o.", "v.", ".o", "oo", "o."]
+    run, lake = scene(script, prompts=4, resampling=5)
+    found = gathered((run, lake))
+    assert found.taken == 8  # two informative groups of four, then two more: the third batch is not asked for
+    kept = [lake.prompts.tokens[board] for board in (1, 3, 5, 7)]
+    starts, tokens = found.batch.sequences.starts, found.batch.sequences.tokens
+    assert [tokens[i, : starts[i]].tolist() for i in range(0, 8, 2)] == kept
+    np.testing.assert_allclose(found.batch.advantages, [1, -1, -1, 1, -1, 1, 1, -1], atol=1e-3)
+    assert (found.metrics["groups_sampled"], found.metrics["groups_kept"]) == (8, 4)
+    assert found.metrics["valid"] == 8 / 16  # of all that was sampled, as this describes the policy
+
+
+def test_groups_beyond_the_batch_are_left_out(scene):
+    found = gathered(scene(["..", "o.", ".o", "o."], prompts=2, resampling=1))
+    assert found.taken == 4 and found.metrics["groups_kept"] == 2
+    np.testing.assert_allclose(found.batch.advantages, [1, -1, -1, 1], atol=1e-3)
+
+
+def test_each_further_batch_has_a_key_of_its_own_and_the_first_the_steps(scene):
+    run, lake = scene(["..", "..", "o.", ".."], prompts=1, resampling=3, round=2)
+    run.progress.step = 5
+    gathered((run, lake))
+    step = make_key(run.config.seed, Purpose.ROLLOUT, 2, 5)
+    expected = [step, jax.random.fold_in(step, 1), jax.random.fold_in(step, 2)]
+    assert [key for key, _ in run.policy.asked] == expected
+
+
+def test_the_cap_ends_dynamic_sampling_and_leaves_places_that_count_nowhere(scene):
+    run, lake = scene(["oo", "..", "o.", "..", ".o", "o."], prompts=2, resampling=1)
+    found = gathered((run, lake))
+    assert found.taken == 4 and len(run.policy.asked) == 2
+    assert found.metrics["groups_kept"] == 1
+    assert counted(found.batch) == [True, True, False, False]
+    np.testing.assert_allclose(found.batch.advantages, [1, -1, 0, 0], atol=1e-3)
+
+
+def test_the_end_of_the_epoch_ends_dynamic_sampling(scene):
+    run, lake = scene(["o.", "..", "oo", ".."], prompts=2, resampling=9)
+    found = gathered((run, lake), np.array([2, 3]))
+    assert found.taken == 2 and found.metrics["groups_kept"] == 0
+    assert counted(found.batch) == [False] * 4 and not found.batch.advantages.any()
+
+
+def test_without_dynamic_sampling_all_groups_stay(scene):
+    run, lake = scene(["oo", "..", "o."], prompts=3)
+    found = gathered((run, lake))
+    assert len(run.policy.asked) == 1 and counted(found.batch) == [True] * 6
+
+
+@pytest.mark.parametrize(("masked", "expected"), [(False, [True, True]), (True, [False, True])])
+def test_answers_without_an_end_count_in_the_loss_unless_that_is_switched_off(scene, masked, expected):
+    batch = gathered(scene(["t.", "oo"], prompts=2, mask_truncated=masked)).batch
+    assert counted(batch) == [*expected, True, True]
+    np.testing.assert_allclose(batch.advantages, [1, -1, 0, 0], atol=1e-3)  # in the baseline they do either way
+    assert batch.sequences.valid[0].sum() > batch.sequences.starts[0] + 5  # and the model still reads them
+
+
+def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
+    run, lake = scene(["..", "xx", "..", "o."], prompts=2, resampling=1, kind="paper")
+    run.progress.short_share = 0.5
+    found = gathered((run, lake))
+    assert found.short_share == pytest.approx(0.9 * 0.5 + 0.1 * 5 / 8)  # "no" is short, the rest is not
+    assert run.progress.short_share == 0.5  # until the step has its batch
+
+
+class Pair:
+    """Two threads as the two processes of a job: each has its share, and `gather` joins what both bring."""
+
+    def __init__(self, monkeypatch):
+        self.me, self.barrier, self.brought = threading.local(), threading.Barrier(2), [None, None]
+        monkeypatch.setattr(distributed, "share", self.share)
+        monkeypatch.setattr(distributed, "gather", self.gather)
+
+    def share(self, count, what):
+        return slice(self.me.index * count // 2, (self.me.index + 1) * count // 2)
+
+    def gather(self, tree):
+        self.brought[self.me.index] = tree
+        self.barrier.wait()
+        both = jax.tree.map(lambda *x: np.concatenate(x), *self.brought)
+        self.barrier.wait()
+        return both
+
+    def run(self, work) -> list:
+        results = [None, None]
+
+        def process(index):
+            self.me.index = index
+            results[index] = work(index)
+
+        threads = [threading.Thread(target=process, args=(index,)) for index in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        return results
+
+
+def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch):
+    script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
+    settings = dict(prompts=4, resampling=1, kind="paper", mask_truncated=True)
+    alone = gathered(scene(script, **settings))
+    scenes = [scene(script, **settings) for _ in range(2)]
+    both = Pair(monkeypatch).run(lambda index: gathered(scenes[index]))
+    assert [len(run.policy.asked) for run, _ in scenes] == [2, 2]
+    assert both[0].metrics == both[1].metrics == alone.metrics
+    assert both[0].taken == both[1].taken == alone.taken
+    joined = jax.tree.map(lambda *x: np.concatenate(x), *(each.batch for each in both))
+    for ours, theirs in zip(jax.tree.leaves(joined.sequences), jax.tree.leaves(alone.batch.sequences), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(joined.advantages, alone.batch.advantages)
+
+
+def test_informative_groups_fill_the_places_in_order():
+    valid = np.array([[1, 1], [0, 1], [0, 0], [1, 0]], bool)
+    assert informative(valid).tolist() == [1, 3]
+    assert fill(informative(valid), 3).tolist() == [1, 3, -1]
+    assert fill(informative(valid), 1).tolist() == [1]
+    assert rows_of(np.array([3, 1]), 2).tolist() == [6, 7, 2, 3]
+    assert not len(informative(np.zeros((0, 2), bool)))

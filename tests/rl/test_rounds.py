@@ -1,0 +1,332 @@
+"""Steps and rounds of a model that is too small to answer anything: what is done, in which order, and what stops it."""
+
+import json
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from engineer import evidence as evidence_
+from jaxlake.config import LakeConfig
+from jaxlake.levels import stack
+from jaxlake.render import from_text
+from rl import distributed, rounds
+from rl.checkpoint import Progress
+from rl.collect import TrainingSet
+from rl.command import Interrupted, Stop
+from rl.config import Config, ConfigError, GRPOSection
+from rl.directory import RunDirectory
+from rl.grpo import Batch, init
+from rl.logprobs import join
+from rl.optimizer import make_optimizer, updates_made
+from rl.policy import Policy
+from rl.qwen3 import lora
+from rl.rounds import design, grpo_step, minibatch, planned_updates, summary, train
+from rl.run import Purpose, Run, make_key
+from rl.standing import make_reference
+from rl.tracking import Display, Meter, Profiler, Trackers
+
+SHAPE = {
+    "model_type": "qwen3",
+    "vocab_size": 768,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e4,
+    "tie_word_embeddings": True,
+}
+SETTINGS = {
+    "lake": {"sizes": (3, 4)},
+    "mesh": {"fsdp": 1},
+    "text": {"max_prompt_tokens": 32, "max_new_tokens": 8},
+    "sampler": {"rows": 8},
+    "rounds": {"count": 2, "instances": 8, "epochs": 2},
+    "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 2, "iterations": 2}
+    | {"kl_coefficient": 0.1, "warmup_steps": 8},
+    "reward": {"free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
+    "engineer": {"attempts": 2},
+}
+HOLES = str.maketrans("01", ".#")
+
+
+class Stage:
+    """Makes runs that stand at the beginning of the rounds; what they compile, they share."""
+
+    def __init__(self, folder):
+        (folder / "shape.json").write_text(json.dumps(SHAPE))
+        self.folder, self.made = folder, 0
+        self.shape = {"shape": str(folder / "shape.json")}
+        config = self.config()
+        _, self.parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        self.optimizer = make_optimizer(config.grpo, planned_updates(config))
+        boards = stack([from_text(f"a..A\n{holes:04b}\nb..B\n....".translate(HOLES)) for holes in range(8)])
+        self.data = SimpleNamespace(instances=boards, solutions=SimpleNamespace(cost=np.full(8, 6)))
+
+    def config(self, **grpo) -> Config:
+        return Config(**SETTINGS | {"model": self.shape, "grpo": SETTINGS["grpo"] | grpo})
+
+    def run(self, **grpo) -> Run:
+        config = self.config(**grpo)
+        self.made += 1
+        directory = RunDirectory(self.folder / f"run{self.made}", config)
+        directory.create()
+        policy, _ = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        policy.tokenizer.stop_ids = tuple(range(0, SHAPE["vocab_size"], 6))  # so that answers end, sooner or later
+        parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
+        display = Said()
+        display.stage("test", 1)
+        reference = make_reference(lora.split(parameters)[0], policy) if config.grpo.kl_coefficient else None
+        return Run(
+            config=config,
+            directory=directory,
+            display=display,
+            policy=policy,
+            parameters=parameters,
+            optimizer_state=init(self.optimizer, parameters, policy.mesh),
+            reference=reference,
+            progress=Progress(stage="rounds"),
+            pending=None,
+            validation=policy.prompts(self.data.instances),
+            optima=np.asarray(self.data.solutions.cost),
+            stop=Stop(),
+            trackers=Trackers(config, directory.path, display.say),
+            meter=Meter(),
+            profiler=Profiler(config.tracking, directory.path),
+        )
+
+    def step(self, run: Run) -> dict[str, float]:
+        lake = TrainingSet(0, run.policy.prompts(self.data.instances), np.asarray(self.data.solutions.cost))
+        return grpo_step(run, lake, np.arange(8), self.optimizer)[0]
+
+
+class Said(Display):
+    """A display that remembers."""
+
+    def __init__(self):
+        super().__init__(quiet=True)
+        self.lines = []
+
+    def say(self, message: str) -> None:
+        self.lines.append(message)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("rounds"))
+
+
+def leaves(run: Run) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves((run.parameters, run.optimizer_state))]
+
+
+def test_two_passes_over_two_minibatches_are_four_updates(stage):
+    run = stage.run()
+    metrics = stage.step(run)
+    updates = run.pending.updates
+    assert len(updates) == run.progress.update == updates_made(run.optimizer_state) == 4
+    assert [update["learning_rate"] for update in updates] == pytest.approx([0, 1e-2 / 8, 2e-2 / 8, 3e-2 / 8])
+    assert updates[0]["ratio_max"] == pytest.approx(1, abs=1e-5)
+    assert updates[1]["ratio_max"] == pytest.approx(1, abs=1e-5)  # the first one's rate was 0
+    assert updates[2]["ratio_max"] > 1 + 1e-4 and updates[3]["ratio_max"] > updates[2]["ratio_max"]
+    assert updates[0]["kl_reference"] == pytest.approx(0, abs=1e-9) and updates[3]["kl_reference"] > 1e-9
+    assert (run.progress.cursor, run.progress.step) == (4, 0)  # the step is done when it is logged
+    assert metrics["ratio_max"] == updates[3]["ratio_max"]
+    assert metrics["learning_rate"] == pytest.approx(1.5e-2 / 8)
+    assert metrics["groups_sampled"] == 4 and metrics["valid"] == 0 and metrics["mismatch_alarm"] == 0
+    assert metrics["mismatch_max"] < 1e-4
+
+
+def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeypatch):
+    """At each of the places where a step may be stopped, one after the other."""
+    whole = stage.run()
+    expected, checks = stage.step(whole), []
+    again = stage.run()
+    monkeypatch.setattr(again, "check_stop", lambda: checks.append(None))
+    np.testing.assert_equal(stage.step(again), expected)  # nan is nan
+    assert len(checks) > 15
+
+    for place in range(len(checks)):
+        run, seen = stage.run(), []
+
+        def check(run=run, seen=seen, place=place):
+            seen.append(None)
+            if len(seen) == place + 1:
+                raise Interrupted(15)
+
+        monkeypatch.setattr(run, "check_stop", check)
+        with pytest.raises(Interrupted):
+            stage.step(run)
+        if run.pending is None:
+            assert (run.progress.cursor, run.progress.update, run.progress.short_share) == (0, 0, None)
+        else:
+            assert len(run.pending.updates) == run.progress.update == updates_made(run.optimizer_state)
+        np.testing.assert_equal(stage.step(run), expected, err_msg=str(place))
+        for ours, theirs in zip(leaves(run), leaves(whole), strict=True):
+            np.testing.assert_array_equal(ours, theirs, err_msg=str(place))
+
+
+def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage, monkeypatch):
+    run, asked = stage.run(), []
+    answer = run.answer
+    monkeypatch.setattr(
+        run, "answer", lambda prompts, *a, **k: asked.append(prompts.tokens) or answer(prompts, *a, **k)
+    )
+    train(run, 0, stage.data, stage.optimizer)
+    rows = [json.loads(line) for line in (run.directory.path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert (run.progress.cursor, run.progress.step, run.progress.update, run.pending) == (16, 4, 0, None)
+    everything = sorted(run.policy.prompts(stage.data.instances).tokens)
+    assert sorted(asked[0] + asked[1]) == sorted(asked[2] + asked[3]) == everything
+    assert asked[:2] != asked[2:]
+    timed = json.loads((run.directory.path / "timings.jsonl").read_text().splitlines()[0])
+    for part in ("rollout", "logprob", "update", "host"):
+        assert timed[part] >= 0 and timed[f"{part}_tokens_per_second"] > 0
+    assert run.display.done == 4
+    run.directory.close()
+
+
+def test_a_step_of_answers_that_teach_nothing_changes_nothing_and_is_logged(stage):
+    run = stage.run(resampling=1)
+    before = leaves(run)
+    train(run, 0, stage.data, stage.optimizer)  # no answer is valid, so each step takes two batches for nothing
+    rows = [json.loads(line) for line in (run.directory.path / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["groups_sampled"], row["groups_kept"], row["rows_computed"]) for row in rows] == [(8, 0, 0)] * 2
+    assert (run.progress.cursor, run.display.done) == (16, 4)
+    for ours, theirs in zip(leaves(run), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    run.directory.close()
+
+
+def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monkeypatch):
+    def shifted(*arguments):
+        found = rounds_collect(*arguments)
+        batch = found.batch.replace(sampler_logprobs=found.batch.sampler_logprobs + 0.1)
+        return found.__class__(**vars(found) | {"batch": batch})
+
+    rounds_collect = rounds.collect
+    monkeypatch.setattr(rounds, "collect", shifted)
+    run = stage.run()
+    train(run, 0, stage.data, stage.optimizer)
+    rows = [json.loads(line) for line in (run.directory.path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["mismatch_alarm"] for row in rows] == [1] * 4
+    assert rows[0]["mismatch_factor"] == pytest.approx(np.exp(0.1), rel=1e-3)
+    said = [line for line in run.display.lines if "grpo.mismatch_alarm" in line]
+    assert said == [
+        "round 0, step 1: sampler and trainer differ by a factor of 1.105 a token, above grpo.mismatch_alarm = 1.05"
+    ]
+    run.directory.close()
+
+
+PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
+LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'
+
+
+def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Run, LakeConfig, list[str]]:
+    """Round 1's configuration from an engineer that answers these in turn; also the messages that it got."""
+    run, got, left = stage.run(), [], list(answers)
+
+    def sample(parameters, message, grammar, key, progress):
+        got.append(message)
+        progress(0)
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return f"<think>\n</think>\n\n{answer}", "", answer
+
+    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: sample)
+    found = evidence_.gather(
+        sizes=np.array([3, 4]),
+        checks=np.zeros((2, 8), bool),
+        optimal=np.zeros(2, bool),
+        tokens=np.array([5, 6]),
+        truncated=np.zeros(2, bool),
+    )
+    run.progress.history = [{"round": 0, "config": PREVIOUS.to_dict(), "evidence": found.to_json()}]
+    run.progress.round = 1
+    return run, design(run, 1), got
+
+
+def written(run: Run) -> dict:
+    return json.loads((run.directory.path / "rounds/1/proposal.json").read_text())
+
+
+def test_a_configuration_that_the_policy_writes_is_taken(stage, monkeypatch):
+    run, lake, got = designing(stage, monkeypatch, LEGAL)
+    assert lake.hole == (0.1, 0.2) and len(got) == 1
+    proposal = written(run)
+    assert (proposal["fallback"], proposal["attempts"], proposal["errors"]) == (False, 1, [])
+    assert (run.directory.path / "rounds/1/context.md").read_text() == got[0] + "\n"
+    assert json.loads((run.directory.path / "rounds/1/config.json").read_text()) == lake.to_dict()
+
+
+def test_rubbish_is_asked_about_again(stage, monkeypatch):
+    run, lake, got = designing(stage, monkeypatch, "I do not know.", LEGAL)
+    assert lake.hole == (0.1, 0.2) and len(got) == 2
+    assert (written(run)["fallback"], written(run)["attempts"], len(written(run)["errors"])) == (False, 2, 1)
+    assert not any("stays in force" in line for line in run.display.lines)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("I do not know.", "no JSON object"),
+        ("", "empty"),
+        (ConfigError("engineer.max_prompt_tokens = 640 is too small: a text of this run has 700 tokens"), "has 700"),
+    ],
+    ids=["rubbish", "nothing", "a context without room"],
+)
+def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(stage, monkeypatch, answer, reason):
+    run, lake, got = designing(stage, monkeypatch, answer, answer)
+    assert lake == PREVIOUS and len(got) == 2
+    proposal = written(run)
+    assert (proposal["fallback"], proposal["attempts"]) == (True, 2) and reason in proposal["errors"][-1]
+    (line,) = [line for line in run.display.lines if "stays in force" in line]
+    assert line.startswith("round 1: no configuration in 2 attempts (") and line.endswith("round 0's stays in force")
+    assert reason in line and "\n" not in line
+
+
+def test_a_wish_to_stop_is_honoured_while_the_engineer_writes(stage, monkeypatch):
+    def stop(self):
+        raise Interrupted(15)
+
+    monkeypatch.setattr(Run, "check_stop", stop)
+    with pytest.raises(Interrupted):
+        designing(stage, monkeypatch, LEGAL)
+
+
+def test_minibatches_are_whole_groups_and_the_same_for_any_number_of_processes(monkeypatch):
+    settings = GRPOSection(prompts=8, samples=2, minibatches=4)
+    batch = Batch(
+        sequences=join([[1]] * 16, 2, np.zeros((16, 1), np.int32), np.ones((16, 1), bool)),
+        sampler_logprobs=np.zeros((16, 1), np.float32),
+        advantages=np.repeat(np.arange(8), 2).astype(np.float32),  # each group's number
+    )
+    whole = [minibatch(batch, number, settings).advantages.tolist() for number in range(4)]
+    assert whole == [[0, 0, 4, 4], [1, 1, 5, 5], [2, 2, 6, 6], [3, 3, 7, 7]]
+    for process in range(2):
+        mine = slice(8 * process, 8 * process + 8)
+        monkeypatch.setattr(distributed, "share", lambda count, what, mine=mine: mine)
+        part = jax.tree.map(lambda x, mine=mine: x[mine], batch)
+        found = [minibatch(part, number, settings).advantages.tolist() for number in range(4)]
+        assert found == [both[2 * process : 2 * process + 2] for both in whole]
+
+
+def test_a_step_logs_means_of_its_updates_but_the_largest_maximum_and_the_number_skipped():
+    updates = [
+        {"loss": 1.0, "ratio_max": 3.0, "update_skipped": 1.0},
+        {"loss": 2.0, "ratio_max": 2.0, "update_skipped": 1.0},
+        {"loss": 0.0, "update_skipped": 0.0},  # nothing to learn from: no ratio
+    ]
+    assert summary(updates) == {"loss": 1.0, "ratio_max": 3.0, "update_skipped": 2.0}
+    assert np.isnan(summary([{"loss": float("nan")}, {"loss": 1.0}])["loss"])
+
+
+def test_the_learning_rate_runs_over_all_updates_of_all_rounds():
+    config = Config(**SETTINGS)
+    assert planned_updates(config) == 2 * 2 * (8 // 4) * 4
