@@ -1,11 +1,17 @@
-"""A run on disk: its directory, atomic files, metrics, and Orbax checkpoints from which an unbroken run continues."""
+"""The checkpoints of a run: all that it needs to go on, in one atomic Orbax step that is checked when it is read."""
 
+import contextlib
 import dataclasses
 import functools
+import gc
 import hashlib
+import io
 import json
 import logging
-import os
+import math
+import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,170 +21,339 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from rl import distributed
-from rl.config import Config, ConfigError, read
+from rl.config import ConfigError
 
-logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells its internals on every save
-
+logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax tells its internals on every save, and errors we report
 
 LOGS = ("metrics.jsonl", "timings.jsonl")
-"""Files that grow by a row a step: what was computed, and how long it took."""
+"""Files that grow by a row a step: what was computed, and what was measured by the clock or about the process."""
+
+
+class RunError(RuntimeError):
+    """What stops a run though nothing in its configuration is wrong, in one line."""
 
 
 @dataclasses.dataclass
 class Progress:
     """Where a run stands; plain JSON values, saved in the same atomic step as the arrays.
 
+    There is no state of a random generator in it: every key comes from (seed, purpose, round, step) alone (`Run.key`).
+
     Attributes:
       stage: "warm_start", "rounds" or "finished".
       round, step: next ones to do; `step` counts within the stage or round.
+      cursor: instances of the round consumed so far, over its epochs.
+      update: updates done of the step under way.
+      skipped: updates in a row that were not finite and changed nothing.
+      total_steps: steps of the whole run, which are rows of metrics.jsonl.
       short_share: moving share of short answers, which sets the weights of the reward; None before the first.
       lake: configuration of the round under way, None if it is still to be designed.
       history: finished rounds: {"round", "config" (as realised), "evidence"}.
+      best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
+        "checkpoint" (number of the one with those parameters)}; None before the first.
+      config_hash: of the configuration that all this was computed with.
       log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
     """
 
     stage: str = "warm_start"
     round: int = 0
     step: int = 0
+    cursor: int = 0
+    update: int = 0
+    skipped: int = 0
+    total_steps: int = 0
     short_share: float | None = None
     lake: dict[str, Any] | None = None
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    best: dict[str, Any] | None = None
+    config_hash: str = ""
     log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
 
 
-class RunDirectory:
-    """The folder of one run; nothing is written before `create`.
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What one checkpoint holds.
 
-    In a job of several processes all call the same methods. Process 0 writes text, and only it may read what it has
-    just written; all save and restore arrays, so the folder lies on a disk that all of them share.
-
-    Args:
-      path: of the folder, which need not be there.
-      config: of the run. A folder that holds another configuration is refused.
-
-    Raises:
-      ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
+    Attributes:
+      progress: where the run stands.
+      arrays: pytrees of JAX arrays by name, such as "parameters".
+      rows: numpy arrays by name, ``[rows of all processes, ...]``: answers of the step under way; none between steps.
+      notes: plain JSON values that belong to the rows.
     """
 
-    def __init__(self, path: Path, config: Config):
-        self.path, self._config = path, config
-        saved = path / "config.yaml"
-        nearest = next(place for place in (path, *path.parents) if place.exists())
-        if not nearest.is_dir():
-            raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
-        if saved.exists():
-            self._refuse_other(saved, config)
-        elif path.exists() and any(path.iterdir()):
-            raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
+    progress: Progress
+    arrays: dict[str, Any]
+    rows: dict[str, np.ndarray]
+    notes: dict[str, Any]
 
-    def create(self) -> None:
-        """Makes the folder, with the configuration in it; a run that is there stays as it is."""
-        if not (self.path / "config.yaml").exists():
-            self.write("config.yaml", self._config.to_yaml())
 
-    def close(self) -> None:
-        """Waits until everything is written."""
-        if "_manager" in vars(self):
-            self._manager.wait_until_finished()
-            self._manager.close()
+class Checkpoints:
+    """The numbered checkpoints in a folder: the latest ones, and the best.
+
+    All processes of a job call the same methods; the folder lies on a disk that they share. Nothing is written before
+    the first `save`.
+
+    Args:
+      folder: made if it is not there.
+      keep: how many of the latest stay; that of `Progress.best` stays besides.
+      config_hash: of the configuration; checkpoints of another are refused.
+    """
+
+    def __init__(self, folder: Path, keep: int, config_hash: str):
+        self.folder, self._keep, self._config_hash = folder.absolute(), keep, config_hash
+        self._best: int | None = None
+
+    @property
+    def steps(self) -> list[int]:
+        """The numbers of those that are there, ascending."""
+        return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
+
+    @property
+    def next_step(self) -> int:
+        """The number that the next `save` gives."""
+        return ((self._manager.latest_step() if self.folder.exists() else None) or 0) + 1
 
     @functools.cached_property
     def _manager(self) -> ocp.CheckpointManager:
-        options = ocp.CheckpointManagerOptions(max_to_keep=self._config.checkpoint.keep, cleanup_tmp_directories=True)
+        options = ocp.CheckpointManagerOptions(preservation_policy=self, cleanup_tmp_directories=True)
         # Named here, as a manager that has saved nothing yet cannot tell what kind of items it finds.
         handlers = {"arrays": ocp.StandardCheckpointHandler(), "progress": ocp.JsonCheckpointHandler()}
-        return ocp.CheckpointManager((self.path / "checkpoints").absolute(), options=options, item_handlers=handlers)
+        return ocp.CheckpointManager(self.folder, options=options, item_handlers=handlers)
 
-    @staticmethod
-    def _refuse_other(saved: Path, config: Config) -> None:
-        ours, theirs = _flat(config.model_dump(mode="json")), _flat(read(saved))
-        for key in [*ours, *(theirs.keys() - ours.keys())]:
-            if ours.get(key) != theirs.get(key):
-                raise ConfigError(
-                    f"{saved.parent}: made by another configuration ({key} = {theirs.get(key)} there, {ours.get(key)} "
-                    "here); choose another directory with --run, or delete this one"
-                )
+    def should_preserve(self, checkpoints, *, context) -> list[bool]:
+        """Which stay; Orbax asks after each save (its `PreservationPolicy`)."""
+        latest = {info.step for info in checkpoints[-self._keep :]}
+        return [info.step in latest or info.step == self._best for info in checkpoints]
 
-    def write(self, name: str, content: str | dict | list) -> None:
-        """Writes a file of the run whole or not at all; what is no string becomes JSON."""
-        if not distributed.is_main():
-            return
-        target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not isinstance(content, str):
-            content = json.dumps(content, indent=1) + "\n"
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(content)
-        os.replace(partial, target)
+    def save(self, state: State) -> None:
+        """Saves all of it as one atomic step, with a digest of every array and of everything else.
 
-    def amend(self, name: str, values: dict[str, Any]) -> None:
-        """Adds keys to a JSON file of the run."""
-        if distributed.is_main():
-            self.write(name, json.loads((self.path / name).read_text()) | values)
+        Returns when the arrays are copied; the writing goes on.
 
-    def append(self, name: str, row: dict[str, Any]) -> None:
-        """Adds a row to a JSON-lines file."""
-        if not distributed.is_main():
-            return
-        with (self.path / name).open("a") as file:
-            file.write(json.dumps(row) + "\n")
-
-    def save(self, arrays: Any, progress: Progress) -> None:
-        """Saves arrays and progress as one atomic step; returns when the arrays are copied, the writing goes on."""
-        for name in LOGS:
-            log = self.path / name
-            progress.log_bytes[name] = log.stat().st_size if log.exists() else 0
-        step = (self._manager.latest_step() or 0) + 1
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                arrays=ocp.args.StandardSave(arrays), progress=ocp.args.JsonSave(dataclasses.asdict(progress))
-            ),
+        Raises:
+          RunError: if this one or the one before it cannot be written; those before are untouched.
+        """
+        progress = dataclasses.replace(state.progress, config_hash=self._config_hash)
+        record = finite(
+            {
+                "progress": dataclasses.asdict(progress),
+                "arrays": _describe(state.arrays),
+                "rows": {name: _describe_row(x) for name, x in state.rows.items()},
+                "notes": state.notes,
+            }
+        )
+        rows = {name: x for name, x in state.rows.items() if x.size}  # Orbax saves no empty array
+        arrays = state.arrays | ({"rows": rows} if rows else {})
+        self._best = progress.best and progress.best["checkpoint"]
+        self._written(
+            lambda: self._manager.save(
+                self.next_step,
+                args=ocp.args.Composite(
+                    arrays=ocp.args.StandardSave(arrays),
+                    progress=ocp.args.JsonSave({"record": record, "digest": _digest(record)}),
+                ),
+            )
         )
 
-    def has_checkpoint(self) -> bool:
-        """Whether there is anything to go on from."""
-        return (self.path / "checkpoints").exists() and self._manager.latest_step() is not None
+    def check(self) -> None:
+        """Raises what went wrong in the background, if anything has.
 
-    def progress(self) -> Progress:
-        """Of the last checkpoint; a beginner's if there is none.
+        Raises:
+          RunError: as `save`.
+        """
+        if "_manager" in vars(self):
+            self._written(self._manager.check_for_errors)
+
+    def close(self) -> None:
+        """Waits until everything is written.
+
+        Raises:
+          RunError: as `save`.
+        """
+        if "_manager" in vars(self):
+            manager = vars(self).pop("_manager")
+            try:
+                self._written(manager.wait_until_finished)
+            finally:
+                manager.close()
+
+    def _written(self, action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except Exception as error:  # Orbax and tensorstore raise whatever they like where a disk is full
+            if (reason := disk_problem(error)) is None:
+                raise
+            left = f"the last good one is {self.steps[-1]}" if self.steps else "there is none yet"
+            raise RunError(f"{self.folder}: cannot write a checkpoint ({reason}); {left}") from None
+
+    def progress(self) -> Progress | None:
+        """That of the latest checkpoint whose record can be read; None without any checkpoint.
 
         Raises:
           ConfigError: if the processes of this job see different ones.
+          RunError: if no record can be read.
         """
-        if not distributed.is_same(str(sorted(path.name for path in (self.path / "checkpoints").glob("[0-9]*")))):
-            raise ConfigError(f"{self.path}: not all processes see the same run there; they need a disk that all share")
-        if not self.has_checkpoint():
-            return Progress()
-        saved = self._manager.restore(
-            self._manager.latest_step(), args=ocp.args.Composite(progress=ocp.args.JsonRestore())
-        )
-        return Progress(**saved["progress"])
+        if not distributed.is_same(str(self.steps)):
+            raise ConfigError(
+                f"{self.folder.parent}: not all processes see the same run there; they need a disk that all share"
+            )
+        problems = {}
+        for step in reversed(self.steps):
+            found, problems[step] = self._attempt(functools.partial(self._read, step))
+            if found is not None:
+                return found[0]
+        if problems:
+            raise RunError(self._none_left(problems))
+        return None
 
-    def restore(self, like: Any) -> Any:
-        """The arrays of the last checkpoint, sharded as `like`.
+    def restore(self, like: Callable[[Progress], dict[str, Any]], say: Callable[[str], None]) -> State | None:
+        """The latest checkpoint that is whole, None without any; damaged ones after it are set aside.
+
+        Damage is whatever makes a file unreadable or an array, or anything else, differ from its digest.
+
+        Args:
+          like: what `State.arrays` is like where a run stands at this point: ShapeDtypeStructs with shardings.
+          say: told, in a line each, of what is damaged.
 
         Raises:
-          ConfigError: if their shapes are not those of `like`.
+          ConfigError: if one was made by another configuration, or does not match `like`.
+          RunError: if all are damaged; they stay where they are.
         """
-        step = self._manager.latest_step()
-        saved = self._manager.item_metadata(step)["arrays"]
-        ours, theirs = _shapes(like), _shapes(saved)
-        if ours != theirs:
-            name = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))[0]
-            raise ConfigError(
-                f"{self.path}/checkpoints/{step}: does not match the model: {name} is {theirs.get(name, 'absent')} "
-                f"there, {ours.get(name, 'absent')} in this configuration"
-            )
-        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        arrays = self._manager.restore(step, args=ocp.args.Composite(arrays=ocp.args.StandardRestore(abstract)))
-        return arrays["arrays"]
+        problems = {}
+        for step in reversed(self.steps):
+            found, problem = self._attempt(functools.partial(self._read, step))
+            if found is not None:
+                progress, record = found
+                self._refuse_other(step, record, wanted := like(progress))
+                loaded, problem = self._attempt(functools.partial(self._load, step, record, wanted))
+            if not problem:
+                arrays, rows = loaded
+                # Only now, as all processes compute these together.
+                different = [
+                    name for name, now in _describe(arrays).items() if now["sums"] != record["arrays"][name]["sums"]
+                ]
+                if not different:
+                    self._set_aside(problems, step, say)
+                    self._best = progress.best and progress.best["checkpoint"]
+                    return State(progress, arrays, rows, record["notes"])
+                problem = f"{different[0]} is not what was saved"
+            problems[step] = problem
+        if problems:
+            raise RunError(self._none_left(problems))
+        return None
 
-    def cut_logs(self, progress: Progress) -> None:
-        """Drops what was logged after the last checkpoint; those steps are done again."""
-        for name, length in progress.log_bytes.items():
-            if distributed.is_main() and (self.path / name).exists():
-                os.truncate(self.path / name, length)
+    def _attempt(self, action: Callable[[], Any]) -> tuple[Any, str]:
+        """(what `action` gives, "") if it succeeds on all processes, else (None, what is wrong)."""
+        result, problem = None, ""
+        try:
+            result = action()
+        except (MemoryError, jax.errors.JaxRuntimeError):
+            raise  # a lack of memory is no damage
+        except ValueError as error:
+            problem = str(error)
+        if distributed.agree(bool(problem)):
+            return None, problem or "another process cannot read it"
+        return result, ""
+
+    def _read(self, step: int) -> tuple[Progress, dict[str, Any]]:
+        """The progress, and all that is no array, checked."""
+        try:
+            saved = json.loads((self.folder / str(step) / "progress" / "metadata").read_text())
+            record = saved["record"]
+            if _digest(record) != saved["digest"]:
+                raise ValueError
+            return Progress(**record["progress"]), record
+        except OSError as error:
+            raise ValueError(f"progress: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ValueError("progress is not what was saved") from None
+
+    def _load(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arrays as `like`, their sums not yet checked, and rows, checked."""
+        rows = {name: np.empty(x["shape"], x["dtype"]) for name, x in record["rows"].items()}
+        full = {name: x for name, x in rows.items() if x.size}
+        wanted = like | ({"rows": full} if full else {})
+        # The handler and no checkpointer: that has barriers, and where one process fails another would wait in them.
+        handler, folder = ocp.StandardCheckpointHandler(), self.folder / str(step) / "arrays"
+        loaded, problem = _quietly(lambda: handler.restore(folder, args=ocp.args.StandardRestore(wanted)))
+        if problem:
+            raise ValueError(problem)
+        rows |= loaded.pop("rows", {})
+        for name, x in rows.items():
+            if _describe_row(x) != record["rows"][name]:
+                raise ValueError(f"{name} is not what was saved")
+        return loaded, rows
+
+    def _refuse_other(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> None:
+        where = self.folder / str(step)
+        if record["progress"]["config_hash"] != self._config_hash:
+            raise ConfigError(
+                f"{where}: made by another configuration than that in {self.folder.parent}/config.yaml, which was "
+                "changed; put it back, or choose another directory with --run"
+            )
+        ours = {name: (list(x.shape), x.dtype.name) for name, x in _leaves(like)}
+        theirs = {name: (x["shape"], x["dtype"]) for name, x in record["arrays"].items()}
+        for name in [*ours, *theirs]:
+            if ours.get(name) != theirs.get(name):
+                there, here = (" ".join(map(str, x.get(name, ("absent",)))) for x in (theirs, ours))
+                raise ConfigError(f"{where}: does not match the model: {name} is {there} there, {here} here")
+
+    def _set_aside(self, problems: dict[int, str], used: int, say: Callable[[str], None]) -> None:
+        """Moves damaged checkpoints out of the way, and tells of each."""
+        aside = self.folder.parent / "damaged"
+        for step, problem in problems.items():
+            target = next(p for n in range(10_000) if not (p := aside / f"{step}{f'.{n}' if n else ''}").exists())
+            if distributed.is_main():
+                aside.mkdir(exist_ok=True)
+                (self.folder / str(step)).rename(target)
+            say(f"{self.folder}/{step}: damaged ({problem}); now {target}, and checkpoint {used} is used")
+        distributed.agree(False)  # nobody goes on before they are moved
+
+    def _none_left(self, problems: dict[int, str]) -> str:
+        step, problem = next(iter(problems.items()))
+        count = "the only checkpoint is" if len(problems) == 1 else f"all {len(problems)} checkpoints are"
+        return f"{self.folder}: {count} damaged ({step}: {problem}); choose another directory with --run"
+
+
+def disk_problem(error: BaseException) -> str | None:
+    """What a disk refuses, such as "No space left on device", where `error` came of that; None of anything else."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, OSError) and at.strerror:
+            return at.strerror
+        for words in ("No space left on device", "File too large", "Disk quota exceeded", "Permission denied"):
+            if words in str(at):  # tensorstore's errors are ValueErrors
+                return words
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def _quietly(read: Callable[[], Any]) -> tuple[Any, str]:
+    """(what `read` gives, "") or (None, what is wrong).
+
+    Keeps off the terminal what asyncio and tensorstore print on their own where reading fails, a hundred lines a file.
+    """
+    with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return read(), ""
+        except (MemoryError, jax.errors.JaxRuntimeError):
+            raise
+        except Exception as error:  # the readers of half a dozen formats
+            problem = disk_problem(error) or "its arrays cannot be read"
+        time.sleep(0.2)  # reads that were under way end, and complain that nobody waits for them
+        gc.collect()  # and so do those that nobody began
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # later those complain whose errors nobody asked for
+    return None, problem
+
+
+def finite(value: Any) -> Any:
+    """Plain JSON values with null for each number that is not finite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: finite(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(x) for x in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fingerprint(parameters: Any) -> str:
@@ -196,7 +371,7 @@ def fingerprint(parameters: Any) -> str:
 
 @jax.jit
 def _sums(tree: Any) -> list[jax.Array]:
-    """Two weighted sums of the bits of each array, uint32 ``[2]``."""
+    """Two weighted sums of the bits of each array, uint32 ``[2]``. The weights are odd: one flipped bit shows."""
     found = []
     for x in jax.tree.leaves(tree):
         bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}")).astype(jnp.uint32)
@@ -208,15 +383,25 @@ def _sums(tree: Any) -> list[jax.Array]:
     return found
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found = {}
-    for name, value in values.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return found
-
-
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+def _describe(arrays: Any) -> dict[str, dict[str, Any]]:
+    """Shape, dtype and sums of each array, by its dotted name."""
     return {
-        ".".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path): tuple(leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        name: {"shape": list(x.shape), "dtype": x.dtype.name, "sums": np.asarray(total).tolist()}
+        for (name, x), total in zip(_leaves(arrays), _sums(arrays), strict=True)
     }
+
+
+def _describe_row(x: np.ndarray) -> dict[str, Any]:
+    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()
+    return {"shape": list(x.shape), "dtype": x.dtype.name, "sha256": digest}
+
+
+def _leaves(tree: Any) -> list[tuple[str, Any]]:
+    return [
+        (".".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path), leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -1,10 +1,10 @@
 """What every stage of a run shares: the policy and its arrays, keys, the validation set, saving and stopping."""
 
+import contextlib
 import dataclasses
 import enum
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import optax
 from flax import nnx
 
 from engineer import evidence as evidence_
+from engineer import report
 from engineer.evidence import Evidence
 from jaxlake import text
 from jaxlake.config import LakeConfig
@@ -20,12 +21,16 @@ from jaxlake.generate import Dataset, generate
 from jaxlake.types import ABSENT, Check, Instance, Objective, Verdict
 from jaxlake.verify import verify
 from rl import distributed, grpo
-from rl.checkpoint import Progress, RunDirectory
+from rl.checkpoint import Progress, RunError
+from rl.command import Interrupted, Stop
 from rl.config import Config, ConfigError
-from rl.policy import Answers, Policy, Prompts, row
+from rl.directory import RunDirectory
+from rl.logprobs import Sequences
+from rl.policy import Policy, Prompts, row
 from rl.qwen3 import lora
 from rl.sampler import Rollout, Sampling
-from rl.tracking import Display, TensorBoard
+from rl.standing import Pending, Standing, make_reference, pack, rows_of
+from rl.tracking import Display, Meter, Profiler, Trackers
 
 
 class Purpose(enum.IntEnum):
@@ -42,20 +47,18 @@ class Purpose(enum.IntEnum):
     ROLLOUT = 8
 
 
-class Interrupted(Exception):
-    """The user asked to stop; everything is saved."""
-
-
 @dataclasses.dataclass
 class Run:
     """A run under way, one and the same on every process of a job.
 
     Attributes:
       parameters, optimizer_state: as they are now; donated to each update and replaced by its result.
-      progress: saved together with them.
+      reference: what the divergence is measured against, the trained part of the parameters when the rounds began;
+        None where `grpo.kl_coefficient` is 0, and before.
+      progress, pending: saved together with all of these.
       validation, optima: the whole validation set; each process answers its share.
       stop: set by a signal to this process, honoured by all at the next safe moment.
-      board: None on all processes but the first.
+      trackers, meter, profiler: see `rl.tracking`.
     """
 
     config: Config
@@ -63,12 +66,16 @@ class Run:
     display: Display
     policy: Policy
     parameters: nnx.State
-    optimizer_state: optax.OptState | None
+    optimizer_state: optax.OptState
+    reference: nnx.State | None
     progress: Progress
+    pending: Pending | None
     validation: Prompts
     optima: np.ndarray
-    stop: threading.Event
-    board: TensorBoard | None
+    stop: Stop
+    trackers: Trackers
+    meter: Meter
+    profiler: Profiler
 
     @property
     def objective(self) -> Objective:
@@ -76,38 +83,30 @@ class Run:
         return Objective(self.config.lake.objective)
 
     def key(self, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:
-        """The key of one draw, from these and the seed alone: a resumed run draws what an unbroken one would."""
+        """The key of one draw, from these and the seed alone.
+
+        So a run has no state of a random generator to save: resumed, it draws what an unbroken one would.
+        """
         return make_key(self.config.seed, purpose, round, step)
 
-    def switch(self, optimizer: optax.GradientTransformation) -> None:
-        """Begins with another optimizer."""
+    def begin_rounds(self, optimizer: optax.GradientTransformation) -> None:
+        """Ends the warm start: from here on another optimizer, and the reference if one is needed; saved."""
+        self.progress.stage, self.progress.step = "rounds", 0
         self.optimizer_state = grpo.init(optimizer, self.parameters, self.policy.mesh)
+        if self.config.grpo.kl_coefficient > 0:
+            self.reference = make_reference(lora.split(self.parameters)[0], self.policy)
+        self.save()
 
-    def begin(self, optimizer: optax.GradientTransformation) -> None:
-        """Sets up the optimizer and, where there is a checkpoint, puts everything back to it.
+    def reference_parameters(self) -> nnx.State:
+        """All parameters of the reference policy: its own ones with the frozen base, which never changes."""
+        return nnx.merge_state(self.reference, lora.split(self.parameters)[1])
 
-        Raises:
-          ConfigError: if the checkpoint does not match the model.
-        """
-        self.switch(optimizer)
-        if self.directory.has_checkpoint():
-            arrays = self.directory.restore(self._arrays())
-            frozen = lora.split(self.parameters)[1]
-            self.parameters = nnx.merge_state(arrays["parameters"], frozen)
-            self.optimizer_state = arrays["optimizer"]
-            where = "warm start" if self.progress.stage == "warm_start" else f"round {self.progress.round}"
-            self.display.say(f"Goes on in {self.directory.path}: {where}, after step {self.progress.step}")
-        self.directory.cut_logs(self.progress)
-
-    def _arrays(self) -> dict[str, Any]:
-        """What is saved: of a model with adapters these alone, as its base never changes."""
-        return {"parameters": lora.split(self.parameters)[0], "optimizer": self.optimizer_state}
-
-    def judge(self, prompts: Prompts, answers: Answers, optima: np.ndarray) -> Verdict:
-        """Verdicts ``[B]`` on the answers to prompts ``[P]`` with their optimal costs ``[P]``; numpy arrays."""
-        samples = len(answers.rollout.tokens) // len(prompts)
+    def judge(self, prompts: Prompts, rollout: Rollout, optima: np.ndarray) -> Verdict:
+        """Reads the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
+        samples = len(rollout.tokens) // len(prompts)
         instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
-        return jax.tree.map(np.asarray, verify(instances, answers.plans, optima, objective=self.objective))
+        plans = self.policy.read(instances, rollout)
+        return jax.tree.map(np.asarray, verify(instances, plans, optima, objective=self.objective))
 
     def answer(
         self,
@@ -117,7 +116,7 @@ class Run:
         samples: int,
         sampling: Sampling,
         progress: Callable[[int], None],
-    ) -> Answers:
+    ) -> Rollout:
         """What the current parameters answer to this process's prompts; a copy for the sampler lives while it does.
 
         Args:
@@ -132,30 +131,119 @@ class Run:
             self.check_stop()
 
         parameters = self.policy.rollout_parameters(self.parameters)
-        return self.policy.answer(parameters, prompts, key, samples=samples, sampling=sampling, progress=told)
+        return self.policy.rollout(parameters, prompts, key, samples=samples, sampling=sampling, progress=told)
 
     def save(self) -> None:
-        """Saves arrays and progress in one atomic step."""
-        self.directory.save(self._arrays(), self.progress)
+        """Saves everything in one atomic step: of a model with adapters these alone, as its base never changes.
+
+        Raises:
+          RunError: if it cannot be written; the checkpoints before it are untouched.
+        """
+        standing = Standing(self.parameters, self.optimizer_state, self.reference, self.progress, self.pending)
+        self.directory.save(pack(standing))
 
     def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str) -> None:
         """Logs a step, saves where one is due, and stops where the user asked for it."""
-        self.progress.step += 1
+        self.pending = None
+        self.progress.step, self.progress.update = self.progress.step + 1, 0
+        self.progress.total_steps += 1
         place = {"phase": metrics.pop("phase"), "round": self.progress.round, "step": self.progress.step}
-        self.directory.append("metrics.jsonl", place | {k: round(float(v), 6) for k, v in metrics.items()})
-        self.directory.append("timings.jsonl", place | {k: round(v, 3) for k, v in seconds.items()})
+        metrics = {k: round(float(v), 6) for k, v in metrics.items()}
+        measured = {k: round(v, 3) for k, v in (seconds | self.meter.read()).items()}
+        self.directory.append("metrics.jsonl", place | metrics)
+        self.directory.append("timings.jsonl", place | measured)
         self.display.advance(status)
-        if self.board is not None:
-            self.board.write(place, metrics)
+        self.trackers.write(place, self.progress.total_steps, metrics, measured)
+        self.profiler.step_done()
+        self.directory.checkpoints.check()
         if self.progress.step % self.config.checkpoint.every_steps == 0:
             self.save()
+            self.meter.read()  # what a save compiles is not the next step's
         self.check_stop()
 
     def check_stop(self) -> None:
-        """Saves and raises Interrupted if the user asked any process to stop; all call it, and only between steps."""
-        if distributed.agree(self.stop.is_set()):
+        """Saves and raises Interrupted if the user asked any process to stop.
+
+        All processes call it together, wherever parameters, optimizer state, progress and pending go together.
+        """
+        number = int(distributed.gather(np.array([self.stop.number])).max())
+        if number:
             self.save()
-            raise Interrupted
+            raise Interrupted(number)
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Around long work that changes nothing of the run: a signal ends it at once, see `Stop.at_once`.
+
+        Raises:
+          Interrupted: with everything saved as it was before.
+        """
+        try:
+            with self.stop.at_once():
+                yield
+        except Interrupted:
+            self.save()
+            raise
+
+    def note_update(self, metrics: dict[str, float], batch: grpo.Batch | Sequences) -> None:
+        """Counts the updates in a row that were skipped, as their loss or gradient was not finite.
+
+        Raises:
+          RunError: after `grpo.max_skipped` of them. Their batch is in `skipped/` of the run (of several processes each
+            writes its own rows), and a checkpoint holds the parameters, which none of them has changed.
+        """
+        if not metrics["update_skipped"]:
+            self.progress.skipped = 0
+            return
+        self.progress.skipped += 1
+        where = "warm start" if self.progress.stage == "warm_start" else f"round {self.progress.round}"
+        where += f", step {self.progress.step + 1}"
+        self.display.say(f"{where}: an update is skipped, as its loss or gradient is not finite")
+        limit = self.config.grpo.max_skipped
+        if self.progress.skipped < limit:
+            return
+        name = f"{where.replace(', ', '_').replace(' ', '_')}_process_{jax.process_index()}.npz"
+        folder = self.directory.path / "skipped"
+        folder.mkdir(exist_ok=True)
+        np.savez(folder / name, **rows_of(batch))
+        self.progress.skipped = 0  # the next try has as many
+        self.save()
+        raise RunError(
+            f"{where}: {limit} updates in a row were not finite (grpo.max_skipped = {limit}); the last one's batch is "
+            f"{folder / name}, and the last good parameters are saved: the same command tries again from there"
+        )
+
+    def note_validation(self, label: str, found: Evidence) -> None:
+        """Keeps the policy in `best/` if no validation before had more valid samples; a checkpoint must follow.
+
+        Args:
+          label: "warm_start" or "rounds/<k>".
+        """
+        best = self.progress.best
+        if best is not None and found.sampled_valid <= best["sampled_valid"]:
+            return
+        round = label if label == "warm_start" else int(label.removeprefix("rounds/"))
+        note = {"round": round, "sampled_valid": found.sampled_valid, "valid": found.valid / found.n, "boards": found.n}
+        self.export("best", note)
+        self.progress.best = {
+            "round": round,
+            "sampled_valid": found.sampled_valid,
+            "checkpoint": self.directory.checkpoints.next_step,
+        }
+
+    def export(self, name: str, validation: dict[str, Any] | None = None) -> None:
+        """Writes the policy as a Hugging Face folder of the run, which is never half there.
+
+        Args:
+          validation: how good it is; goes to validation.json in it.
+
+        Raises:
+          ConfigError: if the folder cannot be written.
+        """
+        with self.directory.replaced(name) as folder:
+            self.policy.save(folder, self.parameters)
+            if validation is not None:
+                self.directory.write(f"{folder.name}/validation.json", validation)
 
     def validate(self, name: str, occasion: int) -> Evidence:
         """Answers the validation set greedily and by sampling, and writes the evidence to ``<name>/evidence.json``.
@@ -169,20 +257,20 @@ class Run:
         prompts, optima = self.validation.take(part), self.optima[part]
         self.display.stage(f"{label}: validation", len(prompts) * (1 + settings.samples))
 
-        def answer(number: int, samples: int, sampling: Sampling) -> tuple[Answers, Verdict]:
+        def answer(number: int, samples: int, sampling: Sampling) -> tuple[Rollout, Verdict]:
             before = self.display.done
-            answers = self.answer(
+            rollout = self.answer(
                 prompts,
                 self.key(Purpose.VALIDATE, occasion, number),
                 samples=samples,
                 sampling=sampling,
                 progress=lambda done: self.display.advance(steps=before + done - self.display.done),
             )
-            return answers, self.judge(prompts, answers, optima)
+            return rollout, self.judge(prompts, rollout, optima)
 
         greedy, verdicts = answer(0, 1, Sampling(temperature=0.0))
         _, sampled = answer(1, settings.samples, Sampling(settings.temperature, settings.top_k, settings.top_p))
-        rollout, verdicts, valid = distributed.gather((greedy.rollout, verdicts, sampled.valid))
+        rollout, verdicts, valid = distributed.gather((greedy, verdicts, sampled.valid))
         found = evidence_.gather(
             sizes=self.validation.instances.size,
             checks=verdicts.checks,
@@ -193,7 +281,10 @@ class Run:
             samples_per_prompt=settings.samples,
         )
         self.directory.write(f"{name}/evidence.json", found.to_json())
-        self.directory.write(f"{name}/samples.json", self._samples(rollout, verdicts))
+        samples = self._samples(rollout, verdicts)
+        self.directory.write(f"{name}/samples.json", samples)
+        self.directory.write(f"{name}/samples.md", report.samples_markdown(samples))
+        self.meter.read()  # what validation compiles is not the next step's
         self.display.say(
             f"{label}: valid {found.valid / found.n:.1%} greedy, {found.sampled_valid:.1%} sampled "
             f"(+- {1.96 * found.sampled_se:.1%}) of {found.n} validation boards"

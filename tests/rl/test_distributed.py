@@ -1,5 +1,6 @@
 """A job of several processes: who is in it, and what each knows of the others."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from rl import distributed
-from rl.config import ConfigError
+from rl.checkpoint import Checkpoints
+from rl.config import Config, ConfigError
+from rl.directory import RunDirectory
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -40,6 +43,47 @@ assert distributed.agree(me == 1) and not distributed.agree(False)
 assert distributed.is_same("text") and not distributed.is_same(f"text {me}")
 """
 
+SAVE = """
+import sys
+from pathlib import Path
+import numpy as np
+from rl import distributed
+port, me, folder = sys.argv[1:]
+distributed.initialize(f"127.0.0.1:{port}", 2, int(me))
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from rl.checkpoint import Checkpoints, Progress, State
+from rl.config import Config, ConfigError
+from rl.directory import RunDirectory
+
+rows = NamedSharding(Mesh(np.array(jax.devices()), ("fsdp",)), P("fsdp"))
+def values(number):
+    return np.arange(160, dtype=np.float32).reshape(16, 10) + number
+checkpoints = Checkpoints(Path(folder) / "run" / "checkpoints", 2, "config")
+for number in (1, 2):
+    w = jax.make_array_from_process_local_data(rows, values(number)[distributed.share(16, "rows")])
+    checkpoints.save(State(Progress(step=number), {"w": w}, {"answers": np.full((4, 2), number)}, {}))
+checkpoints.close()
+# One process cannot read the last checkpoint: both go back to the one before, and neither waits for the other.
+if me == "1":
+    checkpoints._load = lambda step, *rest: (_ for _ in ()).throw(ValueError("torn")) if step == 2 else (
+        Checkpoints._load(checkpoints, step, *rest))
+said = []
+like = {"w": jax.ShapeDtypeStruct((16, 10), np.float32, sharding=rows)}
+found = checkpoints.restore(lambda progress: like, said.append)
+assert found.progress.step == 1 and found.rows["answers"].tolist() == [[1, 1]] * 4
+for shard in found.arrays["w"].addressable_shards:
+    assert (np.asarray(shard.data) == values(1)[shard.index]).all()
+assert said and ("torn" if me == "1" else "another process cannot read it") in said[0], said
+try:
+    RunDirectory(Path(folder) / "taken", Config())
+except ConfigError as error:
+    assert "in use by" in str(error), error
+else:
+    raise AssertionError("not refused")
+print("done")
+"""
+
 
 def test_alone_everything_is_ones_own():
     tree = {"x": np.arange(3)}
@@ -50,7 +94,8 @@ def test_alone_everything_is_ones_own():
     assert distributed.is_same("anything")
 
 
-def test_two_processes_share_gather_and_agree():
+def run_pair(program: str, *arguments: str) -> list[str]:
+    """What a program prints in each of two processes with four devices, given the port, its number and `arguments`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,7 +106,7 @@ def test_two_processes_share_gather_and_agree():
     }
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(port), str(me)],
+            [sys.executable, "-c", program, str(port), str(me), *arguments],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -69,8 +114,24 @@ def test_two_processes_share_gather_and_agree():
         )
         for me in range(2)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    outputs = [process.communicate(timeout=240)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    return outputs
+
+
+def test_two_processes_share_gather_and_agree():
+    run_pair(PROGRAM)
+
+
+def test_two_processes_agree_on_the_checkpoint_and_on_whose_the_folder_is(tmp_path):
+    with contextlib.closing(RunDirectory(tmp_path / "taken", Config())) as mine:
+        mine.create()
+        assert all("done" in output for output in run_pair(SAVE, str(tmp_path)))
+    # What two processes saved, one reads, on another mesh.
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    like = {"w": jax.ShapeDtypeStruct((16, 10), np.float32, sharding=here)}
+    found = Checkpoints(tmp_path / "run" / "checkpoints", 2, "config").restore(lambda progress: like, pytest.fail)
+    np.testing.assert_array_equal(np.asarray(found.arrays["w"]), np.arange(160, dtype=np.float32).reshape(16, 10) + 1)
 
 
 @pytest.mark.parametrize(

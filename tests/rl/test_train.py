@@ -1,5 +1,7 @@
-"""The command as a user gives it, at a size that takes seconds: whole, killed and resumed, stopped, and misused."""
+"""The command as a user gives it, at a size that takes seconds: whole, killed, stopped, damaged, and misused."""
 
+import dataclasses
+import importlib.util
 import json
 import os
 import shutil
@@ -10,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import jax
 import numpy as np
@@ -23,51 +26,30 @@ from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 from rl import config as config_
 from rl.checkpoint import fingerprint
+from rl.command import Interrupted, Stop, guarded
 from rl.policy import Policy
 from rl.run import Purpose, make_key
-from rl.train import _stop_signals, main
+from rl.train import main
 
 ROOT = Path(__file__).parents[2]
-SHAPE = {
-    "model_type": "qwen3",
-    "vocab_size": 768,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 1e4,
-    "tie_word_embeddings": True,
-}
-MICRO = """
-lake: {sizes: [3, 4]}
-text: {max_prompt_tokens: 32, max_new_tokens: 32}
-sampler: {rows: 16}
-warm_start: {steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 2,
-             max_answer_tokens: 128, holes: [0.2, 0.4]}
-rounds: {count: 3, instances: 16, epochs: 2}
-grpo: {prompts: 8, samples: 2, micro_batch: 16}
-reward: {free_tokens: 12, limit_tokens: 32}
-tracking: {tensorboard: true}
-validation: {instances: 16, samples: 2, holes: [0.2, 0.4]}
-engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
-checkpoint: {every_steps: 2}
-"""
 
 
-def write_micro(folder: Path) -> None:
-    """The micro configuration, and the shape it names."""
-    (folder / "shape.json").write_text(json.dumps(SHAPE))
-    (folder / "micro.yaml").write_text(f"model: {{shape: {folder}/shape.json}}\n{MICRO}")
+def load_benchmark(name: str) -> ModuleType:
+    """A script of benchmarks/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+kill_anywhere = load_benchmark("kill_anywhere")
 
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory) -> Path:
     """A folder with the micro configuration, and a compilation cache that the runs share."""
     folder = tmp_path_factory.mktemp("train")
-    write_micro(folder)
+    kill_anywhere.write_micro(folder)
     return folder
 
 
@@ -130,7 +112,9 @@ def final_parameters(workspace: Path, run: str) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="session")
 def unbroken(workspace) -> str:
     """What the command printed for a run that nobody disturbed, in the folder `unbroken`."""
-    return finish(start(workspace, "unbroken"))
+    whole = kill_anywhere.go(workspace, "unbroken", workspace / "unbroken.jsonl")
+    assert whole.code == 0, whole.output
+    return whole.output
 
 
 def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
@@ -142,15 +126,20 @@ def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
         *(("warm_start", 0, step) for step in range(1, 7)),
         *(("round", k, step) for k in range(3) for step in range(1, 5)),
     ]
-    assert all(np.isfinite(value) for row in steps for value in row.values() if isinstance(value, float))
+    assert all(row["update_skipped"] == 0 for row in steps)
     for k in range(3):
         made = {path.name for path in (run / "rounds" / str(k)).iterdir()}
         assert {"config.json", "proposal.json", "evidence.json", "samples.json"} <= made
         lake = LakeConfig.from_dict(json.loads((run / "rounds" / str(k) / "config.json").read_text()))
         assert lake.sizes == (3, 4)
     assert (run / "report" / "report.md").exists()
-    assert list((run / "tensorboard").iterdir())
     assert not list(run.rglob("*.partial"))
+    best = json.loads((run / "best" / "validation.json").read_text())
+    places = {"warm_start": run / "warm_start"} | {k: run / "rounds" / str(k) for k in range(3)}
+    shares = {k: json.loads((place / "evidence.json").read_text())["sampled_valid"] for k, place in places.items()}
+    assert shares[best["round"]] == best["sampled_valid"] == max(shares.values())
+    assert (run / "best" / "model.safetensors").exists()
+    assert len(list((run / "checkpoints").iterdir())) == 3  # the last two, and the best
 
 
 def test_the_final_policy_is_a_checkpoint_that_another_run_can_start_from(workspace, unbroken):
@@ -185,39 +174,60 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 
 
-def test_the_same_seed_gives_the_same_metrics_byte_for_byte(workspace, unbroken):
-    finish(start(workspace, "twin"))
-    for name in ("metrics.jsonl", "rounds/2/config.json", "rounds/2/evidence.json", "rounds/2/proposal.json"):
-        assert (workspace / "twin" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes(), name
+def test_a_run_killed_five_times_ends_bit_for_bit_as_the_unbroken_one(workspace, unbroken):
+    kinds = ("rollout", "update", "middle of a save", "validation", "engineer decoding")
+    starts = kill_anywhere.kill(workspace, "unbroken", "killed", kinds, count=5, seed=1)
+    hit = [start.moment.kind for start in starts[:-1]]
+    assert set(hit) == set(kinds) and starts[-1].code == 0, hit
+    assert all("Traceback" not in start.output for start in starts)
+    assert kill_anywhere.differences(workspace / "unbroken", workspace / "killed") == []
 
 
-def test_a_run_killed_in_the_middle_of_a_round_resumes_to_the_same_end(workspace, unbroken):
-    process = start(workspace, "killed")
-    wait_for_step(workspace, "killed", round=1, step=3, process=process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    output = finish(start(workspace, "killed"))
-    assert "Goes on in" in output
-    for name in ("metrics.jsonl", "rounds/2/config.json", "rounds/2/evidence.json", "rounds/2/proposal.json"):
-        assert (workspace / "killed" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes(), name
-    timed = [(workspace / run / "timings.jsonl").read_text().count("\n") for run in ("killed", "unbroken")]
-    assert timed[0] == timed[1]
-    expected, found = final_parameters(workspace, "unbroken"), final_parameters(workspace, "killed")
-    assert expected.keys() == found.keys()
-    for name in expected:
-        np.testing.assert_array_equal(expected[name], found[name], err_msg=name)
+def test_a_difference_between_two_runs_is_found(workspace, unbroken):
+    """What the test above rests on."""
+    other = workspace / "other"
+    shutil.copytree(workspace / "unbroken", other)
+    assert kill_anywhere.differences(workspace / "unbroken", other) == []
+    weights = other / "final" / "model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    (other / "rounds" / "1" / "samples.json").unlink()
+    assert kill_anywhere.differences(workspace / "unbroken", other) == [
+        "final/model.safetensors",
+        "rounds/1/samples.json",
+    ]
 
 
-def test_ctrl_c_saves_says_how_to_go_on_and_does(workspace, unbroken):
-    process = start(workspace, "stopped")
-    wait_for_step(workspace, "stopped", round=0, step=1, process=process)
-    process.send_signal(signal.SIGINT)
-    output = finish(process, code=130)
-    assert "Stopped and saved. To go on: python -m rl.train --config" in output
-    assert "Traceback" not in output
-    finish(start(workspace, "stopped"))
-    name = "metrics.jsonl"
-    assert (workspace / "stopped" / name).read_bytes() == (workspace / "unbroken" / name).read_bytes()
+def test_a_signal_anywhere_saves_and_stops_within_ten_seconds(workspace, unbroken):
+    """Ctrl-C exits 130, SIGTERM 0; resumed, the run ends as the unbroken one."""
+    trace, log = kill_anywhere.read(workspace / "unbroken.jsonl"), workspace / "stopped.jsonl"
+    for kind in ("warm start", "rollout", "update", "validation", "engineer decoding"):
+        moments = [m for m in trace if m.kind == kind and m.rows > (2 if kind == "warm start" else 6)]
+        number = signal.SIGINT if kind == "warm start" else signal.SIGTERM
+        target = dataclasses.replace(moments[0], seconds=0.0)
+        stopped = kill_anywhere.go(workspace, "stopped", log, target, number)
+        assert stopped.code == (130 if number == signal.SIGINT else 0), stopped.output
+        assert "Stopped and saved. To go on: python -m rl.train --config" in stopped.output, stopped.output
+        assert "Traceback" not in stopped.output
+        print(f"{signal.Signals(number).name} in {kind}: {stopped.seconds:.1f} s, after {stopped.said}")
+        assert stopped.seconds < 10
+    assert kill_anywhere.go(workspace, "stopped", log).code == 0
+    assert kill_anywhere.differences(workspace / "unbroken", workspace / "stopped") == []
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(workspace, unbroken):
+    """The last checkpoint, of the finished run, loses a file: the run ends again, from the one before."""
+    run = workspace / "damaged"
+    shutil.copytree(workspace / "unbroken", run)
+    last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    (last / "progress" / "metadata").unlink()
+    with (run / "metrics.jsonl").open("a") as log:
+        log.write('{"phase": "round", "round": 9}\n')
+    output = finish(start(workspace, "damaged"))
+    told = [line for line in output.splitlines() if "damaged (" in line]
+    assert len(told) == 1 and f"checkpoints/{last.name}: damaged (progress: No such file" in told[0]
+    assert (run / "damaged" / last.name).is_dir()
+    assert kill_anywhere.differences(workspace / "unbroken", run) == []
 
 
 def rows(workspace: Path, run: str) -> list[dict]:
@@ -241,16 +251,21 @@ def assert_same_words(workspace: Path, run: str, other: str, places: Sequence[st
                 assert files[0].read_text() == files[1].read_text(), files[0]
 
 
-def test_two_processes_do_what_one_does_and_a_signal_to_either_stops_both(workspace, unbroken):
+def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_both(workspace, unbroken):
+    run = workspace / "pair_stopped"
+    shutil.copytree(workspace / "unbroken", run)
+    for _ in range(2):  # what is left is the best checkpoint, before the first round
+        drop_last_checkpoint(run)
+    (run / "metrics.jsonl").unlink()
     processes = start_pair(workspace, "pair_stopped")
     wait_for_step(workspace, "pair_stopped", round=0, step=1, process=processes[0])
     processes[1].send_signal(signal.SIGTERM)
-    first, second = (finish(process, code=130) for process in processes)
-    assert "8 x cpu" in first and "Stopped and saved. To go on: python -m rl.train --config" in first
+    first, second = (finish(process) for process in processes)
+    assert "8 x cpu" in first and "Goes on in" in first and "round 0, after step 0" in first
+    assert "Stopped and saved. To go on: python -m rl.train --config" in first
     assert second == ""
     done = rows(workspace, "pair_stopped")
-    assert_close(done, rows(workspace, "unbroken")[: len(done)])
-    assert_same_words(workspace, "pair_stopped", "unbroken", ["before", "warm_start"])
+    assert_close(done, rows(workspace, "unbroken")[6 : 6 + len(done)])
 
 
 @pytest.mark.slow
@@ -268,7 +283,7 @@ def test_two_processes_go_through_all_rounds_and_resume(workspace, unbroken):
     processes = start_pair(workspace, "pair_again")
     wait_for_step(workspace, "pair_again", round=1, step=1, process=processes[0])
     processes[0].send_signal(signal.SIGTERM)
-    assert "Stopped and saved" in [finish(process, code=130) for process in processes][0]
+    assert "Stopped and saved" in [finish(process) for process in processes][0]
     first, second = (finish(process) for process in start_pair(workspace, "pair_again"))
     assert "Goes on in" in first and second == ""
     name = "metrics.jsonl"
@@ -295,20 +310,36 @@ def test_another_configuration_may_not_enter_a_run(workspace, unbroken, capsys):
 
 
 def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
-    copy = workspace / "other"
-    shutil.copytree(workspace / "unbroken", copy, dirs_exist_ok=True)
-    (copy / "wider.json").write_text(json.dumps(SHAPE | {"intermediate_size": 40}))
-    wider = f"model.shape={copy}/wider.json"
-    config = config_.load(workspace / "micro.yaml", [wider])
-    (copy / "config.yaml").write_text(config.to_yaml())
-    progress = next((copy / "checkpoints").rglob("progress/metadata"))
-    progress.write_text(progress.read_text().replace("finished", "rounds"))
-    for path in (copy / "checkpoints").rglob("progress/metadata"):
-        path.write_text(path.read_text().replace("finished", "rounds"))
-    assert main(arguments(workspace, "other", wider)) == 2
+    """The configuration is the same, and the file that it names for the shape has changed."""
+    copy = workspace / "wider"
+    shutil.copytree(workspace / "unbroken", copy)
+    drop_last_checkpoint(copy)
+    shape = workspace / "shape.json"
+    before = shape.read_text()
+    shape.write_text(json.dumps(json.loads(before) | {"intermediate_size": 40}))
+    try:
+        assert main(arguments(workspace, "wider")) == 2
+    finally:
+        shape.write_text(before)
     error = capsys.readouterr().err
     assert "does not match the model" in error and "24" in error and "40" in error
     assert error.count("\n") == 1
+
+
+def test_a_run_whose_configuration_was_edited_by_hand_is_refused(workspace, unbroken, capsys):
+    copy = workspace / "edited"
+    shutil.copytree(workspace / "unbroken", copy)
+    drop_last_checkpoint(copy)
+    saved = copy / "config.yaml"
+    saved.write_text(saved.read_text().replace("clip_high: 0.28", "clip_high: 0.3"))
+    assert main(arguments(workspace, "edited", "grpo.clip_high=0.3")) == 2
+    error = capsys.readouterr().err
+    assert "made by another configuration than that in" in error and error.count("\n") == 1
+
+
+def drop_last_checkpoint(run: Path) -> None:
+    """So that the run is no longer finished."""
+    shutil.rmtree(max((run / "checkpoints").iterdir(), key=lambda path: int(path.name)))
 
 
 @pytest.mark.parametrize(
@@ -344,12 +375,45 @@ def test_a_folder_that_is_no_run_is_left_alone(workspace, capsys):
 
 
 def test_a_second_ctrl_c_stops_at_once_and_a_second_sigterm_does_not():
-    with _stop_signals() as stop:
+    with Stop().listening() as stop:
         for _ in range(2):
             signal.raise_signal(signal.SIGTERM)
-        assert stop.is_set()
+        assert stop.number == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_where_nothing_is_to_be_saved_a_signal_ends_the_work_at_once():
+    with Stop().listening() as stop:
+        with pytest.raises(Interrupted), stop.at_once():
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("went on")
+        with pytest.raises(Interrupted), stop.at_once():
+            pytest.fail("began, though a signal had come before")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (OSError(28, "No space left on device", "runs/x/metrics.jsonl"), 1, "runs/x/metrics.jsonl: No space left on"),
+        (PermissionError(13, "Permission denied", "runs/x/lock"), 2, "runs/x/lock: Permission denied"),
+    ],
+)
+def test_a_disk_that_refuses_costs_one_line(capsys, error, code, line):
+    def work(stop: Stop) -> None:
+        raise error
+
+    assert guarded("rl.train", [], work) == code
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {line}") and told.count("\n") == 1
+
+
+def test_another_error_is_no_disks_and_keeps_its_traceback():
+    def work(stop: Stop) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "x")
+
+    with pytest.raises(FileNotFoundError):
+        guarded("rl.train", [], work)
 
 
 def test_a_run_cannot_lie_in_a_file(workspace, capsys):

@@ -1,0 +1,327 @@
+"""Kills a run anywhere and starts it again, twenty times, and compares what comes out with an undisturbed run.
+
+    python benchmarks/kill_anywhere.py            # 20 moments, about five minutes on two cores
+    python benchmarks/kill_anywhere.py --quick    # 6 moments, one of each kind that matters most
+
+Run A goes through. Run B gets SIGKILL at random moments, at least two of each kind, and the same command each time.
+A moment is recognised from outside the code that is tested, which knows nothing of it: both runs are started by this
+script, which notes when a few of their functions begin and end, and a second thread looks a thousand times a second at
+that, at the folder of checkpoints and at the rows of metrics.jsonl. In A it writes down what was done when; the moments
+are drawn from that; in B it kills its own process when that work at that row has gone on for the drawn time.
+"""
+
+import argparse
+import collections
+import dataclasses
+import functools
+import json
+import os
+import pkgutil
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SHAPE = {
+    "model_type": "qwen3",
+    "vocab_size": 768,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e4,
+    "tie_word_embeddings": True,
+}
+MICRO = """
+lake: {sizes: [3, 4]}
+text: {max_prompt_tokens: 32, max_new_tokens: 32}
+sampler: {rows: 16}
+warm_start: {steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 2,
+             max_answer_tokens: 128, holes: [0.2, 0.4]}
+rounds: {count: 3, instances: 16, epochs: 2}
+grpo: {prompts: 8, samples: 4, micro_batch: 8, minibatches: 2, iterations: 2, kl_coefficient: 0.01, schedule: cosine}
+reward: {free_tokens: 12, limit_tokens: 32}
+validation: {instances: 16, samples: 2, holes: [0.2, 0.4]}
+engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
+checkpoint: {every_steps: 2}
+"""
+KINDS = {
+    # Where a function is called from, its name there, and what the run does in it (the innermost counts).
+    ("rl.sft", "warm_start"): "warm start",
+    ("rl.train", "run_rounds"): "between rounds",
+    ("rl.rounds", "train"): "within a round",
+    ("rl.grammar.GrammarSampler", "__call__"): "engineer decoding",
+    ("rl.rounds", "collect"): "rollout",
+    ("rl.rounds", "add_logprobs"): "log-probs",
+    ("rl.rounds", "make_updates"): "update",
+    ("rl.run.Run", "validate"): "validation",
+}
+SAVING = "middle of a save"
+WANTED = ("rollout", "update", SAVING, "validation", "engineer decoding", "between rounds")
+COMPARED = ("metrics.jsonl", "config.yaml", "before/*", "warm_start/*", "rounds/*/*", "best/*", "final/*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """What a run does (of `KINDS`, or `SAVING`) with how many steps logged, and for how many seconds already."""
+
+    kind: str
+    rows: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Disturbance:
+    """What became of a run that got a signal.
+
+    Attributes:
+      moment: at which it did; None if it went through before.
+      code: exit code.
+      seconds: from the signal to the end.
+      output: what it printed.
+      said: what the next start said of where it goes on.
+    """
+
+    moment: Moment | None
+    code: int
+    seconds: float
+    output: str
+    said: str
+
+
+class Watcher(threading.Thread):
+    """Looks at the main thread; writes down what it does, or sends a signal to the process at a moment.
+
+    Args:
+      run: directory of the run.
+      doing: what the main thread is at, the innermost last; `noted` keeps it.
+      log: gets a JSON line for each thing that the run did, or for the moment at which it got the signal.
+      target: None to watch alone.
+      number: of the signal.
+    """
+
+    def __init__(self, run: Path, doing: list[str], log: Path, target: Moment | None, number: int):
+        super().__init__(daemon=True)
+        self._folder, self._log, self._moment, self._began = run, log, target, time.time()
+        self._doing, self._number = doing, number
+
+    def run(self) -> None:
+        """Until the process ends."""
+        since, met, missed = {}, False, False
+        while True:
+            rows, now = self._rows(), time.monotonic()
+            active = {(kind, rows) for kind in self._kinds()}
+            for kind, at in since.keys() - active:
+                begun = since.pop((kind, at))
+                if self._moment is None:
+                    self._write(Moment(kind, at, now - begun))
+            since = dict.fromkeys(active, now) | since
+            if self._moment is not None and active:
+                here = (self._moment.kind, self._moment.rows) in active
+                # It went by faster than in run A, or between two looks: then the next of its kind, at once.
+                missed |= (met and not here) or rows > self._moment.rows
+                met |= here
+                spent = now - since.get((self._moment.kind, rows), now)
+                if (self._moment.kind, rows) in active and (missed or (here and spent >= self._moment.seconds)):
+                    self._write(Moment(self._moment.kind, rows, spent))
+                    os.kill(os.getpid(), self._number)
+                    return
+            time.sleep(0.001)
+
+    def _write(self, moment: Moment) -> None:
+        with self._log.open("a") as file:
+            file.write(json.dumps(dataclasses.asdict(moment)) + "\n")
+
+    def _kinds(self) -> set[str]:
+        """What goes on: of the main thread one thing, and a save beside it."""
+        doing = set(self._doing[-1:])
+        return doing | {SAVING} if doing and self._saving() else doing
+
+    def _saving(self) -> bool:
+        """Whether Orbax is writing: its folder has another name until it is whole. One that a killed process left is
+        older than this one."""
+        try:
+            with os.scandir(self._folder / "checkpoints") as entries:
+                return any(".orbax-checkpoint-tmp" in e.name and e.stat().st_ctime > self._began for e in entries)
+        except FileNotFoundError:  # none yet, or renamed while we looked
+            return False
+
+    def _rows(self) -> int:
+        try:
+            return (self._folder / "metrics.jsonl").read_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
+
+
+def write_micro(folder: Path) -> None:
+    """A configuration of seconds, `micro.yaml`, and the shape it names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "shape.json").write_text(json.dumps(SHAPE))
+    (folder / "micro.yaml").write_text(f"model: {{shape: {folder.absolute()}/shape.json}}\n{MICRO}")
+
+
+def go(folder: Path, run: str, log: Path, target: Moment | None = None, number: int = signal.SIGKILL) -> Disturbance:
+    """The command on a run, watched, to its end."""
+    environment = os.environ | {
+        # Nearly all the time of such a run is compilation: so without XLA's optimizations, and once for all runs.
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+    }
+    values = {"run": str(folder / run), "log": str(log), "number": int(number)}
+    values["target"] = target and dataclasses.asdict(target)
+    command = [sys.executable, __file__, "--watched", json.dumps(values)]
+    command += ["--config", str(folder / "micro.yaml"), "--run", str(folder / run)]
+    before = len(read(log))
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ended, output = time.time(), done.stdout
+    said = next((line for line in output.splitlines() if line.startswith("Goes on")), "begins")
+    said = said.replace(f"Goes on in {folder / run}: ", "")
+    hit = None if target is None or len(read(log)) == before else read(log)[-1]
+    return Disturbance(hit, done.returncode, 0.0 if hit is None else ended - log.stat().st_mtime, output, said)
+
+
+def draw(trace: list[Moment], kinds: tuple[str, ...], count: int, rng: random.Random) -> list[Moment]:
+    """`count` random moments in the order in which they come, equally many of each kind as far as that goes."""
+    found = collections.defaultdict(list)
+    for place, moment in enumerate(trace):
+        if moment.seconds > 0.005:  # shorter ones go by between two looks
+            found[moment.kind].append((place, moment))
+    chosen = {}
+    # The first of a kind compiles, and the machine is not always as busy: so in the first half of the shortest one. A
+    # process that was started again is still loading its programs then, or calls them for the first time.
+    shortest = {kind: min(m.seconds for _, m in moments) for kind, moments in found.items()}
+    kinds = [kind for kind in kinds if kind in found]
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        place, moment = rng.choice([x for x in found[kind] if x[0] not in chosen] or found[kind])
+        last = place == found[kind][-1][0]  # no other comes where that is missed
+        seconds = 0.0 if last else rng.uniform(0, shortest[kind] / 2)
+        chosen[place] = dataclasses.replace(moment, seconds=seconds)
+    return [chosen[place] for place in sorted(chosen)]
+
+
+def read(log: Path) -> list[Moment]:
+    """The moments in a log."""
+    return [Moment(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """What is not bit for bit the same in two runs: files by name, arrays and progress of the last checkpoint."""
+    names = sorted({str(f.relative_to(run)) for run in (one, other) for p in COMPARED for f in run.glob(p)})
+    found = [name for name in names if not _same(one / name, other / name)]
+    saved = [_last_record(run) for run in (one, other)]
+    for part in ("arrays", "progress"):
+        ours, theirs = (record[part] for record in saved)
+        found += [f"last checkpoint: {name}" for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    if _lines(one) != _lines(other):
+        found.append("rows of timings.jsonl")
+    return found
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and (one.is_dir() or one.read_bytes() == other.read_bytes())
+
+
+def _last_record(run: Path) -> dict:
+    """The record of the last checkpoint: sums of every array, and the progress without the length of the timings and
+    the number of the best checkpoint (each stop saves one more)."""
+    last = max((run / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
+    record = json.loads((last / "progress" / "metadata").read_text())["record"]
+    del record["progress"]["log_bytes"]["timings.jsonl"], record["progress"]["best"]["checkpoint"]
+    return record
+
+
+def _lines(run: Path) -> int:
+    return (run / "timings.jsonl").read_text().count("\n")
+
+
+def kill(folder: Path, one: str, other: str, kinds: tuple[str, ...], count: int, seed: int) -> list[Disturbance]:
+    """Kills the run `other` at moments of run `one`, which went through and was watched, and lets it end at last.
+
+    Returns:
+      What became of it, start for start.
+    """
+    targets = draw(read(folder / f"{one}.jsonl"), kinds, count, random.Random(seed))
+    found = []
+    for target in [*targets, None]:
+        found.append(start := go(folder, other, folder / f"{other}.jsonl", target))
+        if start.code not in (0, -signal.SIGKILL) or "damaged (" in start.output:
+            raise SystemExit(f"run {other}: exit code {start.code}\n{start.output}")
+        if start.code == 0:  # the last one; or the moment never came
+            return found
+
+
+def main() -> int:
+    """Returns 1 where anything differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="6 moments")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
+    parser.add_argument("--work", type=Path, help="where the runs go, and stay (default: a folder that is deleted)")
+    parser.add_argument("--json", type=Path, help="also writes the figures there")
+    options = parser.parse_args()
+    kinds = WANTED if options.quick else (*WANTED, "log-probs", "warm start")
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.work or Path(temporary)
+        write_micro(folder)
+        whole = go(folder, "a", folder / "a.jsonl")
+        if whole.code:
+            raise SystemExit(f"run a: exit code {whole.code}\n{whole.output}")
+        starts = kill(folder, "a", "b", kinds, 6 if options.quick else 20, options.seed)
+        found = differences(folder / "a", folder / "b")
+    print(f"{'killed in':<18} {'steps logged':>12} {'ms into it':>11}   the same command then goes on from")
+    killed = [start.moment for start in starts[:-1]]
+    for moment, after in zip(killed, starts[1:], strict=True):
+        print(f"{moment.kind:<18} {moment.rows:>12} {1000 * moment.seconds:>11.1f}   {after.said}")
+    counts = collections.Counter(moment.kind for moment in killed)
+    print(f"\n{len(killed)} moments: {', '.join(f'{n} x {kind}' for kind, n in counts.most_common())}")
+    print(f"differences: {len(found)}{''.join(f'{chr(10)}  {name}' for name in found)}")
+    print(f"{time.perf_counter() - started:.0f} s")
+    if options.json:
+        row = {"name": f"differences after {len(killed)} kills", "ours": len(found), "peer": None, "ratio": None}
+        options.json.write_text(json.dumps({"rows": [row | {"target": 0, "met": not found}]}, indent=1) + "\n")
+    return bool(found)
+
+
+def watched(spec: str, arguments: list[str]) -> int:
+    """The command, in this process, with a watcher beside it."""
+    values, doing = json.loads(spec), []
+    for (place, name), kind in KINDS.items():
+        owner = pkgutil.resolve_name(place)
+        setattr(owner, name, noted(getattr(owner, name), kind, doing))
+    target = values["target"] and Moment(**values["target"])
+    Watcher(Path(values["run"]), doing, Path(values["log"]), target, values["number"]).start()
+    return pkgutil.resolve_name("rl.train:main")(arguments)
+
+
+def noted(function: Callable, kind: str, doing: list[str]) -> Callable:
+    """The function; while it runs, `kind` is the last of `doing`."""
+
+    @functools.wraps(function)
+    def run(*arguments, **named):
+        doing.append(kind)
+        try:
+            return function(*arguments, **named)
+        finally:
+            doing.pop()
+
+    return run
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--watched"]:
+        sys.exit(watched(sys.argv[2], sys.argv[3:]))
+    else:
+        sys.exit(main())

@@ -1,0 +1,194 @@
+"""What the commands rl.train, rl.sft and rl.evaluate share: options, stop signals, one-line errors, exit codes."""
+
+import argparse
+import contextlib
+import errno
+import shlex
+import signal
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+
+from rl import config as config_
+from rl import distributed
+from rl.checkpoint import RunError
+from rl.config import Config, ConfigError
+from rl.directory import RunDirectory
+from rl.tracking import Display
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""What a disk refuses that is nobody's mistake in this program."""
+
+
+class Interrupted(Exception):
+    """A signal asked to stop; everything is saved.
+
+    Args:
+      number: of the signal.
+    """
+
+    def __init__(self, number: int):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Stop:
+    """A wish to stop, from Ctrl-C or SIGTERM.
+
+    Attributes:
+      number: of the signal, 0 before it.
+    """
+
+    def __init__(self):
+        self.number = 0
+        self._at_once = False
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """In here the wish is fulfilled as soon as Python can: for long work that has nothing to save of its own.
+
+        Not in a job of several processes: the others would wait for this one. There it is noted, as elsewhere.
+
+        Raises:
+          Interrupted: wherever the work is.
+        """
+        self._at_once = not jax.distributed.is_initialized()
+        try:
+            if self._at_once and self.number:
+                raise Interrupted(self.number)
+            yield
+        finally:
+            self._at_once = False
+
+    def _on_signal(self, number, frame):
+        # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.
+        if self.number and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.number = self.number or number
+        if self._at_once:
+            raise Interrupted(number)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator["Stop"]:
+        """Notes Ctrl-C and SIGTERM while it lasts; a Ctrl-C after that stops at once, without saving."""
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> int:
+    """Does the work of the command `name` and returns its exit code; what goes wrong is told in one line.
+
+    0 done, or stopped by SIGTERM with everything saved; 1 the run or the disk cannot go on; 2 a mistake of the user's;
+    130 stopped by Ctrl-C. Of several processes only the first tells of a stop; each tells of an error.
+    """
+    again = f"python -m {name} {shlex.join(arguments)}".rstrip()
+    try:
+        with Stop().listening() as stop:
+            work(stop)
+    except Interrupted as interrupted:
+        if distributed.is_main():
+            print(f"Stopped and saved. To go on: {again}")
+        return 0 if interrupted.number == signal.SIGTERM else 130
+    except KeyboardInterrupt:
+        if distributed.is_main():
+            print(f"Stopped at once; what was saved before is kept. To go on from there: {again}")
+        return 130
+    except (ConfigError, PermissionError) as error:
+        return _fail(error, 2)
+    except RunError as error:
+        return _fail(error, 1)
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        return _fail(error, 1)
+    return 0
+
+
+def _fail(error: Exception, code: int) -> int:
+    where = "" if distributed.is_main() else f"process {jax.process_index()}: "
+    if isinstance(error, OSError):
+        error = f"{error.filename or 'the disk'}: {error.strerror}; what was saved before is kept"
+    print(f"{where}error: {error}", file=sys.stderr)
+    return code
+
+
+def run(
+    name: str,
+    description: str,
+    examples: str,
+    arguments: list[str] | None,
+    work: Callable[[Config, RunDirectory, Display, Stop], None],
+) -> int:
+    """A whole command on a run directory: reads the options, opens the directory, does the work; see `guarded`.
+
+    Args:
+      name: such as "rl.train".
+      description, examples: for --help.
+      arguments: those of the command line if None.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser(name, description, examples).parse_args(arguments)
+    path = options.config or shipped("tiny.yaml")
+
+    def on_directory(stop: Stop) -> None:
+        distributed.initialize(options.coordinator, options.processes, options.process)
+        config = config_.load(path, options.overrides)
+        with (
+            contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
+            Display(quiet=not distributed.is_main()) as display,
+        ):
+            work(config, directory, display, stop)
+
+    return guarded(name, arguments, on_directory)
+
+
+def shipped(name: str) -> Path:
+    """A configuration that comes with the package: beside it in a checkout, inside it where it is installed."""
+    package = Path(__file__).parent
+    inside = package / "configs" / name
+    return inside if inside.exists() else package.parent / "configs" / name
+
+
+def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
+    """Gives a parser --config and KEY=VALUE, and an epilog with the examples and every key."""
+    keys = "\n".join(
+        textwrap.fill(
+            f"{key} = {field.get_default()}" + (f"   {field.description}" if field.description else ""),
+            width=100,
+            initial_indent="  ",
+            subsequent_indent="      ",
+        )
+        for key, field in config_.keys().items()
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        f"examples:\n{textwrap.indent(examples, '  ')}\n\n"
+        f"keys and their defaults (a file overrides them, the command line overrides the file):\n{keys}"
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+
+
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """Gives a parser what `distributed.initialize` wants to know."""
+    job = parser.add_argument_group(
+        "several processes", "the same command in each; on TPU pods and under SLURM (srun) without these options"
+    )
+    job.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port there")
+    job.add_argument("--processes", type=int, metavar="N", help="how many there are")
+    job.add_argument("--process", type=int, metavar="I", help="which one this is, from 0")
+
+
+def _parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
+    add_config_options(parser, examples)
+    parser.add_argument("--run", type=Path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)")
+    add_job_options(parser)
+    return parser

@@ -1,0 +1,338 @@
+"""Checkpoints and the run's folder: nothing is lost, damage is found, a full disk and a second process are told."""
+
+import hashlib
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rl.checkpoint import Checkpoints, Progress, RunError, State, fingerprint, finite
+from rl.config import Config, ConfigError
+from rl.directory import RunDirectory
+
+ROOT = Path(__file__).parents[2]
+
+
+def state(number: int, best: dict | None = None) -> State:
+    """Something of each sort that a run saves; every number another one."""
+    rng = np.random.default_rng(number)
+    weights = {
+        "w": jnp.asarray(rng.normal(size=(64, 48)), jnp.float32),
+        "b": jnp.asarray(rng.normal(size=9), "bfloat16"),
+    }
+    moments = {"count": jnp.asarray(number, jnp.int32), "mu": jnp.asarray(rng.normal(size=(64, 48)), jnp.float32)}
+    rows = {
+        "tokens": rng.integers(0, 700, (16, 24)).astype(np.int32),
+        "mask": rng.random((16, 24)) < 0.5,
+        "nothing": np.zeros((0, 3), np.float32),
+    }
+    progress = Progress(stage="rounds", step=number, history=[{"round": 0, "share": 1 / 3}], best=best)
+    return State(progress, {"parameters": weights, "optimizer": moments}, rows, {"metrics": {"loss": 0.1, "no": None}})
+
+
+def like(progress: Progress) -> dict:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0).arrays)
+
+
+def same_bits(one: State, other: State) -> bool:
+    """Whether every array, number and word of both is the same; the progress but for what saving adds."""
+    pairs = zip(jax.tree.leaves((one.arrays, one.rows)), jax.tree.leaves((other.arrays, other.rows)), strict=True)
+    return (
+        all(x.dtype == y.dtype and np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
+        and one.notes == other.notes
+        and one.progress.step == other.progress.step
+        and one.progress.history == other.progress.history
+    )
+
+
+def saved(run: Path, count: int = 3, keep: int = 2) -> Checkpoints:
+    """A folder of checkpoints that holds the last of `count`."""
+    checkpoints = Checkpoints(run / "checkpoints", keep, "config")
+    for number in range(1, count + 1):
+        checkpoints.save(state(number))
+    checkpoints.close()
+    return checkpoints
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A folder with the checkpoints 2 and 3, to be copied."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "run"
+    saved(folder)
+    return folder
+
+
+def test_what_was_saved_comes_back_bit_for_bit(run):
+    said = []
+    found = Checkpoints(run / "checkpoints", 2, "config").restore(like, said.append)
+    assert same_bits(found, state(3)) and said == []
+    assert found.rows["nothing"].shape == (0, 3)
+    assert found.progress.config_hash == "config"
+
+
+def test_without_a_checkpoint_there_is_nothing_to_restore(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
+    assert checkpoints.progress() is None and checkpoints.restore(like, pytest.fail) is None
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_the_latest_stay_and_the_best_besides(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
+    for number in range(1, 7):
+        assert checkpoints.next_step == number
+        checkpoints.save(
+            state(number, best={"round": 0, "sampled_valid": 0.5, "checkpoint": 2} if number >= 2 else None)
+        )
+    checkpoints.close()
+    assert checkpoints.steps == [2, 5, 6]
+    # Also those of a process that knows only what it reads.
+    again = Checkpoints(tmp_path / "checkpoints", 2, "config")
+    again.save(again.restore(like, pytest.fail))
+    again.close()
+    assert again.steps == [2, 6, 7]
+
+
+def spoil(file: Path, rng: random.Random) -> str:
+    """Does to a file what disks do; returns what."""
+    data = bytearray(file.read_bytes())
+    how = rng.choice(["a bit flipped"] * 6 + ["cut off", "gone", "zeros"])
+    if how == "gone":
+        file.unlink()
+    elif how == "cut off":
+        file.write_bytes(data[: rng.randrange(len(data))])
+    elif how == "zeros":
+        place = rng.randrange(len(data))
+        data[place : place + 512] = bytes(len(data[place : place + 512]))
+        file.write_bytes(data)
+    else:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        file.write_bytes(data)
+    return how
+
+
+def test_damage_anywhere_is_harmless_or_costs_one_checkpoint(run, tmp_path, capfd):
+    rng, outcomes = random.Random(0), {2: 0, 3: 0}
+    files = sorted(path.relative_to(run) for path in (run / "checkpoints" / "3").rglob("*") if path.is_file())
+    for attempt in range(60):
+        copy = tmp_path / str(attempt)
+        shutil.copytree(run, copy)
+        file = files[attempt % len(files)]
+        what, said = f"{file}: {spoil(copy / file, rng)}", []
+        checkpoints = Checkpoints(copy / "checkpoints", 2, "config")
+        assert checkpoints.progress().step in (2, 3), what
+        found = checkpoints.restore(like, said.append)
+        outcomes[found.progress.step] += 1
+        assert same_bits(found, state(found.progress.step)), what
+        if found.progress.step == 3:
+            assert said == [], what
+        else:
+            assert len(said) == 1 and "checkpoints/3: damaged (" in said[0] and "checkpoint 2 is used" in said[0], what
+            assert (copy / "damaged" / "3").is_dir() and checkpoints.steps == [2], what
+        shutil.rmtree(copy)
+    assert min(outcomes.values()) > 10, outcomes
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_flipped_bit_of_an_array_or_of_the_progress_is_found(run, tmp_path):
+    """Not all bytes of a checkpoint matter; those that do are changed here for sure, behind Orbax's own checksums."""
+    number = 3
+    for change in ("progress", "parameters.w", "optimizer.count", "tokens"):
+        copy = tmp_path / change
+        shutil.copytree(run, copy)
+        file = copy / "checkpoints" / "3" / "progress" / "metadata"
+        values = json.loads(file.read_text())
+        if change == "progress":
+            values["record"]["progress"]["step"] += 1
+        else:  # the array is as it was, but not what the record says: as if the array had changed
+            part = values["record"]["rows" if change == "tokens" else "arrays"][change]
+            part |= {"sha256": "0" * 64} if change == "tokens" else {"sums": [part["sums"][0] ^ 1, part["sums"][1]]}
+            values["digest"] = hashlib.sha256(json.dumps(values["record"], sort_keys=True).encode()).hexdigest()
+        file.write_text(json.dumps(values))
+        said = []
+        found = Checkpoints(copy / "checkpoints", 2, "config").restore(like, said.append)
+        assert found.progress.step == number - 1 and f"{change} is not what was saved" in said[0]
+
+
+def test_the_sums_of_an_array_show_any_one_flipped_bit():
+    rng, x = random.Random(0), np.random.default_rng(0).normal(size=(7, 11)).astype(np.float32)
+    known = {fingerprint({"x": jnp.asarray(x)})}
+    for _ in range(40):
+        bits = x.view(np.uint32).copy()
+        bits[rng.randrange(7), rng.randrange(11)] ^= np.uint32(1 << rng.randrange(32))
+        found = fingerprint({"x": jnp.asarray(bits.view(np.float32))})
+        assert found not in known
+        known.add(found)
+
+
+def test_a_damaged_checkpoint_is_kept_beside_an_earlier_one_of_its_number(run, tmp_path):
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
+    for expected in ("3", "3.1"):
+        (tmp_path / "checkpoints" / "3" / "arrays" / "manifest.ocdbt").write_bytes(b"")
+        checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
+        checkpoints.save(checkpoints.restore(like, lambda line: None))
+        checkpoints.close()
+        assert (tmp_path / "damaged" / expected).is_dir() and checkpoints.steps == [2, 3]
+
+
+def test_if_all_are_damaged_one_line_says_so_and_all_stay(run, tmp_path):
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
+    for number in (2, 3):
+        shutil.rmtree(tmp_path / "checkpoints" / str(number) / "arrays")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
+    with pytest.raises(RunError, match=r"all 2 checkpoints are damaged \(3: .*\); choose another directory") as error:
+        checkpoints.restore(like, pytest.fail)
+    assert "\n" not in str(error.value)
+    assert checkpoints.steps == [2, 3]
+
+
+def test_another_configuration_or_model_is_refused(run):
+    with pytest.raises(ConfigError, match="3: made by another configuration than that in .*/config.yaml"):
+        Checkpoints(run / "checkpoints", 2, "other").restore(like, pytest.fail)
+
+    def wider(progress: Progress) -> dict:
+        return like(progress) | {"parameters": like(progress)["parameters"] | {"w": jnp.zeros((64, 49))}}
+
+    with pytest.raises(ConfigError, match=r"parameters.w is \[64, 48\] float32 there, \[64, 49\] float32 here"):
+        Checkpoints(run / "checkpoints", 2, "config").restore(wider, pytest.fail)
+
+
+FILL = """
+import resource, sys
+from pathlib import Path
+import jax.numpy as jnp, numpy as np
+from rl.checkpoint import Checkpoints, Progress, RunError, State
+folder, limit = sys.argv[1:]
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+checkpoints = Checkpoints(Path(folder) / "checkpoints", 9, "config")
+try:
+    for number in range(1, 9):
+        w = np.random.default_rng(number).normal(size=1_000_000 if number > 2 else 1000)
+        checkpoints.save(State(Progress(step=number), {"w": jnp.asarray(w, jnp.float32)}, {}, {}))
+    checkpoints.close()
+except RunError as error:
+    print(error)
+"""
+
+
+def fill(folder: Path, limit: str = "") -> str:
+    """Saves two small checkpoints and then ones of 4 MB until something happens: what is said of it."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    command = [sys.executable, "-c", FILL, str(folder), limit]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+def check_the_second_is_whole(folder: Path) -> None:
+    checkpoints = Checkpoints(folder / "checkpoints", 9, "config")
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    wanted = {"w": jax.ShapeDtypeStruct((1000,), jnp.float32, sharding=here)}
+    found = checkpoints.restore(lambda progress: wanted, pytest.fail)
+    assert found.progress.step == 2
+    checkpoints.save(found)  # with room again it goes on
+    checkpoints.close()
+    assert checkpoints.steps == [1, 2, 3]
+
+
+def test_a_full_disk_ends_in_one_line_and_the_last_checkpoint_stays(tmp_path):
+    """On a file system of 2 MB, where one may be mounted (root in CI's containers may)."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here; the next test does it with a limit on files")
+    try:
+        line = fill(disk)
+        assert "cannot write a checkpoint (No space left on device); the last good one is 2\n" in line
+        assert line.count("\n") == 1
+        check_the_second_is_whole(disk)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_disk_that_takes_no_more_ends_in_one_line_and_the_last_checkpoint_stays(tmp_path):
+    line = fill(tmp_path, limit="100000")
+    assert "cannot write a checkpoint (File too large); the last good one is 2\n" in line
+    assert line.count("\n") == 1
+    check_the_second_is_whole(tmp_path)
+
+
+def test_numbers_that_json_does_not_have_become_null(tmp_path):
+    assert finite({"a": [1.0, math.nan, (math.inf,)], "b": "nan", "c": -math.inf}) == {
+        "a": [1.0, None, [None]],
+        "b": "nan",
+        "c": None,
+    }
+    directory = RunDirectory(tmp_path / "run", Config())
+    directory.create()
+    directory.append("metrics.jsonl", {"loss": math.nan, "valid": 0.5})
+    directory.write("evidence.json", {"mean": math.inf})
+    directory.amend("evidence.json", {"more": [math.nan]})
+    directory.close()
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == '{"loss": null, "valid": 0.5}\n'
+    assert json.loads((tmp_path / "run" / "evidence.json").read_text()) == {"mean": None, "more": [None]}
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
+    directory = RunDirectory(tmp_path / "run", Config())
+    directory.create()
+    for words in ("first", "second"):
+        with directory.replaced("best") as folder:
+            folder.mkdir()
+            (folder / "model").write_text(words)
+    with pytest.raises(OSError, match="full"), directory.replaced("best") as folder:
+        folder.mkdir()
+        (folder / "model").write_text("thi")
+        raise OSError("full")
+    assert (tmp_path / "run" / "best" / "model").read_text() == "second"
+    with directory.replaced("best") as folder:  # what was left behind is not in the way
+        folder.mkdir()
+    assert not list((tmp_path / "run").glob("best*/*")) and not list((tmp_path / "run").glob("best.*"))
+    directory.close()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from rl.config import Config
+from rl.directory import RunDirectory
+directory = RunDirectory(Path(sys.argv[1]), Config())
+directory.create()
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone_even_by_kill_9(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    holder = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(
+        ConfigError, match=rf"run: in use by process {holder.pid} on \S+; wait for it or choose"
+    ) as error:
+        RunDirectory(tmp_path / "run", Config())
+    assert "\n" not in str(error.value)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    RunDirectory(tmp_path / "run", Config()).close()
+
+
+def test_of_two_that_begin_the_same_run_one_is_refused(tmp_path):
+    first, second = (RunDirectory(tmp_path / "run", Config()) for _ in range(2))
+    first.create()
+    with pytest.raises(ConfigError, match="in use by process"):
+        second.create()
+    first.close()
+    with pytest.raises(ConfigError, match="was begun by another process"):
+        second.create()

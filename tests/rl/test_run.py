@@ -1,0 +1,188 @@
+"""A run's bookkeeping: skipped updates, the best policy, answers of a step under way, the reference, stopping."""
+
+import json
+import signal
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.sharding import PartitionSpec as P
+
+from engineer.evidence import Evidence, SizeEvidence
+from rl import grpo
+from rl.checkpoint import Progress, RunError
+from rl.command import Interrupted, Stop
+from rl.config import Config, GRPOSection
+from rl.directory import RunDirectory
+from rl.logprobs import join
+from rl.qwen3.sharding import make_mesh, shard_parameters
+from rl.run import Run
+from rl.standing import Pending, Standing, make_reference, restore
+from rl.tracking import Display
+
+
+class OnePolicy:
+    """Of a policy what saving and exporting need; its file says which parameters it got."""
+
+    def __init__(self, config: Config, dtype: str = "float32"):
+        self.config, self.mesh = config, make_mesh(-1, 1)
+        self.shape = type("Shape", (), {"dtype": jnp.dtype(dtype)})
+
+    def save(self, folder: Path, parameters: nnx.State) -> None:
+        folder.mkdir()
+        (folder / "first").write_text(str(float(np.asarray(parameters["w"][...])[0, 0])))
+
+
+def parameters(value: float) -> nnx.State:
+    """A matrix and the weights of a norm."""
+    made = {"w": jnp.full((16, 8), value), "norm": jnp.full((8,), value)}
+    specs = {"w": P("fsdp", "tp"), "norm": P(None)}
+    state = nnx.State({name: nnx.Param(x, spec=specs[name]) for name, x in made.items()})
+    return shard_parameters(state, make_mesh(-1, 1))
+
+
+OPTIMIZER = optax.adam(1e-3)
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    config = Config(grpo=GRPOSection(max_skipped=2, prompts=2, samples=2))
+    directory = RunDirectory(tmp_path / "run", config)
+    directory.create()
+    policy = OnePolicy(config)
+    yield Run(
+        config=config,
+        directory=directory,
+        display=Display(quiet=True),
+        policy=policy,
+        parameters=parameters(1.0),
+        optimizer_state=grpo.init(OPTIMIZER, parameters(1.0), policy.mesh),
+        reference=None,
+        progress=Progress(stage="rounds", round=1, step=4),
+        pending=None,
+        validation=None,
+        optima=None,
+        stop=Stop(),
+        trackers=None,
+        meter=None,
+        profiler=None,
+    )
+    directory.close()
+
+
+def standing(run: Run) -> Standing:
+    """What the last checkpoint of the run holds, as another process finds it."""
+    run.directory.checkpoints.close()
+    optimizers = dict.fromkeys(("warm_start", "rounds"), OPTIMIZER)
+    return restore(run.policy, parameters(0.0), optimizers, run.directory, run.display)
+
+
+def batch() -> grpo.Batch:
+    answers, mask = np.arange(12, dtype=np.int32).reshape(4, 3), np.ones((4, 3), bool)
+    return grpo.Batch(
+        sequences=join([[1, 2], [1, 2], [3], [3]], 2, answers, mask),
+        sampler_logprobs=np.full((4, 3), -0.5, np.float32),
+        advantages=np.array([1, -1, np.inf, 0.5], np.float32),
+        old_logprobs=np.full((4, 3), -0.25, np.float32),
+        reference_logprobs=None,
+    )
+
+
+def evidence(sampled_valid: float) -> Evidence:
+    row = SizeEvidence(4, n=10, valid=3, optimal=1, first_failures={}, any_failures={}, sampled_valid=sampled_valid)
+    return Evidence((row,), sampled_valid, 0.1, samples_per_prompt=2, answer_tokens=9.0, truncated=0.0)
+
+
+def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier(run):
+    kept = []
+    for label, share in (("warm_start", 0.2), ("rounds/0", 0.5), ("rounds/1", 0.5), ("rounds/2", 0.3)):
+        run.parameters = parameters(len(kept))
+        run.note_validation(label, evidence(share))
+        run.save()
+        best = run.directory.path / "best"
+        kept.append((json.loads((best / "validation.json").read_text())["round"], (best / "first").read_text()))
+    assert kept == [("warm_start", "0.0"), (0, "1.0"), (0, "1.0"), (0, "1.0")]
+    assert run.progress.best == {"round": 0, "sampled_valid": 0.5, "checkpoint": 2}
+    run.directory.checkpoints.close()
+    assert run.directory.checkpoints.steps == [2, 3, 4]
+
+
+def test_skipped_updates_in_a_row_stop_the_run_with_their_batch(run):
+    good, bad = {"update_skipped": 0.0}, {"update_skipped": 1.0}
+    for metrics in (bad, good, bad):  # not in a row
+        run.note_update(metrics, batch())
+    assert run.progress.skipped == 1 and not (run.directory.path / "skipped").exists()
+    with pytest.raises(RunError, match="round 1, step 5: 2 updates in a row were not finite") as error:
+        run.note_update(bad, batch())
+    file = run.directory.path / "skipped" / "round_1_step_5_process_0.npz"
+    assert str(file) in str(error.value) and "\n" not in str(error.value)
+    with np.load(file) as saved:
+        assert sorted(saved) == sorted(
+            ["tokens", "valid", "starts", "mask", "sampler_logprobs", "old_logprobs", "advantages"]
+        )
+        np.testing.assert_array_equal(saved["advantages"], batch().advantages)
+        np.testing.assert_array_equal(saved["tokens"], batch().sequences.tokens)
+    found = standing(run)
+    assert np.asarray(found.parameters["w"][...]).min() == 1.0
+    assert found.progress.skipped == 0  # the next try has as many
+
+
+def test_answers_of_a_step_under_way_are_saved_with_it_and_come_back(run):
+    run.pending = Pending(batch(), {"reward": 1 / 3, "valid/size_9": float("nan")}, [{"loss": 0.1}])
+    run.progress.update = 1
+    run.save()
+    found = standing(run)
+    assert found.progress.update == 1
+    assert found.pending.metrics["reward"] == 1 / 3 and np.isnan(found.pending.metrics["valid/size_9"])
+    assert found.pending.updates == [{"loss": 0.1}]
+    assert found.pending.batch.reference_logprobs is None
+    pairs = zip(jax.tree.leaves(found.pending.batch), jax.tree.leaves(batch()), strict=True)
+    assert all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in pairs)
+
+
+def test_a_checkpoint_of_one_mesh_is_restored_on_another_bit_for_bit(run):
+    w = jax.random.normal(jax.random.key(0), (16, 8))
+    run.parameters["w"] = run.parameters["w"].replace(jax.device_put(w, run.parameters["w"].sharding))
+    run.save()
+    run.policy.mesh = make_mesh(2, 4)
+    found = standing(run)
+    assert found.parameters["w"].sharding.mesh.shape == {"fsdp": 2, "tp": 4}
+    np.testing.assert_array_equal(np.asarray(found.parameters["w"][...]), np.asarray(w))
+
+
+def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(run):
+    policy = OnePolicy(run.config, "bfloat16")
+    trained = parameters(1.0)
+    reference = make_reference(trained, policy)
+    assert reference["w"].dtype == jnp.bfloat16 and reference["norm"].dtype == jnp.float32
+    assert reference["w"].sharding == trained["w"].sharding
+    same = make_reference(trained, run.policy)
+    jax.jit(lambda x: jax.tree.map(lambda y: y + 1, x), donate_argnums=0)(trained)
+    assert np.asarray(same["w"][...]).max() == 1.0  # no buffer shared with what was donated
+
+
+def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):
+    run.check_stop()
+    assert run.directory.checkpoints.steps == []
+    run.stop.number = signal.SIGTERM
+    with pytest.raises(Interrupted) as stop:
+        run.check_stop()
+    assert stop.value.number == signal.SIGTERM
+    assert standing(run).progress.step == 4
+
+
+def test_long_work_that_changes_nothing_is_cut_off_and_what_was_there_saved(run):
+    with run.stop.listening(), pytest.raises(Interrupted), run.interruptible():
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("went on")
+    assert standing(run).progress.step == 4
+
+
+def test_a_run_without_a_checkpoint_begins(run):
+    found = standing(run)
+    assert found.progress == Progress() and found.pending is None and found.reference is None
+    assert float(np.asarray(found.parameters["w"][...])[0, 0]) == 0.0
