@@ -1,19 +1,30 @@
-"""What a person sees while a run goes on: a live line on a terminal, else plain lines; TensorBoard if asked."""
+"""What a person sees while a run goes on: a live line or plain lines, TensorBoard, Weights & Biases, a profile."""
 
 import functools
+import importlib
+import json
+import math
+import resource
+import secrets
+import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rl.config import ConfigError
+from rl import distributed
+from rl.config import Config, ConfigError, TrackingSection
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
 PATIENCE = 2.0
 """Seconds after which a step tells what goes on within it."""
+WANDB_TIMEOUT = 8
+"""Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
 
 
 class Display:
@@ -84,26 +95,245 @@ class Display:
             self.say(f"{self._name}  {self.done}/{self._total}  {status}  {left}")
 
 
-class TensorBoard:
-    """Writes the metrics of each step as TensorBoard events, a curve per stage and metric.
+class Trackers:
+    """Hands the metrics of each step to TensorBoard and Weights & Biases, as `tracking` asks for.
+
+    The x axis of both is the step of the whole run, so a curve goes on through warm start and rounds. Nothing is
+    opened, and no file written, before the first step. Use as a context manager.
 
     Args:
-      run: directory of the run; the events go to its `tensorboard/`.
+      config: of the run; Weights & Biases shows all of it.
+      run: directory of the run.
+      say: shows a line to the user.
 
     Raises:
-      ConfigError: if the extra `track` is not installed.
+      ConfigError: if a package is missing, or nobody is logged in to Weights & Biases.
+    """
+
+    def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
+        settings = config.tracking
+        self._trackers = [TensorBoard(run)] if settings.tensorboard else []
+        self._trackers += [WeightsAndBiases(config, run, say)] if settings.wandb != "off" else []
+
+    def __enter__(self) -> "Trackers":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        for tracker in self._trackers:
+            tracker.close(failed=kind is not None)
+
+    def write(
+        self, place: Mapping[str, Any], total_step: int, metrics: Mapping[str, Any], timings: Mapping[str, float]
+    ) -> None:
+        """Adds a step, on the main process; the first one after a resume says from where on the run is done again.
+
+        Args:
+          place: {"phase", "round", "step"}; the phase is the first part of a metric's name, as in ``round/reward``.
+          total_step: number of the step in the whole run, from 1.
+          metrics: None and what is not finite is left out.
+          timings: what the clock and the process say, shown as ``timings/rollout`` and so on.
+        """
+        if not distributed.is_main():
+            return
+        named = {f"{place['phase']}/{name}": value for name, value in metrics.items()}
+        named |= {f"timings/{name}": value for name, value in timings.items()}
+        finite = {name: float(value) for name, value in named.items() if value is not None and math.isfinite(value)}
+        for tracker in self._trackers:
+            tracker.write(finite, total_step)
+
+
+class TensorBoard:
+    """Writes events to the run's `tensorboard/`.
+
+    Through the writer below `SummaryWriter`, which puts events on a queue: its `flush` does not wait for that, so a
+    `kill -9` would lose steps that a checkpoint holds.
     """
 
     def __init__(self, run: Path):
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise ConfigError("tracking.tensorboard = true: needs pip install 'jaxlake[track]'") from None
-        self._make_writer = functools.cache(lambda: SummaryWriter(str(run / "tensorboard")))  # not before it is used
+        _import("tensorboardX", "tensorboard = true")
+        self._folder, self._writer = run / "tensorboard", None
 
-    def write(self, place: dict[str, Any], metrics: dict[str, Any]) -> None:
-        """Adds a step's metrics at its place: {"phase", "round", "step"}."""
-        stage = "warm_start" if place["phase"] == "warm_start" else f"round_{place['round']}"
-        for name, value in metrics.items():
-            self._make_writer().add_scalar(f"{name}/{stage}", float(value), place["step"])
-        self._make_writer().flush()
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        """Adds the values at a step, on disk on return; of the first one, all that is there from it on is purged."""
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        if self._writer is None:
+            self._folder.mkdir(exist_ok=True)
+            # The file's name has the second and the step: two sessions never write one file.
+            self._writer = EventsWriter(str(self._folder / "events"), filename_suffix=f".{step:08}")
+            self._writer.write_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
+        scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._writer.write_event(Event(step=step, wall_time=time.time(), summary=Summary(value=scalars)))
+        self._writer.flush()
+
+    def close(self, failed: bool) -> None:
+        """Closes the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class WeightsAndBiases:
+    """Logs to one run of Weights & Biases per run directory, however often it is resumed; never stops a run.
+
+    The run's id and the last step that was logged are in `wandb/jaxlake.json`. A step is logged once: one that is done
+    again after a crash gives the same numbers, and W&B takes steps in ascending order only. Offline, each resume makes
+    another folder in the run's `wandb/`; `wandb sync` sends them in their order. A `kill -9` loses what W&B has not
+    written yet, its last 15 seconds.
+    """
+
+    def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
+        self._wandb = _import("wandb", f"wandb = {config.tracking.wandb}")
+        self._config, self._directory, self._say = config, run, say
+        self._run, self._broken = None, False
+        if config.tracking.wandb == "online":
+            self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
+            if not self._wandb.login(prompt=False, verify=False):
+                raise ConfigError("tracking.wandb = online: not logged in; run `wandb login`, or set it to offline")
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        """Logs the values at a step, unless it was logged before."""
+        if self._broken:
+            return
+        mark = self._directory / "wandb" / "jaxlake.json"
+        try:
+            if self._run is None:
+                state = json.loads(mark.read_text()) if mark.exists() else {"id": secrets.token_hex(4), "last_step": 0}
+                self._run, self._last_step = self._open(state["id"]), state["last_step"]
+            if step > self._last_step:
+                partial = mark.with_suffix(".partial")
+                partial.write_text(json.dumps({"id": self._run.id, "last_step": step}))
+                partial.replace(mark)
+                self._run.log(dict(values), step=step)
+                self._last_step = step
+        except Exception as error:  # whatever it is: what only watches a run must not end it
+            self._give_up(error)
+
+    def close(self, failed: bool) -> None:
+        """Ends the session; what cannot be sent in time stays in the run's `wandb/`."""
+        if self._run is not None:
+            try:
+                self._run.finish(exit_code=int(failed))
+            except Exception as error:
+                self._give_up(error)
+
+    def _open(self, run_id: str) -> Any:
+        def init(mode: str) -> Any:
+            return self._wandb.init(
+                project=self._config.tracking.wandb_project,
+                name=self._directory.resolve().name,
+                id=run_id,
+                resume="allow",
+                mode=mode,
+                dir=self._directory,
+                config=self._config.model_dump(mode="json"),
+                settings=self._wandb.Settings(
+                    silent=True,  # the terminal is the display's
+                    console="off",
+                    disable_git=True,
+                    init_timeout=WANDB_TIMEOUT,
+                    finish_timeout=WANDB_TIMEOUT,
+                ),
+            )
+
+        if self._config.tracking.wandb == "offline":
+            return init("offline")
+        try:
+            return init("online")
+        except Exception as error:
+            self._say(
+                f"W&B cannot be reached ({_one_line(error)}); metrics are kept for `wandb sync` in {self._directory}"
+            )
+            self._wandb.teardown()  # it holds the id of the run that did not begin
+            return init("offline")
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._broken:
+            self._say(f"W&B failed ({_one_line(error)}); the run goes on without it, its metrics are in metrics.jsonl")
+        self._broken = True
+
+
+def _import(package: str, setting: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise ConfigError(f"tracking.{setting}: needs pip install 'jaxlake[track]'") from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+class Meter:
+    """Memory and compilations of this process, for timings.jsonl.
+
+    A program counts when XLA hands it over, compiled anew or from the persistent cache: either way something ran in a
+    shape that it had not run in before, and the step waited.
+    """
+
+    def __init__(self):
+        self._seen = len(_compilations())
+
+    def read(self) -> dict[str, float]:
+        """`memory_gb`, the peak so far, and `compilations` since the last call.
+
+        The peak, in 10^9 bytes, is that of the fullest local device; on a CPU that of the process's resident memory.
+        """
+        before, self._seen = self._seen, len(_compilations())
+        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()]
+        if None in peaks:
+            unit = 1 if sys.platform == "darwin" else 1024
+            peaks = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
+        return {"memory_gb": max(peaks) / 1e9, "compilations": self._seen - before}
+
+
+@functools.cache
+def _compilations() -> list[float]:
+    """Seconds of every compilation since the first call; JAX is told once, as a listener stays for good."""
+    found: list[float] = []
+
+    def told(event: str, seconds: float, **_: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(told)
+    return found
+
+
+class Profiler:
+    """Records some steps of the main process with `jax.profiler` into the run's `profile/`, for XProf or Perfetto.
+
+    Use as a context manager: a recording under way is closed whatever happens.
+
+    Args:
+      settings: at which step of this process it begins (0: the first), and for how many; none by default.
+      run: directory of the run.
+    """
+
+    def __init__(self, settings: TrackingSection, run: Path):
+        wanted = settings.profile_steps > 0 and distributed.is_main()
+        self._begin = settings.profile_start if wanted else math.inf
+        self._end, self._folder = self._begin + settings.profile_steps, run / "profile"
+        self._step, self._recording = 0, False
+
+    def __enter__(self) -> "Profiler":
+        self._turn()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._end = self._step
+        self._turn()
+
+    def step_done(self) -> None:
+        """Counts a step, and begins or ends the recording where it is due."""
+        self._step += 1
+        self._turn()
+
+    def _turn(self) -> None:
+        if self._recording and self._step >= self._end:
+            jax.profiler.stop_trace()
+            self._recording = False
+        elif self._step == self._begin and self._step < self._end:
+            jax.profiler.start_trace(str(self._folder))
+            self._recording = True

@@ -1,6 +1,7 @@
 """A run's report from its directory alone: tables for the terminal, Markdown and pictures. Computes nothing new."""
 
 from engineer.report.markdown import write
+from engineer.report.samples import samples_markdown
 from engineer.report.tables import SummaryRow, summary_table, table_text
 
-__all__ = ["SummaryRow", "summary_table", "table_text", "write"]
+__all__ = ["SummaryRow", "samples_markdown", "summary_table", "table_text", "write"]

@@ -1,12 +1,12 @@
 """Writes a run's report, ``report/report.md`` and its pictures, into the run directory."""
 
 import os
-import re
 import tempfile
 from pathlib import Path
 
 from engineer.report import pictures, tables
 from engineer.report.run import Round, Run, read
+from engineer.report.samples import fenced
 
 
 def write(run_dir: str | Path) -> Path:
@@ -34,10 +34,12 @@ def write(run_dir: str | Path) -> Path:
 def _markdown(run: Run, drawn: set[str]) -> str:
     sections = {
         "Validation": [*map(tables.as_markdown, tables.validation_tables(run)), pictures.LEARNING],
+        "Training": [pictures.TRAINING],
         "Environments": [*map(tables.as_markdown, tables.config_tables(run)), pictures.ALLOCATION],
         "Failures": [tables.as_markdown(tables.failure_table(run)), pictures.FAILURES],
         "What the engineer wrote": [block for past in run.rounds for block in _engineer(past)],
-        "Boards": [pictures.BOARDS],
+        "Boards": [pictures.BOARDS, pictures.SAMPLES, *_sample_pages(run)],
+        "Time and memory": [*map(tables.as_markdown, tables.time_tables(run)), pictures.TIME],
     }
     blocks = [
         f"# Run {run.name}",
@@ -58,6 +60,11 @@ _CAPTIONS = {
     pictures.ALLOCATION: "What each round's environment was to be (bars) and what it turned out to be (marks).",
     pictures.FAILURES: "Greedy answers that fail, by their first failing check.",
     pictures.BOARDS: "Validation boards after the last round, with the plans that the policy answered.",
+    pictures.SAMPLES: "The same boards at each validation, with the plans that the policy answered; no paths where the "
+    "answer could not be read.",
+    pictures.TRAINING: "The answers of each step and the update made on them; thick lines are running "
+    "means, dashed ones mark where the environment was redesigned.",
+    pictures.TIME: "Where the time of each step went, and what it took in memory and compilations.",
 }
 
 
@@ -76,25 +83,26 @@ def _headline(run: Run) -> str:
     return f"{text}."
 
 
+def _sample_pages(run: Run) -> list[str]:
+    links = [f"[{s.name}](../{s.folder}/samples.md)" for s in run.stages if s.has_page]
+    return [f"Prompts, answers and verdicts of more boards: {', '.join(links)}."] if links else []
+
+
 def _engineer(past: Round) -> list[str]:
     proposal = past.proposal
     title = f"### {past.name.capitalize()}: {proposal.get('engineer', 'unknown')} engineer"
-    if not proposal.get("raw"):
+    faults = [f"- attempt {i}: {fault}" for i, fault in enumerate(proposal.get("errors", ()), start=1)]
+    words = [fenced(proposal["raw"])] if proposal.get("raw") else []
+    if not words and not faults:
         return [title, "No text: the configuration is a random draw."]
+    refused = ["\n".join(("Answers that held no configuration:", "", *faults))] if faults else []
     if proposal["fallback"]:
-        outcome = "The answer held no configuration; the previous round's stayed in force."
+        outcome = "No answer held a configuration; the previous round's stayed in force."
     elif proposal["repairs"]:
         outcome = "\n".join(("Repairs by the projection:", "", *(f"- {repair}" for repair in proposal["repairs"])))
     else:
         outcome = "Taken as it is: the projection repaired nothing."
-    return [title, _fenced(proposal["raw"]), outcome, f"Written by the parameters `{proposal.get('parameters', '?')}`."]
-
-
-def _fenced(text: str) -> str:
-    """A code block whose fence no run of backticks in the text can close."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    return [title, *words, *refused, outcome, f"Written by the parameters `{proposal.get('parameters', '?')}`."]
 
 
 def _replace(path: Path, content: bytes) -> None:

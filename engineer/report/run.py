@@ -9,25 +9,34 @@ from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 
 RATIOS = ("data", "hole", "wait")
+PARTS = ("rollout", "logprob", "update", "host")
+"""What the seconds of a step are booked under."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A point of the run at which the policy was validated: before and after the warm start, after each round."""
+    """A point of the run at which the policy was validated: before and after the warm start, after each round.
+
+    Attributes:
+      folder: where the validation lies, from the run directory.
+      samples: some boards with their greedy answers, the same boards at every stage of a run.
+      has_page: whether they lie there as Markdown too.
+    """
 
     name: str
+    folder: str
     evidence: Evidence
+    samples: tuple[dict[str, Any], ...]
+    has_page: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """What is on disk about one round; ``evidence`` is None while the round is unfinished."""
+    """What is on disk about the environment of one round."""
 
     index: int
     config: LakeConfig
     proposal: dict[str, Any]
-    evidence: Evidence | None
-    samples: tuple[dict[str, Any], ...]
 
     @property
     def name(self) -> str:
@@ -52,6 +61,7 @@ class Run:
       stages: validations in the order in which they happened.
       rounds: those that have a configuration, in ascending order.
       warm_start, steps: metrics rows of the warm start and of the rounds, in the order in which they were written.
+      timings: of the steps of the rounds, what was measured by the clock.
     """
 
     name: str
@@ -59,6 +69,7 @@ class Run:
     rounds: tuple[Round, ...]
     warm_start: tuple[dict[str, Any], ...]
     steps: tuple[dict[str, Any], ...]
+    timings: tuple[dict[str, Any], ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -76,20 +87,19 @@ def read(run_dir: str | Path) -> Run:
     directory = Path(run_dir)
     folders = [path for path in (directory / "rounds").glob("*") if path.name.isdecimal()]
     rounds = tuple(_round(path) for path in sorted(folders, key=lambda path: int(path.name)) if _has_config(path))
-    named = [("before", _evidence(directory / "before" / "evidence.json"))]
-    named += [("warm start", _evidence(directory / "warm_start" / "evidence.json"))]
-    named += [(past.name, past.evidence) for past in rounds]
-    stages = tuple(Stage(name, evidence) for name, evidence in named if evidence is not None)
+    places = [("before", "before"), ("warm start", "warm_start")]
+    places += [(past.name, f"rounds/{past.index}") for past in rounds]
+    stages = tuple(_stage(directory, *place) for place in places if (directory / place[1] / "evidence.json").exists())
     if not stages:
         raise ValueError(f"{directory} holds no validation to report on")
-    metrics = directory / "metrics.jsonl"
-    rows = [json.loads(line) for line in metrics.read_text().splitlines() if line] if metrics.exists() else []
+    rows = _rows(directory / "metrics.jsonl")
     return Run(
         name=directory.resolve().name,
         stages=stages,
         rounds=rounds,
         warm_start=tuple(row for row in rows if row.get("phase") == "warm_start"),
         steps=tuple(row for row in rows if row.get("phase") == "round"),
+        timings=tuple(row for row in _rows(directory / "timings.jsonl") if row.get("phase") == "round"),
     )
 
 
@@ -102,13 +112,22 @@ def _round(folder: Path) -> Round:
         index=int(folder.name),
         config=LakeConfig.from_dict(_json(folder / "config.json", {})),
         proposal=_json(folder / "proposal.json", {}),
-        evidence=_evidence(folder / "evidence.json"),
-        samples=tuple(_json(folder / "samples.json", [])),
     )
 
 
-def _evidence(path: Path) -> Evidence | None:
-    return Evidence.from_json(_json(path, {})) if path.exists() else None
+def _stage(directory: Path, name: str, folder: str) -> Stage:
+    place = directory / folder
+    return Stage(
+        name=name,
+        folder=folder,
+        evidence=Evidence.from_json(_json(place / "evidence.json", {})),
+        samples=tuple(_json(place / "samples.json", [])),
+        has_page=(place / "samples.md").exists(),
+    )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
 
 
 def _json(path: Path, missing: Any) -> Any:

@@ -1,12 +1,13 @@
 """The numbers of a run as tables, once for terminals (at most 100 columns) and once for Markdown."""
 
 import dataclasses
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 from engineer.context import FAILURES
 from engineer.evidence import CHECKS, Evidence, SizeEvidence, wilson
-from engineer.report.run import RATIOS, Run, Stage, read
+from engineer.report.run import PARTS, RATIOS, Run, Stage, read
 
 WIDTH = 100
 """Columns of the plain-text tables."""
@@ -104,6 +105,24 @@ def failure_table(run: Run) -> Table:
         rows.append((stage.name, *(f"{first[check]} ({any_failures[check]})" for check in CHECKS)))
     title = "Answers by first failing check, in brackets all that fail the check"
     return Table(title, ("stage", *FAILURES.values()), tuple(rows))
+
+
+def time_tables(run: Run) -> list[Table]:
+    """Seconds of the rounds' steps by part, and what each part put through; none where no clock was read."""
+    seconds = {part: sum(row.get(part) or 0.0 for row in run.timings) for part in PARTS}
+    total = sum(seconds.values())
+    if not total:
+        return []
+    rows = [(part, took, f"{part}_tokens_per_second") for part, took in seconds.items() if took]
+    rows.append(("all", total, "tokens_per_second"))
+
+    def rate(key: str) -> str:
+        there = [row[key] for row in run.timings if row.get(key) is not None]
+        return f"{statistics.median(there):,.0f}" if there else "-"
+
+    title = "Steps of the rounds: seconds, and the median of their tokens a second"
+    cells = ((part, f"{took:.1f}", f"{100 * took / total:.1f}", rate(key)) for part, took, key in rows)
+    return [Table(title, ("part", "seconds", "%", "tokens a second"), tuple(cells))]
 
 
 def as_text(table: Table) -> str:

@@ -9,12 +9,23 @@ import pytest
 
 from engineer.evidence import Evidence, gather
 from engineer.proposal import Proposal
-from engineer.report import summary_table, table_text, write
+from engineer.report import samples_markdown, summary_table, table_text, write
 from jaxlake.config import LakeConfig
 
 SIZES = (3, 4, 5, 6)
 STEPS_PER_ROUND = 60
 RAW = '<think>\nWeakest size 6; ```holes``` first.\n</think>\n\n{"3":{"data":0.1}}'
+
+CHECKS = (
+    "parsable",
+    "agent_count",
+    "start_correct",
+    "in_bounds",
+    "hole_free",
+    "legal_move",
+    "conflict_free",
+    "goal_reached",
+)
 
 SAMPLES = [
     {
@@ -25,7 +36,7 @@ SAMPLES = [
         "instance": {"size": 4, "holes": [[1, 1], [1, 2]], "starts": [[0, 0], [0, 3]], "goals": [[2, 3], [2, 0]]},
         "prompt": "4x4 holes(1,1)(1,2) 0(0,0)(2,3) 1(0,3)(2,0)",
         "answer": "0:(0,0)(0,1)(0,2)(0,3)(1,3)(2,3)\n1:(0,3)(1,3)(2,3)(2,2)(2,1)(2,0)",
-        "checks": {},
+        "checks": dict.fromkeys(CHECKS, True),
         "optimal": True,
         "cost": 10,
         "optimum": 10,
@@ -44,22 +55,12 @@ SAMPLES = [
         },
         "prompt": "5x5 holes(0,2)(2,1)(2,3)(4,4) 0(0,0)(3,4) 1(4,0)(0,4)",
         "answer": "0:(0,0)(1,0)(1,1)(1,2)(2,2)(3,2)(3,3)(3,4)\n1:(4,0)(3,0)(3,1)(3,2)(2,2)(1,2)(1,3)(1,4)(0,4)",
-        "checks": {"conflict_free": False},
+        "checks": {**dict.fromkeys(CHECKS, True), "conflict_free": False},
         "optimal": False,
         "cost": -1,
         "optimum": 15,
     },
 ]
-CHECKS = (
-    "parsable",
-    "agent_count",
-    "start_correct",
-    "in_bounds",
-    "hole_free",
-    "legal_move",
-    "conflict_free",
-    "goal_reached",
-)
 
 
 def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
@@ -85,13 +86,61 @@ def as_file(path: Path, data: object) -> None:
     path.write_text(data if isinstance(data, str) else json.dumps(data))
 
 
-def fabricate(directory: Path) -> Path:
-    """A finished run of three rounds over sizes 3 to 6."""
+def fabricated_step(rng: np.random.Generator, valid: float) -> dict[str, float | None]:
+    """What a step logs beside reward and validity; now and then a size is not seen and no update is made."""
+    shares = rng.dirichlet((0.2, 0.2, 0.5, 0.5, 6, 1, 3, 1)) * (1 - valid)
+    updated = rng.random() > 0.1
+    return {
+        **{f"failure/{check}": share for check, share in zip(CHECKS, shares, strict=True)},
+        **{f"valid/size_{n}": None if rng.random() < 0.05 else valid * (1.6 - 0.2 * (n - 3)) for n in SIZES},
+        "answer_tokens": rng.normal(18, 1),
+        "answer_tokens_ended": rng.normal(17, 1),
+        "answer_tokens_max": 40.0,
+        "truncated": abs(rng.normal(0.02, 0.01)),
+        "all_invalid_groups": rng.beta(30, 40),
+        "all_valid_groups": rng.beta(10, 50),
+        "learnable": rng.beta(30, 50),
+        "entropy": rng.normal(0.5, 0.05) if updated else None,
+        "gradient_norm": rng.lognormal(-1, 0.4) if updated else None,
+        "ratio_max": 1 + rng.lognormal(-1, 0.4) if updated else None,
+        "clipped_low": abs(rng.normal(0.004, 0.002)),
+        "clipped_high": abs(rng.normal(0.006, 0.002)),
+        "clipped_dual": 0.0,
+        "mismatch_mean": rng.lognormal(-12, 0.3),
+        "mismatch_max": rng.lognormal(-9, 0.3),
+        "mismatch_k3": rng.lognormal(-22, 0.5),
+        "kl_reference": rng.lognormal(-4, 0.3),
+    }
+
+
+def fabricated_timings(rng: np.random.Generator, step: int) -> dict[str, float]:
+    slow = 10 if step == 0 else 1
+    return {
+        "rollout": slow * rng.normal(0.4, 0.03),
+        "logprob": 0.1,
+        "update": slow * rng.normal(0.3, 0.02),
+        "host": 0.02,
+        "rollout_tokens_per_second": rng.normal(9000, 300),
+        "logprob_tokens_per_second": rng.normal(36000, 900),
+        "update_tokens_per_second": rng.normal(12000, 300),
+        "host_tokens_per_second": rng.normal(180000, 3000),
+        "tokens_per_second": rng.normal(4400, 100),
+        "memory_gb": 0.9 + 0.0005 * step,
+        "compilations": 12 if step == 0 else 0,
+    }
+
+
+def fabricate(directory: Path, full: bool = False) -> Path:
+    """A finished run of three rounds over sizes 3 to 6; if not full, with the few metrics of earlier versions."""
     rng = np.random.default_rng(0)
     as_file(directory / "config.yaml", "seed: 0\n")
     as_file(directory / "before" / "evidence.json", fabricated_evidence(rng, -9).to_json())
     as_file(directory / "warm_start" / "evidence.json", fabricated_evidence(rng, -0.3).to_json())
+    for stage in ("before", "warm_start", "rounds/0", "rounds/1", "rounds/2"):
+        as_file(directory / stage / "samples.json", SAMPLES)
+        as_file(directory / stage / "samples.md", samples_markdown(SAMPLES))
     metrics = [{"phase": "warm_start", "step": s, "plan_loss": 3 * 0.99**s} for s in range(1, 400)]
+    timings = [{"phase": "warm_start", "step": s, "host": 0.01, "update": 0.1} for s in range(1, 400)]
     for k in range(3):
         config = LakeConfig(
             sizes=SIZES,
@@ -107,6 +156,8 @@ def fabricate(directory: Path) -> Path:
             projected=config,
             repairs=("size 4 is missing: kept from the previous round",) if k else (),
             fallback=False,
+            attempts=1,
+            errors=(),
         )
         realised = config.to_dict()
         realised["3"]["hole"] = 0.2
@@ -115,20 +166,21 @@ def fabricate(directory: Path) -> Path:
         as_file(folder / "config.json", config.to_dict())
         as_file(folder / "proposal.json", {**proposal.to_json(), "realised": realised, "parameters": f"sha256:{k}{k}"})
         as_file(folder / "evidence.json", fabricated_evidence(rng, 0.1 + 0.4 * k).to_json())
-        as_file(
-            folder / "samples.json",
-            [{**sample, "checks": {**dict.fromkeys(CHECKS, True), **sample["checks"]}} for sample in SAMPLES],
-        )
         for step in range(STEPS_PER_ROUND):
             valid = 0.35 + 0.003 * (k * STEPS_PER_ROUND + step) / 3 - 0.06 * k + rng.normal(0, 0.05)
-            metrics.append({"phase": "round", "round": k, "step": step + 1, "reward": 0.45 * valid, "valid": valid})
+            place = {"phase": "round", "round": k, "step": step + 1}
+            metrics.append(
+                place | {"reward": 0.45 * valid, "valid": valid} | (fabricated_step(rng, valid) if full else {})
+            )
+            timings.append(place | (fabricated_timings(rng, step) if full else {}))
     as_file(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in metrics))
+    as_file(directory / "timings.jsonl", "".join(json.dumps(row) + "\n" for row in timings))
     return directory
 
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fabricate(tmp_path_factory.mktemp("runs") / "tiny")
+    return fabricate(tmp_path_factory.mktemp("runs") / "tiny", full=True)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +190,8 @@ def report(run_dir: Path) -> Path:
 
 def test_report_and_its_pictures_are_written_and_nothing_else(run_dir, report):
     assert report == run_dir / "report" / "report.md"
-    pictures = {"learning.png", "allocation.png", "failures.png", "boards.png"}
+    names = ("learning", "training", "allocation", "failures", "boards", "samples", "time")
+    pictures = {f"{name}.png" for name in names}
     assert {path.name for path in report.parent.iterdir()} == {"report.md", *pictures}
     for name in pictures:
         assert f"]({name})" in report.read_text()
@@ -202,28 +255,75 @@ def test_the_engineers_words_stand_verbatim_with_their_repairs(report):
 def test_a_fallback_is_reported(tmp_path):
     directory = fabricate(tmp_path / "run")
     path = directory / "rounds" / "1" / "proposal.json"
-    as_file(path, {**json.loads(path.read_text()), "fallback": True, "repairs": []})
-    assert "the previous round's stayed in force" in write(directory).read_text()
-
-
-def test_an_unfinished_run_is_reported_as_far_as_it_goes(tmp_path):
-    directory = fabricate(tmp_path / "run")
-    (directory / "rounds" / "2" / "evidence.json").unlink()
-    (directory / "rounds" / "1" / "samples.json").unlink()
+    errors = ["it holds no object", "the context has 900 tokens: 640 fit"]
+    told = {"raw": "", "fallback": True, "repairs": [], "attempts": 2, "errors": errors}
+    as_file(path, {**json.loads(path.read_text()), **told})
     page = write(directory).read_text()
-    assert "From warm start to round 1" in page
-    assert "0.340 / 0.200 / 0.400" in page
+    assert "the previous round's stayed in force" in page
+    assert "- attempt 2: the context has 900 tokens: 640 fit" in page
 
 
-def test_a_run_without_rounds_has_its_warm_start_reported(tmp_path):
-    rng = np.random.default_rng(1)
-    as_file(tmp_path / "before" / "evidence.json", fabricated_evidence(rng, -9).to_json())
-    page = write(tmp_path)
-    assert {path.name for path in page.parent.iterdir()} == {"report.md", "failures.png"}
-    assert "Environments" not in page.read_text()
+def test_a_run_of_an_earlier_version_is_reported_with_what_it_has(tmp_path):
+    directory = fabricate(tmp_path / "old")
+    for path in [*directory.rglob("samples.md"), directory / "timings.jsonl"]:
+        path.unlink()
+    for path in (directory / "rounds").glob("*/proposal.json"):
+        proposal = json.loads(path.read_text())
+        as_file(path, {key: proposal[key] for key in proposal.keys() - {"attempts", "errors"}})
+    page = write(directory)
+    assert "Valid % of greedy answers" in page.read_text()
+    assert {"Time and memory", "samples.md"}.isdisjoint(page.read_text().split("](../"))
+    drawn = {path.name for path in page.parent.glob("*.png")}
+    assert drawn == {"learning.png", "allocation.png", "failures.png", "boards.png", "samples.png"}
 
 
-def test_a_directory_without_validation_is_refused_in_one_line(tmp_path):
-    with pytest.raises(ValueError, match="holds no validation to report on"):
-        write(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_a_run_that_logged_nulls_alone_is_reported(tmp_path):
+    directory = fabricate(tmp_path / "run", full=True)
+    for name in ("metrics.jsonl", "timings.jsonl"):
+        rows = [json.loads(line) for line in (directory / name).read_text().splitlines()]
+        kept = ("phase", "round", "step")
+        nulls = [{key: value if key in kept else None for key, value in row.items()} for row in rows]
+        as_file(directory / name, "".join(json.dumps(row) + "\n" for row in nulls))
+    page = write(directory).read_text()
+    assert "learning.png" in page
+    assert "training.png" not in page
+    assert "## Time and memory" not in page
+
+
+def test_time_is_summed_by_part_with_its_share(run_dir, report):
+    rows = [json.loads(line) for line in (run_dir / "timings.jsonl").read_text().splitlines()]
+    seconds = {
+        part: sum(row[part] for row in rows if row["phase"] == "round")
+        for part in ("rollout", "logprob", "update", "host")
+    }
+    share = 100 * seconds["host"] / sum(seconds.values())
+    [line] = [line for line in report.read_text().splitlines() if line.startswith("| host |")]
+    assert [cell.strip() for cell in line.split("|")[2:4]] == [f"{seconds['host']:.1f}", f"{share:.1f}"]
+
+
+def test_samples_page_holds_prompt_answer_verdict_and_the_board_with_its_paths():
+    page = samples_markdown(SAMPLES)
+    assert "| 0 | 4x4 | optimal | 10 | 10 |" in page
+    assert "| 1 | 5x5 | fails: conflict | - | 15 |" in page
+    # Agent 0 comes along the top, agent 1 goes along the third row, and both leave the cell between.
+    assert "a..b   a>>b\n.##.   .##+\nB..A   B<<A\n....   ....\n" in page
+    for sample in SAMPLES:
+        assert f"```text\n{sample['prompt']}\n```" in page
+        assert f"```text\n{sample['answer']}\n```" in page
+
+
+def test_samples_page_shows_an_unreadable_answer_verbatim_beside_no_paths():
+    checks = {**dict.fromkeys(CHECKS, True), "parsable": False, "goal_reached": False}
+    page = samples_markdown([SAMPLES[0] | {"answer": "``` no plan", "checks": checks, "optimal": False, "cost": -1}])
+    assert "## Sample 0: 4x4, fails: parse (then goal)" in page
+    assert "```text\na..b\n.##.\nB..A\n....\n```" in page
+    assert "````text\n``` no plan\n````" in page
+
+
+def test_samples_page_shows_begin_and_end_of_a_long_thought():
+    thought = "".join(f"<{i}>" for i in range(5000))
+    page = samples_markdown([SAMPLES[0] | {"answer": f"{thought}\n{SAMPLES[0]['answer']}"}])
+    assert len(page) < 6000
+    assert "<0><1>" in page
+    assert SAMPLES[0]["answer"] in page
+    assert " characters ...]" in page

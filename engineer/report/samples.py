@@ -1,0 +1,100 @@
+"""Sample answers of a validation for human eyes: what was asked and answered, the verdict, the board with its paths."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engineer.context import FAILURES as NAMES
+from jaxlake import render, text
+from jaxlake.types import MAX_STEPS, Instance, Plan
+
+SHOWN = 2000
+"""Characters of an answer that are shown: all of most plans, the begin and the end of a long thought."""
+
+
+def samples_markdown(samples: Sequence[dict[str, Any]]) -> str:
+    """Samples as they are in a validation's ``samples.json``, as a page of Markdown: a table, then one after the other.
+
+    A sample has the keys ``instance`` (``size``; ``holes``, ``starts`` and ``goals`` as [row, column]), ``prompt``,
+    ``answer``, ``checks`` (name: passed), ``optimal``, ``cost`` and ``optimum``.
+    """
+    rows = (
+        f"| {i} | {_board_name(sample)} | {verdict(sample)} | {cost(sample)} | {sample['optimum']} |"
+        for i, sample in enumerate(samples)
+    )
+    blocks = [
+        "# Sample answers of a validation",
+        "Greedy answers. On the boards `#` is a hole, `a` and `A` are start and goal of agent 0, `b` and `B` of agent "
+        "1; on the right an arrow shows how an agent leaves a cell, `+` where several do, `?` a jump.",
+        "\n".join(("| sample | board | verdict | cost | optimum |", "| ---: | ---: | --- | ---: | ---: |", *rows)),
+    ]
+    for i, sample in enumerate(samples):
+        answer = sample["answer"]
+        if len(answer) > SHOWN:
+            left_out = len(answer) - SHOWN
+            answer = f"{answer[: SHOWN // 2]}\n[... {left_out} characters ...]\n{answer[-SHOWN // 2 :]}"
+        blocks += [
+            f"## Sample {i}: {_board_name(sample)}, {verdict(sample)}",
+            fenced(_drawn(sample)),
+            f"Asked:\n\n{fenced(sample['prompt'])}",
+            f"Answered:\n\n{fenced(answer)}",
+        ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def verdict(sample: dict[str, Any]) -> str:
+    """In words: optimal, valid, or which check fails first and which others do."""
+    failed = [NAMES[name] for name, passed in sample["checks"].items() if not passed]
+    if failed:
+        return f"fails: {failed[0]}" + (f" (then {', '.join(failed[1:])})" if failed[1:] else "")
+    return "optimal" if sample["optimal"] else "valid"
+
+
+def cost(sample: dict[str, Any]) -> str:
+    """Of a valid plan, else a dash."""
+    return str(sample["cost"]) if all(sample["checks"].values()) else "-"
+
+
+def instance_of(sample: dict[str, Any]) -> Instance:
+    """The board, as numpy arrays without padding."""
+    board = sample["instance"]
+    size = board["size"]
+    holes = np.zeros((size, size), bool)
+    for row, column in board["holes"]:
+        holes[row, column] = True
+    starts, goals = (
+        np.array([row * size + column for row, column in board[key]], np.int32) for key in ("starts", "goals")
+    )
+    return Instance(
+        size=np.int32(size), num_agents=np.int32(len(starts)), holes=holes.ravel(), starts=starts, goals=goals
+    )
+
+
+def plan_of(sample: dict[str, Any]) -> Plan | None:
+    """The paths that the answer names; None where it cannot be read."""
+    instance = instance_of(sample)
+    plan = text.parse(sample["answer"], max_size=instance.max_size, max_agents=instance.max_agents, max_steps=MAX_STEPS)
+    return plan if sample["checks"]["parsable"] else None
+
+
+def fenced(content: str) -> str:
+    """A code block whose fence no run of backticks in the content can close."""
+    longest = max((len(run) for run in re.findall("`+", content)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{content}\n{fence}"
+
+
+def _board_name(sample: dict[str, Any]) -> str:
+    return f"{sample['instance']['size']}x{sample['instance']['size']}"
+
+
+def _drawn(sample: dict[str, Any]) -> str:
+    """The board, and to its right the board with the answered paths."""
+    instance, plan = instance_of(sample), plan_of(sample)
+    asked = render.to_text(instance)
+    if plan is None:
+        return asked
+    lines = zip(asked.split("\n"), render.to_text(instance, plan).split("\n"), strict=True)
+    return "\n".join(f"{left}   {right}" for left, right in lines)

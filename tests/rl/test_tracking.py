@@ -1,0 +1,259 @@
+"""What is written down about a run can be read back by those it is written for, also when the run was broken off."""
+
+import json
+import math
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+import wandb
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from wandb.proto.wandb_internal_pb2 import Record
+
+from rl import tracking
+from rl.config import Config, ConfigError, TrackingSection
+from rl.tracking import Display, Meter, Profiler, Trackers
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    yield
+    wandb.teardown()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "tiny").mkdir()
+    return tmp_path / "tiny"
+
+
+def trackers(run: Path, said: list[str] | None = None, **settings) -> Trackers:
+    say = (said if said is not None else []).append
+    return Trackers(Config(tracking=TrackingSection(**settings)), run, say)
+
+
+def write(to: Trackers, steps: range, session: int = 0) -> None:
+    """The rows of a run whose warm start has two steps; the session tells who wrote a row."""
+    for step in steps:
+        phase = "warm_start" if step <= 2 else "round"
+        place = {"phase": phase, "round": 0, "step": step if step <= 2 else step - 2}
+        to.write(place, step, {"reward": step / 10, "session": session}, {"rollout": 0.5})
+
+
+def curve(run: Path, tag: str) -> list[tuple[int, float]]:
+    """A curve as TensorBoard shows it."""
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    return [(event.step, pytest.approx(event.value)) for event in events.Scalars(tag)]
+
+
+def wandb_sessions(run: Path) -> list[list[Record]]:
+    """Every record of every session, in the order of the sessions, from W&B's own files (LevelDB's log format)."""
+    wandb.teardown()  # as at the end of a process: its service writes what it still holds
+    sessions = []
+    for path in sorted((run / "wandb").glob("offline-run-*/run-*.wandb")):
+        data, at, parts, records = path.read_bytes(), 7, b"", []
+        while at + 7 <= len(data):
+            if 32768 - at % 32768 < 7:  # the rest of a block
+                at += 32768 - at % 32768
+                continue
+            _, length, kind = struct.unpack("<IHB", data[at : at + 7])
+            parts += data[at + 7 : at + 7 + length]
+            at += 7 + length
+            if kind in (1, 4):  # whole, or the last of its parts
+                records.append(Record.FromString(parts))
+                parts = b""
+        sessions.append(records)
+    return sessions
+
+
+def wandb_rows(records: list[Record]) -> list[dict[str, float]]:
+    return [
+        {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+        for record in records
+        if record.WhichOneof("record_type") == "history"
+    ]
+
+
+def test_tensorboard_shows_one_curve_over_the_steps_of_the_whole_run(run):
+    with trackers(run, tensorboard=True) as board:
+        write(board, range(1, 6))
+    assert curve(run, "warm_start/reward") == [(1, 0.1), (2, 0.2)]
+    assert curve(run, "round/reward") == [(3, 0.3), (4, 0.4), (5, 0.5)]
+    assert curve(run, "timings/rollout") == [(step, 0.5) for step in range(1, 6)]
+
+
+def test_tensorboard_shows_a_step_once_though_a_crash_made_it_be_done_twice(run):
+    crashed = trackers(run, tensorboard=True)
+    write(crashed, range(1, 7))  # never closed
+    with trackers(run, tensorboard=True) as resumed:
+        write(resumed, range(4, 9), session=1)  # the last checkpoint was after step 3
+    assert curve(run, "round/session") == [(3, 0), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1)]
+
+
+def test_what_is_no_number_is_left_out(run):
+    with trackers(run, tensorboard=True) as board:
+        board.write({"phase": "round"}, 1, {"loss": math.nan, "valid": 0.5, "kl": None, "ratio_max": math.inf}, {})
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["round/valid"]
+
+
+def test_nothing_is_written_before_the_first_step(run):
+    with trackers(run, tensorboard=True, wandb="offline"):
+        pass
+    assert list(run.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "package, settings", [("tensorboardX", {"tensorboard": True}), ("wandb", {"wandb": "offline"})]
+)
+def test_a_missing_package_is_told_in_one_line(run, monkeypatch, package, settings):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"^tracking\..* needs pip install 'jaxlake\[track\]'$"):
+        trackers(run, **settings)
+
+
+def test_wandb_offline_keeps_rows_and_configuration_without_network(run, capfd):
+    with trackers(run, wandb="offline", wandb_project="lakes") as kept:
+        write(kept, range(1, 4))
+    [records] = wandb_sessions(run)
+    rows = wandb_rows(records)
+    assert [row["_step"] for row in rows] == [1, 2, 3]
+    assert [row.get("round/reward") for row in rows] == [None, None, 0.3]
+    opened = next(record.run for record in records if record.WhichOneof("record_type") == "run")
+    assert (opened.project, opened.display_name) == ("lakes", "tiny")
+    settings = {item.key: json.loads(item.value_json) for item in opened.config.update}
+    assert settings["grpo"] == Config().model_dump(mode="json")["grpo"]
+    assert [record.exit.exit_code for record in records if record.WhichOneof("record_type") == "exit"] == [0]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_wandb_goes_on_in_the_same_run_and_logs_no_step_twice(run):
+    write_then_fail = trackers(run, wandb="offline")
+    with pytest.raises(RuntimeError), write_then_fail:
+        write(write_then_fail, range(1, 7))
+        raise RuntimeError
+    with trackers(run, wandb="offline") as resumed:
+        write(resumed, range(4, 9), session=1)  # the last checkpoint was after step 3
+    first, second = wandb_sessions(run)
+    assert [row["_step"] for row in wandb_rows(first)] == [1, 2, 3, 4, 5, 6]
+    assert [row["_step"] for row in wandb_rows(second)] == [7, 8]
+    assert len({record.run.run_id for record in first + second if record.WhichOneof("record_type") == "run"}) == 1
+    assert [record.exit.exit_code for record in first if record.WhichOneof("record_type") == "exit"] == [1]
+
+
+def test_wandb_that_fails_in_the_middle_is_told_once_and_the_run_goes_on(run, monkeypatch):
+    said = []
+    with trackers(run, said, tensorboard=True, wandb="offline") as kept:
+        write(kept, range(1, 3))
+
+        def lost(*_, **__):
+            raise ConnectionResetError("Connection lost")
+
+        monkeypatch.setattr(wandb.Run, "log", lost)
+        write(kept, range(3, 6))
+    assert len(said) == 1
+    assert "W&B failed (ConnectionResetError: Connection lost); the run goes on" in said[0]
+    assert [step for step, _ in curve(run, "round/reward")] == [3, 4, 5]
+
+
+def test_wandb_online_without_a_login_is_refused_before_the_first_step(run):
+    with pytest.raises(ConfigError, match="^tracking.wandb = online: not logged in; run `wandb login`"):
+        trackers(run, wandb="online")
+
+
+def test_wandb_that_cannot_be_reached_is_kept_offline(run, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(tracking, "WANDB_TIMEOUT", 1)
+    said = []
+    with trackers(run, said, wandb="online") as kept:
+        write(kept, range(1, 3))
+    [line] = said
+    assert line.startswith("W&B cannot be reached (")
+    assert "\n" not in line
+    [records] = wandb_sessions(run)
+    assert [row["_step"] for row in wandb_rows(records)] == [1, 2]
+
+
+def test_meter_counts_a_compilation_for_a_new_shape_and_none_for_a_known_one():
+    doubled, meter = jax.jit(lambda x: 2 * x), Meter()
+    three, four = jnp.ones(3), jnp.ones(4)
+    meter.read()
+    doubled(three)
+    assert meter.read()["compilations"] == 1
+    doubled(three)
+    assert meter.read()["compilations"] == 0
+    doubled(four)
+    assert meter.read()["compilations"] == 1
+
+
+def test_meters_memory_is_the_peak_of_this_process():
+    meter = Meter()
+    before = meter.read()["memory_gb"]
+    assert 0.05 < before < 1000
+    peak = len(bytearray(b"x") * int(before * 1e9))  # as much again
+    after = meter.read()["memory_gb"]
+    assert after > before + 0.9 * peak / 1e9
+    assert meter.read()["memory_gb"] >= after
+
+
+def traces(run: Path) -> list[Path]:
+    return list((run / "profile").glob("plugins/profile/*/*.xplane.pb"))
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_profiler_records_the_steps_that_were_asked_for(run, start):
+    there = []
+    with Profiler(TrackingSection(profile_start=start, profile_steps=2), run) as profiler:
+        for _ in range(start + 3):
+            jnp.ones(3).sum().block_until_ready()
+            profiler.step_done()
+            there.append(bool(traces(run)))
+    assert there == [False] * (start + 1) + [True, True]
+    [trace] = traces(run)
+    assert trace.stat().st_size > 1000
+
+
+def test_profiler_closes_its_recording_when_the_run_breaks_off(run):
+    with pytest.raises(RuntimeError), Profiler(TrackingSection(profile_start=0, profile_steps=5), run) as profiler:
+        profiler.step_done()
+        raise RuntimeError
+    assert len(traces(run)) == 1
+
+
+def test_profiler_records_nothing_unless_asked(run):
+    with Profiler(TrackingSection(), run) as profiler:
+        for _ in range(12):
+            profiler.step_done()
+    assert list(run.iterdir()) == []
+
+
+def test_a_step_of_the_rounds_fits_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then draws as on a terminal
+    with Display() as display:
+        display.stage("round 2: GRPO", 80, done=78)
+        display.advance("reward 0.41 valid 38% optimal 30% 8208 tok/s")
+    drawn = [line for line in capsys.readouterr().out.splitlines() if "tok/s" in line]
+    assert drawn
+    assert "…" not in drawn[-1]
+
+
+def test_a_log_file_gets_a_plain_line_at_the_last_step_and_messages_stay(capsys):
+    with Display() as display:
+        display.stage("round 2: GRPO", 2)
+        display.advance("reward 0.40")
+        display.say("[bold] is no markup")
+        display.advance("reward 0.41")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "[bold] is no markup"
+    assert lines[1].startswith("round 2: GRPO  2/2  reward 0.41")
