@@ -1,6 +1,23 @@
 """The fixed sets of instances, and what answers to them are worth; ``load`` and ``score`` are the ways in."""
 
 from jaxlake.benchmark.data import SETS, Benchmark, load
-from jaxlake.benchmark.scoring import FAILURES, Cell, Row, Scores, score
+from jaxlake.benchmark.published import Published, PublishedRow, published
+from jaxlake.benchmark.scoring import FAILURES, Cell, Row, Scores, pass_at, score
+from jaxlake.benchmark.subset import spread, take
 
-__all__ = ["FAILURES", "SETS", "Benchmark", "Cell", "Row", "Scores", "load", "score"]
+__all__ = [
+    "FAILURES",
+    "SETS",
+    "Benchmark",
+    "Cell",
+    "Published",
+    "PublishedRow",
+    "Row",
+    "Scores",
+    "load",
+    "pass_at",
+    "published",
+    "score",
+    "spread",
+    "take",
+]

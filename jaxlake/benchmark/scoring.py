@@ -92,6 +92,20 @@ class Scores:
                 rows.append(Row(None, subset, {}, _mean(cells)))
         return tuple(rows)
 
+    def at(self, k: int) -> "Scores":
+        """The same with shares that are chances: that of k answers at least one is valid, and that one is optimal.
+
+        Estimated by ``pass_at`` from all answers to an instance; answers that lack for k count as invalid.
+
+        Raises:
+          ValueError: if k is below 1.
+        """
+        total = np.maximum(self.answers, k)
+        valid, optimal = (
+            pass_at(k, np.rint(share * self.answers).astype(int), total) for share in (self.valid, self.optimal)
+        )
+        return dataclasses.replace(self, valid=valid, optimal=optimal)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; the size of a row is None for the mean over sizes."""
         rows = []
@@ -160,6 +174,28 @@ class Scores:
             float(share.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0 for share in (valid, optimal)
         )
         return Cell(count, float(valid.mean()), valid_se, float(optimal.mean()), optimal_se)
+
+
+def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Chance that of k answers at least one is correct, float ``[n]``: the unbiased ``1 - C(t - c, k) / C(t, k)``.
+
+    By Chen et al. 2021, "Evaluating Large Language Models Trained on Code".
+
+    Args:
+      k: answers that are drawn, at least 1.
+      correct: int ``[n]``, c of ``total`` answers are.
+      total: int ``[n]``, at least k.
+
+    Raises:
+      ValueError: if k is below 1, or there are fewer answers.
+    """
+    correct, total = np.asarray(correct), np.asarray(total)
+    if k < 1 or (total < k).any():
+        raise ValueError(f"k = {k}: allowed are 1 to {total.min(initial=k)}, the number of answers")
+    wrong = total - correct
+    # C(w, k) / C(t, k), factor by factor: the chance that the first is wrong, then the second, and so on.
+    none = [np.maximum(wrong - drawn, 0) / (total - drawn) for drawn in range(k)]
+    return 1 - np.prod(none, axis=0)
 
 
 def _mean(cells: Collection[Cell]) -> Cell:

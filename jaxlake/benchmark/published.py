@@ -1,0 +1,58 @@
+"""What the paper reports on its benchmark, as it is printed: figures to hold one's own against, read from one file."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+
+from jaxlake.benchmark.data import FOLDER
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedRow:
+    """A model's line in the table of a number of agents; percent, (valid, optimal) each.
+
+    Attributes:
+      by_size: by board side, of 150 instances.
+      mean: "Sum" as it is printed, the mean over the sizes but for the misprints.
+    """
+
+    num_agents: int
+    model: str
+    by_size: Mapping[int, tuple[float, float]]
+    mean: tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """The paper's figures.
+
+    Attributes:
+      source: where they are printed.
+      rows: all tables, ascending in the number of agents, the models in the paper's order.
+      contexts: percent valid by wait subset, mean over agents and sizes, of the policies that came of each of the six
+        contexts that the engineer was given.
+      misprints: figures that contradict others, each in a sentence.
+    """
+
+    source: str
+    rows: tuple[PublishedRow, ...]
+    contexts: Mapping[str, Mapping[float, float]]
+    misprints: tuple[str, ...]
+
+
+@functools.cache
+def published() -> Published:
+    """The paper's figures, arXiv 2606.17682."""
+    found = json.loads((FOLDER / "published.json").read_text())
+    rows = []
+    for agents, models in found["tables"].items():
+        for model, cells in models.items():
+            shares = {size: (valid, optimal) for size, (valid, optimal) in cells.items()}
+            mean = shares.pop("Sum")
+            rows.append(PublishedRow(int(agents), model, {int(size): pair for size, pair in shares.items()}, mean))
+    contexts = {
+        name: {float(subset): valid for subset, valid in by_wait.items()}
+        for name, by_wait in found["contexts"]["rows"].items()
+    }
+    return Published(found["source"], tuple(rows), contexts, tuple(found["misprints"]))

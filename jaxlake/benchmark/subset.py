@@ -1,0 +1,48 @@
+"""Parts of a fixed set that stand for the whole: an order whose every beginning is spread evenly, and what to take."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jaxlake.benchmark.data import Benchmark
+
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+def spread(benchmark: Benchmark) -> np.ndarray:
+    """The set's indices, int ``[n]``, in an order that visits all cells once before it visits one again.
+
+    A cell is what has number of agents, size and wait subset in common. The cells come in the order of the multiples of
+    the golden ratio modulo 1, so that neighbours are far apart; from visit to visit a cell goes on to its next hole
+    ratio, and the cells begin with different ones. Of the first n instances each cell has ``n / cells``, rounded up or
+    down, as long as it lasts.
+    """
+    instances = benchmark.instances
+    columns = np.stack([instances.num_agents, instances.size, benchmark.wait_subset], axis=1)
+    cell = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
+    turn = np.argsort(np.argsort(_GOLDEN * np.arange(cell.max() + 1) % 1))[cell]
+    ratios, ratio = np.unique(benchmark.hole_ratio, return_inverse=True)
+    alike = cell * len(ratios) + ratio
+    by_group = np.argsort(alike, kind="stable")
+    place = np.empty(len(alike), int)  # among those of its cell and hole ratio
+    place[by_group] = np.arange(len(alike)) - np.searchsorted(alike[by_group], alike[by_group])
+    visit = place * len(ratios) + (ratio - turn) % len(ratios)
+    return np.lexsort((turn, visit))
+
+
+def take(benchmark: Benchmark, indices: Sequence[int] | np.ndarray) -> Benchmark:
+    """The set's instances at ``indices``, in that order; name and account stay those of the whole set."""
+    indices = np.asarray(indices, int)
+    return Benchmark(
+        name=benchmark.name,
+        ids=tuple(benchmark.ids[index] for index in indices),
+        instances=jax.tree.map(lambda leaf: leaf[indices], benchmark.instances),
+        optimum=benchmark.optimum[indices],
+        lower_bound=benchmark.lower_bound[indices],
+        makespan=benchmark.makespan[indices],
+        needs_wait=benchmark.needs_wait[indices],
+        hole_ratio=benchmark.hole_ratio[indices],
+        wait_subset=benchmark.wait_subset[indices],
+        account=benchmark.account,
+    )

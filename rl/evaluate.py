@@ -1,0 +1,291 @@
+"""The command `python -m rl.evaluate`: answers of a run, a checkpoint or a model behind an API to the fixed suites."""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxlake.benchmark import Benchmark, load, spread, take
+from jaxlake.files import write_whole
+from jaxlake.types import Objective
+from rl import config as config_
+from rl import distributed
+from rl.api import TIMEOUT, ChatClient
+from rl.checkpoint import RunError
+from rl.command import Interrupted, Stop, add_job_options, guarded, shipped
+from rl.config import Config, ConfigError
+from rl.evaluation import Answer, ApiSource, PolicySource, Record, evaluate, to_markdown, to_text
+from rl.qwen3 import presets
+from rl.sampler import Sampling
+from rl.tracking import Display
+
+SUITES = {"validation": "validation", "benchmark": "test"}
+"""Names of the suites, and of their sets."""
+SHIPPED = ("qwen3-4b.yaml", "qwen3-0.6b.yaml", "small.yaml", "tiny.yaml")
+"""Configurations to look through for one that fits a checkpoint; the first where none does."""
+
+_DESCRIPTION = """\
+Has a fixed suite answered, and tells what the answers are worth: valid, optimal and optimal of the valid per number of
+agents, board size and wait subset, with 95 % intervals, answer lengths, and the paper's figures beside them.
+
+What is answered is kept: the same command goes on where it was stopped or killed, and with a higher --limit it asks
+only for what is new."""
+_EPILOG = """\
+examples:
+  python -m rl.evaluate --run runs/tiny --suite validation
+  python -m rl.evaluate --run runs/tiny --suite benchmark --samples 8 text.max_new_tokens=120
+  python -m rl.evaluate --model Qwen/Qwen3-4B --suite benchmark --limit 315
+  python -m rl.evaluate --api http://localhost:8000/v1 Qwen/Qwen3-4B --suite benchmark --concurrency 64
+  OPENAI_API_KEY=... python -m rl.evaluate --api https://api.openai.com/v1 gpt-5 --suite validation --temperature 1
+
+in the folder of the evaluation:
+  report.md, scores.json   the tables
+  answers.jsonl            every answer, which python -m jaxlake.score reads as well
+  evaluation.json          whose answers they are, and how they were asked for
+
+suites: validation has 800 boards with 2 agents, benchmark 3,150 with 3 to 5, the paper's by its description.
+keys such as text.max_new_tokens and validation.top_p: python -m rl.train --help lists them all.
+exit status: 0 done, 1 some answers are missing, 2 a mistake in the command or the configuration, 130 stopped by Ctrl-C.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status, see `_EPILOG`."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(arguments)
+
+    def work(stop: Stop) -> None:
+        distributed.initialize(options.coordinator, options.processes, options.process)
+        with Display(quiet=not distributed.is_main()) as display, stop.at_once():
+            run(options, display, stop)
+
+    return guarded("rl.evaluate", arguments, work)
+
+
+def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
+    """Asks for the answers that are missing and writes the report.
+
+    Raises:
+      ConfigError: for a mistake of the user's.
+      RunError: if some requests to an API stay without an answer.
+      Interrupted: on a signal, with all answers kept that have come.
+    """
+    _check(options)
+    config, label, folder = _subject(options)
+    sampling = _sampling(options, config)
+    suite = load(SUITES[options.suite])
+    suite = take(suite, spread(suite))
+    asked = take(suite, range(min(options.limit or len(suite), len(suite))))
+    if options.api:
+        source = ApiSource(_client(options), config, sampling, options.concurrency or 8)
+    else:
+        source = PolicySource(config, suite, sampling, options.samples, display.say)
+    identity = {
+        "suite": options.suite,
+        "sha256": suite.account["sha256"],
+        "samples": options.samples,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "seed": config.seed,
+        "style": config.text.style,
+        "max_new_tokens": config.text.max_new_tokens,
+        **source.identity(),
+    }
+    with _opened(folder, identity) as record:
+        _answer(source, asked, options.samples, record, display, stop)
+        if record is None:
+            return
+        about = {"model": label, **identity}
+        result = evaluate(asked, record.answers, options.samples, Objective(config.lake.objective), about)
+    write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
+    write_whole(folder / "report.md", to_markdown(result).encode())
+    display.say(f"\n{to_text(result)}\n\nReport: {folder / 'report.md'}")
+    if missing := len(asked) * options.samples - int(result.scores.answers.sum()):
+        (identifier, sample), reason = next(iter(source.failures.items()))
+        raise RunError(
+            f"{missing:,} answers are missing, such as number {sample} to {identifier}: {reason}; the same command "
+            "asks for them again"
+        )
+
+
+def _answer(
+    source: PolicySource | ApiSource,
+    asked: Benchmark,
+    samples: int,
+    record: Record | None,
+    display: Display,
+    stop: Stop,
+) -> None:
+    """Has the source answer what the record lacks; only the first process has one, and the others follow it.
+
+    Raises:
+      Interrupted: on all processes, if a signal came to one.
+    """
+    known = record.answers if record else {}
+    missing = [[(identifier, sample) not in known for sample in range(samples)] for identifier in asked.ids]
+    missing = distributed.gather(np.array(missing)[None])[0]
+    there = int((~missing).sum())
+    if there and missing.any():
+        display.say(f"Goes on: {there:,} of {missing.size:,} answers are there")
+    display.stage("answers", missing.size, done=there)
+
+    def check_stop() -> None:
+        number = int(distributed.gather(np.array([stop.number])).max())
+        if number:
+            raise Interrupted(number)
+
+    def write(answers: Sequence[Answer]) -> None:
+        if record is not None:
+            record.add(answers)
+        display.advance(steps=len(answers))
+        check_stop()
+
+    def within(status: str) -> None:
+        display.within(status)
+        check_stop()
+
+    source.answer(asked, missing, write, within)
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, identity: dict[str, Any]) -> Iterator[Record | None]:
+    """The record on process 0, None on the others; where that one is refused, all stop."""
+    record, refusal = None, None
+    if distributed.is_main():
+        try:
+            record = Record(folder, identity)
+        except ConfigError as error:
+            refusal = error
+    if distributed.agree(refusal is not None):
+        raise refusal or ConfigError(f"{folder}: refused by process 0")
+    with record or contextlib.nullcontext():
+        yield record
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuses options that have no meaning, or none together."""
+    for name in ("limit", "samples", "concurrency", "timeout"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: must be at least 1")
+    if options.temperature is not None and not 0 <= options.temperature < float("inf"):
+        raise ConfigError(f"--temperature {options.temperature:g}: must be a number from 0 on")
+    if options.samples > 1 and options.temperature == 0:
+        raise ConfigError(f"--samples {options.samples} --temperature 0: greedy answers to a board are all the same")
+    if not options.api and (options.concurrency or options.timeout or options.key_env):
+        raise ConfigError("--concurrency, --timeout and --key-env: only with --api")
+    if options.run and options.config:
+        raise ConfigError("--config: a run has its own configuration; give single keys, such as sampler.rows=32")
+
+
+def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
+    """The configuration with the checkpoint that is to answer, if one is, its name, and the evaluation's folder."""
+    suite = options.suite + (f"_{options.samples}_samples" if options.samples > 1 else "")
+    if options.run:
+        if not (options.run / "config.yaml").exists():
+            raise ConfigError(f"{options.run}: no run (it has no config.yaml)")
+        config = config_.load(options.run / "config.yaml", options.overrides)
+        kinds = [kind for kind in ("final", "best") if (options.run / kind).is_dir()]
+        if not kinds:
+            raise ConfigError(f"{options.run}: no policy there yet (neither final/ nor best/); the run writes them")
+        path, folder = str(options.run / kinds[0]), options.run / "evaluations" / suite
+    else:
+        path = options.model or options.api[1]
+        config = config_.load(options.config or shipped(_fitting(options.model)), options.overrides)
+        folder = Path("evaluations") / Path(path).name / suite
+    if not options.api:
+        model = {"path": path, "shape": None, "lora": config.model.lora.model_copy(update={"rank": 0})}
+        config = config.model_copy(update={"model": config.model.model_copy(update=model)})
+    return config, path, options.out or folder
+
+
+def _fitting(model: str | None) -> str:
+    """The shipped configuration that names this checkpoint, or has a model of its shape."""
+    for name in SHIPPED if model else ():
+        settings = config_.load(shipped(name)).model
+        if settings.path == model:
+            return name
+        if (Path(model) / "config.json").is_file():
+            dtype = jax.numpy.dtype(settings.dtype)
+            if presets.read_config(Path(model), dtype) == presets.shape_of(settings.shape, dtype):
+                return name
+    return SHIPPED[0]
+
+
+def _sampling(options: argparse.Namespace, config: Config) -> Sampling:
+    """Greedy for one answer to a board, for several as `validation` says; --temperature overrides both."""
+    settings, temperature = config.validation, options.temperature
+    if temperature is None:
+        temperature = settings.temperature if options.samples > 1 else 0.0
+    return Sampling(temperature, settings.top_k, settings.top_p) if temperature else Sampling(0.0)
+
+
+def _client(options: argparse.Namespace) -> ChatClient:
+    if jax.distributed.is_initialized():
+        raise ConfigError("--api: one process asks; start it alone")
+    name = options.key_env or "OPENAI_API_KEY"
+    if options.key_env and not os.environ.get(name):
+        raise ConfigError(f"--key-env {name}: there is no such environment variable, or it is empty")
+    return ChatClient(*options.api, os.environ.get(name), key_name=name, timeout=options.timeout or TIMEOUT)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rl.evaluate",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subject = parser.add_mutually_exclusive_group(required=True)
+    subject.add_argument(
+        "--run", type=Path, metavar="DIR", help="a run's policy: final/, or best/ where it is not done"
+    )
+    subject.add_argument("--model", metavar="PATH", help="a checkpoint: a folder, or an id of the Hugging Face hub")
+    subject.add_argument(
+        "--api",
+        nargs=2,
+        metavar=("URL", "MODEL"),
+        help="a server of chat completions, such as http://localhost:8000/v1",
+    )
+    parser.add_argument("--suite", choices=SUITES, required=True, help="what is answered")
+    parser.add_argument("--limit", type=int, metavar="N", help="so many boards, evenly from all cells (default: all)")
+    parser.add_argument(
+        "--samples", type=int, default=1, metavar="K", help="answers to each board, which give pass@k (default: 1)"
+    )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="0 is greedy (default: 0 for one answer, validation.temperature for several)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the evaluation (default: DIR/evaluations/SUITE of the run, else evaluations/MODEL/SUITE)",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="prompt style, lengths and the like for --model and --api (default: the shipped one that fits the "
+        f"checkpoint, else {SHIPPED[0]})",
+    )
+    api = parser.add_argument_group("with --api")
+    api.add_argument("--concurrency", type=int, metavar="N", help="requests under way at once (default: 8)")
+    api.add_argument("--timeout", type=int, metavar="S", help=f"seconds for one answer (default: {TIMEOUT:.0f})")
+    api.add_argument("--key-env", metavar="NAME", help="environment variable with the key (default: OPENAI_API_KEY)")
+    add_job_options(parser)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the configuration's")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Who answers a suite: a checkpoint on the devices here, or a model behind an API."""
+
+import contextlib
+import dataclasses
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from jaxlake import text
+from jaxlake.benchmark import Benchmark
+from rl import distributed
+from rl.api import ApiError, ChatClient, Request, RequestFailed
+from rl.checkpoint import fingerprint
+from rl.config import Config
+from rl.evaluation.record import Answer
+from rl.policy import Policy, row
+from rl.sampler import Sampling
+
+CALL = 4
+"""Answers in one call of the sampler, in multiples of its rows. The last ones of a call leave rows empty, which costs
+half a long answer's time; a process that is killed loses a call."""
+FAILURES_IN_A_ROW = 10
+"""Requests without an answer, after all their attempts, at which the server is given up."""
+
+Write = Callable[[Sequence[Answer]], None]
+Within = Callable[[str], None]
+
+
+class PolicySource:
+    """A checkpoint; every process of a job makes one and calls it alike.
+
+    Args:
+      config: with the checkpoint as `model.path`.
+      suite: the whole set: prompts get the room that its longest one needs.
+      say: tells the user what was found.
+
+    Raises:
+      ConfigError: if the checkpoint cannot be read, or does not fit the settings or devices.
+    """
+
+    def __init__(self, config: Config, suite: Benchmark, sampling: Sampling, samples: int, say: Callable[[str], None]):
+        roomy = config.text.model_copy(update={"max_prompt_tokens": 2**31})
+        policy, parameters = Policy.create(config.model_copy(update={"text": roomy}), jax.random.key(config.seed))
+        tokens = policy.prompts(suite.instances).tokens
+        longest = max(map(len, tokens))
+        room = config.text.model_copy(update={"max_prompt_tokens": longest})
+        self._policy = dataclasses.replace(policy, config=config.model_copy(update={"text": room}))
+        self._tokens = dict(zip(suite.ids, tokens, strict=True))
+        self._sampling, self._samples = sampling, samples
+        self._policy.sampler.width(samples)
+        self._fingerprint = fingerprint(parameters)
+        self._parameters: nnx.State = policy.rollout_parameters(parameters)
+        count, devices = sum(x.size for x in jax.tree.leaves(parameters)), policy.mesh.devices
+        say(
+            f"{config.model.path}: Qwen3 with {count / 1e6:.2f} M parameters on {devices.size} x "
+            f"{devices.flat[0].device_kind}"
+        )
+        if longest > config.text.max_prompt_tokens:
+            say(
+                f"prompts have up to {longest} tokens and get the room they need (text.max_prompt_tokens = "
+                f"{config.text.max_prompt_tokens} is for training)"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """What decides on the answers, beside the instances and the sampling."""
+        config = self._policy.config
+        return {
+            "parameters": self._fingerprint,
+            "dtype": config.model.dtype,
+            "thinking": config.text.thinking,
+        }
+
+    def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:
+        """Answers what is missing, in calls of the sampler that begin at the same places whatever is missing.
+
+        Where a call has lost some answers, all of it is answered again: the tokens depend on the request's number, but
+        the last bit of a number may depend on how long the longest prompt beside it is.
+
+        Args:
+          asked: the first of the suite in its order, so that a place there is the same for every limit.
+          missing: bool ``[n, samples]``, the same on all processes.
+          write: gets the answers of a call; called on all processes alike.
+          within: told how far a call is.
+        """
+        processes = jax.process_count()
+        rows = self._policy.config.sampler.rows
+        size = max(CALL * rows // (self._samples * processes), 1) * processes
+        for begin in range(0, len(asked), size):
+            here = np.arange(begin, min(begin + size, len(asked)))
+            if missing[here].any():
+                answers = self._call(asked, here, within)
+                write([answer for answer, wanted in zip(answers, missing[here].flat, strict=True) if wanted])
+
+    def _call(self, asked: Benchmark, places: np.ndarray, within: Within) -> list[Answer]:
+        """All samples to the instances at these places, one after the other."""
+        share = -(-len(places) // jax.process_count())
+        first = jax.process_index() * share
+        # What is asked too much, so that all processes ask equally many, is dropped.
+        mine = [places[min(first + i, len(places) - 1)] for i in range(share)]
+        rollout = self._policy.sampler.generate(
+            self._parameters,
+            [self._tokens[asked.ids[place]] for place in mine],
+            jax.random.key(self._policy.config.seed),
+            samples=self._samples,
+            sampling=self._sampling,
+            first_request=int(places[0] + first) * self._samples,
+            progress=lambda done: within(f"answers {done}/{share * self._samples}"),
+        )
+        rollout = distributed.gather(rollout)
+        count = len(places) * self._samples
+        texts = self._policy.texts(rollout.tokens[:count], rollout.mask[:count])
+        return [
+            Answer(
+                id=asked.ids[places[i // self._samples]],
+                sample=i % self._samples,
+                answer=answer,
+                tokens=int(rollout.mask[i].sum()),
+                truncated=bool(rollout.truncated[i]),
+            )
+            for i, answer in enumerate(texts)
+        ]
+
+
+class ApiSource:
+    """A model behind an API.
+
+    Args:
+      concurrency: requests under way at once.
+
+    Attributes:
+      failures: why, for each instance and sample that got no answer.
+    """
+
+    def __init__(self, client: ChatClient, config: Config, sampling: Sampling, concurrency: int):
+        self._client, self._config, self._sampling, self._concurrency = client, config, sampling, concurrency
+        self.failures: dict[tuple[str, int], str] = {}
+
+    def identity(self) -> dict[str, Any]:
+        """What decides on the answers, beside the instances and the sampling."""
+        return {"url": self._client.url, "api_model": self._client.model}
+
+    def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:
+        """Asks for what is missing, and writes each answer as it comes.
+
+        Raises:
+          ApiError: if no request can succeed, or `FAILURES_IN_A_ROW` did not.
+        """
+        settings = self._config.text
+        style = text.PromptStyle(settings.style)
+        wanted = [(place, sample) for place, sample in zip(*np.nonzero(missing), strict=True)]
+        prompts = {place: text.prompt(row(asked.instances, place), style) for place, _ in wanted}
+        requests = [
+            Request(
+                message=prompts[place],
+                temperature=self._sampling.temperature,
+                max_tokens=settings.max_new_tokens,
+                seed=self._seed(asked.ids[place], sample) if self._sampling.temperature else None,
+                top_p=self._sampling.top_p,
+                top_k=self._sampling.top_k,
+            )
+            for place, sample in wanted
+        ]
+        in_a_row = 0
+        with contextlib.closing(self._client.map(requests, self._concurrency)) as results:
+            for index, result in results:
+                place, sample = wanted[index]
+                identifier = asked.ids[place]
+                if isinstance(result, RequestFailed):
+                    within(f"failed: {len(self.failures) + 1}, the last: {result}"[:60])
+                    self.failures[identifier, int(sample)] = str(result)
+                    in_a_row += 1
+                    if in_a_row == FAILURES_IN_A_ROW:
+                        raise ApiError(f"{self._client.url}: {in_a_row} requests in a row failed, the last: {result}")
+                    continue
+                in_a_row = 0
+                write([Answer(identifier, int(sample), result.text, result.tokens, result.truncated)])
+
+    def _seed(self, identifier: str, sample: int) -> int:
+        """Another one for each answer, the same whenever it is asked for."""
+        return zlib.crc32(f"{self._config.seed} {identifier} {sample}".encode())

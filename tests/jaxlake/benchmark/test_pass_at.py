@@ -1,0 +1,60 @@
+"""The unbiased chance that one of k answers is correct: hand-worked, by enumeration, and in whole scores."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxlake.benchmark import load, pass_at, score, take
+from jaxlake.solve import solve
+from jaxlake.text import answer
+
+
+def test_hand_worked_chances():
+    # 1 of 4 is correct: of two drawn, C(3, 2) = 3 of C(4, 2) = 6 pairs miss it.
+    assert pass_at(2, np.array([1]), np.array([4])) == pytest.approx([0.5])
+    assert pass_at(1, np.array([0, 1, 3, 4]), np.full(4, 4)) == pytest.approx([0, 0.25, 0.75, 1])
+    assert pass_at(3, np.array([2, 1]), np.array([4, 3])) == pytest.approx([1, 1])  # three cannot miss it
+
+
+@given(st.integers(1, 7).flatmap(lambda t: st.tuples(st.just(t), st.integers(0, t), st.integers(1, t))))
+def test_it_is_the_share_of_draws_that_hit(drawn):
+    total, correct, k = drawn
+    hits = [min(draw) < correct for draw in itertools.combinations(range(total), k)]
+    assert pass_at(k, np.array([correct]), np.array([total]))[0] == pytest.approx(np.mean(hits))
+
+
+def test_many_answers_do_not_overflow():
+    (chance,) = pass_at(500, np.array([1]), np.array([1000]))
+    assert chance == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("k", [0, -1, 5])
+def test_more_draws_than_answers_are_refused(k):
+    with pytest.raises(ValueError, match=f"k = {k}: allowed are 1 to "):
+        pass_at(k, np.array([1]), np.array([4]))
+
+
+def test_scores_at_k_are_chances_of_each_instance():
+    part = take(load("validation"), [0, 5, 9])
+    plans = solve(part.instances).plan
+    right = [answer(jax.tree.map(lambda leaf, i=i: leaf[i], plans), part.instances.max_size) for i in range(3)]
+    answers = {part.ids[0]: [right[0], "", "", ""], part.ids[1]: [right[1]] * 4, part.ids[2]: [""] * 4}
+    scores = score(answers, part)
+    assert scores.at(1).valid.tolist() == scores.valid.tolist() == [0.25, 1, 0]
+    assert scores.at(2).valid == pytest.approx([0.5, 1, 0]) and scores.at(2).optimal == pytest.approx([0.5, 1, 0])
+    assert scores.at(4).valid == pytest.approx([1, 1, 0])
+    assert scores.at(2).rows[0].by_size[3].valid == pytest.approx(50)  # the mean over the three
+
+
+def test_scores_at_k_take_missing_answers_for_wrong_ones():
+    part = take(load("validation"), [0, 5])
+    plans = solve(part.instances).plan
+    right = answer(jax.tree.map(lambda leaf: leaf[0], plans), part.instances.max_size)
+    scores = score({part.ids[0]: [right, ""]}, part)
+    # One of two answers is right: drawn three times there is a third, wrong one, and the right one is among them.
+    assert scores.at(3).valid == pytest.approx([1, 0])
+    assert scores.at(1).valid == pytest.approx([0.5, 0])

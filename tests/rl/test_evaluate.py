@@ -1,0 +1,435 @@
+"""The command as a user gives it: on a run, a checkpoint and a server; broken off and gone on with; and misused."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake import text
+from jaxlake.benchmark import load, published, spread, take
+from jaxlake.score import read_answers
+from rl import api, evaluate
+from rl import config as config_
+from rl.evaluation import sources
+from rl.policy import Policy, row
+from rl.qwen3 import presets
+
+SHAPE = {
+    "model_type": "qwen3",
+    "vocab_size": 768,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e4,
+    "tie_word_embeddings": True,
+}
+SETTINGS = """
+text: {max_prompt_tokens: 16, max_new_tokens: 12}
+sampler: {rows: 16}
+validation: {temperature: 0.9}
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_suites(monkeypatch):
+    """The first boards of both suites in their order: of each cell 1, or 3 of the 8 with two agents."""
+    sizes = {"test": 63, "validation": 24}
+    small = {name: take(load(name), spread(load(name))[:count]) for name, count in sizes.items()}
+    monkeypatch.setattr(evaluate, "load", small.get)
+    monkeypatch.setattr(api, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(sources, "CALL", 1)
+    for name in ("OPENAI_API_KEY", "MY_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A finished run of a model with random weights."""
+    run = tmp_path_factory.mktemp("evaluate") / "run"
+    run.mkdir()
+    (run / "shape.json").write_text(json.dumps(SHAPE))
+    (run / "config.yaml").write_text(f"model: {{shape: {run}/shape.json}}\n{SETTINGS}")
+    policy, parameters = Policy.create(config_.load(run / "config.yaml"), jax.random.key(3))
+    policy.save(run / "final", parameters)
+    return run
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs the command; gives its exit status, and what it said and complained of."""
+
+    def run(*arguments) -> tuple[int, str, str]:
+        capsys.readouterr()
+        return evaluate.main([str(argument) for argument in arguments]), *capsys.readouterr()
+
+    return run
+
+
+def lines_of(folder: Path) -> list[str]:
+    return sorted((folder / "answers.jsonl").read_text().splitlines())
+
+
+OPTIMAL = {
+    "2ag_3x3_hr0.1_000": "0:(1,2)(1,1)(1,0)\n1:(2,1)(2,2)(1,2)(0,2)",
+    "2ag_5x5_hr0.3_000": "0:(1,1)(1,2)(1,3)(1,4)(2,4)\n1:(4,1)(4,0)(3,0)",
+    "2ag_4x4_hr0.1_000": "0:(3,0)(2,0)(1,0)(0,0)\n1:(3,1)(3,0)(2,0)(1,0)",
+    "3ag_3x3_hr0.1_000": "0:(1,2)(1,1)\n1:(2,2)(2,1)(2,0)(1,0)(0,0)\n2:(0,1)(0,2)",
+    "4ag_4x4_hr0.5_020": "0:(2,0)(1,0)(0,0)\n1:(2,1)(3,1)\n2:(1,1)(1,1)(1,0)\n3:(0,1)(0,2)",
+}
+"""Plans of the exact solver for some of the first boards."""
+LATE = {"3ag_3x3_hr0.1_020": "0:(2,0)(1,0)(0,0)(0,1)(0,2)\n1:(0,1)(1,1)(1,0)\n2:(2,1)(2,1)(2,2)(1,2)"}
+"""And one a step later than it could be."""
+
+
+def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
+    """The answers that are to boards of this suite, by the prompts that ask for them."""
+    benchmark = evaluate.load(suite)
+    boards = {name: row(benchmark.instances, i) for i, name in enumerate(benchmark.ids)}
+    return {
+        text.prompt(boards[name], text.PromptStyle.VERBOSE): answer
+        for name, answer in answers.items()
+        if name in boards
+    }
+
+
+def test_a_run_is_answered_and_reported(trained, command, tmp_path):
+    status, out, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e")
+    assert (status, err) == (0, "")
+    assert "Qwen3 with 0.01 M parameters on 8 x cpu" in out
+    assert "prompts have up to 74 tokens and get the room they need (text.max_prompt_tokens = 16" in out
+    assert "validation suite, 24 of 800 boards, one answer each, greedy; optimal by sum_of_costs" in out
+    assert "% of the answers were cut off at text.max_new_tokens = 12" in out
+    assert max(map(len, out.splitlines())) <= 120
+    figures = json.loads((tmp_path / "e/scores.json").read_text())
+    assert (figures["instances"], figures["answers"], figures["missing"], figures["samples"]) == (24, 24, 0, 1)
+    assert figures["model"] == str(trained / "final") and figures["temperature"] == 0
+    report = (tmp_path / "e/report.md").read_text()
+    assert "## 2 agents" in report and "pass@k" not in report and "published" not in report
+    assert len(read_answers(tmp_path / "e/answers.jsonl")) == 24  # what python -m jaxlake.score reads
+
+
+def test_an_evaluation_that_was_broken_off_ends_as_an_unbroken_one(trained, command, tmp_path):
+    """Cut at any byte, between and within lines and calls, it is completed to the same answers, bit for bit."""
+    common = ("--run", trained, "--suite", "validation", "--samples", 2)
+    assert command(*common, "--out", tmp_path / "a")[0] == 0
+    unbroken = (tmp_path / "a/answers.jsonl").read_bytes()
+    assert len(set(lines_of(tmp_path / "a"))) == 48
+    random = np.random.default_rng(0)
+    lines = np.flatnonzero(np.frombuffer(unbroken, np.uint8) == ord("\n")) + 1
+    for cut in [0, lines[0], lines[31], lines[33] - 1, len(unbroken) - 1, *random.integers(0, len(unbroken), 3)]:
+        (tmp_path / "a/answers.jsonl").write_bytes(unbroken[:cut])
+        status, out, _ = command(*common, "--out", tmp_path / "a")
+        assert status == 0 and (tmp_path / "a/answers.jsonl").read_bytes() == unbroken
+        there = unbroken[:cut].count(b"\n")
+        assert (f"Goes on: {there} of 48 answers are there" in out) == (there > 0)
+    assert "Goes on" not in command(*common, "--out", tmp_path / "a")[1]  # nothing is missing
+
+
+def test_answers_do_not_depend_on_how_many_are_asked_for_at_once(trained, command, tmp_path, monkeypatch):
+    common = ("--run", trained, "--suite", "validation", "--samples", 2)
+    command(*common, "--out", tmp_path / "a")
+    monkeypatch.setattr(sources, "CALL", 2)
+    command(*common, "--out", tmp_path / "b")
+    assert lines_of(tmp_path / "a") == lines_of(tmp_path / "b")
+    answers = [json.loads(line)["answer"] for line in lines_of(tmp_path / "a")]
+    assert len(set(answers)) > 40  # random weights, and every answer is drawn anew
+
+
+def test_the_same_board_gets_the_same_answer_whatever_the_limit(trained, command, tmp_path):
+    common = ("--run", trained, "--suite", "validation", "--samples", 2)
+    command(*common, "--out", tmp_path / "whole")
+    status, out, _ = command(*common, "--limit", 5, "--out", tmp_path / "part")
+    assert status == 0 and "5 of 800 boards" in out
+    part = lines_of(tmp_path / "part")
+    assert len(part) == 10 and set(part) < set(lines_of(tmp_path / "whole"))
+    # A higher limit asks for what is new; a lower one counts what it is about.
+    status, out, _ = command(*common, "--limit", 24, "--out", tmp_path / "part")
+    assert "Goes on: 10 of 48 answers are there" in out
+    assert lines_of(tmp_path / "part") == lines_of(tmp_path / "whole")
+    command(*common, "--limit", 5, "--out", tmp_path / "part")
+    assert json.loads((tmp_path / "part/scores.json").read_text())["answers"] == 10
+
+
+def test_other_settings_in_the_same_folder_are_refused(trained, command, tmp_path):
+    common = ("--run", trained, "--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
+    assert command(*common, "--samples", 2)[0] == 0
+    before = lines_of(tmp_path / "e")
+    for change, told in (
+        (("--temperature", 0.9), "samples = 2 there, 1 here"),
+        (("--samples", 2, "--temperature", 1), "temperature = 0.9 there, 1.0 here"),
+        (("--samples", 2, "seed=1"), "seed = 0 there, 1 here"),
+        (("--samples", 2, "text.max_new_tokens=13"), "max_new_tokens = 12 there, 13 here"),
+    ):
+        status, _, err = command(*common, *change)
+        assert status == 2 and err.count("\n") == 1
+        assert err == f"error: {tmp_path}/e: holds another evaluation ({told}); choose another folder with --out\n"
+    assert lines_of(tmp_path / "e") == before
+
+
+def test_another_policy_in_the_same_folder_is_refused(trained, command, tmp_path):
+    common = ("--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
+    assert command("--run", trained, *common)[0] == 0
+    config = config_.load(trained / "config.yaml")
+    policy, parameters = Policy.create(config, jax.random.key(4))
+    policy.save(tmp_path / "other", parameters)
+    status, _, err = command("--model", tmp_path / "other", "--config", trained / "config.yaml", *common)
+    assert status == 2 and "holds another evaluation (parameters = " in err and err.count("\n") == 1
+
+
+def test_a_checkpoint_by_itself_answers_as_the_run_does(trained, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("--run", trained, "--suite", "benchmark", "--limit", 4)[0] == 0
+    arguments = ("--model", trained / "final", "--config", trained / "config.yaml", "--suite", "benchmark")
+    assert command(*arguments, "--limit", 4)[0] == 0
+    there, here = trained / "evaluations/benchmark", tmp_path / "evaluations/final/benchmark"
+    assert lines_of(there) == lines_of(here)
+    assert (there / "evaluation.json").read_text() == (here / "evaluation.json").read_text()
+
+
+def test_a_checkpoint_without_a_configuration_gets_the_shipped_one_of_its_shape(tmp_path):
+    tiny = presets.shape_of("tiny", np.float32)
+    (tmp_path / "config.json").write_text(json.dumps({name: getattr(tiny, name, "qwen3") for name in SHAPE}))
+    assert evaluate._fitting(str(tmp_path)) == "tiny.yaml"
+    assert evaluate._fitting("Qwen/Qwen3-0.6B") == "qwen3-0.6b.yaml"
+    assert evaluate._fitting("somebody/else") == evaluate._fitting(None) == "qwen3-4b.yaml"
+
+
+def test_an_unfinished_run_answers_with_its_best_policy(trained, command, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text((trained / "config.yaml").read_text())
+    arguments = ("--run", run, "--suite", "validation", "--limit", 1)
+    status, _, err = command(*arguments)
+    assert (status, err) == (2, f"error: {run}: no policy there yet (neither final/ nor best/); the run writes them\n")
+    (run / "best").symlink_to(trained / "final")
+    status, out, _ = command(*arguments)
+    assert status == 0 and f"{run}/best: Qwen3" in out
+
+
+PROGRAM = """
+import sys
+from jaxlake.benchmark import load, spread, take
+from rl import evaluate
+from rl.evaluation import sources
+evaluate.load = lambda name: take(load(name), spread(load(name))[:24])
+sources.CALL = 1
+sys.exit(evaluate.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
+    """11 boards, which two processes cannot share equally; broken off in between."""
+    common = ["--run", trained, "--suite", "validation", "--samples", 2, "--limit", 11]
+    assert command(*common, "--out", tmp_path / "one")[0] == 0
+    (tmp_path / "two").mkdir()
+    for name in ("evaluation.json", "answers.jsonl"):
+        (tmp_path / "two" / name).write_bytes(
+            (tmp_path / "one" / name).read_bytes()[: 400 if "jsonl" in name else None]
+        )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = ["--out", tmp_path / "two", "--coordinator", f"127.0.0.1:{port}", "--processes", 2, "--process"]
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "NPROC": "16"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *map(str, [*common, *job, me])],
+            env=environment | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for me in range(2)
+    ]
+    told = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], told
+    assert "on 4 x cpu" in told[0] and "Goes on: " in told[0] and "Report: " in told[0]
+    assert not [line for line in told[1].splitlines() if "Gloo" not in line]
+    assert lines_of(tmp_path / "two") == lines_of(tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--limit", 0), "--limit 0: must be at least 1"),
+        (("--samples", -1), "--samples -1: must be at least 1"),
+        (("--temperature", "nan"), "--temperature nan: must be a number from 0 on"),
+        (("--samples", 2, "--temperature", 0), "greedy answers to a board are all the same"),
+        (("--concurrency", 3), "--concurrency, --timeout and --key-env: only with --api"),
+        (("--config", "x.yaml"), "a run has its own configuration"),
+        (("--samples", 9), "sampler.rows = 16: the 9 answers to a prompt are generated together"),
+        (("text.max_new_token=3",), "unknown key text.max_new_token; the nearest is text.max_new_tokens"),
+        (("mesh.fsdp=3",), "mesh"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_nothing_is_written(trained, command, tmp_path, arguments, message):
+    status, _, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e", *arguments)
+    assert status == 2 and err.startswith("error: ") and message in err and err.count("\n") == 1
+    assert not (tmp_path / "e").exists()
+
+
+def test_what_is_no_run_or_no_checkpoint_is_told(trained, command, tmp_path):
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn/config.json").write_text((trained / "final/config.json").read_text()[:50])
+    for arguments, message in (
+        (("--run", tmp_path / "none"), f"{tmp_path}/none: no run (it has no config.yaml)"),
+        (("--model", tmp_path / "none"), "no such folder"),
+        (("--model", tmp_path / "torn"), "torn"),
+    ):
+        status, _, err = command(*arguments, "--suite", "validation", "--out", tmp_path / "e")
+        assert status == 2 and message in err and err.count("\n") == 1
+    with pytest.raises(SystemExit):
+        command("--run", trained, "--suite", "exam")
+    with pytest.raises(SystemExit):
+        command("--run", trained, "--model", trained, "--suite", "validation")
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(trained, command, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    common = ("--run", trained, "--suite", "validation", "--limit", 1)
+    assert "not empty and no evaluation" in command(*common, "--out", tmp_path)[2]
+    assert "no folder can be made there (File exists)" in command(*common, "--out", tmp_path / "notes.txt")[2]
+    assert "no folder can be made there (Not a dir" in command(*common, "--out", tmp_path / "notes.txt/e")[2]
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server, command, tmp_path):
+    """Valid plans for three boards of the 63, two of them optimal; nonsense for the others."""
+    right = by_prompt("test", OPTIMAL | LATE)
+
+    def respond(handler, body, number):
+        handler.say(right.get(body["messages"][0]["content"], "No idea."), tokens=20)
+
+    server.respond = respond
+    status, out, err = command("--api", server.url, "org/model", "--suite", "benchmark", "--out", tmp_path / "e")
+    assert (status, err) == (0, "")
+    benchmark = evaluate.load("test")
+    prompts = {text.prompt(row(benchmark.instances, i), text.PromptStyle.VERBOSE) for i in range(63)}
+    assert {body["messages"][0]["content"] for body in server.asked} == prompts
+    assert len(server.asked) == 63 and 2 <= server.most <= 8
+    assert all(body["temperature"] == 0 and body["max_tokens"] == 8192 and "seed" not in body for body in server.asked)
+    figures = json.loads((tmp_path / "e/scores.json").read_text())
+    (all_of_it,) = (x for x in figures["lines"] if (x["agents"], x["wait_subset"], x["size"]) == (None, None, None))
+    # The wait subsets of a cell are three boards of its mean, so that each board counts the same.
+    assert all_of_it["valid"] == pytest.approx({"percent": 300 / 63, "low": 1.63, "high": 13.1}, abs=0.05)
+    assert all_of_it["optimal"]["percent"] == pytest.approx(200 / 63)
+    assert all_of_it["optimal_given_valid"]["percent"] == pytest.approx(200 / 3)
+    assert all_of_it["lengths"] == {"mean": 20, "p90": 20, "truncated": 0}
+    assert (figures["url"], figures["api_model"]) == (server.url, "org/model")
+    assert sum(row["agent_count"] + row["parsable"] for row in figures["failures"]) == 60
+    report = (tmp_path / "e/report.md").read_text()
+    assert "## 5 agents beside the published" in report and "13.47" in report
+    for published_row in published().rows:
+        assert published_row.model in report and published_row.model in out
+    assert "| Qwen3-4B +GRPO designed | 28.00 / 18.00 | 26.00 / 17.33 |" in report
+
+
+def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(server, command, tmp_path):
+    """Of 8 boards 3 are solved, by one of their four answers: of each pass@1 is 25 %, pass@2 50 %, pass@4 100 %."""
+    right = by_prompt("validation", OPTIMAL)
+    seen = {}
+
+    def respond(handler, body, number):
+        prompt = body["messages"][0]["content"]
+        first = seen.setdefault(prompt, number) == number
+        handler.say(right.get(prompt, "no") if first else "no")
+
+    server.respond = respond
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 4, "--limit", 8)
+    status, out, _ = command(*arguments, "--out", tmp_path / "e", "--concurrency", 1)
+    assert status == 0
+    (mean,) = (x for x in json.loads((tmp_path / "e/scores.json").read_text())["lines"] if x["size"] is None)
+    assert mean["at"] == {"1": [9.375, 9.375], "2": [18.75, 18.75], "4": [37.5, 37.5]}
+    (line,) = (line for line in out.splitlines() if "37.5 (37.5)" in line)
+    assert line.split("  ")[0] == "2" and "mean" in line and "9.4 (9.4)  18.8 (18.8)" in line
+    assert "| 2 | 0.50 | 3x3 | 25.0 (25.0) | 50.0 (50.0) | 100.0 (100.0) |" in (tmp_path / "e/report.md").read_text()
+    assert len({body["seed"] for body in server.asked}) == 32 and {body["temperature"] for body in server.asked} == {1}
+    seeds = {json.dumps([body["messages"], body["seed"]]) for body in server.asked}
+    server.asked.clear(), seen.clear()
+    command(*arguments, "--out", tmp_path / "again", "--concurrency", 1)
+    assert {json.dumps([body["messages"], body["seed"]]) for body in server.asked} == seeds
+
+
+def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, command, tmp_path):
+    answers = ["refused"] * 3
+    server.respond = lambda handler, *_: handler.send(400, answers.pop()) if answers else handler.say("fine")
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--out", tmp_path / "e")
+    status, out, err = command(*arguments)
+    assert status == 1 and err.count("\n") == 1
+    assert err.startswith("error: 3 answers are missing, such as number 0 to 2ag_") and "status 400: refused" in err
+    assert "3 answers are missing and count as invalid." in out
+    assert json.loads((tmp_path / "e/scores.json").read_text())["missing"] == 3
+    status, out, err = command(*arguments)
+    assert (status, err) == (0, "") and "Goes on: 21 of 24 answers are there" in out
+    assert len(server.asked) == 27 and len(set(lines_of(tmp_path / "e"))) == 24
+
+
+def test_a_server_that_refuses_everything_is_given_up_soon(server, command, tmp_path):
+    server.respond = lambda handler, *_: handler.send(400, "unknown field top_k")
+    arguments = ("--api", server.url, "m", "--suite", "benchmark", "--out", tmp_path / "e")
+    status, _, err = command(*arguments)
+    assert (status, len(server.asked) < 30) == (2, True)
+    assert err == f"error: {server.url}: 10 requests in a row failed, the last: status 400: unknown field top_k\n"
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_stop_keeps_what_came_and_says_how_to_go_on(server, command, tmp_path, number, code):
+    def respond(handler, body, asked):
+        if asked == 12:
+            os.kill(os.getpid(), number)
+        if asked >= 12:
+            server.end.wait(5)
+        handler.say("fine")
+
+    server.respond = respond
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--out", str(tmp_path / "e"), "--concurrency", "2")
+    began = time.monotonic()
+    status, out, err = command(*arguments)
+    assert (status, err) == (code, "") and time.monotonic() - began < 4
+    assert f"Stopped and saved. To go on: python -m rl.evaluate {' '.join(arguments)}" in out
+    there = len(lines_of(tmp_path / "e"))
+    assert 0 < there <= 12
+    server.respond = lambda handler, *_: handler.say("fine")
+    server.asked.clear()
+    status, out, _ = command(*arguments)
+    assert status == 0 and f"Goes on: {there} of 24 answers are there" in out
+    assert len(lines_of(tmp_path / "e")) == len(set(lines_of(tmp_path / "e"))) == 24
+    assert 24 - there <= len(server.asked) <= 24 - there + 2  # of the first command two were under way
+
+
+def test_keys_come_from_the_environment_and_a_missing_one_is_told(server, command, tmp_path, monkeypatch):
+    def respond(handler, body, number):
+        handler.say("fine") if handler.headers["Authorization"] == "Bearer sk-1" else handler.send(401, "who?")
+
+    server.respond = respond
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
+    status, _, err = command(*arguments)
+    told = f"error: {server.url}: wants a key and got none; it is taken from OPENAI_API_KEY (status 401: who?)\n"
+    assert (status, err) == (2, told)
+    status, _, err = command(*arguments, "--key-env", "MY_KEY")
+    assert (status, err) == (2, "error: --key-env MY_KEY: there is no such environment variable, or it is empty\n")
+    monkeypatch.setenv("MY_KEY", "sk-2")
+    assert "refuses MY_KEY" in command(*arguments, "--key-env", "MY_KEY")[2]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    assert command(*arguments)[0] == 0
+    assert "sk-1" not in "".join(file.read_text() for file in (tmp_path / "e").iterdir())
+
+
+def test_a_server_that_is_not_there_is_told(command, tmp_path):
+    arguments = ("--suite", "validation", "--out", tmp_path / "e")
+    status, _, err = command("--api", "http://127.0.0.1:9/v1", "m", *arguments)
+    assert status == 2 and err.startswith("error: http://127.0.0.1:9/v1: not reached: ") and err.count("\n") == 1
+    assert command("--api", "127.0.0.1", "m", *arguments)[2].startswith("error: 127.0.0.1: no address of a server")
