@@ -1,0 +1,223 @@
+"""How long does a step of GRPO take, from boards to new parameters? Our step against google-tunix's GRPO learner.
+
+    python benchmarks/grpo_step.py            nine turns; installs the peer first, then some two minutes
+    python benchmarks/grpo_step.py --quick    three turns, and only if the peer is installed already
+
+Both train the same random Qwen3 of the tiny run's shape, float32, on the same 16 prompts a step, which are boards:
+eight answers of at most 128 tokens to each, one optimizer update on all of them. One token in 32 ends an answer, so
+lengths are ragged; draws differ, so rates are per sampled token, with other prompts and seeds every turn. Ours is the
+step of `rl/rounds.py` with everything around it: answers become texts, plans, verdicts and rewards, and rows in the
+logs. The peer is given less to do: its texts are numbers, and its reward is the penalty on length alone. Rewards differ
+within every group, so no answer is spared the update. Neither has a reference policy or another forward pass than the
+update's; both clip by the gradients' norm and use AdamW, with a rate too small to change the lengths.
+
+The peer has jax, flax and a Qwen3 of its own in a virtual environment below --peers, which `sampler_speed.py` shares,
+and reads the folder that we wrote. They take turns, compiled before: rates are medians, the ratio is that of the turns'
+ratios. Host time is all that is neither rollout nor update.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from sampler_speed import PACKAGES
+from side_by_side import Peer, Row, Unavailable, alternate, environment, header, report, row
+
+from rl import config as config_
+from rl import grpo, rounds
+from rl.checkpoint import Progress
+from rl.collect import TrainingSet
+from rl.command import Stop
+from rl.directory import RunDirectory
+from rl.optimizer import make_optimizer
+from rl.policy import Policy
+from rl.qwen3 import presets, weights
+from rl.qwen3.model import create
+from rl.qwen3.sharding import make_mesh
+from rl.qwen3.tokenizer import Tokenizer
+from rl.run import Purpose, Run, make_key, mixed_boards
+from rl.tracking import Display, Meter, Profiler, Trackers
+
+TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
+PROMPTS, SAMPLES, NEW_TOKENS = 16, 8, 128
+OVERRIDES = (
+    "model.shape=null",
+    f"text.max_new_tokens={NEW_TOKENS}",
+    "sampler.rows=32",
+    f"grpo.prompts={PROMPTS}",
+    f"grpo.samples={SAMPLES}",
+    "grpo.micro_batch=16",
+    "grpo.learning_rate=1e-6",
+    "reward.free_tokens=1",
+    f"reward.limit_tokens={NEW_TOKENS}",
+    "warm_start.steps=0",
+    f"checkpoint.every_steps={10**6}",
+)
+"""Of the tiny run's configuration."""
+TRAIN_PROMPTS, ROLLOUT_PROMPTS = 8, 16
+"""The peer's micro-batches, of eight answers each. Whatever they are, its step is 4.5 to 5.5 s of processor time; the
+least on the clock was with these: 2.5 s, against 2.7 with 16 prompts, 3.1 with 4 and 4.1 with 2."""
+TARGET, MOST_HOST = 2.0, 0.10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="three turns; installs nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="where the peer's virtual environment is kept")
+    options = parser.parse_args()
+    repeats = 3 if options.quick else 9
+    folder = options.peers or Path(tempfile.gettempdir()) / "jaxlake_peers"
+    name = f"step, {PROMPTS} prompts x {SAMPLES} answers"
+    try:
+        python = environment(folder / "tunix_sampler", PACKAGES, install=not options.quick)
+        with tempfile.TemporaryDirectory() as scratch:
+            ours = Ours(Path(scratch), steps=1 + repeats)
+            with Peer("tunix_grpo.py", ours.model, json.dumps(peer_settings(ours.run)), python=python) as peer:
+                seeds = itertools.count()
+
+                def mine() -> dict[str, float]:
+                    return {name: ours.step()}
+
+                def theirs() -> dict[str, float]:
+                    answer = peer.ask(prompts=ours.prompts, seed=next(seeds))
+                    if not answer["moved"]:
+                        raise AssertionError("the peer's parameters did not change")
+                    return {name: sum(answer["lengths"]) / answer["seconds"]}
+
+                mine(), theirs()
+                print(f"float32, median of {repeats} turns")
+                print(header("answer tokens per second of a step", "tunix"))
+                (compared,) = alternate(mine, theirs, {name: TARGET}, repeats)
+    except Unavailable as reason:
+        print(f"grpo_step: error: the peer does not run: {reason}", file=sys.stderr)
+        sys.exit(2)
+    parts = {part: statistics.median(step[part] for step in ours.seconds[1:]) for part in ours.seconds[0]}
+    compared = dataclasses.replace(compared, facts=parts)
+    host = ours.host_share()
+    print(f"{compared.line()}\n{host.line()}")
+    print("seconds of our step: " + ", ".join(f"{part} {seconds:.3f}" for part, seconds in parts.items()))
+    report([compared, host], options.json)
+
+
+@dataclasses.dataclass(frozen=True)
+class Share(Row):
+    """Seconds of a part, `ours`, in those of the whole, `peer`. The less the better: `target` is the most."""
+
+    @property
+    def met(self) -> bool:
+        return self.ratio <= self.target
+
+    def line(self) -> str:
+        spread = f"{self.spread[0]:.1%}-{self.spread[1]:.1%}"
+        target, met = f"<= {self.target:.0%}", "yes" if self.met else "no"
+        return f"{self.name:34} {self.ours:9.3f}s {self.peer:9.3f}s {self.ratio:7.1%} {spread:>11} {target:>8} {met:>4}"
+
+
+class Ours:
+    """A run that makes one step after the other.
+
+    Args:
+      scratch: an empty folder, for the model and the run.
+      steps: that it can make.
+
+    Attributes:
+      model: folder with the first parameters, in Hugging Face format.
+      prompts: tokens of each, of the last step.
+      seconds: of each step so far, by part and in all.
+    """
+
+    def __init__(self, scratch: Path, steps: int):
+        self.model = scratch / "model"
+        write_model(self.model)
+        overrides = [*OVERRIDES, f"model.path={self.model}", f"rounds.instances={PROMPTS * steps}"]
+        config = config_.load(TINY, overrides)
+        policy, parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        key, settings = make_key(0, Purpose.BUILD), config.validation
+        boards = mixed_boards(config, settings.holes, settings.wait, key, PROMPTS * steps)
+        self.lake = TrainingSet(0, policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
+        self.optimizer = make_optimizer(config.grpo, rounds.planned_updates(config))
+        directory, display = RunDirectory(scratch / "run", config), Display(quiet=True)
+        directory.create()
+        display.stage("benchmark", steps)
+        self.run = Run(
+            config=config,
+            directory=directory,
+            display=display,
+            policy=policy,
+            parameters=parameters,
+            optimizer_state=grpo.init(self.optimizer, parameters, policy.mesh),
+            reference=None,
+            progress=Progress(stage="rounds"),
+            pending=None,
+            validation=self.lake.prompts,
+            optima=self.lake.optima,
+            stop=Stop(),
+            trackers=Trackers(config, directory.path, display.say),
+            meter=Meter(),
+            profiler=Profiler(config.tracking, directory.path),
+        )
+        self.order = np.random.default_rng(0).permutation(len(self.lake.prompts))
+        self.prompts: list[list[int]] = []
+        self.seconds: list[dict[str, float]] = []
+
+    def step(self) -> float:
+        """Answer tokens a second of the next step; raises AssertionError if an answer was spared the update."""
+        upcoming = self.order[self.run.progress.cursor :]
+        start = time.perf_counter()
+        metrics, seconds = rounds.grpo_step(self.run, self.lake, upcoming, self.optimizer)
+        self.run.step_done({"phase": "round"} | metrics, seconds, status="")
+        whole = time.perf_counter() - start
+        device = {part: seconds[part] for part in ("rollout", "update")}
+        self.seconds.append(device | {"host": whole - sum(device.values()), "all": whole})
+        self.prompts = [self.lake.prompts.tokens[i] for i in upcoming[:PROMPTS]]
+        if metrics["rows_computed"] < 0.9:
+            raise AssertionError(f"only {metrics['rows_computed']:.0%} of our answers went through the update")
+        return metrics["answer_tokens"] * PROMPTS * SAMPLES / whole
+
+    def host_share(self) -> Share:
+        """What the host took of the steps, the first left out."""
+        host, whole = zip(*((step["host"], step["all"]) for step in self.seconds[1:]), strict=True)
+        found = row("host share of our step", host, whole, MOST_HOST)
+        return Share(**{field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
+
+
+def write_model(folder: Path) -> None:
+    """A random model of the tiny shape that ends an answer with each 32nd token of its vocabulary."""
+    # The peer turns its heads by a base of 1e6 whatever the config says (tunix 0.1.7).
+    shape = dataclasses.replace(presets.shape_of("tiny"), rope_theta=1e6)
+    _, parameters = create(shape, jax.random.key(0), make_mesh(fsdp=1, tp=1))
+    tokenizer = Tokenizer()
+    weights.save(folder, shape, parameters, tokenizer)
+    stops = [tokenizer.stop_ids[0], *range(shape.vocab_size // 32 - 1)]
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": stops}))
+
+
+def peer_settings(run: Run) -> dict[str, object]:
+    """What the peer must have as we do, and its micro-batches."""
+    config = run.config
+    return {
+        "prompts": PROMPTS,
+        "samples": SAMPLES,
+        "train_prompts": TRAIN_PROMPTS,
+        "rollout_prompts": ROLLOUT_PROMPTS,
+        "prompt_tokens": config.text.max_prompt_tokens,
+        "new_tokens": NEW_TOKENS,
+        "stop_ids": run.policy.tokenizer.stop_ids,
+        "free_tokens": config.reward.free_tokens,
+        "limit_tokens": config.reward.limit_tokens,
+        "learning_rate": config.grpo.learning_rate,
+        "max_gradient_norm": config.grpo.max_gradient_norm,
+    }
+
+
+if __name__ == "__main__":
+    main()
