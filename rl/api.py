@@ -1,32 +1,33 @@
 """A client of chat completions as OpenAI's servers speak them, and vLLM, llama.cpp, Ollama, OpenRouter and others too.
 
-What can go wrong is of two kinds. A request that fails is asked again, after a wait that doubles and is drawn at random
-in its upper half, so that many clients do not come back at once; where the server says how long to wait, all requests
-do. What no further request can mend (no server, no key, no such model) ends everything at once.
+The `openai` package asks, and asks again after waits that double or that the server names. Here is what it leaves open:
+bodies that hold no answer, what no further request can mend (no server, no key, no such model), and many at once.
 """
 
+import asyncio
+import concurrent.futures
 import dataclasses
-import email.utils
-import http.client
 import json
-import queue
-import random
-import threading
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pydantic
+
 from rl.config import ConfigError
 
-FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0
-"""Seconds before the first repetition, and the most that a server's Retry-After is obeyed for."""
-TIMEOUT = 600.0
-"""Seconds for one attempt: 8,192 tokens at 14 a second."""
-_REPEATED = frozenset({408, 409, 425, 429})
-"""Answers below 500 that another attempt can change."""
+try:
+    import anyio.from_thread
+    import httpx2
+    import openai
+except ModuleNotFoundError as error:
+    raise ConfigError(f"asking a server needs pip install 'jaxlake[api]' ({error})") from None
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds for one attempt to reach the server."""
+HEADERS = frozenset(
+    {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
+)
+"""All that is sent: the package adds what OPENAI_* variables hold, which is not for every server, and our platform."""
 
 
 class ApiError(ConfigError):
@@ -71,7 +72,7 @@ class Request:
 
 
 class ChatClient:
-    """Asks one model of one server; threads may share it.
+    """Asks one model of one server.
 
     Args:
       url: such as ``http://localhost:8000/v1``; ``/chat/completions`` is added.
@@ -79,7 +80,7 @@ class ChatClient:
       key: sent as a bearer token; None or empty sends none.
       key_name: what the user calls the key, for messages.
       timeout: seconds for one attempt, from the question to the end of the answer.
-      attempts: for each request.
+      attempts: for each request; 8 of them bridge half a minute.
 
     Raises:
       ApiError: if the URL or the key cannot be one.
@@ -92,22 +93,19 @@ class ChatClient:
         key: str | None = None,
         *,
         key_name: str = "the API key",
-        timeout: float = TIMEOUT,
-        attempts: int = 6,
+        timeout: float = 600.0,
+        attempts: int = 8,
     ):
         try:
-            parts = urllib.parse.urlsplit(url)
-            usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) and not parts.username
-        except ValueError:
+            usable = " " not in url and not pydantic.TypeAdapter(pydantic.HttpUrl).validate_python(url).username
+        except pydantic.ValidationError:
             usable = False
-        if not usable or " " in url:
+        if not usable:
             raise ApiError(f"{url}: no address of a server; it is like http://localhost:8000/v1")
         if key and not (key.isascii() and key.isprintable()):
             raise ApiError(f"{key_name}: a key has neither line breaks nor letters beyond ASCII")
         self.url, self.model = url.rstrip("/").removesuffix("/chat/completions"), model
         self._key, self._key_name, self._timeout, self._attempts = key, key_name, timeout, attempts
-        self._reached = False  # until then a server that cannot be reached is taken for a wrong address
-        self._not_before = 0.0  # time.monotonic() before which nothing is asked
         self._limit_key = "max_tokens"
 
     def complete(self, request: Request) -> Completion:
@@ -117,186 +115,153 @@ class ChatClient:
           RequestFailed: if every attempt failed, or the server refuses this request.
           ApiError: if no request can succeed.
         """
-        return self._complete(request, threading.Event())
+        ((_, result),) = self.map([request], concurrency=1)
+        if isinstance(result, RequestFailed):
+            raise result
+        return result
 
     def map(self, requests: Sequence[Request], concurrency: int) -> Iterator[tuple[int, Completion | RequestFailed]]:
         """The answers as they come, each with its request's index; `concurrency` requests are under way at once.
 
-        Closing the iterator stops asking; what is under way then is given up.
+        Closing the iterator breaks off what is under way.
 
         Raises:
           ApiError: if no request can succeed.
         """
-        waiting = iter(enumerate(requests))
-        lock, stop, results = threading.Lock(), threading.Event(), queue.SimpleQueue()
+        client, under_way = self._client(), asyncio.Semaphore(concurrency)
 
-        def work() -> None:
-            while not stop.is_set():
-                with lock:
-                    index, request = next(waiting, (None, None))
-                if request is None:
-                    return
-                try:
-                    results.put((index, self._complete(request, stop)))
-                except Exception as error:
-                    results.put((index, error))
+        async def ask(request: Request) -> Completion:
+            async with under_way:
+                return await self._ask(client, request)
 
-        # Daemons, unlike an executor's threads: after Ctrl-C nobody waits for answers that are under way.
-        for _ in range(min(concurrency, len(requests))):
-            threading.Thread(target=work, daemon=True).start()
-        try:
-            left = len(requests)
-            while left:
-                try:
-                    # A signal that comes just before the wait begins is heard only when it ends.
-                    index, result = results.get(timeout=0.5)
-                except queue.Empty:
-                    continue
-                if isinstance(result, Exception) and not isinstance(result, RequestFailed):
-                    raise result
-                left -= 1
-                yield index, result
-        finally:
-            stop.set()
-
-    def _complete(self, request: Request, stop: threading.Event) -> Completion:
-        reason = ""
-        for attempt in range(self._attempts):
-            if attempt:
-                stop.wait(FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))
-            stop.wait(max(0.0, self._not_before - time.monotonic()))
-            if stop.is_set():
-                raise RequestFailed("stopped")
+        with anyio.from_thread.start_blocking_portal() as portal:  # an event loop in a thread of its own
+            futures = {portal.start_task_soon(ask, request): index for index, request in enumerate(requests)}
             try:
-                return self._ask(request)
-            except _Again as error:
-                reason = str(error)
-        raise RequestFailed(f"{reason} ({self._attempts} attempts)")
+                for future in concurrent.futures.as_completed(futures):
+                    error = future.exception()
+                    if error and not isinstance(error, RequestFailed):
+                        raise error
+                    yield futures[future], error or future.result()
+            finally:
+                for future in futures:
+                    future.cancel()
+                portal.call(client.close)
 
-    def _ask(self, request: Request) -> Completion:
-        """One attempt."""
+    def _client(self) -> openai.AsyncOpenAI:
+        try:
+            return openai.AsyncOpenAI(
+                base_url=self.url,
+                api_key=self._key or "none",  # the package insists on one; it is not sent
+                max_retries=self._attempts - 1,
+                timeout=openai.Timeout(None, connect=CONNECT_TIMEOUT),
+                http_client=_HttpClient(self._timeout, HEADERS if self._key else HEADERS - {"authorization"}),
+            )
+        except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
+            raise ApiError(f"{self.url}: {self._line(str(error))}") from None
+
+    async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> Completion:
         limit_key = self._limit_key
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": request.message}],
-            "temperature": request.temperature,
-            limit_key: request.max_tokens,
-        }
-        if request.seed is not None:
-            body["seed"] = request.seed
-        if request.top_p < 1:
-            body["top_p"] = request.top_p
-        if request.top_k:
-            body["top_k"] = request.top_k
-        status, headers, content = self._post(json.dumps(body).encode())
-        self._reached = True
-        if status == 200:
-            return _read(content)
-        message = f"status {status}" + (f": {told}" if (told := self._told(content)) else "")
+        optional = {"seed": request.seed, "top_p": request.top_p, "top_k": request.top_k}
+        absent = {"seed": None, "top_p": 1, "top_k": 0}
+        settings = {"temperature": request.temperature, limit_key: request.max_tokens}
+        settings |= {name: value for name, value in optional.items() if value != absent[name]}
+        try:
+            answer = await client.chat.completions.create(
+                model=self.model, messages=[{"role": "user", "content": request.message}], extra_body=settings
+            )
+            return _read(answer if isinstance(answer, str) else answer.model_dump_json())
+        except _NotReached as error:
+            raise ApiError(f"{self.url}: not reached: {self._line(_reason(error))}") from None
+        except openai.APIConnectionError as error:
+            raise RequestFailed(self._line(_reason(error))) from None
+        except openai.APIStatusError as error:
+            if limit_key == "max_tokens" and "max_completion_tokens" in error.response.text:
+                self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
+                return await self._ask(client, request)
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: openai.APIStatusError) -> ApiError | RequestFailed:
+        status, body = error.status_code, error.body
+        if isinstance(body, dict):
+            body = body.get("message") or body.get("detail") or body
+        told = self._line(body if isinstance(body, str) else json.dumps(body))
+        message = f"status {status}: {told}".removesuffix(": ")
         if status in (401, 403):
             wants = "refuses" if self._key else "wants a key and got none; it is taken from"
-            raise ApiError(f"{self.url}: {wants} {self._key_name} ({message})")
+            return ApiError(f"{self.url}: {wants} {self._key_name} ({message})")
         if status == 404:
-            raise ApiError(f"{self.url}: knows no model {self.model!r}, or nothing at this address ({message})")
+            return ApiError(f"{self.url}: knows no model {self.model!r}, or nothing at this address ({message})")
         if 300 <= status < 400:
-            raise ApiError(f"{self.url}: the server is elsewhere, at {headers.get('Location')} (status {status})")
-        if b"insufficient_quota" in content:
-            raise ApiError(f"{self.url}: {self._key_name} has no budget left ({message})")
-        if status in _REPEATED or status >= 500:
-            self._not_before = max(self._not_before, time.monotonic() + _retry_after(headers))
-            raise _Again(message)
-        if b"max_completion_tokens" in content and limit_key == "max_tokens":
-            self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not know it
-            raise _Again(message)
-        raise RequestFailed(message)
+            elsewhere = error.response.headers.get("Location")
+            return ApiError(f"{self.url}: the server is elsewhere, at {elsewhere} (status {status})")
+        if error.code == "insufficient_quota":
+            return ApiError(f"{self.url}: {self._key_name} has no budget left ({message})")
+        return RequestFailed(message)
 
-    def _post(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """Status, headers and content of what the server sends back within the time."""
-        ends = time.monotonic() + self._timeout
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "jaxlake"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        asked = urllib.request.Request(f"{self.url}/chat/completions", body, headers)
-        try:
-            try:
-                response = _OPENER.open(asked, timeout=self._timeout)
-            except urllib.error.HTTPError as error:
-                response = error  # it is a response as well
-            with response:
-                parts = []
-                while part := response.read1(1 << 16):  # a server may send blanks forever to keep a connection open
-                    parts.append(part)
-                    if time.monotonic() > ends:
-                        raise TimeoutError
-                if response.length:  # what was promised and did not come; `read1` keeps silent about it
-                    raise http.client.IncompleteRead(b"".join(parts), response.length)
-                return response.status, response.headers, b"".join(parts)
-        except (OSError, http.client.HTTPException) as error:
-            cause = error.reason if isinstance(error, urllib.error.URLError) else error
-            reason = " ".join(str(cause).split()) or type(cause).__name__
-            if isinstance(error, urllib.error.URLError) and not self._reached:  # the question was never sent
-                raise ApiError(f"{self.url}: not reached: {reason}") from None
-            if isinstance(cause, TimeoutError):
-                raise _Again(f"no answer within {self._timeout:g} s") from None
-            raise _Again(f"the connection broke: {reason}") from None
-
-    def _told(self, content: bytes) -> str:
-        """What the server says about an error, in one line without the key."""
-        text = content.decode(errors="replace")
-        try:
-            found = json.loads(text)
-            error = found.get("error", found.get("detail", found))
-            text = error.get("message", text) if isinstance(error, dict) else error
-        except (ValueError, AttributeError, RecursionError):
-            pass
-        line = " ".join((text if isinstance(text, str) else json.dumps(text)).split())
-        if self._key:
-            line = line.replace(self._key, "***")
+    def _line(self, text: str) -> str:
+        """One line of at most 200 letters, without the key."""
+        line = " ".join(text.split())
+        line = line.replace(self._key, "***") if self._key else line
         return line if len(line) <= 200 else line[:197] + "..."
 
 
-class _Again(Exception):
-    """An attempt failed in a way that another one may not."""
+class _Useless(httpx2.RequestError):
+    """An answer that the package would take for good; as this it asks again."""
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirected question would become a GET without its body, and take the key to whoever is named."""
-
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
+class _NotReached(Exception):
+    """The first question could not even be sent; asking again would only keep the user waiting."""
 
 
-_OPENER = urllib.request.build_opener(_NoRedirect)
+class _HttpClient(openai.DefaultAsyncHttpxClient):
+    """Sees each attempt before the package does."""
+
+    def __init__(self, timeout: float, headers: frozenset[str]):
+        super().__init__(follow_redirects=False)  # a redirect would take the question to whoever is named
+        self._limit, self._sent, self._reached = timeout, headers, False
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        for name in set(request.headers) - self._sent:
+            del request.headers[name]
+        try:
+            with anyio.fail_after(self._limit):  # httpx limits the wait for each piece; a server may send blanks for ever
+                response = await super().send(request, **options)
+        except TimeoutError:
+            raise _Useless(f"no answer within {self._limit:g} s") from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if self._reached:
+                raise
+            raise _NotReached from error
+        self._reached = True
+        if response.status_code == 200:
+            _read(response.text)
+        if "insufficient_quota" in response.text:
+            response.headers["x-should-retry"] = "false"  # OpenAI's own word for it, and what the package obeys
+        return response
 
 
-def _read(content: bytes) -> Completion:
+def _reason(error: BaseException) -> str:
+    """What was first: the package says no more than "Connection error."."""
+    while cause := error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__:
+        error = cause
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return str(error) if isinstance(error, _Useless) else f"the connection broke: {text}"
+
+
+def _read(body: str) -> Completion:
     """The completion in a body of status 200; some servers send an error with that status, or nothing."""
     try:
-        found = json.loads(content)
+        found = json.loads(body)
         if isinstance(found, dict) and found.get("error"):
-            raise _Again(f"status 200 with an error: {' '.join(json.dumps(found['error']).split())[:200]}")
+            raise _Useless(f"status 200 with an error: {json.dumps(found['error'])}")
         choice = found["choices"][0]
         text, reason = choice["message"].get("content"), choice.get("finish_reason")
         tokens = (found.get("usage") or {}).get("completion_tokens")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        start = content[:60].decode(errors="replace")
-        raise _Again(f"the answer is no chat completion: {json.dumps(start)}") from None
+        raise _Useless(f"the answer is no chat completion: {json.dumps(body[:60])}") from None
     truncated = reason == "length"
     if not isinstance(text, str) or not text.strip():
         if not truncated:
-            raise _Again(f"an empty answer (finish_reason {json.dumps(reason)})")
+            raise _Useless(f"an empty answer (finish_reason {json.dumps(reason)})")
         text = ""
     return Completion(text, tokens if type(tokens) is int else None, truncated)
-
-
-def _retry_after(headers: http.client.HTTPMessage) -> float:
-    """Seconds that the server asks to wait, at most `LONGEST_WAIT`; the header holds them, or a date."""
-    value = headers.get("Retry-After", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, TypeError):
-            return 0.0
-    return min(max(seconds, 0.0), LONGEST_WAIT) if seconds == seconds else 0.0

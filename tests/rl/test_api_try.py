@@ -1,0 +1,282 @@
+"""The chat client against a server that misbehaves: what is asked again, what ends everything, and in which words."""
+
+import contextlib
+import email.utils
+import itertools
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from rl import api
+from rl.api import ApiError, ChatClient, Completion, Request, RequestFailed
+
+QUESTION = Request("Where to?", temperature=0.0, max_tokens=64)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+
+
+def client_of(server, **settings) -> ChatClient:
+    return ChatClient(server.url, "some/model", **{"timeout": 5.0, **settings})
+
+
+def cut(handler, promised=1000):
+    """Sends a beginning and resets the connection."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(promised))
+    handler.end_headers()
+    handler.wfile.write(b'{"choices": [')
+    handler.wfile.flush()
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+
+
+def short(handler):
+    """Promises more than it sends, and closes in order."""
+    handler.send(200, '{"choices": [', {"Content-Length": "1000"})
+    handler.close_connection = True
+
+
+def slam(handler):
+    """Closes without a word."""
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def hang(handler):
+    handler.server.end.wait(30)
+
+
+def trickle(handler):
+    """Keeps the connection open with blanks, for ever."""
+    handler.send_response(200)
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while not handler.server.end.wait(0.05):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+
+
+def test_the_question_is_the_message_alone_and_the_answer_comes_with_its_length(server):
+    assert client_of(server).complete(QUESTION) == Completion("fine", 7, truncated=False)
+    assert server.asked == [
+        {
+            "path": "/v1/chat/completions",
+            "model": "some/model",
+            "messages": [{"role": "user", "content": "Where to?"}],
+            "temperature": 0.0,
+            "max_tokens": 64,
+        }
+    ]
+    assert server.headers[0]["Authorization"] is None
+
+
+def test_key_seed_and_cuts_are_sent_where_they_are_given(server):
+    client = ChatClient(server.url + "/chat/completions/", "m", "sk-secret")
+    client.complete(Request("?", temperature=0.7, max_tokens=1, seed=5, top_p=0.9, top_k=20))
+    (asked,) = server.asked
+    assert (asked["seed"], asked["top_p"], asked["top_k"]) == (5, 0.9, 20)
+    assert asked["path"] == "/v1/chat/completions"
+    assert server.headers[0]["Authorization"] == "Bearer sk-secret"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (lambda h: h.send(429, {"error": {"message": "slow\n down"}}), "status 429: slow down"),
+        (lambda h: h.send(500, {"detail": "oh dear"}), "status 500: oh dear"),
+        (lambda h: h.send(503, "<html>busy</html>"), "status 503: <html>busy</html>"),
+        (lambda h: h.send(200, "<html>proxy</html>"), 'the answer is no chat completion: "<html>proxy</html>"'),
+        (lambda h: h.send(200, '{"choices": []}'), "the answer is no chat completion"),
+        (lambda h: h.send(200, "[" * 100_000), "the answer is no chat completion"),
+        (lambda h: h.send(200, {"error": {"message": "upstream died"}}), "status 200 with an error: .*upstream died"),
+        (lambda h: h.say(""), 'an empty answer \\(finish_reason "stop"\\)'),
+        (lambda h: h.say(None, "content_filter"), 'an empty answer \\(finish_reason "content_filter"\\)'),
+        (cut, "the connection broke"),
+        (short, "the connection broke"),
+        (slam, "the connection broke"),
+        (hang, "no answer within 0.5 s"),
+        (trickle, "no answer within 0.5 s"),
+    ],
+)
+def test_trouble_is_asked_again_and_told_if_it_stays(server, trouble, reason):
+    server.respond = lambda handler, body, number: trouble(handler) if number != 1 else handler.say("at last")
+    client = client_of(server, timeout=0.5, attempts=2)
+    assert client.complete(QUESTION).text == "at last"
+    with pytest.raises(RequestFailed, match=f"{reason}.* \\(2 attempts\\)$") as failed:
+        client.complete(QUESTION)
+    assert len(server.asked) == 4 and "\n" not in str(failed.value) and len(str(failed.value)) < 250
+
+
+@pytest.mark.parametrize("text", ["0:(0,0)(0,", "", None])
+def test_an_answer_that_the_limit_cut_off_is_an_answer(server, text):
+    server.respond = lambda handler, body, number: handler.say(text, "length", 64)
+    assert client_of(server).complete(QUESTION) == Completion(text or "", 64, truncated=True)
+
+
+def test_a_server_that_counts_no_tokens_leaves_them_open(server):
+    server.respond = lambda handler, *_: handler.send(200, {"choices": [{"message": {"content": "x"}}]})
+    assert client_of(server).complete(QUESTION) == Completion("x", None, truncated=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "key", "message"),
+    [
+        (401, {"error": {"message": "no key"}}, None, "wants a key and got none; it is taken from MY_KEY"),
+        (401, {"error": {"message": "bad sk-secret"}}, "sk-secret", "refuses MY_KEY \\(status 401: bad \\*\\*\\*\\)"),
+        (403, "not you", "sk-secret", "refuses MY_KEY \\(status 403: not you\\)"),
+        (404, {"error": {"message": "nope"}}, None, "knows no model 'some/model', or nothing at this address .*nope"),
+        (429, {"error": {"code": "insufficient_quota", "message": "pay"}}, "k", "MY_KEY has no budget left .*pay"),
+        (308, "", None, "the server is elsewhere, at http://other/v1 \\(status 308\\)"),
+    ],
+)
+def test_what_no_other_request_can_mend_ends_at_once(server, status, content, key, message):
+    server.respond = lambda handler, *_: handler.send(status, content, {"Location": "http://other/v1"})
+    with pytest.raises(ApiError, match=f"^{server.url}: {message}") as error:
+        client_of(server, key=key, key_name="MY_KEY").complete(QUESTION)
+    assert len(server.asked) == 1 and "\n" not in str(error.value) and "sk-secret" not in str(error.value)
+
+
+def test_a_server_that_is_not_there_is_told_at_once():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    with pytest.raises(ApiError, match=f"^{url}: not reached: .*refused$"):
+        ChatClient(url, "m").complete(QUESTION)
+
+
+def test_a_server_that_goes_away_later_is_waited_for(server):
+    client = client_of(server, attempts=2)
+    client.complete(QUESTION)
+    server.shutdown()
+    server.socket.close()
+    with pytest.raises(RequestFailed, match="the connection broke: .*refused \\(2 attempts\\)"):
+        client.complete(QUESTION)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000", "ftp://host/v1", "http://", "http://host:x/v1", "gpt-5"]
+    + ["http://ho st/v1", "http://me:secret@host/v1"],
+)
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ApiError, match="no address of a server; it is like http://localhost:8000/v1"):
+        ChatClient(url, "m")
+
+
+def test_a_key_with_a_line_break_is_refused_without_being_told():
+    with pytest.raises(ApiError, match="^MY_KEY: a key has neither line breaks") as error:
+        ChatClient("http://host/v1", "m", "sk-secret\n", key_name="MY_KEY")
+    assert "secret" not in str(error.value)
+
+
+def test_a_request_that_the_server_refuses_is_not_asked_again(server):
+    server.respond = lambda handler, *_: handler.send(400, {"error": {"message": "too long"}})
+    with pytest.raises(RequestFailed, match="^status 400: too long$"):
+        client_of(server).complete(QUESTION)
+    assert len(server.asked) == 1
+
+
+def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it(server):
+    """Also for requests that were under way when the first refusal came."""
+
+    def respond(handler, body, number):
+        if "max_tokens" in body:
+            time.sleep(0.05 * number)
+            handler.send(400, {"error": {"message": "Use 'max_completion_tokens' instead."}})
+        else:
+            handler.say("fine")
+
+    server.respond = respond
+    results = dict(client_of(server).map([QUESTION] * 8, concurrency=4))
+    assert [results[i].text for i in range(8)] == ["fine"] * 8
+    assert sum("max_tokens" in body for body in server.asked) == 4
+    assert sum(body.get("max_completion_tokens") == 64 for body in server.asked) == 8
+
+
+def test_waits_double_and_are_drawn_at_random(server, monkeypatch):
+    monkeypatch.setattr(api, "FIRST_WAIT", 0.1)
+    server.respond = lambda handler, *_: handler.send(500, "")
+    with pytest.raises(RequestFailed):
+        client_of(server, attempts=4).complete(QUESTION)
+    waits = [after - before for before, after in itertools.pairwise(server.times)]
+    for wait, longest in zip(waits, (0.1, 0.2, 0.4), strict=True):
+        assert longest / 2 <= wait < longest + 0.15  # and what a loaded machine adds
+
+
+def test_when_the_server_says_how_long_to_wait_all_requests_do(server):
+    def respond(handler, body, number):
+        handler.send(429, "", {"Retry-After": "0.6"}) if number == 0 else handler.say("fine")
+
+    server.respond = respond
+    results = list(client_of(server).map([QUESTION] * 4, concurrency=1))
+    assert len(results) == 4 and all(isinstance(result, Completion) for _, result in results)
+    assert min(server.times[1:]) - server.times[0] >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("7", 7), ("0.5", 0.5), ("", 0), ("soon", 0), ("-3", 0), ("1e9", 600), ("nan", 0)]
+)
+def test_a_wait_is_told_in_seconds_and_has_a_limit(value, seconds):
+    assert api._retry_after({"Retry-After": value}) == seconds
+
+
+def test_a_wait_may_be_told_as_a_date():
+    date = email.utils.formatdate(time.time() + 100, usegmt=True)
+    assert 90 < api._retry_after({"Retry-After": date}) <= 100
+
+
+def test_many_requests_keep_to_the_concurrency_and_lose_none(server):
+    """100 answers; a third of the attempts fail in one way or another."""
+    troubles = [lambda h: h.send(500, ""), cut, lambda h: h.send(429, "", {"Retry-After": "0.01"}), lambda h: h.say("")]
+
+    def respond(handler, body, number):
+        time.sleep(0.005)
+        if number % 3:
+            handler.say(body["messages"][0]["content"].upper())
+        else:
+            troubles[number // 3 % 4](handler)
+
+    server.respond = respond
+    requests = [Request(f"question {i}", 0.0, 8) for i in range(100)]
+    results = dict(client_of(server).map(requests, concurrency=6))
+    assert sorted(results) == list(range(100))
+    assert all(results[i].text == f"QUESTION {i}" for i in range(100))
+    assert 2 <= server.most <= 6
+
+
+def test_one_failed_request_leaves_the_others_alone(server):
+    def respond(handler, body, number):
+        handler.send(400, "no") if body["messages"][0]["content"] == "3" else handler.say("fine")
+
+    server.respond = respond
+    results = dict(client_of(server).map([Request(str(i), 0.0, 8) for i in range(6)], concurrency=3))
+    assert [type(results[i]) for i in range(6)] == [Completion] * 3 + [RequestFailed] + [Completion] * 2
+
+
+def test_what_ends_everything_ends_the_map(server):
+    server.respond = lambda handler, *_: handler.send(401, "")
+    with pytest.raises(ApiError, match="wants a key"):
+        list(client_of(server).map([QUESTION] * 50, concurrency=2))
+    time.sleep(0.1)
+    assert len(server.asked) < 10
+
+
+def test_a_closed_map_asks_for_nothing_more_and_nobody_waits_for_it(server):
+    server.respond = lambda handler, body, number: handler.say("fine") if number < 2 else hang(handler)
+    before = threading.active_count()
+    began = time.monotonic()
+    results = client_of(server, timeout=20).map([QUESTION] * 50, concurrency=2)
+    next(results), next(results)
+    results.close()
+    assert time.monotonic() - began < 5
+    server.end.set()  # the two that were under way come back
+    for _ in range(50):
+        time.sleep(0.02)
+        if threading.active_count() <= before:
+            break
+    assert len(server.asked) <= 4
