@@ -4,9 +4,9 @@ The `openai` package asks, and asks again after waits that double or that the se
 bodies that hold no answer, what no further request can mend (no server, no key, no such model), and many at once.
 """
 
-import asyncio
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -30,8 +30,11 @@ HEADERS = frozenset(
 """All that is sent: the package adds what OPENAI_* variables hold, which is not for every server, and our platform."""
 
 
-class ApiError(ConfigError):
-    """Nothing that is asked of this server will succeed; one line that says why."""
+class ApiError(ConfigError, openai.OpenAIError):
+    """Nothing that is asked of this server will succeed; one line that says why.
+
+    Also one of the package's own errors, which it lets through where it asks again for all others.
+    """
 
 
 class RequestFailed(Exception):
@@ -93,7 +96,7 @@ class ChatClient:
         key: str | None = None,
         *,
         key_name: str = "the API key",
-        timeout: float = 600.0,
+        timeout: float,
         attempts: int = 8,
     ):
         try:
@@ -106,6 +109,7 @@ class ChatClient:
             raise ApiError(f"{key_name}: a key has neither line breaks nor letters beyond ASCII")
         self.url, self.model = url.rstrip("/").removesuffix("/chat/completions"), model
         self._key, self._key_name, self._timeout, self._attempts = key, key_name, timeout, attempts
+        self._reached = False  # until then a server that cannot be reached is taken for a wrong address
         self._limit_key = "max_tokens"
 
     def complete(self, request: Request) -> Completion:
@@ -128,22 +132,23 @@ class ChatClient:
         Raises:
           ApiError: if no request can succeed.
         """
-        client, under_way = self._client(), asyncio.Semaphore(concurrency)
-
-        async def ask(request: Request) -> Completion:
-            async with under_way:
-                return await self._ask(client, request)
-
+        client, waiting = self._client(), iter(enumerate(requests))
+        under_way: dict[concurrent.futures.Future[Completion], int] = {}
         with anyio.from_thread.start_blocking_portal() as portal:  # an event loop in a thread of its own
-            futures = {portal.start_task_soon(ask, request): index for index, request in enumerate(requests)}
             try:
-                for future in concurrent.futures.as_completed(futures):
-                    error = future.exception()
-                    if error and not isinstance(error, RequestFailed):
-                        raise error
-                    yield futures[future], error or future.result()
+                while True:
+                    for index, request in itertools.islice(waiting, concurrency - len(under_way)):
+                        under_way[portal.start_task_soon(self._ask, client, request)] = index
+                    if not under_way:
+                        return
+                    # A signal that comes just before the wait begins is heard only when it ends.
+                    for future in concurrent.futures.wait(under_way, 0.5, concurrent.futures.FIRST_COMPLETED).done:
+                        error = future.exception()
+                        if error and not isinstance(error, RequestFailed):
+                            raise error
+                        yield under_way.pop(future), error or future.result()
             finally:
-                for future in futures:
+                for future in under_way:
                     future.cancel()
                 portal.call(client.close)
 
@@ -154,24 +159,20 @@ class ChatClient:
                 api_key=self._key or "none",  # the package insists on one; it is not sent
                 max_retries=self._attempts - 1,
                 timeout=openai.Timeout(None, connect=CONNECT_TIMEOUT),
-                http_client=_HttpClient(self._timeout, HEADERS if self._key else HEADERS - {"authorization"}),
+                http_client=_Attempts(self),
             )
         except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
             raise ApiError(f"{self.url}: {self._line(str(error))}") from None
 
     async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> Completion:
         limit_key = self._limit_key
-        optional = {"seed": request.seed, "top_p": request.top_p, "top_k": request.top_k}
-        absent = {"seed": None, "top_p": 1, "top_k": 0}
-        settings = {"temperature": request.temperature, limit_key: request.max_tokens}
-        settings |= {name: value for name, value in optional.items() if value != absent[name]}
+        body = {"model": self.model, "messages": [{"role": "user", "content": request.message}]}
+        body |= {"temperature": request.temperature, limit_key: request.max_tokens}
+        body |= {"seed": request.seed} if request.seed is not None else {}
+        body |= {"top_p": request.top_p} if request.top_p < 1 else {}
+        body |= {"top_k": request.top_k} if request.top_k else {}
         try:
-            answer = await client.chat.completions.create(
-                model=self.model, messages=[{"role": "user", "content": request.message}], extra_body=settings
-            )
-            return _read(answer if isinstance(answer, str) else answer.model_dump_json())
-        except _NotReached as error:
-            raise ApiError(f"{self.url}: not reached: {self._line(_reason(error))}") from None
+            return _read((await client.post("/chat/completions", body=body, cast_to=httpx2.Response)).text)
         except openai.APIConnectionError as error:
             raise RequestFailed(self._line(_reason(error))) from None
         except openai.APIStatusError as error:
@@ -206,46 +207,44 @@ class ChatClient:
 
 
 class _Useless(httpx2.RequestError):
-    """An answer that the package would take for good; as this it asks again."""
+    """No answer came, though the package may think so; for this error it asks again."""
 
 
-class _NotReached(Exception):
-    """The first question could not even be sent; asking again would only keep the user waiting."""
+class _Attempts(openai.DefaultAsyncHttpxClient):
+    """What the package sends through, and so sees each attempt before it does."""
 
-
-class _HttpClient(openai.DefaultAsyncHttpxClient):
-    """Sees each attempt before the package does."""
-
-    def __init__(self, timeout: float, headers: frozenset[str]):
+    def __init__(self, client: ChatClient):
         super().__init__(follow_redirects=False)  # a redirect would take the question to whoever is named
-        self._limit, self._sent, self._reached = timeout, headers, False
+        self._of = client
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        for name in set(request.headers) - self._sent:
+        for name in set(request.headers) - (HEADERS if self._of._key else HEADERS - {"authorization"}):
             del request.headers[name]
         try:
-            with anyio.fail_after(self._limit):  # httpx limits the wait for each piece; a server may send blanks for ever
+            # httpx limits the wait for each piece, and a server may send blanks for ever to keep a connection open.
+            with anyio.fail_after(self._of._timeout):
                 response = await super().send(request, **options)
         except TimeoutError:
-            raise _Useless(f"no answer within {self._limit:g} s") from None
+            raise _Useless(f"no answer within {self._of._timeout:g} s") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            if self._reached:
+            if self._of._reached:
                 raise
-            raise _NotReached from error
-        self._reached = True
-        if response.status_code == 200:
+            raise ApiError(f"{self._of.url}: not reached: {_reason(error)}") from None
+        self._of._reached = True
+        if response.is_success:
             _read(response.text)
-        if "insufficient_quota" in response.text:
-            response.headers["x-should-retry"] = "false"  # OpenAI's own word for it, and what the package obeys
+        elif "insufficient_quota" in response.text:
+            response.headers["x-should-retry"] = "false"  # the package obeys it
         return response
 
 
 def _reason(error: BaseException) -> str:
     """What was first: the package says no more than "Connection error."."""
-    while cause := error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__:
-        error = cause
-    text = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return str(error) if isinstance(error, _Useless) else f"the connection broke: {text}"
+    group = isinstance(error, BaseExceptionGroup)
+    cause = error.exceptions[0] if group else error.__cause__ or error.__context__
+    if isinstance(error, _Useless) or not cause:
+        return str(error) if isinstance(error, _Useless) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    return _reason(cause)
 
 
 def _read(body: str) -> Completion:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -17,7 +17,6 @@ from jaxlake.files import write_whole
 from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed
-from rl.api import TIMEOUT, ChatClient
 from rl.checkpoint import RunError
 from rl.command import Interrupted, Stop, add_job_options, guarded, shipped
 from rl.config import Config, ConfigError
@@ -26,10 +25,16 @@ from rl.qwen3 import presets
 from rl.sampler import Sampling
 from rl.tracking import Display
 
+if TYPE_CHECKING:
+    from rl.api import ChatClient
+
 SUITES = {"validation": "validation", "benchmark": "test"}
 """Names of the suites, and of their sets."""
 SHIPPED = ("qwen3-4b.yaml", "qwen3-0.6b.yaml", "small.yaml", "tiny.yaml")
 """Configurations to look through for one that fits a checkpoint; the first where none does."""
+
+TIMEOUT = 600
+"""Seconds for one answer of a server: 8,192 tokens at 14 a second."""
 
 _DESCRIPTION = """\
 Has a fixed suite answered, and tells what the answers are worth: valid, optimal and optimal of the valid per number of
@@ -227,7 +232,9 @@ def _sampling(options: argparse.Namespace, config: Config) -> Sampling:
     return Sampling(temperature, settings.top_k, settings.top_p) if temperature else Sampling(0.0)
 
 
-def _client(options: argparse.Namespace) -> ChatClient:
+def _client(options: argparse.Namespace) -> "ChatClient":
+    from rl.api import ChatClient  # takes 1.7 s, and needs a package that not everyone has
+
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")
     name = options.key_env or "OPENAI_API_KEY"
@@ -252,7 +259,7 @@ def _parser() -> argparse.ArgumentParser:
         "--api",
         nargs=2,
         metavar=("URL", "MODEL"),
-        help="a server of chat completions, such as http://localhost:8000/v1",
+        help="a server of chat completions, such as http://localhost:8000/v1; needs pip install 'jaxlake[api]'",
     )
     parser.add_argument("--suite", choices=SUITES, required=True, help="what is answered")
     parser.add_argument("--limit", type=int, metavar="N", help="so many boards, evenly from all cells (default: all)")
@@ -280,7 +287,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     api = parser.add_argument_group("with --api")
     api.add_argument("--concurrency", type=int, metavar="N", help="requests under way at once (default: 8)")
-    api.add_argument("--timeout", type=int, metavar="S", help=f"seconds for one answer (default: {TIMEOUT:.0f})")
+    api.add_argument("--timeout", type=int, metavar="S", help=f"seconds for one answer (default: {TIMEOUT})")
     api.add_argument("--key-env", metavar="NAME", help="environment variable with the key (default: OPENAI_API_KEY)")
     add_job_options(parser)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the configuration's")

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -13,12 +13,14 @@ from flax import nnx
 from jaxlake import text
 from jaxlake.benchmark import Benchmark
 from rl import distributed
-from rl.api import ApiError, ChatClient, Request, RequestFailed
 from rl.checkpoint import fingerprint
 from rl.config import Config
 from rl.evaluation.record import Answer
 from rl.policy import Policy, row
 from rl.sampler import Sampling
+
+if TYPE_CHECKING:
+    from rl.api import ChatClient
 
 CALL = 4
 """Answers in one call of the sampler, in multiples of its rows. The last ones of a call leave rows empty, which costs
@@ -135,7 +137,7 @@ class ApiSource:
       failures: why, for each instance and sample that got no answer.
     """
 
-    def __init__(self, client: ChatClient, config: Config, sampling: Sampling, concurrency: int):
+    def __init__(self, client: "ChatClient", config: Config, sampling: Sampling, concurrency: int):
         self._client, self._config, self._sampling, self._concurrency = client, config, sampling, concurrency
         self.failures: dict[tuple[str, int], str] = {}
 
@@ -149,6 +151,8 @@ class ApiSource:
         Raises:
           ApiError: if no request can succeed, or `FAILURES_IN_A_ROW` did not.
         """
+        from rl.api import ApiError, Request, RequestFailed  # needs a package that not everyone has
+
         settings = self._config.text
         style = text.PromptStyle(settings.style)
         wanted = [(place, sample) for place, sample in zip(*np.nonzero(missing), strict=True)]

@@ -1,24 +1,25 @@
 """The chat client against a server that misbehaves: what is asked again, what ends everything, and in which words."""
 
 import contextlib
-import email.utils
+import importlib
 import itertools
 import socket
 import struct
+import sys
 import threading
 import time
 
 import pytest
 
-from rl import api
 from rl.api import ApiError, ChatClient, Completion, Request, RequestFailed
+from rl.config import ConfigError
 
 QUESTION = Request("Where to?", temperature=0.0, max_tokens=64)
 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(api, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)  # the package has no setting for it
 
 
 def client_of(server, **settings) -> ChatClient:
@@ -76,7 +77,7 @@ def test_the_question_is_the_message_alone_and_the_answer_comes_with_its_length(
 
 
 def test_key_seed_and_cuts_are_sent_where_they_are_given(server):
-    client = ChatClient(server.url + "/chat/completions/", "m", "sk-secret")
+    client = ChatClient(server.url + "/chat/completions/", "m", "sk-secret", timeout=5)
     client.complete(Request("?", temperature=0.7, max_tokens=1, seed=5, top_p=0.9, top_k=20))
     (asked,) = server.asked
     assert (asked["seed"], asked["top_p"], asked["top_k"]) == (5, 0.9, 20)
@@ -96,9 +97,9 @@ def test_key_seed_and_cuts_are_sent_where_they_are_given(server):
         (lambda h: h.send(200, {"error": {"message": "upstream died"}}), "status 200 with an error: .*upstream died"),
         (lambda h: h.say(""), 'an empty answer \\(finish_reason "stop"\\)'),
         (lambda h: h.say(None, "content_filter"), 'an empty answer \\(finish_reason "content_filter"\\)'),
-        (cut, "the connection broke"),
-        (short, "the connection broke"),
-        (slam, "the connection broke"),
+        (cut, "ConnectionResetError: .*reset by peer"),
+        (short, "RemoteProtocolError: peer closed connection without sending complete"),
+        (slam, "RemoteProtocolError: Server disconnected"),
         (hang, "no answer within 0.5 s"),
         (trickle, "no answer within 0.5 s"),
     ],
@@ -107,7 +108,7 @@ def test_trouble_is_asked_again_and_told_if_it_stays(server, trouble, reason):
     server.respond = lambda handler, body, number: trouble(handler) if number != 1 else handler.say("at last")
     client = client_of(server, timeout=0.5, attempts=2)
     assert client.complete(QUESTION).text == "at last"
-    with pytest.raises(RequestFailed, match=f"{reason}.* \\(2 attempts\\)$") as failed:
+    with pytest.raises(RequestFailed, match=f"^{reason}") as failed:
         client.complete(QUESTION)
     assert len(server.asked) == 4 and "\n" not in str(failed.value) and len(str(failed.value)) < 250
 
@@ -145,8 +146,8 @@ def test_a_server_that_is_not_there_is_told_at_once():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with pytest.raises(ApiError, match=f"^{url}: not reached: .*refused$"):
-        ChatClient(url, "m").complete(QUESTION)
+    with pytest.raises(ApiError, match=f"^{url}: not reached: ConnectionRefusedError: "):
+        ChatClient(url, "m", timeout=5).complete(QUESTION)
 
 
 def test_a_server_that_goes_away_later_is_waited_for(server):
@@ -154,7 +155,7 @@ def test_a_server_that_goes_away_later_is_waited_for(server):
     client.complete(QUESTION)
     server.shutdown()
     server.socket.close()
-    with pytest.raises(RequestFailed, match="the connection broke: .*refused \\(2 attempts\\)"):
+    with pytest.raises(RequestFailed, match="^ConnectionRefusedError: "):
         client.complete(QUESTION)
 
 
@@ -165,12 +166,12 @@ def test_a_server_that_goes_away_later_is_waited_for(server):
 )
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(ApiError, match="no address of a server; it is like http://localhost:8000/v1"):
-        ChatClient(url, "m")
+        ChatClient(url, "m", timeout=5)
 
 
 def test_a_key_with_a_line_break_is_refused_without_being_told():
     with pytest.raises(ApiError, match="^MY_KEY: a key has neither line breaks") as error:
-        ChatClient("http://host/v1", "m", "sk-secret\n", key_name="MY_KEY")
+        ChatClient("http://host/v1", "m", "sk-secret\n", key_name="MY_KEY", timeout=5)
     assert "secret" not in str(error.value)
 
 
@@ -199,35 +200,47 @@ def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it(server):
 
 
 def test_waits_double_and_are_drawn_at_random(server, monkeypatch):
-    monkeypatch.setattr(api, "FIRST_WAIT", 0.1)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.1)
     server.respond = lambda handler, *_: handler.send(500, "")
     with pytest.raises(RequestFailed):
         client_of(server, attempts=4).complete(QUESTION)
     waits = [after - before for before, after in itertools.pairwise(server.times)]
     for wait, longest in zip(waits, (0.1, 0.2, 0.4), strict=True):
-        assert longest / 2 <= wait < longest + 0.15  # and what a loaded machine adds
+        assert wait >= 0.75 * longest
 
 
-def test_when_the_server_says_how_long_to_wait_all_requests_do(server):
+def test_a_request_waits_as_long_as_the_server_says(server):
     def respond(handler, body, number):
         handler.send(429, "", {"Retry-After": "0.6"}) if number == 0 else handler.say("fine")
 
     server.respond = respond
-    results = list(client_of(server).map([QUESTION] * 4, concurrency=1))
-    assert len(results) == 4 and all(isinstance(result, Completion) for _, result in results)
-    assert min(server.times[1:]) - server.times[0] >= 0.6
+    assert client_of(server).complete(QUESTION).text == "fine"
+    assert server.times[1] - server.times[0] >= 0.6
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("7", 7), ("0.5", 0.5), ("", 0), ("soon", 0), ("-3", 0), ("1e9", 600), ("nan", 0)]
-)
-def test_a_wait_is_told_in_seconds_and_has_a_limit(value, seconds):
-    assert api._retry_after({"Retry-After": value}) == seconds
+def test_what_openai_variables_hold_is_not_for_every_server(server, monkeypatch):
+    """OpenAI's package reads its key, its address, the organisation and more from them."""
+    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{name}", "secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: secret")
+    client_of(server).complete(QUESTION)
+    (headers,) = server.headers
+    sent = {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent"}
+    assert {name.lower() for name in headers} == sent and "secret" not in str(headers)
 
 
-def test_a_wait_may_be_told_as_a_date():
-    date = email.utils.formatdate(time.time() + 100, usegmt=True)
-    assert 90 < api._retry_after({"Retry-After": date}) <= 100
+def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.delitem(sys.modules, "rl.api")
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ConfigError, match="^asking a server needs pip install 'jaxlake\\[api\\]' .*openai"):
+        importlib.import_module("rl.api")
+
+
+def test_a_proxy_that_cannot_be_used_is_told(server, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "gopher://secret.example")
+    with pytest.raises(ApiError, match=f"^{server.url}: .*proxy"):
+        client_of(server).complete(QUESTION)
 
 
 def test_many_requests_keep_to_the_concurrency_and_lose_none(server):
@@ -263,20 +276,39 @@ def test_what_ends_everything_ends_the_map(server):
     with pytest.raises(ApiError, match="wants a key"):
         list(client_of(server).map([QUESTION] * 50, concurrency=2))
     time.sleep(0.1)
-    assert len(server.asked) < 10
+    assert len(server.asked) <= 2
 
 
-def test_a_closed_map_asks_for_nothing_more_and_nobody_waits_for_it(server):
-    server.respond = lambda handler, body, number: handler.say("fine") if number < 2 else hang(handler)
-    before = threading.active_count()
-    began = time.monotonic()
+def test_a_closed_map_breaks_off_what_is_under_way_and_asks_for_nothing_more(server):
+    left = []
+
+    def respond(handler, body, number):
+        if number < 2:
+            handler.say("fine")
+        else:
+            handler.connection.settimeout(20)
+            left.append(handler.connection.recv(1))  # nothing comes any more when the client has gone
+
+    server.respond = respond
+    threads = threading.active_count()
     results = client_of(server, timeout=20).map([QUESTION] * 50, concurrency=2)
     next(results), next(results)
+    began = time.monotonic()
     results.close()
-    assert time.monotonic() - began < 5
-    server.end.set()  # the two that were under way come back
-    for _ in range(50):
+    while len(left) < len(server.asked) - 2 and time.monotonic() - began < 5:
         time.sleep(0.02)
-        if threading.active_count() <= before:
-            break
-    assert len(server.asked) <= 4
+    assert time.monotonic() - began < 5
+    assert len(server.asked) <= 4 and set(left) <= {b""}
+    assert threading.active_count() <= threads + 4  # the server's, which end with their connections
+
+
+def test_a_closed_map_does_not_wait_for_a_repetition(server):
+    server.respond = lambda handler, body, number: (
+        handler.say("fine") if number == 0 else handler.send(429, "", {"Retry-After": "60"})
+    )
+    results = client_of(server).map([QUESTION] * 3, concurrency=2)
+    next(results)
+    time.sleep(0.1)  # the other question got its 429
+    began = time.monotonic()
+    results.close()
+    assert time.monotonic() - began < 2 and len(server.asked) == 2

@@ -16,7 +16,7 @@ import pytest
 from jaxlake import text
 from jaxlake.benchmark import load, published, spread, take
 from jaxlake.score import read_answers
-from rl import api, evaluate
+from rl import evaluate
 from rl import config as config_
 from rl.evaluation import sources
 from rl.policy import Policy, row
@@ -48,7 +48,6 @@ def small_suites(monkeypatch):
     sizes = {"test": 63, "validation": 24}
     small = {name: take(load(name), spread(load(name))[:count]) for name, count in sizes.items()}
     monkeypatch.setattr(evaluate, "load", small.get)
-    monkeypatch.setattr(api, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(sources, "CALL", 1)
     for name in ("OPENAI_API_KEY", "MY_KEY"):
         monkeypatch.delenv(name, raising=False)
