@@ -3,14 +3,17 @@
 import argparse
 import contextlib
 import errno
+import json
 import shlex
 import signal
 import sys
 import textwrap
+import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
+from pydantic.fields import FieldInfo
 
 from rl import config as config_
 from rl import distributed
@@ -71,10 +74,16 @@ class Stop:
         if self._at_once:
             raise Interrupted(number)
 
+    def listen(self) -> None:
+        """Takes the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
     @contextlib.contextmanager
     def listening(self) -> Iterator["Stop"]:
         """Notes Ctrl-C and SIGTERM while it lasts; a Ctrl-C after that stops at once, without saving."""
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self.listen()
         try:
             yield self
         finally:
@@ -138,7 +147,7 @@ def run(
     path = options.config or shipped("tiny.yaml")
 
     def on_directory(stop: Stop) -> None:
-        distributed.initialize(options.coordinator, options.processes, options.process)
+        join(options, stop)
         config = config_.load(path, options.overrides)
         with (
             contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
@@ -147,6 +156,16 @@ def run(
             work(config, directory, display, stop)
 
     return guarded(name, arguments, on_directory)
+
+
+def join(options: argparse.Namespace, stop: Stop) -> None:
+    """Joins this process with the others of its job, as the options of `add_job_options` say.
+
+    Raises:
+      ConfigError: see `distributed.initialize`.
+    """
+    distributed.initialize(options.coordinator, options.processes, options.process)
+    stop.listen()
 
 
 def shipped(name: str) -> Path:
@@ -158,15 +177,7 @@ def shipped(name: str) -> Path:
 
 def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
     """Gives a parser --config and KEY=VALUE, and an epilog with the examples and every key."""
-    keys = "\n".join(
-        textwrap.fill(
-            f"{key} = {field.get_default()}" + (f"   {field.description}" if field.description else ""),
-            width=100,
-            initial_indent="  ",
-            subsequent_indent="      ",
-        )
-        for key, field in config_.keys().items()
-    )
+    keys = "\n".join(_key_line(key, field) for key, field in config_.keys().items())
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         f"examples:\n{textwrap.indent(examples, '  ')}\n\n"
@@ -174,6 +185,14 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+
+
+def _key_line(key: str, field: FieldInfo) -> str:
+    """A key with its default as an override would give it, the words it may be, and what it means."""
+    default = json.dumps(field.get_default()).replace('"', "")  # JSON for YAML's null, false and [3, 4]
+    words = typing.get_args(field.annotation) if typing.get_origin(field.annotation) is typing.Literal else ()
+    parts = (f"{key} = {default}", " | ".join(words), field.description)
+    return textwrap.fill("   ".join(filter(None, parts)), width=100, initial_indent="  ", subsequent_indent="      ")
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:

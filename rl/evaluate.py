@@ -18,7 +18,7 @@ from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed
 from rl.checkpoint import RunError
-from rl.command import Interrupted, Stop, add_job_options, guarded, shipped
+from rl.command import Interrupted, Stop, add_job_options, guarded, join, shipped
 from rl.config import Config, ConfigError
 from rl.evaluation import Answer, ApiSource, PolicySource, Record, evaluate, to_markdown, to_text
 from rl.qwen3 import presets
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
 
     def work(stop: Stop) -> None:
-        distributed.initialize(options.coordinator, options.processes, options.process)
+        join(options, stop)
         with Display(quiet=not distributed.is_main()) as display, stop.at_once():
             run(options, display, stop)
 

@@ -16,8 +16,8 @@ import pytest
 from jaxlake import text
 from jaxlake.benchmark import load, published, spread, take
 from jaxlake.score import read_answers
-from rl import evaluate
 from rl import config as config_
+from rl import evaluate
 from rl.evaluation import sources
 from rl.policy import Policy, row
 from rl.qwen3 import presets
@@ -310,6 +310,7 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     right = by_prompt("test", OPTIMAL | LATE)
 
     def respond(handler, body, number):
+        time.sleep(0.05)  # long enough for others to come in
         handler.say(right.get(body["messages"][0]["content"], "No idea."), tokens=20)
 
     server.respond = respond
