@@ -82,7 +82,7 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
         "groups_kept": float((kept >= 0).sum()),
     }
 
-    rows, filled = rows_of(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
+    rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
     chosen, advantages = rows[filled], np.zeros(len(rows), np.float32)
     if len(chosen):
         advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], grpo.Advantage(settings.advantage))
@@ -99,8 +99,6 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
         sequences=sequences.replace(mask=sequences.mask & counts[mine][:, None]),
         sampler_logprobs=rollout.logprobs[rows],
         advantages=advantages[mine],
-        old_logprobs=None,
-        reference_logprobs=None,
     )
     watch.lap("host")
     return Collected(batch=batch, metrics=described, taken=len(taken), short_share=short_share)
@@ -109,17 +107,18 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
 def _sample(
     run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
 ) -> tuple[Rollout, Verdict, np.ndarray, np.ndarray]:
-    """All answers with their verdicts, the groups among them that are kept (see `fill`), and whose answers they are."""
+    """All answers with their verdicts, the groups that are kept (see `placed`), and whose answers they are."""
     settings = run.config.grpo
-    key, sampled = run.key(Purpose.ROLLOUT, data.round, run.progress.step), []
-    for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling]):
-        sampled.append(_answer(run, data, instances, jax.random.fold_in(key, number) if number else key, watch))
+    batches, sampled = run.progress.cursor // settings.prompts, []
+    for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling], batches):
+        # By the batch's place in the round, and no key made from another: the sampler folds numbers into this one too.
+        sampled.append(_answer(run, data, instances, run.key(Purpose.ROLLOUT, data.round, number), watch))
         rollout, verdict = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
         valid = verdict.valid.reshape(-1, settings.samples)
         kept = informative(valid) if settings.resampling else np.arange(len(valid))
         if len(kept) >= settings.prompts:
             break
-    return rollout, verdict, fill(kept, settings.prompts), upcoming[: len(sampled) * settings.prompts]
+    return rollout, verdict, placed(kept, settings.prompts), upcoming[: len(sampled) * settings.prompts]
 
 
 def _answer(
@@ -147,11 +146,11 @@ def informative(valid: np.ndarray) -> np.ndarray:
     return np.flatnonzero(valid.any(axis=-1) & ~valid.all(axis=-1))
 
 
-def fill(kept: np.ndarray, places: int) -> np.ndarray:
+def placed(kept: np.ndarray, places: int) -> np.ndarray:
     """The first of the groups kept, a group a place, int ``[places]``; -1 where there are no more of them."""
     return np.concatenate([kept, np.full(places, -1)])[:places]
 
 
-def rows_of(groups: np.ndarray, samples: int) -> np.ndarray:
+def answer_rows(groups: np.ndarray, samples: int) -> np.ndarray:
     """The rows of groups ``[n]``, whose answers lie side by side: int ``[n * samples]``."""
     return (groups[:, None] * samples + np.arange(samples)).reshape(-1)

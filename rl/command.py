@@ -25,6 +25,9 @@ from rl.tracking import Display
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """What a disk refuses that is nobody's mistake in this program."""
 
+UNINTERRUPTIBLE = frozenset({"__del__", "_xla_gc_callback"})
+"""Functions out of which Python lets no exception: a signal that raised in one was lost, and the stop took 75 s."""
+
 
 class Interrupted(Exception):
     """A signal asked to stop; everything is saved.
@@ -71,22 +74,34 @@ class Stop:
         if self.number and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.number = self.number or number
-        if self._at_once:
-            raise Interrupted(number)
+        self._cut_off(self.number, frame)
+
+    def _cut_off(self, number, frame):
+        """Raises in `at_once`; where Python would drop what is raised, a moment later."""
+        if not self._at_once:
+            return
+        while frame is not None:
+            if frame.f_code.co_name in UNINTERRUPTIBLE:
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                return
+            frame = frame.f_back
+        raise Interrupted(self.number)
 
     def listen(self) -> None:
         """Takes the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGALRM, self._cut_off)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["Stop"]:
         """Notes Ctrl-C and SIGTERM while it lasts; a Ctrl-C after that stops at once, without saving."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
         self.listen()
         try:
             yield self
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
                 signal.signal(number, handler)
 

@@ -396,10 +396,13 @@ def _short(value: Any) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 reads 1e-4, without a point, as a string; this loader reads it as a number."""
+    """YAML 1.1 reads 1e-4, without a point, as a string and off as false; this loader reads a number and a word."""
 
 
 _Loader.yaml_implicit_resolvers = {k: list(v) for k, v in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+for _initial, _resolvers in _Loader.yaml_implicit_resolvers.items():
+    if _initial not in "tTfF":
+        _Loader.yaml_implicit_resolvers[_initial] = [r for r in _resolvers if r[0] != "tag:yaml.org,2002:bool"]
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )

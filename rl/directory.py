@@ -101,6 +101,11 @@ class RunDirectory:
                     "here); choose another directory with --run, or delete this one"
                 )
 
+    def has_rounds(self) -> bool:
+        """Whether steps of a round are logged; before the first of them there is always a checkpoint."""
+        log = self.path / "metrics.jsonl"
+        return log.exists() and '"phase": "round"' in log.read_text()
+
     def write(self, name: str, content: str | dict | list) -> None:
         """Writes a file of the run whole or not at all; what is no string becomes JSON."""
         if not distributed.is_main():

@@ -108,9 +108,9 @@ def answer_logprobs(model: Qwen3, sequences: Sequences, temperature: float) -> t
     """
     time = sequences.mask.shape[1]
     hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)
-    cut = jax.vmap(lambda row, start: jax.lax.dynamic_slice_in_dim(row, start, time))
-    hidden = constrain(cut(hidden, sequences.starts - 1), model.mesh, "fsdp", None, None)
-    return token_logprobs(hidden, model.head, cut(sequences.tokens, sequences.starts), temperature, model.mesh)
+    answers_of = jax.vmap(lambda row, start: jax.lax.dynamic_slice_in_dim(row, start, time))
+    hidden = constrain(answers_of(hidden, sequences.starts - 1), model.mesh, "fsdp", None, None)
+    return token_logprobs(hidden, model.head, answers_of(sequences.tokens, sequences.starts), temperature, model.mesh)
 
 
 def token_logprobs(

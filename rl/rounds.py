@@ -155,6 +155,8 @@ def grpo_step(
     metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > run.config.grpo.mismatch_alarm)
     tokens = metrics["answer_tokens"] * metrics["groups_sampled"] * run.config.grpo.samples
     rates = {f"{part}_tokens_per_second": tokens / spent for part, spent in watch.seconds.items()}
+    if not metrics["rows_computed"]:
+        del rates["update_tokens_per_second"]
     rates["tokens_per_second"] = tokens / sum(watch.seconds.values())
     return metrics, watch.seconds | rates
 

@@ -148,7 +148,7 @@ class Run:
         self.progress.step, self.progress.update = self.progress.step + 1, 0
         self.progress.total_steps += 1
         place = {"phase": metrics.pop("phase"), "round": self.progress.round, "step": self.progress.step}
-        metrics = {k: round(float(v), 6) for k, v in metrics.items()}
+        metrics = {k: float(f"{float(v):.6g}") for k, v in metrics.items()}  # digits: a rate may be 1e-6
         measured = {k: round(v, 3) for k, v in (seconds | self.meter.read()).items()}
         self.directory.append("metrics.jsonl", place | metrics)
         self.directory.append("timings.jsonl", place | measured)

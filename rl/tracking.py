@@ -52,8 +52,8 @@ class Display:
             disable=quiet or not self.console.is_terminal,
         )
         self._task = None
-        self._name, self._total, self.done, self._begun_at = "", 0, 0, 0
-        self._last = self._started = self._advanced = 0.0
+        self._name, self._total, self.done, self._told = "", 0, 0, 0
+        self._last = self._advanced = 0.0
 
     def __enter__(self) -> "Display":
         self._live.start()
@@ -71,8 +71,8 @@ class Display:
         if self._task is not None:
             self._live.remove_task(self._task)
         self._task = self._live.add_task(name, total=total, completed=done, status="")
-        self._name, self._total, self.done, self._begun_at = name, total, done, done
-        self._last = self._started = self._advanced = time.monotonic()
+        self._name, self._total, self.done, self._told = name, total, done, done
+        self._last = self._advanced = time.monotonic()
 
     def advance(self, status: str = "", steps: int = 1) -> None:
         """Counts `steps` more and shows `status`, such as ``reward 0.41  valid 38 %``."""
@@ -89,10 +89,11 @@ class Display:
         self._live.update(self._task, completed=self.done, status=status)
         now = time.monotonic()
         if not self.console.is_terminal and (now - self._last > PLAIN_EVERY or self.done == self._total):
-            self._last = now
-            done = self.done - self._begun_at
-            left = f"{(now - self._started) / done * (self._total - self.done):.0f} s left" if done else ""
-            self.say(f"{self._name}  {self.done}/{self._total}  {status}  {left}")
+            # At the rate since the line before: the first steps compile, and a mean over all would promise hours.
+            done = self.done - self._told
+            left = f"{(now - self._last) / done * (self._total - self.done):.0f} s left" if done else ""
+            self._last, self._told = now, self.done
+            self.say("  ".join(filter(None, (self._name, f"{self.done}/{self._total}", status, left))))
 
 
 class Trackers:

@@ -9,7 +9,7 @@ import numpy as np
 from engineer import report
 from rl import command, distributed, sft
 from rl.command import Stop
-from rl.config import Config
+from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
 from rl.optimizer import make_optimizer
 from rl.policy import Policy
@@ -60,6 +60,11 @@ def execute(
       Interrupted: after Ctrl-C or SIGTERM, with everything saved.
     """
     saved = directory.checkpoints.progress()
+    if saved is None and directory.has_rounds():
+        raise ConfigError(
+            f"{directory.path}: has steps of rounds but no checkpoint to go on from; choose another with --run, "
+            "or delete this one"
+        )
     if saved is not None and saved.stage == "finished":
         display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
         return

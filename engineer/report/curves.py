@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS
@@ -30,7 +30,7 @@ def training(run: Run) -> Figure | None:
     colours = look.in_order(len(sizes))
     by_size = [(f"valid/size_{size}", colour, f"size {size}") for size, colour in zip(sizes, colours, strict=True)]
     panels: list[tuple[str, Panel]] = [
-        ("answers by first failing check, %", _failures),
+        ("answers by first failing check, % (white: valid)", _failures),
         ("valid answers by board size, %", _lines(by_size, scale=100)),
         (
             "groups, %",
@@ -156,14 +156,27 @@ def _lines(curves: Sequence[Curve], scale: float = 1.0, log: bool = False) -> Pa
                 continue
             drawn = True
             axes.plot(steps, series, color=colour, alpha=0.25, linewidth=0.7)
-            axes.plot(steps, look.smooth(series, parts, len(steps) // 20), color=colour, linewidth=1.5, label=label)
-        if log:
-            axes.set_yscale("log")
+            curve = look.smooth(series, parts, len(steps) // 20)
+            axes.plot(steps, curve, color=colour, linewidth=1.5, label=label, clip_on=False, **look.marks(len(steps)))
+        if log and drawn:
+            _whole_decades(axes)
         elif drawn:
-            axes.set_ylim(0, 1.05 * axes.dataLim.ymax or None)
+            axes.set_ylim(0, 1.05 * axes.dataLim.ymax or 1.0)
         return drawn
 
     return draw
+
+
+def _whole_decades(axes: Axes) -> None:
+    """A logarithmic axis that begins and ends at a power of ten, so that there are at least two labels."""
+    low, high = np.log10(axes.dataLim.intervaly)
+    low, high = np.floor(low), max(np.ceil(high), np.floor(low) + 1)
+    axes.set_yscale("log")
+    axes.set_ylim(10**low, 10**high)
+    axes.yaxis.set_major_locator(LogLocator(numticks=7))
+    if high - low > 4:
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _failures(axes: Axes, run: Run) -> bool:

@@ -73,14 +73,21 @@ def _picture(name: str) -> str:
 
 
 def _headline(run: Run) -> str:
-    first = next((stage for stage in run.stages if stage.name == "warm start"), run.stages[0])
-    last = run.stages[-1]
-    greedy = (f"{100 * stage.evidence.valid / stage.evidence.n:.0f} %" for stage in (first, last))
-    text = f"From {first.name} to {last.name}, valid plans on validation went from {' to '.join(greedy)} (greedy)"
+    """What the rounds have changed; before the first is through, what the warm start has."""
+    *before, last = run.stages
+    if not before:
+        return f"Valid plans on validation {last.name} training: {_percent(last.evidence.valid / last.evidence.n)}."
+    first = next((stage for stage in before if stage.name == "warm start"), before[0])
+    greedy = " to ".join(_percent(stage.evidence.valid / stage.evidence.n) for stage in (first, last))
+    text = f"From {first.name} to {last.name}, valid plans on validation went from {greedy} (greedy)"
     sampled = [stage.evidence.sampled_valid for stage in (first, last)]
     if None not in sampled:
-        text += f" and from {' to '.join(f'{100 * share:.0f} %' for share in sampled)} (sampled)"
+        text += f" and from {' to '.join(map(_percent, sampled))} (sampled)"
     return f"{text}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _sample_pages(run: Run) -> list[str]:

@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS, wilson
@@ -22,7 +23,7 @@ def draw_all(run: Run) -> dict[str, bytes]:
     """PNG bytes by file name; a picture for which the run holds nothing yet is left out."""
     with matplotlib.rc_context(look.STYLE):
         figures = {
-            LEARNING: _learning(run) if run.steps else None,
+            LEARNING: _learning(run) if run.steps or run.warm_start else None,
             TRAINING: curves.training(run) if run.steps else None,
             ALLOCATION: _allocation(run) if run.rounds else None,
             FAILURES: _failures(run),
@@ -34,40 +35,51 @@ def draw_all(run: Run) -> dict[str, bytes]:
 
 
 def _learning(run: Run) -> Figure:
-    """Left the warm start, right the rounds; one axis of shares for both."""
-    figure = Figure(figsize=(9.0, 3.9), layout="constrained")
-    warm, rounds = figure.subplots(1, 2, sharey=True, width_ratios=(1, 3))
-    stages = {stage.name: stage for stage in run.stages}
+    """Left the warm start, right the rounds, as far as there are any; one axis of shares for both."""
+    draws = [draw for draw, rows in ((_warm_start, run.warm_start), (_rounds, run.steps)) if rows]
+    figure = Figure(figsize=(9.0 if run.steps else 6.2, 3.9), layout="constrained")
+    panels = figure.subplots(1, len(draws), sharey=True, squeeze=False, width_ratios=(1, 3)[-len(draws) :])[0]
+    for axes, draw in zip(panels, draws, strict=True):
+        draw(axes, run)
+    panels[0].set_ylabel("share, reward" if run.steps else "share")
+    panels[0].set_ylim(min(-0.02, panels[-1].get_ylim()[0]), 1.02)
+    handles = {
+        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
+    return figure
 
+
+def _warm_start(warm: Axes, run: Run) -> None:
+    stages = {stage.name: stage for stage in run.stages}
     taught = [row for row in run.warm_start if row.get("plan_loss") is not None]
     steps = [row["step"] for row in taught]
     likelihood = look.running_mean(np.exp(-look.values(taught, "plan_loss")), len(taught) // 20)
     warm.plot(steps, likelihood, color=GREY, linewidth=1.6, label="mean token likelihood")
     last = max(steps, default=1)
     _validation_points(warm, [(0, stages.get("before")), (last, stages.get("warm start"))], shift=0.035 * last)
-    warm.set(xlabel="supervised step", ylabel="share, reward", xlim=(-0.12 * last, 1.06 * last))
+    warm.set(xlabel="supervised step", xlim=(-0.12 * last, 1.06 * last))
     warm.text(0.5, 1.02, "warm start", ha="center", transform=warm.transAxes)
 
+
+def _rounds(rounds: Axes, run: Run) -> None:
+    stages = {stage.name: stage for stage in run.stages}
     total = len(run.steps)
     parts = look.spans(run.steps)
     for key, colour, label in (("valid", SKY, "training: valid share"), ("reward", PURPLE, "training: reward")):
         series = look.values(run.steps, key)
         rounds.plot(np.arange(1, total + 1), series, color=colour, alpha=0.3, linewidth=0.7)
         smooth = look.smooth(series, parts, total // 20)
-        rounds.plot(np.arange(1, total + 1), smooth, color=colour, linewidth=1.6, label=label)
+        rounds.plot(np.arange(1, total + 1), smooth, color=colour, linewidth=1.6, label=label, **look.marks(total))
     look.mark_rounds(rounds, run.steps)
     ends = {run.steps[begin]["round"]: end for begin, end in parts}
-    points = [(0, stages.get("warm start")), *((end, stages.get(f"round {index}")) for index, end in ends.items())]
+    points = [
+        (0, stages.get("warm start", stages.get("before"))),
+        *((end, stages.get(f"round {index}")) for index, end in ends.items()),
+    ]
     _validation_points(rounds, points, shift=0.011 * total)
     rounds.set(xlabel="reinforcement learning step", xlim=(-0.03 * total, 1.02 * total))
-    warm.set_ylim(min(0.0, rounds.get_ylim()[0]), 1.02)
-    handles = {
-        label: handle
-        for axes in (warm, rounds)
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
-    return figure
+    rounds.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]], shift: float) -> None:
@@ -109,7 +121,7 @@ def _allocation(run: Run) -> Figure:
             x = np.arange(len(run.sizes)) + (i - (len(run.rounds) - 1) / 2) * width
             axes.bar(x, _values(past.requested, run.sizes, ratio), 0.92 * width, color=colour, label=past.name)
             label = "as realised" if i == 0 else None
-            axes.plot(x, _values(past.realised, run.sizes, ratio), **mark, label=label)
+            axes.plot(x, _values(past.realised, run.sizes, ratio), **mark, label=label, clip_on=False)
         axes.set(title=titles[ratio], xlabel="board size", xticks=range(len(run.sizes)), xticklabels=run.sizes)
         axes.set_ylim(0, None)
         axes.tick_params(axis="x", length=0)

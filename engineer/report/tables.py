@@ -120,7 +120,7 @@ def time_tables(run: Run) -> list[Table]:
         there = [row[key] for row in run.timings if row.get(key) is not None]
         return f"{statistics.median(there):,.0f}" if there else "-"
 
-    title = "Steps of the rounds: seconds, and the median of their tokens a second"
+    title = "Steps of the rounds: seconds, compilation included, and the median of their tokens a second"
     cells = ((part, f"{took:.1f}", f"{100 * took / total:.1f}", rate(key)) for part, took, key in rows)
     return [Table(title, ("part", "seconds", "%", "tokens a second"), tuple(cells))]
 

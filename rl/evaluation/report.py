@@ -1,6 +1,7 @@
 """The tables of an evaluation, for a terminal of 100 columns and as Markdown, the paper's figures beside ours."""
 
 import dataclasses
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from jaxlake.benchmark import FAILURES, PublishedRow, published
@@ -11,6 +12,8 @@ NOTE = (
     "Optimal | valid: of the valid answers, those that are optimal."
 )
 OURS = "this model"
+WIDTH = 100
+"""Columns of the terminal."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +47,8 @@ def to_text(evaluation: Evaluation) -> str:
     tables += _chances(evaluation, [line for line in evaluation.whole if line.size is None]) + _failures(evaluation)
     if _comparable(evaluation):
         tables.append(_beside_sums(evaluation))
-    return "\n\n".join([*_facts(evaluation), *(table.to_text() for table in tables)])
+    facts = (textwrap.fill(fact, WIDTH) for fact in _facts(evaluation))
+    return "\n\n".join([*facts, *(table.to_text() for table in tables)])
 
 
 def to_markdown(evaluation: Evaluation) -> str:
@@ -71,8 +75,9 @@ def _facts(evaluation: Evaluation) -> list[str]:
     if about["temperature"]:
         how += f", top-k {about['top_k']}" * (about["top_k"] > 0) + f", top-p {about['top_p']:g}" * (about["top_p"] < 1)
     answers = "one answer" if evaluation.samples == 1 else f"{evaluation.samples} answers"
+    objective = scores.objective.value.replace("_", " ")
     of = f"{asked:,} of {scores.benchmark.account['instances']:,} boards"
-    found = [f"{about['suite']} suite, {of}, {answers} each, {how}; optimal by {scores.objective.value}"]
+    found = [f"{about['suite']} suite, {of}, {answers} each, {how}; optimal by {objective}"]
     if missing:
         found.append(f"{missing:,} answers are missing and count as invalid.")
     if evaluation.lengths.truncated:

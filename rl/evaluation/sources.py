@@ -110,7 +110,7 @@ class PolicySource:
             samples=self._samples,
             sampling=self._sampling,
             first_request=int(places[0] + first) * self._samples,
-            progress=lambda done: within(f"answers {done}/{share * self._samples}"),
+            progress=lambda done: within(f"{done}/{share * self._samples} of this call"),
         )
         rollout = distributed.gather(rollout)
         count = len(places) * self._samples

@@ -1,6 +1,7 @@
 """A report of a fabricated run says what the run's files say, from the files alone."""
 
 import json
+import shutil
 from pathlib import Path
 
 import matplotlib.image
@@ -275,6 +276,28 @@ def test_a_run_of_an_earlier_version_is_reported_with_what_it_has(tmp_path):
     assert {"Time and memory", "samples.md"}.isdisjoint(page.read_text().split("](../"))
     drawn = {path.name for path in page.parent.glob("*.png")}
     assert drawn == {"learning.png", "allocation.png", "failures.png", "boards.png", "samples.png"}
+
+
+def test_a_warm_start_alone_is_reported_with_its_curve(tmp_path):
+    directory = fabricate(tmp_path / "taught")
+    shutil.rmtree(directory / "rounds")
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    taught = [row for row in rows if row["phase"] == "warm_start"]
+    as_file(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in taught))
+    page = write(directory)
+    assert "From before to warm start, valid plans on validation went from 0 % to " in page.read_text()
+    assert "](learning.png)" in page.read_text() and (page.parent / "learning.png").exists()
+
+
+def test_rounds_without_a_warm_start_are_reported_from_before_them(tmp_path):
+    directory = fabricate(tmp_path / "straight", full=True)
+    shutil.rmtree(directory / "warm_start")
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    rounds = [row for row in rows if row["phase"] == "round"]
+    as_file(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rounds))
+    page = write(directory)
+    assert "From before to round 2, valid plans on validation went from 0 % to " in page.read_text()
+    assert "](learning.png)" in page.read_text()
 
 
 def test_a_run_that_logged_nulls_alone_is_reported(tmp_path):

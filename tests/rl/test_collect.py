@@ -15,7 +15,7 @@ from jaxlake.levels import stack
 from jaxlake.render import from_text
 from rl import distributed
 from rl.checkpoint import Progress
-from rl.collect import TrainingSet, collect, fill, informative, rows_of
+from rl.collect import TrainingSet, answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
@@ -174,12 +174,13 @@ def test_groups_beyond_the_batch_are_left_out(scene):
     np.testing.assert_allclose(found.batch.advantages, [1, -1, -1, 1], atol=1e-3)
 
 
-def test_each_further_batch_has_a_key_of_its_own_and_the_first_the_steps(scene):
-    run, lake = scene(["..", "..", "o.", ".."], prompts=1, resampling=3, round=2)
-    run.progress.step = 5
-    gathered((run, lake))
-    step = make_key(run.config.seed, Purpose.ROLLOUT, 2, 5)
-    expected = [step, jax.random.fold_in(step, 1), jax.random.fold_in(step, 2)]
+def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
+    run, lake = scene(["o.", "..", "..", "o.", "..", "o."], prompts=1, resampling=2, round=2)
+    while run.progress.cursor < 6:
+        run.progress.cursor += gathered((run, lake), np.arange(run.progress.cursor, 6)).taken
+        run.progress.step += 1
+    assert run.progress.step == 3  # of one batch, of three and of two
+    expected = [make_key(run.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
     assert [key for key, _ in run.policy.asked] == expected
 
 
@@ -272,7 +273,7 @@ def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeyp
 def test_informative_groups_fill_the_places_in_order():
     valid = np.array([[1, 1], [0, 1], [0, 0], [1, 0]], bool)
     assert informative(valid).tolist() == [1, 3]
-    assert fill(informative(valid), 3).tolist() == [1, 3, -1]
-    assert fill(informative(valid), 1).tolist() == [1]
-    assert rows_of(np.array([3, 1]), 2).tolist() == [6, 7, 2, 3]
+    assert placed(informative(valid), 3).tolist() == [1, 3, -1]
+    assert placed(informative(valid), 1).tolist() == [1]
+    assert answer_rows(np.array([3, 1]), 2).tolist() == [6, 7, 2, 3]
     assert not len(informative(np.zeros((0, 2), bool)))

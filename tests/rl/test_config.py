@@ -79,3 +79,11 @@ def test_every_key_can_be_found_by_its_dotted_name():
 
 def test_the_defaults_that_help_shows_are_the_shipped_tiny_runs():
     assert load(TINY) == Config()
+
+
+def test_off_is_a_word_and_no_number_of_yaml(tmp_path):
+    (tmp_path / "run.yaml").write_text("tracking: {wandb: off, tensorboard: true}")
+    tracking = load(tmp_path / "run.yaml").tracking
+    assert (tracking.wandb, tracking.tensorboard) == ("off", True)
+    assert load(tmp_path / "run.yaml", ["tracking.wandb=offline"]).tracking.wandb == "offline"
+    assert load(tmp_path / "run.yaml", ["tracking.wandb=off"]).tracking.wandb == "off"

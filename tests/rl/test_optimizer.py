@@ -16,6 +16,8 @@ from rl.qwen3.lora import LoRAConfig, split
 from rl.qwen3.model import Qwen3Config, create
 from rl.qwen3.sharding import make_mesh
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SHAPE = Qwen3Config(
     vocab_size=16,
     hidden_size=16,

@@ -24,6 +24,8 @@ from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rows_for, shard_batch, shard_parameters
 from rl.sft.__main__ import main
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SHAPE = Qwen3Config(
     vocab_size=16,
     hidden_size=16,

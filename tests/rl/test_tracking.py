@@ -257,3 +257,16 @@ def test_a_log_file_gets_a_plain_line_at_the_last_step_and_messages_stay(capsys)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "[bold] is no markup"
     assert lines[1].startswith("round 2: GRPO  2/2  reward 0.41")
+
+
+def test_the_time_left_in_a_log_file_forgets_the_slow_first_step(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(tracking.time, "monotonic", lambda: now)
+    with Display() as display:
+        display.stage("warm start", 100)
+        for seconds in (50.0, *[2.0] * 12):  # the first step compiles
+            now += seconds
+            display.advance()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "warm start  1/100  4950 s left"
+    assert lines[1:] == ["warm start  7/100  186 s left", "warm start  13/100  174 s left"]

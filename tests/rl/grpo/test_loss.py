@@ -170,7 +170,7 @@ def test_expected_gradient_of_the_divergence_over_all_tokens_of_a_softmax(estima
 
         return (share * jax.vmap(one)(jax.nn.log_softmax(logits), reference)).sum()
 
-    found = jax.grad(expected)(logits)
+    found = jax.jit(jax.grad(expected))(logits)
     wanted = jax.grad(lambda logits: divergence(jax.nn.log_softmax(logits), reference))(logits)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert (np.abs(found).max() > 0.01) == (estimator is not KLEstimator.K1)
