@@ -189,7 +189,7 @@ class WeightsAndBiases:
         self._wandb = _import("wandb", f"wandb = {config.tracking.wandb}")
         self._config, self._directory, self._say = config, run, say
         self._run, self._broken = None, False
-        os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # else it advertises where openai is imported, silent or not
+        os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # silent or not, it advertises where openai is imported
         if config.tracking.wandb == "online":
             self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
             if not self._wandb.login(prompt=False, verify=False):
