@@ -5,7 +5,7 @@
 
 Decoding: eight answers to each of several prompts, 64 and 128 at once, from 1,024 and 3,072 tokens on. The bound is the
 bandwidth of a plain copy, measured here, over the bytes that a step cannot avoid: all weights, and the keys and values
-of the tokens so far. Training: the supervised step of `rl/sft.py` on rows of 2,048 tokens, with all parameters where
+of the tokens so far. Training: the supervised step of `rl/sft/` on rows of 2,048 tokens, with all parameters where
 the memory is there for them (100 GB), and with adapters. The bound is the chip's rated bfloat16 rate (of a chip
 that we do not know: that of a product of matrices, measured) over the analytic FLOPs of a token, recomputation not
 counted: the ratio is the MFU. Each line is a process of its own, so that its peak of memory is its own.
