@@ -1,7 +1,7 @@
 """Kills a run anywhere and starts it again, twenty times, and compares what comes out with an undisturbed run.
 
     python benchmarks/kill_anywhere.py            # 20 moments, about five minutes on two cores
-    python benchmarks/kill_anywhere.py --quick    # 6 moments, one of each kind that matters most
+    python benchmarks/kill_anywhere.py --quick    # 6 moments, one of each kind that matters most: a minute and a half
 
 Run A goes through. Run B gets SIGKILL at random moments, at least two of each kind, and the same command each time.
 A moment is recognised from outside the code that is tested, which knows nothing of it: both runs are started by this
