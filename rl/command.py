@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
+import numpy as np
 from pydantic.fields import FieldInfo
 
 from rl import config as config_
@@ -68,6 +69,10 @@ class Stop:
             yield
         finally:
             self._at_once = False
+
+    def agreed(self) -> int:
+        """The number of a signal that any process of the job got, 0 if none; all call it at the same place."""
+        return int(distributed.gather(np.array([self.number])).max())
 
     def _on_signal(self, number, frame):
         # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.

@@ -143,8 +143,7 @@ def _answer(
     display.stage("answers", missing.size, done=there)
 
     def check_stop() -> None:
-        number = int(distributed.gather(np.array([stop.number])).max())
-        if number:
+        if number := stop.agreed():
             raise Interrupted(number)
 
     def write(answers: Sequence[Answer]) -> None:

@@ -87,6 +87,13 @@ class Policy:
         check_fit(tokens, settings.max_prompt_tokens, "text.max_prompt_tokens")
         return Prompts(instances, tokens)
 
+    def describe(self, parameters: nnx.State) -> str:
+        """How large the policy is, how much of it is trained, and what it runs on: a line for the user."""
+        devices, trained = self.mesh.devices, lora.split(parameters)[0]
+        count, part = (sum(x.size for x in jax.tree.leaves(tree)) for tree in (parameters, trained))
+        of_them = "" if part == count else f", {part / 1e6:.2f} M of them trained,"
+        return f"Qwen3 with {count / 1e6:.2f} M parameters{of_them} on {devices.size} x {devices.flat[0].device_kind}"
+
     def rollout_parameters(self, parameters: nnx.State) -> nnx.State:
         """The parameters as the samplers want them: cast to the compute dtype, whole on every row of the mesh."""
         return for_rollout(parameters, self.shape.dtype, self.mesh)

@@ -166,8 +166,7 @@ class Run:
 
         All processes call it together, wherever parameters, optimizer state, progress and pending go together.
         """
-        number = int(distributed.gather(np.array([self.stop.number])).max())
-        if number:
+        if number := self.stop.agreed():
             self.save()
             raise Interrupted(number)
 

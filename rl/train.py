@@ -3,7 +3,6 @@
 import sys
 from typing import Literal
 
-import jax
 import numpy as np
 
 from engineer import report
@@ -13,7 +12,6 @@ from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
 from rl.optimizer import make_optimizer
 from rl.policy import Policy
-from rl.qwen3 import lora
 from rl.rounds import check_room, planned_updates, run_rounds
 from rl.run import Purpose, Run, make_key, mixed_boards
 from rl.standing import restore
@@ -73,12 +71,7 @@ def execute(
         return
     with stop.at_once():
         policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
-        devices, trained = policy.mesh.devices, lora.split(parameters)[0]
-        count, part = (sum(x.size for x in jax.tree.leaves(tree)) for tree in (parameters, trained))
-        of_them = "" if part == count else f", {part / 1e6:.2f} M of them trained,"
-        display.say(
-            f"Qwen3 with {count / 1e6:.2f} M parameters{of_them} on {devices.size} x {devices.flat[0].device_kind}"
-        )
+        display.say(policy.describe(parameters))
         check_room(policy)
         trackers = Trackers(config, directory.path, display.say)
         rounds = make_optimizer(config.grpo, planned_updates(config))

@@ -56,11 +56,7 @@ class PolicySource:
         self._policy.sampler.width(samples)
         self._fingerprint = fingerprint(parameters)
         self._parameters: nnx.State = policy.rollout_parameters(parameters)
-        count, devices = sum(x.size for x in jax.tree.leaves(parameters)), policy.mesh.devices
-        say(
-            f"{config.model.path}: Qwen3 with {count / 1e6:.2f} M parameters on {devices.size} x "
-            f"{devices.flat[0].device_kind}"
-        )
+        say(f"{config.model.path}: {policy.describe(parameters)}")
         if longest > config.text.max_prompt_tokens:
             say(
                 f"prompts have up to {longest} tokens and get the room they need (text.max_prompt_tokens = "

@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from shapes import SMALL_JSON
 
 from jaxlake import text
 from jaxlake.benchmark import load, published, spread, take
@@ -22,19 +23,6 @@ from rl.evaluation import sources
 from rl.policy import Policy, row
 from rl.qwen3 import presets
 
-SHAPE = {
-    "model_type": "qwen3",
-    "vocab_size": 768,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 1e4,
-    "tie_word_embeddings": True,
-}
 SETTINGS = """
 text: {max_prompt_tokens: 16, max_new_tokens: 12}
 sampler: {rows: 16}
@@ -58,7 +46,7 @@ def trained(tmp_path_factory) -> Path:
     """A finished run of a model with random weights."""
     run = tmp_path_factory.mktemp("evaluate") / "run"
     run.mkdir()
-    (run / "shape.json").write_text(json.dumps(SHAPE))
+    (run / "shape.json").write_text(json.dumps(SMALL_JSON))
     (run / "config.yaml").write_text(f"model: {{shape: {run}/shape.json}}\n{SETTINGS}")
     policy, parameters = Policy.create(config_.load(run / "config.yaml"), jax.random.key(3))
     policy.save(run / "final", parameters)
@@ -199,7 +187,7 @@ def test_a_checkpoint_by_itself_answers_as_the_run_does(trained, command, tmp_pa
 
 def test_a_checkpoint_without_a_configuration_gets_the_shipped_one_of_its_shape(tmp_path):
     tiny = presets.shape_of("tiny", np.float32)
-    (tmp_path / "config.json").write_text(json.dumps({name: getattr(tiny, name, "qwen3") for name in SHAPE}))
+    (tmp_path / "config.json").write_text(json.dumps({name: getattr(tiny, name, "qwen3") for name in SMALL_JSON}))
     assert evaluate._fitting(str(tmp_path)) == "tiny.yaml"
     assert evaluate._fitting("Qwen/Qwen3-0.6B") == "qwen3-0.6b.yaml"
     assert evaluate._fitting("somebody/else") == evaluate._fitting(None) == "qwen3-4b.yaml"

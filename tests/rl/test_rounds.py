@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from shapes import SMALL_JSON
 
 from engineer import evidence as evidence_
 from jaxlake.config import LakeConfig
@@ -28,19 +29,6 @@ from rl.run import Purpose, Run, make_key
 from rl.standing import make_reference
 from rl.tracking import Display, Meter, Profiler, Trackers
 
-SHAPE = {
-    "model_type": "qwen3",
-    "vocab_size": 768,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 1e4,
-    "tie_word_embeddings": True,
-}
 SETTINGS = {
     "lake": {"sizes": (3, 4)},
     "mesh": {"fsdp": 1},
@@ -59,7 +47,7 @@ class Stage:
     """Makes runs that stand at the beginning of the rounds; what they compile, they share."""
 
     def __init__(self, folder):
-        (folder / "shape.json").write_text(json.dumps(SHAPE))
+        (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
         self.folder, self.made = folder, 0
         self.shape = {"shape": str(folder / "shape.json")}
         config = self.config()
@@ -77,7 +65,7 @@ class Stage:
         directory = RunDirectory(self.folder / f"run{self.made}", config)
         directory.create()
         policy, _ = Policy.create(config, make_key(0, Purpose.PARAMETERS))
-        policy.tokenizer.stop_ids = tuple(range(0, SHAPE["vocab_size"], 6))  # so that answers end, sooner or later
+        policy.tokenizer.stop_ids = tuple(range(0, SMALL_JSON["vocab_size"], 6))  # so that answers end, sooner or later
         parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
         display = Said()
         display.stage("test", 1)

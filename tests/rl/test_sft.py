@@ -14,33 +14,23 @@ import optax
 import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
+from shapes import SMALL, SMALL_JSON
 
 from rl import grpo, sft, train
 from rl.config import WarmStartSection
 from rl.logprobs import join, take
 from rl.optimizer import make_optimizer, updates_made
 from rl.qwen3 import lora
-from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
+from rl.qwen3.model import abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rows_for, shard_batch, shard_parameters
 from rl.sft.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-SHAPE = Qwen3Config(
-    vocab_size=16,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=8,
-    rope_theta=1e4,
-)
-
 
 @pytest.fixture(scope="module")
 def parameters():
-    return create(SHAPE, jax.random.key(0))[1]
+    return create(SMALL, jax.random.key(0))[1]
 
 
 def examples():
@@ -53,7 +43,7 @@ def examples():
 
 def cross_entropy(parameters, data):
     """Over all logits of all positions."""
-    model = nnx.merge(abstract(SHAPE)[0], parameters)
+    model = nnx.merge(abstract(SMALL)[0], parameters)
     logprobs = jax.nn.log_softmax(model.logits(model(data.tokens, token_positions(data.valid), data.valid)))
     rows, at = np.arange(6)[:, None], examples().starts[:, None] + np.arange(3)
     return -(logprobs[rows, at - 1, data.tokens[rows, at]] * data.mask).sum() / data.mask.sum()
@@ -65,7 +55,7 @@ def test_a_step_goes_down_the_mean_cross_entropy_and_the_next_compiles_nothing(p
     trained, frozen = lora.split(shard_parameters(jax.tree.map(jnp.copy, parameters), mesh))
     batch = shard_batch(take(data, np.arange(6), rows_for(6, mesh)), mesh)  # eight rows on four devices, six count
     state = grpo.init(optimizer, trained, mesh)
-    graph, _ = abstract(SHAPE, mesh)
+    graph, _ = abstract(SMALL, mesh)
     after, state, found = sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
     assert float(found["loss"]) == pytest.approx(float(value), rel=1e-5)
     assert float(found["gradient_norm"]) == pytest.approx(float(optax.global_norm(gradient)), rel=1e-5)
@@ -87,7 +77,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(parameters):
     state = grpo.init(optimizer, trained, mesh)
     before = jax.tree.map(np.asarray, (trained, state))
     batch = shard_batch(take(examples(), np.arange(6), rows_for(6, mesh)), mesh)
-    graph, _ = abstract(SHAPE, mesh)
+    graph, _ = abstract(SMALL, mesh)
     *after, found = sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
     assert float(found["update_skipped"]) == 1
     assert not np.isfinite(found["loss"])
@@ -109,25 +99,12 @@ validation: {{instances: 16, samples: 2}}
 engineer: {{max_prompt_tokens: 512, max_thinking_tokens: 8, max_answer_tokens: 64}}
 checkpoint: {{every_steps: 2}}
 """
-MICRO_SHAPE = {
-    "model_type": "qwen3",
-    "vocab_size": 768,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 8,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 1e4,
-    "tie_word_embeddings": True,
-}
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sft")
-    (folder / "shape.json").write_text(json.dumps(MICRO_SHAPE))
+    (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
     (folder / "micro.yaml").write_text(MICRO.format(folder=folder))
     return folder
 

@@ -7,23 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from shapes import SMALL
 
 from rl import grpo
 from rl.config import GRPOSection
 from rl.logprobs import join
-from rl.qwen3.model import Qwen3Config, create, token_positions
+from rl.qwen3.model import create, token_positions
 from rl.qwen3.sharding import make_mesh
 
-SHAPE = Qwen3Config(
-    vocab_size=16,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=8,
-    rope_theta=1e4,
-)
 ONE = make_mesh(1, 1)
 
 
@@ -41,7 +32,7 @@ def say_three(graph, parameters, prompts, key):
 
 
 def test_a_policy_learns_to_say_what_is_rewarded():
-    graph, parameters = create(SHAPE, jax.random.key(0), ONE)
+    graph, parameters = create(SMALL, jax.random.key(0), ONE)
     adam, settings = optax.adam(1e-2), GRPOSection(micro_batch=8)
     state = grpo.init(adam, parameters, ONE)
     prompts, groups = np.repeat(np.arange(8, dtype=np.int32).reshape(4, 2), 8, axis=0), np.arange(32) // 8

@@ -9,27 +9,18 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from shapes import SMALL
 
 from rl import distributed, grpo
 from rl.config import GRPOSection
 from rl.logprobs import join
 from rl.optimizer import make_optimizer
 from rl.qwen3 import lora
-from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
+from rl.qwen3.model import abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_parameters, shardings
 
 update_module = importlib.import_module("rl.grpo.update")  # rl.grpo.update is the function
 
-SHAPE = Qwen3Config(
-    vocab_size=16,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=8,
-    rope_theta=1e4,
-)
 ONE = make_mesh(1, 1)
 ROOM = 8
 DESCENT = optax.sgd(1.0)  # one object, one compiled program
@@ -68,7 +59,7 @@ def given_batch(seed=0, shortest=5):
 
 def step(parameters, data, mesh=ONE, *, optimizer=DESCENT, check=nothing, **settings):
     """Parameters, state and metrics after one update."""
-    graph, _ = abstract(SHAPE, mesh)
+    graph, _ = abstract(SMALL, mesh)
     placed = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
     state = grpo.init(optimizer, placed, mesh)
     settings = GRPOSection(**settings)
@@ -94,7 +85,7 @@ def assert_same(found, expected):
 
 @pytest.fixture(scope="module")
 def parameters():
-    return create(SHAPE, jax.random.key(0))[1]
+    return create(SMALL, jax.random.key(0))[1]
 
 
 AGGREGATIONS = [kind.value for kind in grpo.Aggregation]
@@ -109,7 +100,7 @@ def expected(parameters):
     data = given_batch()
     sequences, mask = data.sequences, data.sequences.mask
     rows, steps = np.arange(16)[:, None], sequences.starts[:, None] + np.arange(ROOM)
-    graph = abstract(SHAPE)[0]
+    graph = abstract(SMALL)[0]
 
     def losses(parameters):
         model = nnx.merge(graph, parameters)
@@ -190,7 +181,7 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
     data, asked = given_batch(), GRPOSection(micro_batch=4)
     _, metrics = gradient(parameters, data, micro_batch=4, **EVERYTHING)
     now = grpo.answer_logprobs_of(
-        abstract(SHAPE, ONE)[0], shard_parameters(parameters, ONE), data.sequences, ONE, asked, nothing
+        abstract(SMALL, ONE)[0], shard_parameters(parameters, ONE), data.sequences, ONE, asked, nothing
     )
     mask, mismatch = data.sequences.mask, (data.old_logprobs - data.sampler_logprobs)[data.sequences.mask]
     ratio, worse = (
@@ -269,7 +260,7 @@ ADAM = optax.adam(1e-2)
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_an_update_that_is_not_finite_is_skipped_and_the_next_one_is_as_if_it_had_not_been(parameters, bad):
     data, settings = given_batch(), GRPOSection(micro_batch=4)
-    graph, spoilt = abstract(SHAPE, ONE)[0], data.replace(advantages=np.where(np.arange(16) == 2, bad, data.advantages))
+    graph, spoilt = abstract(SMALL, ONE)[0], data.replace(advantages=np.where(np.arange(16) == 2, bad, data.advantages))
     spoilt = spoilt.replace(advantages=spoilt.advantages.astype(np.float32))
     once, state, _ = step(parameters, data, optimizer=ADAM, micro_batch=4)
     expected = jax.tree.map(np.array, (once, state))
@@ -290,7 +281,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("calls", [1, 3, 5])  # before the first micro-batch, between two, before the parameters go
 def test_a_check_that_raises_leaves_everything_as_it_was(parameters, calls):
-    graph, placed = abstract(SHAPE, ONE)[0], shard_parameters(jax.tree.map(jnp.copy, parameters), ONE)
+    graph, placed = abstract(SMALL, ONE)[0], shard_parameters(jax.tree.map(jnp.copy, parameters), ONE)
     state, left = grpo.init(ADAM, placed, ONE), iter(range(calls - 1))
 
     def check():
@@ -311,7 +302,7 @@ def test_a_check_that_raises_leaves_everything_as_it_was(parameters, calls):
 
 def test_the_policys_own_log_probabilities_are_the_old_ones_of_its_first_update(parameters):
     data, settings = given_batch(), GRPOSection(micro_batch=4, minibatches=2)
-    graph, placed = abstract(SHAPE, ONE)[0], shard_parameters(parameters, ONE)
+    graph, placed = abstract(SMALL, ONE)[0], shard_parameters(parameters, ONE)
     old = grpo.answer_logprobs_of(graph, placed, data.sequences, ONE, settings, nothing)
     given, metrics = gradient(parameters, data.replace(old_logprobs=old), micro_batch=4)
     own, same = gradient(parameters, data.replace(old_logprobs=None), micro_batch=4)
@@ -327,7 +318,7 @@ def test_the_policys_own_log_probabilities_are_the_old_ones_of_its_first_update(
 def test_log_probabilities_of_answers_are_those_of_the_whole_models_logits(parameters, mesh):
     data, mesh, checks = given_batch(), make_mesh(*mesh), []
     found = grpo.answer_logprobs_of(
-        abstract(SHAPE, mesh)[0],
+        abstract(SMALL, mesh)[0],
         shard_parameters(jax.tree.map(jnp.copy, parameters), mesh),
         data.sequences,
         mesh,
@@ -340,7 +331,7 @@ def test_log_probabilities_of_answers_are_those_of_the_whole_models_logits(param
 
     @jax.jit
     def whole(parameters):
-        model = nnx.merge(abstract(SHAPE)[0], parameters)
+        model = nnx.merge(abstract(SMALL)[0], parameters)
         hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)
         return jax.nn.log_softmax(model.logits(hidden) / 0.7)
 
@@ -353,14 +344,14 @@ def test_log_probabilities_of_answers_are_those_of_the_whole_models_logits(param
 
 def test_there_may_be_no_answers_to_take_log_probabilities_of(parameters):
     empty = jax.tree.map(lambda x: x[:0], given_batch()).sequences
-    graph = abstract(SHAPE, ONE)[0]
+    graph = abstract(SMALL, ONE)[0]
     found = grpo.answer_logprobs_of(graph, parameters, empty, ONE, GRPOSection(), nothing)
     assert found.shape == (0, ROOM)
 
 
 def test_later_steps_compile_nothing_and_leave_everything_where_it_was(parameters):
     mesh, settings = make_mesh(4, 2), GRPOSection(micro_batch=4, **EVERYTHING)
-    graph, _ = abstract(SHAPE, mesh)
+    graph, _ = abstract(SMALL, mesh)
     now = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
     optimizer = make_optimizer(settings, updates=3)
     state = grpo.init(optimizer, now, mesh)
@@ -376,7 +367,7 @@ def test_later_steps_compile_nothing_and_leave_everything_where_it_was(parameter
 
 
 def test_with_adapters_only_they_are_trained(parameters):
-    shape = dataclasses.replace(SHAPE, lora=lora.LoRAConfig(2, 4.0, ("down_proj",)))
+    shape = dataclasses.replace(SMALL, lora=lora.LoRAConfig(2, 4.0, ("down_proj",)))
     graph, parameters = create(shape, jax.random.key(0), ONE)
     state = grpo.init(ADAM, parameters, ONE)
     trained, frozen = lora.split(parameters)

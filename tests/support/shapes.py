@@ -1,0 +1,30 @@
+"""Shapes of models that are small enough to compile in a moment, for tests that do not care which."""
+
+from rl.qwen3.model import Qwen3Config
+
+SMALL = Qwen3Config(
+    vocab_size=16,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=8,
+    rope_theta=1e4,
+)
+"""One layer, two heads that share their keys and values, sixteen tokens without a tokenizer."""
+
+SMALL_JSON = {
+    "model_type": "qwen3",
+    "vocab_size": 768,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e4,
+    "tie_word_embeddings": True,
+}
+"""The same as a config.json, with room for the shipped tokenizer."""
