@@ -8,11 +8,9 @@ repeat; actions, and the keys where a step takes one, are drawn beforehand, for 
 installed with pip into a virtual environment of its own below --peers, and plays one repeat after each of ours.
 """
 
-import argparse
 import dataclasses
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +19,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from side_by_side import Peer, Unavailable, environment
+from side_by_side import Peer, Unavailable, environment, read_options
 
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake, Params
@@ -67,13 +65,8 @@ PEERS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="where the peers' virtual environments are kept")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="under a minute")
     repeats = 3 if options.quick else 15
-    folder = options.peers or Path(tempfile.gettempdir()) / "jaxlake_peers"
 
     rows = []
     print(f"{'':30} {'M steps/s':>9} {'bound':>7} {'target':>6} {'compile s':>9} {'bytes':>5} {'reset costs':>11}")
@@ -99,7 +92,7 @@ def main() -> None:
     ours = Ours(CASES[0], AutoResetMode.SAME_STEP)
     for peer in PEERS:
         try:
-            rates, theirs, facts = alternate(peer, folder, ours, repeats, install=not options.quick)
+            rates, theirs, facts = alternate(peer, options.peers, ours, repeats, install=not options.quick)
         except Unavailable as reason:
             print(f"{peer.name:38} not available: {reason}")
             continue

@@ -16,7 +16,6 @@ and reads the folder that we wrote. They take turns, compiled before: rates are 
 ratios. Host time is all that is neither rollout nor update.
 """
 
-import argparse
 import dataclasses
 import itertools
 import json
@@ -29,7 +28,7 @@ from pathlib import Path
 import jax
 import numpy as np
 from sampler_speed import PACKAGES
-from side_by_side import Peer, Row, Unavailable, alternate, environment, header, report, row
+from side_by_side import Peer, Row, Unavailable, alternate, environment, header, read_options, report, row
 
 from rl import config as config_
 from rl import grpo, rounds
@@ -69,16 +68,11 @@ TARGET, MOST_HOST = 2.0, 0.10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three turns; installs nothing")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="where the peer's virtual environment is kept")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="three turns; installs nothing")
     repeats = 3 if options.quick else 9
-    folder = options.peers or Path(tempfile.gettempdir()) / "jaxlake_peers"
     name = f"step, {PROMPTS} prompts x {SAMPLES} answers"
     try:
-        python = environment(folder / "tunix_sampler", PACKAGES, install=not options.quick)
+        python = environment(options.peers / "tunix_sampler", PACKAGES, install=not options.quick)
         with tempfile.TemporaryDirectory() as scratch:
             ours = Ours(Path(scratch), steps=1 + repeats)
             with Peer("tunix_grpo.py", ours.model, json.dumps(peer_settings(ours.run)), python=python) as peer:

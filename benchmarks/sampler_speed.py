@@ -12,18 +12,16 @@ that we wrote, and must agree with us on greedy answers. Both have the same room
 compiled before. They take turns: rates are medians, the ratio is that of the turns' ratios.
 """
 
-import argparse
 import dataclasses
 import functools
 import itertools
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
-from side_by_side import Peer, Unavailable, alternate, environment, header, report
+from side_by_side import Peer, Unavailable, alternate, environment, header, read_options, report
 
 from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
@@ -38,13 +36,8 @@ TARGET = 2.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three turns; installs nothing")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="where the peer's virtual environment is kept")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="three turns; installs nothing")
     repeats = 3 if options.quick else 15
-    folder = options.peers or Path(tempfile.gettempdir()) / "jaxlake_peers"
 
     # The peer turns its heads by a base of 1e6 whatever the config says (tunix 0.1.7).
     config = dataclasses.replace(presets.shape_of("tiny"), rope_theta=1e6)
@@ -70,7 +63,7 @@ def main() -> None:
         return {"all": time.perf_counter() - start, "lengths": lengths.tolist(), "tokens": answers}
 
     try:
-        python = environment(folder / "tunix_sampler", PACKAGES, install=not options.quick)
+        python = environment(options.peers / "tunix_sampler", PACKAGES, install=not options.quick)
         with tempfile.TemporaryDirectory() as model:
             weights.save(model, config, parameters)
             with Peer("tunix_sampler.py", model, PROMPT_TOKENS, NEW_TOKENS, python=python) as peer:

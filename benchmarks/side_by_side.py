@@ -4,6 +4,7 @@ A peer is a script in `peers/` that answers JSON lines with JSON lines (`peers/p
 our packages it gets a virtual environment of its own.
 """
 
+import argparse
 import dataclasses
 import json
 import statistics
@@ -13,6 +14,26 @@ import tempfile
 import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+
+def read_options(description: str, quick: str) -> argparse.Namespace:
+    """--quick, --json and --peers of a benchmark whose peers have virtual environments of their own.
+
+    Args:
+      description: for --help.
+      quick: what --quick does.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "jaxlake_peers",
+        metavar="DIR",
+        help="where the peers' virtual environments are kept",
+    )
+    return parser.parse_args()
 
 
 class Unavailable(Exception):

@@ -8,52 +8,30 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from tunix.models.qwen3.model import ModelConfig
 from tunix.models.qwen3.params import create_model_from_safe_tensors
 from tunix.rl.grpo.grpo_learner import GRPOConfig, GRPOLearner
 from tunix.rl.rl_cluster import ClusterConfig, RLCluster, RLTrainingConfig, Role
 from tunix.rl.rollout.base_rollout import RolloutConfig
+from tunix_model import Tokens, read_config
 
 folder, settings = sys.argv[1], json.loads(sys.argv[2])
-raw = json.loads((Path(folder) / "config.json").read_text())
-config = ModelConfig(
-    num_layers=raw["num_hidden_layers"],
-    vocab_size=raw["vocab_size"],
-    embed_dim=raw["hidden_size"],
-    hidden_dim=raw["intermediate_size"],
-    num_heads=raw["num_attention_heads"],
-    head_dim=raw["head_dim"],
-    num_kv_heads=raw["num_key_value_heads"],
-    rope_theta=(raw.get("rope_parameters") or raw)["rope_theta"],
-    norm_eps=raw["rms_norm_eps"],
-    use_tied_embedding=raw["tie_word_embeddings"],
-)
+config = read_config(folder)
 
 
-class Tokens:
-    """A tokenizer for texts of token numbers; the last token of the vocabulary is padding."""
+class Numbers(Tokens):
+    """For texts of token numbers."""
 
     def encode(self, text: str) -> list[int]:
         return [int(token) for token in text.split()]
 
     def decode(self, tokens: list[int]) -> str:
         return " ".join(map(str, tokens))
-
-    def bos_id(self) -> int:
-        return 0  # none
-
-    def eos_id(self) -> int:
-        return self.pad_id()
-
-    def pad_id(self) -> int:
-        return config.vocab_size - 1
 
 
 lengths: list[int] = []
@@ -89,7 +67,7 @@ training = RLTrainingConfig(
 )
 cluster = RLCluster(
     actor=actor,
-    tokenizer=Tokens(),
+    tokenizer=Numbers(config.vocab_size),
     cluster_config=ClusterConfig(
         role_to_mesh=dict.fromkeys((Role.ACTOR, Role.REFERENCE, Role.ROLLOUT), mesh),
         training_config=training,

@@ -1,54 +1,20 @@
 """google-tunix's vanilla sampler on its own Qwen3, float32. Arguments: a model folder, room for prompts and answers."""
 
-import json
 import sys
 import time
-from pathlib import Path
 
 import jax.numpy as jnp
 from protocol import serve_requests
 from tunix.generate.sampler import CacheConfig, Sampler
-from tunix.models.qwen3.model import ModelConfig
 from tunix.models.qwen3.params import create_model_from_safe_tensors
+from tunix_model import Tokens, read_config
 
 folder, prompt_slots, new_tokens = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-raw = json.loads((Path(folder) / "config.json").read_text())
-config = ModelConfig(
-    num_layers=raw["num_hidden_layers"],
-    vocab_size=raw["vocab_size"],
-    embed_dim=raw["hidden_size"],
-    hidden_dim=raw["intermediate_size"],
-    num_heads=raw["num_attention_heads"],
-    head_dim=raw["head_dim"],
-    num_kv_heads=raw["num_key_value_heads"],
-    rope_theta=(raw.get("rope_parameters") or raw)["rope_theta"],
-    norm_eps=raw["rms_norm_eps"],
-    use_tied_embedding=raw["tie_word_embeddings"],
-)
-
-
-class Tokens:
-    """A tokenizer for texts that are lists of tokens already; the last token of the vocabulary is padding."""
-
-    def encode(self, tokens: list[int]) -> list[int]:
-        return tokens
-
-    def decode(self, tokens: list[int]) -> str:
-        return ""
-
-    def bos_id(self) -> int:
-        return 0  # none
-
-    def eos_id(self) -> int:
-        return self.pad_id()
-
-    def pad_id(self) -> int:
-        return config.vocab_size - 1
-
+config = read_config(folder)
 
 sampler = Sampler(
     create_model_from_safe_tensors(folder, config, dtype=jnp.float32),
-    Tokens(),
+    Tokens(config.vocab_size),
     CacheConfig(prompt_slots + new_tokens, config.num_layers, config.num_kv_heads, config.head_dim),
 )
 
