@@ -1,18 +1,23 @@
 """What a validation says about the policy, per board size, in plain numbers; no wording and no pictures."""
 
 import dataclasses
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxlake.types import Check
 
-VERSION = 1
+VERSION = 2
 """Of the JSON form."""
 CHECKS = tuple(check.name.lower() for check in Check)
 """The validity checks' names in the order in which they are reported."""
+
+
+LEARNABLE = (0.2, 0.8)
+"""Valid shares of a group, both included, from which a policy learns most: far from never and from always."""
 
 
 def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
@@ -27,16 +32,23 @@ def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class SizeEvidence:
-    """One board size's row.
+    """One board size's row: of a validation, or of a round's training rollouts.
 
     Attributes:
       size: side of the board.
-      n: answers counted, one greedy answer per prompt.
+      n: answers counted; of a validation one greedy answer per prompt, of training every sampled answer.
       valid: how many pass all eight checks.
       optimal: how many are valid and at the optimum's cost.
       first_failures: per check, how many answers fail it and none before it; sums to ``n - valid``.
       any_failures: per check, how many answers fail it.
       sampled_valid: mean over prompts of the share of valid samples; None when nothing was sampled.
+      sampled_se: standard error of that mean over prompts; None when nothing was sampled.
+      groups: prompts that were sampled, the samples to one being a group.
+      learnable: how many of the groups have a valid share within ``LEARNABLE``.
+      all_valid, all_invalid: how many of the groups teach nothing about validity.
+      answer_tokens, answer_tokens_se: mean length of the ``n`` answers in tokens, and its standard error.
+      truncated: how many of the ``n`` answers hit the length cap.
+      advantage: mean absolute advantage of a training answer, the bandit's reward; None in a validation.
     """
 
     size: int
@@ -46,11 +58,78 @@ class SizeEvidence:
     first_failures: dict[str, int]
     any_failures: dict[str, int]
     sampled_valid: float | None = None
+    sampled_se: float | None = None
+    groups: int = 0
+    learnable: int = 0
+    all_valid: int = 0
+    all_invalid: int = 0
+    answer_tokens: float | None = None
+    answer_tokens_se: float | None = None
+    truncated: int = 0
+    advantage: float | None = None
+
+    @property
+    def optimal_given_valid(self) -> float | None:
+        """Share of the valid answers that are optimal; None where none is valid."""
+        return self.optimal / self.valid if self.valid else None
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeEnvironment:
+    """The boards of one size that evidence was measured on.
+
+    Attributes:
+      size: side of the board.
+      instances: how many there are.
+      requested: ratios by their names (data, hole, wait) as asked for; None for boards that no configuration asked for.
+      realised: the same as measured.
+      optimal_cost: mean of the least costs; None without instances.
+      interaction_gap: mean of the least cost less the sum of the agents' own shortest paths; None without instances.
+      solvable: share of the random boards tried that have a plan; None where none was tried.
+    """
+
+    size: int
+    instances: int
+    requested: dict[str, float] | None
+    realised: dict[str, float]
+    optimal_cost: float | None
+    interaction_gap: float | None
+    solvable: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """One failed greedy answer.
+
+    Attributes:
+      size: side of the board.
+      check: the first check that it fails.
+      board: drawn as text, with the answered paths where they can be read.
+      answer: as it was written.
+    """
+
+    size: int
+    check: str
+    board: str
+    answer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingEvidence:
+    """What the rollouts of a whole round said, and the boards that they were on.
+
+    Attributes:
+      by_size: rows in ascending order of size; a size without data has none.
+      environment: rows in ascending order of size.
+    """
+
+    by_size: tuple[SizeEvidence, ...]
+    environment: tuple[SizeEnvironment, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """A whole validation.
+    """A whole validation, and the training before it.
 
     Attributes:
       by_size: rows in ascending order of size.
@@ -59,6 +138,9 @@ class Evidence:
       samples_per_prompt: 0 when nothing was sampled.
       answer_tokens: mean length of a greedy answer, in tokens.
       truncated: share of greedy answers that hit the length cap.
+      environment: the validation's boards.
+      training: the round that ended with this validation; None before the first.
+      trajectories: a few failures, at most one of a size and check.
     """
 
     by_size: tuple[SizeEvidence, ...]
@@ -67,6 +149,9 @@ class Evidence:
     samples_per_prompt: int
     answer_tokens: float
     truncated: float
+    environment: tuple[SizeEnvironment, ...] = ()
+    training: TrainingEvidence | None = None
+    trajectories: tuple[Trajectory, ...] = ()
 
     @property
     def n(self) -> int:
@@ -90,11 +175,7 @@ class Evidence:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, with the version of this form."""
-        return {
-            "version": VERSION,
-            **dataclasses.asdict(self),
-            "by_size": [dataclasses.asdict(r) for r in self.by_size],
-        }
+        return {"version": VERSION, **json.loads(json.dumps(dataclasses.asdict(self)))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Evidence":
@@ -107,7 +188,19 @@ class Evidence:
             raise ValueError(f"evidence has version {data.get('version')!r}; this program reads version {VERSION}")
         fields = {key: value for key, value in data.items() if key != "version"}
         try:
-            return cls(**{**fields, "by_size": tuple(SizeEvidence(**row) for row in fields["by_size"])})
+            training = fields["training"]
+            return cls(
+                **fields
+                | {
+                    "by_size": _rows(SizeEvidence, fields["by_size"]),
+                    "environment": _rows(SizeEnvironment, fields["environment"]),
+                    "trajectories": _rows(Trajectory, fields["trajectories"]),
+                    "training": training
+                    and TrainingEvidence(
+                        _rows(SizeEvidence, training["by_size"]), _rows(SizeEnvironment, training["environment"])
+                    ),
+                }
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"evidence does not have the fields of version {VERSION}: {error}") from error
 
@@ -158,6 +251,10 @@ def gather(
         answer_tokens=float(arrays["tokens"].mean()),
         truncated=float(arrays["truncated"].mean()),
     )
+
+
+def _rows(kind: type, rows: Sequence[Mapping[str, Any]]) -> tuple:
+    return tuple(kind(**row) for row in rows)
 
 
 def _row(size: int, checks: np.ndarray, optimal: np.ndarray, shares: np.ndarray | None) -> SizeEvidence:

@@ -154,6 +154,12 @@ class WarmStartSection(OptimizerFields):
     weight_decay: Ratio = 0.01
     holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = Field(0.1, description="share of boards that need a wait")
+    num_agents: tuple[Annotated[int, Field(ge=2, le=MAX_AGENTS)], ...] = Field(
+        (2,), min_length=1, description="numbers of agents, an equal share of the boards each"
+    )
+    contexts: tuple[str, ...] = Field(
+        ("V6",), min_length=1, description="what the engineer examples show, an equal share each; see engineer.context"
+    )
 
 
 class RoundsSection(Section):
@@ -247,9 +253,54 @@ class ValidationSection(Section):
     wait: Ratio = 0.25
 
 
-class EngineerSection(Section):
-    """How the current parameters write the next configuration."""
+class GateSection(Section):
+    """A pilot of every proposal with the current policy before it is trained on; the paper has none."""
 
+    action: Literal["off", "mix", "replace"] = Field(
+        "off", description="mix a refused configuration half and half with the previous one, or keep the previous"
+    )
+    boards: Count = Field(8, description="of each size")
+    samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
+    bound: Ratio = Field(0.9, description="largest share of boards whose answers are all valid or all invalid")
+
+
+class ApiSection(Section):
+    """The server that engineer.kind = api asks."""
+
+    url: str | None = Field(None, description="of an OpenAI-compatible server, such as http://localhost:8000/v1")
+    model: str | None = Field(None, description="its name there")
+    key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key")
+    timeout: Count = Field(600, description="seconds for one answer")
+
+
+class EngineerSection(Section):
+    """Who writes the next configuration, and what it reads."""
+
+    kind: Literal[
+        "checkpoint",
+        "checkpoint_shuffled",
+        "base",
+        "api",
+        "fixed_random",
+        "uniform",
+        "previous",
+        "paper_v6_replay",
+        "threshold_rule",
+        "learnability",
+        "bandit",
+        "adarft",
+        "ladder",
+        "plr",
+        "mutate_best",
+    ] = Field("checkpoint", description="checkpoint: the current parameters")
+    context: str = Field("V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X")
+    template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
+    proposals: Count = Field(1, description="answers asked for at once, of which one is chosen")
+    choice: Literal["first", "medoid", "best"] = Field("first", description="best: by a pilot, see engineer.gate")
+    floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every size")
+    exploration: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bandit's UCB bonus; 0: none")
+    gate: GateSection = GateSection()
+    api: ApiSection = ApiSection()
     temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="0: greedy")
     top_k: TopK = 0
     top_p: Rate = 1.0
@@ -257,6 +308,12 @@ class EngineerSection(Section):
     max_thinking_tokens: Count = 96
     max_answer_tokens: Count = 160
     attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
+
+    @pydantic.model_validator(mode="after")
+    def _api_is_named(self):
+        if self.kind == "api" and not (self.api.url and self.api.model):
+            raise ValueError("kind = api needs engineer.api.url and engineer.api.model")
+        return self
 
 
 class CheckpointSection(Section):
