@@ -1,24 +1,47 @@
 """Evidence in, next configuration out; text generation is handed in as a function, and no model lives here."""
 
-from engineer.context import Module, PastRound, Training, build
-from engineer.engineers import CheckpointEngineer, Engineer, Generate, Generation, RandomEngineer
+from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
+from engineer.engineers import (
+    RULES,
+    Choice,
+    Covered,
+    Engineer,
+    Generate,
+    Generation,
+    LanguageEngineer,
+    NoAnswer,
+    Pilot,
+    RandomEngineer,
+    RuleEngineer,
+)
 from engineer.evidence import Evidence, SizeEvidence, gather, wilson
+from engineer.gate import Gated
 from engineer.proposal import Proposal, grammar
 
 __all__ = [
-    "CheckpointEngineer",
+    "RULES",
+    "VARIANTS",
+    "Choice",
+    "Context",
+    "Covered",
     "Engineer",
     "Evidence",
+    "Gated",
     "Generate",
     "Generation",
+    "LanguageEngineer",
     "Module",
+    "NoAnswer",
     "PastRound",
+    "Pilot",
     "Proposal",
     "RandomEngineer",
+    "RuleEngineer",
     "SizeEvidence",
+    "Template",
     "Training",
-    "build",
     "gather",
     "grammar",
+    "modules",
     "wilson",
 ]

@@ -1,129 +1,353 @@
-"""The user message from which the next configuration is designed; variant V6 of the paper, its wording ours.
+"""The user message from which the next configuration is designed: the paper's modules and variants, and two of ours.
 
-One template for every model. A model of half a million parameters pays for each token and Qwen3-4B must understand it
-too: plain, terse, tabular, and the same words in every round.
+The words are the template's (``template.md``), one for every model; what is filled into it, and what is left out when
+there is no room for all, is decided here.
 """
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from engineer.evidence import CHECKS, Evidence, SizeEvidence, wilson
-from engineer.proposal import number
+from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, Trajectory, wilson
+from engineer.proposal import LIMITS, STEP, number
 from jaxlake.config import MAX_HOLE, LakeConfig
 
 FAILURES = dict(zip(CHECKS, ("parse", "agents", "start", "bounds", "hole", "move", "conflict", "goal"), strict=True))
 """What failing each check is called in the tables and in an engineer's thinking."""
+RATIONALE_LIMIT = 400
+"""Characters of a past round's thinking that S shows: ten times what the tiny policy thinks, a paragraph of Qwen3's."""
+ANSWER_LIMIT = 600
+"""Characters of a failed answer that X shows: five agents' paths over a 10x10 board, in coordinates."""
 
 
 class Module(enum.Enum):
-    """Parts of a context (paper, section on context design)."""
+    """Parts of a context (paper, section on context design; E and X are ours)."""
 
     F = "failure breakdown"
     G = "guideline"
     H = "history of configurations and what followed, without round 0's random one"
+    H0 = "history with round 0"
+    S = "what the engineer thought when it designed the past rounds"
     T = "training bookkeeping"
+    TF = "training bookkeeping with details of the algorithm"
+    E = "evidence, extended: of training too, and what it was measured on"
+    X = "failed answers"
 
 
-V6 = (Module.F, Module.H, Module.T, Module.G)
-"""The paper's best variant; the modules in the order in which they are written."""
+_V2 = (Module.F, Module.G)
+_V4 = (*_V2, Module.H)
+VARIANTS = {
+    "V1": (Module.F,),
+    "V2": _V2,
+    "V3": (*_V2, Module.H0),
+    "V4": _V4,
+    "V5": (*_V4, Module.S),
+    "V6": (*_V4, Module.T),
+    "V6-full": (*_V4, Module.TF),
+}
+"""The paper's contexts by name; V6 was its best."""
+_EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
+
+
+def modules(name: str) -> tuple[Module, ...]:
+    """The modules of a context such as ``V6``, ``V6+E+X`` or ``F+G``, in the order of ``Module``.
+
+    Raises:
+      ValueError: an unknown part, none that says how the policy fails (F), or two forms of one module.
+    """
+    chosen: set[Module] = set()
+    for part in name.split("+"):
+        if part not in VARIANTS and part not in Module.__members__:
+            known = f"{', '.join(VARIANTS)}, {', '.join(Module.__members__)}"
+            raise ValueError(f"context {name!r} has a part {part!r}; known are {known}, joined by +")
+        chosen.update(VARIANTS[part] if part in VARIANTS else (Module[part],))
+    if Module.F not in chosen:
+        raise ValueError(f"context {name!r} has no module F, the failures that every design answers to")
+    for one, other in _EITHER:
+        if {one, other} <= chosen:
+            raise ValueError(f"context {name!r} has the modules {one.name} and {other.name}: one is allowed")
+    return tuple(module for module in Module if module in chosen)
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Where the run stands: the round being designed (from 0), how many there are, and epochs in each."""
+    """Where the run stands: the round being designed (from 0), how many there are, and epochs in each.
+
+    Attributes:
+      details: the algorithm and its settings in words; only TF shows them.
+    """
 
     round: int
     rounds: int
     epochs_per_round: int
+    details: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class PastRound:
-    """A finished round: its configuration as realised, and the validation after it."""
+    """A finished round: its configuration as realised, and the validation after it.
+
+    Attributes:
+      rationale: what the engineer thought when it designed the round; only S shows it.
+    """
 
     round: int
     config: LakeConfig
     evidence: Evidence
+    rationale: str = ""
 
 
-def build(evidence: Evidence, history: Sequence[PastRound], training: Training) -> str:
-    """Writes the context of variant V6.
+_BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
+_PLACEHOLDERS = {
+    "task": (),
+    "F": ("rows",),
+    "E": ("rows", "boards"),
+    "X": ("rows",),
+    "H": ("rows",),
+    "S": ("rows",),
+    "T": _BOOKKEEPING,
+    "TF": (*_BOOKKEEPING, "details"),
+    "G": (),
+    "answer": ("first_size", "sizes", "max_hole", "step"),
+}
+"""What can be filled into each section of a template; ``rows`` must be."""
+_HEADING = re.compile(r"^##(?!#) *(\w*).*\n?", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_CONTROL = re.compile(r"<\|[^<>|]*\|>|</?think>")
 
-    Args:
-      evidence: the latest validation.
-      history: finished rounds in ascending order. Round 0's configuration is not written; its validation appears only
-        as the state before round 1. Nothing an engineer said enters.
-      training: bookkeeping only; details of the algorithm made the paper's engineer worse.
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """The words of every section by its name, in the order in which they are written."""
+
+    sections: Mapping[str, str]
+
+    @staticmethod
+    def read(path: Path | str | None = None) -> "Template":
+        """Reads a template file, the shipped one by default; its beginning says what one looks like.
+
+        Raises:
+          ValueError: no such file or no text; a section that is missing, unknown or there twice; a placeholder that is
+            missing or unknown.
+        """
+        path = Path(path or Path(__file__).with_name("template.md"))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ValueError(f"context template {path} cannot be read: {reason}") from error
+        _, *parts = _HEADING.split(text)
+        names, bodies = parts[::2], parts[1::2]
+        for name in [*names, *_PLACEHOLDERS]:
+            if name not in _PLACEHOLDERS:
+                raise ValueError(f"{path} has an unknown section {name!r}; known are {', '.join(_PLACEHOLDERS)}")
+            if names.count(name) != 1:
+                raise ValueError(f"{path} has the section {name!r} {names.count(name)} times: exactly once is allowed")
+        for name, body in zip(names, bodies, strict=True):
+            known, found = _PLACEHOLDERS[name], _PLACEHOLDER.findall(body)
+            for placeholder in found:
+                if placeholder not in known:
+                    allowed = ", ".join(f"{{{one}}}" for one in known) or "none"
+                    raise ValueError(f"{path}, section {name}: unknown {{{placeholder}}}; allowed: {allowed}")
+            if "rows" in known and "rows" not in found:
+                raise ValueError(f"{path}, section {name}: {{rows}} is missing, which stands for what it shows")
+        return Template({name: body.strip() for name, body in zip(names, bodies, strict=True)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """Writes the message: modules in the words of a template."""
+
+    modules: tuple[Module, ...]
+    template: Template
+
+    def build(
+        self,
+        evidence: Evidence,
+        history: Sequence[PastRound],
+        training: Training,
+        fits: Callable[[str], bool] = lambda text: True,
+    ) -> str:
+        """The message from the latest validation, the finished rounds in ascending order and where the run stands.
+
+        Where it does not fit, whole items are left out, as few as needed, and the message says so: past rounds, oldest
+        first, then failed answers, the least frequent first, then the statistics. A message that does not fit without
+        all these is returned nevertheless.
+
+        Args:
+          evidence: its rows are the sizes to be designed.
+          history: the validation after round 0 is also the state before round 1, whether H or H0 shows it.
+          training: for T and TF.
+          fits: whether there is room for a message.
+        """
+        whole = _Shown(
+            evidence=evidence,
+            training=training,
+            states={past.round: {row.size: row for row in past.evidence.by_size} for past in history},
+            rounds=tuple(past for past in history if past.round > 0 or Module.H0 in self.modules),
+            failures=evidence.trajectories if Module.X in self.modules else (),
+            statistics=Module.E in self.modules,
+        )
+        for shown in whole.shorter():
+            text = self._write(shown, shown.left_out_of(whole))
+            if fits(text):
+                break
+        return text
+
+    def _write(self, shown: "_Shown", left_out: Mapping[str, str]) -> str:
+        names = {"task", "answer", *("H" if module is Module.H0 else module.name for module in self.modules)}
+        parts = []
+        for name, words in self.template.sections.items():
+            if name in names:
+                values = _VALUES[name](shown)
+                text = "" if values.get("rows") == "" else _fill(words, values)
+                parts.append("\n".join(filter(None, (text, left_out.get(name)))))
+        return "\n\n".join(filter(None, parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shown:
+    """What a message is written from.
+
+    Attributes:
+      states: validation rows by size after every round, shown or not.
+      rounds, failures, statistics: items that H, H0 and S, that X and that E show.
     """
-    sections = (_SECTIONS[module](evidence, history, training) for module in V6)
-    return "\n\n".join((_TASK, *(section for section in sections if section), _answer_format(evidence)))
+
+    evidence: Evidence
+    training: Training
+    states: Mapping[int, Mapping[int, SizeEvidence]]
+    rounds: tuple[PastRound, ...]
+    failures: tuple[Trajectory, ...]
+    statistics: bool
+
+    def shorter(self) -> Iterator["_Shown"]:
+        """Itself, then with one item less each, in the order in which they are dispensed with."""
+        yield self
+        for first in range(1, len(self.rounds) + 1):
+            yield dataclasses.replace(self, rounds=self.rounds[first:])
+        for count in reversed(range(len(self.failures))):
+            yield dataclasses.replace(self, rounds=(), failures=self.failures[:count])
+        if self.statistics:
+            yield dataclasses.replace(self, rounds=(), failures=(), statistics=False)
+
+    def left_out_of(self, whole: "_Shown") -> dict[str, str]:
+        """By section, in words, what `whole` has and this has not."""
+        rounds = whole.rounds[: len(whole.rounds) - len(self.rounds)]
+        reasons = [past for past in rounds if past.rationale]
+        failures = whole.failures[len(self.failures) :]
+        notes = {
+            "H": rounds and _count(rounds, "older round"),
+            "S": reasons and f"your reasons for {_count(reasons, 'older round')}",
+            "X": failures and _count(failures, "failed answer"),
+            "E": whole.statistics and not self.statistics and "statistics",
+        }
+        return {name: f"({what} left out for room)" for name, what in notes.items() if what}
 
 
-def _failure_breakdown(evidence: Evidence, history: Sequence[PastRound], training: Training) -> str:
-    rows = [_failure_row(str(row.size), row) for row in evidence.by_size]
-    return "\n".join((_FAILURES, *rows, _failure_row("all", evidence)))
+def _nothing(shown: _Shown) -> dict[str, str]:
+    return {}
 
 
-def _guideline(evidence: Evidence, history: Sequence[PastRound], training: Training) -> str:
-    return _GUIDELINE
+def _failure_breakdown(shown: _Shown) -> dict[str, str]:
+    rows = [_failure_row(str(row.size), row) for row in shown.evidence.by_size]
+    return {"rows": "\n".join((*rows, _failure_row("all", shown.evidence)))}
 
 
-def _history(evidence: Evidence, history: Sequence[PastRound], training: Training) -> str:
-    states = {past.round: {row.size: row for row in past.evidence.by_size} for past in history}
+def _failure_row(name: str, row: SizeEvidence | Evidence) -> str:
+    low, high = wilson(row.valid, row.n)
+    rates = f"{_rate(row.valid, row.n)} {_rate(high - low, 2)} {_rate(row.optimal, row.n)} {_rate(row.sampled_valid)}"
+    return f"{name} {row.n} {rates} | {_rates((row.first_failures[check] for check in CHECKS), row.n)}"
+
+
+def _statistics(shown: _Shown) -> dict[str, str]:
+    evidence, training = shown.evidence, shown.evidence.training
+    answers = [("validation", row) for row in evidence.by_size]
+    boards = [("validation", row) for row in evidence.environment]
+    if training is not None:
+        answers += [("training", row) for row in training.by_size]
+        boards += [("training", row) for row in training.environment]
+    return {
+        "rows": "\n".join(_statistics_row(*row) for row in answers) if shown.statistics else "",
+        "boards": "\n".join(_boards_row(*row) for row in boards) or "not counted",
+    }
+
+
+def _statistics_row(name: str, row: SizeEvidence) -> str:
+    tokens = f"{_decimal(row.answer_tokens)} {_decimal(row.answer_tokens_se)} {_rate(row.truncated, row.n)}"
+    rates = _rates((row.optimal_given_valid, row.sampled_valid, row.sampled_se))
+    groups = f"{row.groups} {_rates((row.learnable, row.all_valid, row.all_invalid), row.groups)}"
+    failures = _rates((row.any_failures[check] for check in CHECKS), row.n)
+    return f"{name} {row.size} {row.n} {tokens} {rates} {groups} | {failures}"
+
+
+def _boards_row(name: str, row: SizeEnvironment) -> str:
+    requested, realised = (
+        " ".join(number(ratios[field]) if ratios and field in ratios else "-" for field in LIMITS)
+        for ratios in (row.requested, row.realised)
+    )
+    costs = f"{_decimal(row.optimal_cost)} {_decimal(row.interaction_gap)} {_rate(row.solvable)}"
+    return f"{name} {row.size} {row.instances} {requested} > {realised} | {costs}"
+
+
+def _failed_answers(shown: _Shown) -> dict[str, str]:
+    return {"rows": "\n".join(map(_failed_answer, shown.failures))}
+
+
+def _failed_answer(failure: Trajectory) -> str:
+    answer = _plain(failure.answer.rpartition("</think>")[2])
+    answer = answer if len(answer) <= ANSWER_LIMIT else answer[:ANSWER_LIMIT] + " ..."
+    return f"{failure.size} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
+
+
+def _history(shown: _Shown) -> dict[str, str]:
+    states = shown.states
     rows = [
         f"{past.round} {size} {number(past.config.data[i])} {number(past.config.hole[i])} {number(past.config.wait[i])}"
         f" | {_valid(states.get(past.round - 1, {}).get(size))} {_valid(states[past.round].get(size))}"
         f" | {main_failure(states[past.round].get(size))}"
-        for past in history
-        if past.round > 0
+        for past in shown.rounds
         for i, size in enumerate(past.config.sizes)
     ]
-    return "\n".join((_HISTORY, *rows)) if rows else ""
+    return {"rows": "\n".join(rows)}
 
 
-def _training(evidence: Evidence, history: Sequence[PastRound], training: Training) -> str:
-    total = training.rounds * training.epochs_per_round
-    return (
-        f"Training: you design round {training.round} of 0 to {training.rounds - 1}, "
-        f"{training.epochs_per_round} epochs per round, {total} epochs in total."
-    )
+def _reasons(shown: _Shown) -> dict[str, str]:
+    rows = [f"round {past.round}: {_excerpt(past.rationale)}" for past in shown.rounds if past.rationale]
+    return {"rows": "\n".join(rows)}
 
 
-_SECTIONS: dict[Module, Callable[[Evidence, Sequence[PastRound], Training], str]] = {
-    Module.F: _failure_breakdown,
-    Module.G: _guideline,
-    Module.H: _history,
-    Module.T: _training,
+def _training(shown: _Shown) -> dict[str, str]:
+    training = shown.training
+    return {
+        "round": str(training.round),
+        "last_round": str(training.rounds - 1),
+        "epochs": str(training.epochs_per_round),
+        "total_epochs": str(training.rounds * training.epochs_per_round),
+        "details": training.details,
+    }
+
+
+def _answer_format(shown: _Shown) -> dict[str, str]:
+    sizes = [str(row.size) for row in shown.evidence.by_size]
+    return {"first_size": sizes[0], "sizes": " ".join(sizes), "max_hole": number(MAX_HOLE), "step": f"{STEP:g}"}
+
+
+_VALUES: dict[str, Callable[[_Shown], dict[str, str]]] = {
+    "task": _nothing,
+    "F": _failure_breakdown,
+    "E": _statistics,
+    "X": _failed_answers,
+    "H": _history,
+    "S": _reasons,
+    "T": _training,
+    "TF": _training,
+    "G": _nothing,
+    "answer": _answer_format,
 }
-
-_TASK = (
-    "Design the next training environment of a policy that plans paths for several agents on N x N boards with holes. "
-    "For each size N choose data (share of the training boards), hole (share of the cells that are holes) "
-    "and wait (share of boards where an agent must wait for another)."
-)
-_FAILURES = (
-    "Validation: n boards; valid with its error, optimal, sampled valid in % | first failing check in %\n"
-    f"size n valid +- optimal sampled | {' '.join(FAILURES.values())}"
-)
-_HISTORY = (
-    "History: environment of a past round | valid % before and after it | main failure after it, %\n"
-    "round size data hole wait | before after | failure"
-)
-_GUIDELINE = (
-    "Guideline: give most data to sizes that are solved sometimes, little but some to the others. "
-    "Fewer holes where hole failures lead and few plans are valid, more where nearly all are valid. "
-    "More waits where conflicts lead. Change only what the evidence supports."
-)
-
-
-def _answer_format(evidence: Evidence) -> str:
-    sizes = [row.size for row in evidence.by_size]
-    return (
-        "Answer: think briefly, then write one JSON object and nothing else, "
-        f'{{"{sizes[0]}":{{"data":d,"hole":h,"wait":w}},...}} with sizes {" ".join(map(str, sizes))}. '
-        f"data sums to 1, hole is at most {number(MAX_HOLE)}, wait at most 1, all multiples of 0.005."
-    )
+"""What is filled into each section; one without rows is left out."""
 
 
 def main_failure(row: SizeEvidence | None) -> str:
@@ -139,12 +363,41 @@ def percent(part: float, whole: float) -> int:
     return round(100 * part / whole)
 
 
-def _failure_row(name: str, row: SizeEvidence | Evidence) -> str:
-    low, high = wilson(row.valid, row.n)
-    sampled = "-" if row.sampled_valid is None else percent(row.sampled_valid, 1)
-    rates = f"{percent(row.valid, row.n)} {percent(high - low, 2)} {percent(row.optimal, row.n)} {sampled}"
-    return f"{name} {row.n} {rates} | {' '.join(str(percent(row.first_failures[check], row.n)) for check in CHECKS)}"
-
-
 def _valid(row: SizeEvidence | None) -> str:
-    return "-" if row is None else str(percent(row.valid, row.n))
+    return "-" if row is None else _rate(row.valid, row.n)
+
+
+def _rates(parts: Iterable[float | None], whole: int = 1) -> str:
+    return " ".join(_rate(part, whole) for part in parts)
+
+
+def _rate(part: float | None, whole: int = 1) -> str:
+    """As a whole percentage; a dash where there is none."""
+    return "-" if part is None or whole == 0 else str(percent(part, whole))
+
+
+def _decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _count(items: Sequence[object], name: str) -> str:
+    return f"{len(items)} {name}{'s' if len(items) > 1 else ''}"
+
+
+def _excerpt(text: str) -> str:
+    """Its first whole sentences as one line of at most ``RATIONALE_LIMIT`` characters; without such, whole words."""
+    line = " ".join(_plain(text).split())
+    if len(line) <= RATIONALE_LIMIT:
+        return line
+    head = line[:RATIONALE_LIMIT]
+    end = max(head.rfind(mark) for mark in (". ", "! ", "? "))
+    return head[: end + 1] if end >= 0 else (head.rpartition(" ")[0] or head) + " ..."
+
+
+def _plain(text: str) -> str:
+    """Without control tokens, which a tokenizer would read as such wherever they stand."""
+    return _CONTROL.sub(" ", text).strip()
+
+
+def _fill(words: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], words).strip()

@@ -5,10 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engineer.context import FAILURES, PastRound, Training, build, main_failure, percent
-from engineer.evidence import CHECKS, Evidence, SizeEvidence
+from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, main_failure, modules, percent
+from engineer.engineers.base import in_steps
+from engineer.evidence import CHECKS, LEARNABLE, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
 from engineer.proposal import STEP, to_answer
-from jaxlake.config import MAX_HOLE, LakeConfig, counts
+from jaxlake import text
+from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
+from jaxlake.render import to_text
+from jaxlake.types import Instance
 
 FLOOR = 0.05
 """Added to every size's learnability (at most 0.25), so that no size is forgotten."""
@@ -22,28 +26,41 @@ FAILURE_WEIGHTS = (0.2, 0.1, 0.2, 0.2, 1.0, 0.4, 1.0, 0.5)
 
 
 def example(
-    rng: np.random.Generator, sizes: Sequence[int], rounds: int, epochs_per_round: int
+    rng: np.random.Generator,
+    sizes: Sequence[int],
+    rounds: int,
+    epochs_per_round: int,
+    contexts: Sequence[str] = ("V6",),
+    template: Template | None = None,
 ) -> tuple[str, str, str, LakeConfig]:
     """Draws one example: a plausible run up to some round, and what a good engineer answers there.
+
+    The answer follows from nothing that the context leaves out.
 
     Args:
       rng: of every draw.
       sizes: board sizes, ascending.
       rounds: rounds of the run, round 0 included; at least 2.
       epochs_per_round: as the context tells it.
+      contexts: what a context may show, by names as `engineer.context.modules` reads them; drawn alike.
+      template: the context's words; None for the shipped ones.
 
     Returns:
       the context (user message), the thinking (at most 40 words), the answer (JSON), and the configuration it holds.
     """
+    shown = modules(contexts[rng.integers(len(contexts))] if len(contexts) > 1 else contexts[0])
     run = _Run.start(rng, tuple(sizes))
-    # Round 0's configuration is never shown, so any stands in for the random one.
-    history = [PastRound(0, LakeConfig.uniform(tuple(sizes), hole=0.25, wait=0.3), run.evidence)]
+    # Any configuration stands in for round 0's where it is not shown.
+    first = _random(rng, tuple(sizes)) if Module.H0 in shown else _middle(tuple(sizes))
+    history = [PastRound(0, first, run.evidence)]
     for past in range(1, int(rng.integers(1, rounds))):
-        config = _noisy(rng, rule(run.evidence, _shown(history)))
+        config, rationale = _noisy(rng, rule(run.evidence, _seen(history, shown))), think(run.evidence)
         run = run.trained(rng)
-        history.append(PastRound(past, config, run.evidence))
-    config = _noisy(rng, rule(run.evidence, _shown(history)))
-    context = build(run.evidence, history, Training(len(history), rounds, epochs_per_round))
+        history.append(PastRound(past, config, run.evidence, rationale))
+    config = _noisy(rng, rule(run.evidence, _seen(history, shown)))
+    evidence = _extended(rng, run.evidence, history[-1].config) if {Module.E, Module.X} & {*shown} else run.evidence
+    training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
+    context = Context(shown, template or Template.read()).build(evidence, history, training)
     return context, think(run.evidence), to_answer(config), config
 
 
@@ -53,18 +70,18 @@ def rule(evidence: Evidence, previous: LakeConfig | None = None) -> LakeConfig:
     Data follows learnability p (1 - p) plus a floor, with p the sampled valid share (the greedy one where nothing was
     sampled). A size gets fewer holes where holes are its main failure and few plans are valid, more where it is
     mastered. Waits move to the share of conflicts among a size's failures. ``previous`` is the configuration that the
-    reader of a context can see, hence None in round 1; hole ratios of 0.25 and wait ratios of 0.3 then stand in for it.
+    reader of a context can see, hence None without a history; hole ratios of 0.25 and wait ratios of 0.3 then stand in.
     Ratios are multiples of 0.005 and the data ratios sum to 1.
     """
     sizes = tuple(row.size for row in evidence.by_size)
-    before = previous or LakeConfig.uniform(sizes, hole=0.25, wait=0.3)
+    before = previous or _middle(sizes)
     data, hole, wait = [], [], []
     for i, row in enumerate(evidence.by_size):
         p = _valid_share(row)
         data.append(p * (1 - p) + FLOOR)
         hole.append(before.hole[i] + HOLE_STEP * ((p > MASTERED) - (p < LOW and main_failure(row).startswith("hole"))))
         wait.append((before.wait[i] + row.first_failures["conflict_free"] / max(1, row.n - row.valid)) / 2)
-    return _rounded(sizes, data, hole, wait)
+    return in_steps(sizes, data, hole, wait)
 
 
 def think(evidence: Evidence) -> str:
@@ -115,36 +132,133 @@ def _evidence(rng: np.random.Generator, skills: dict[int, float], n: int) -> Evi
     return Evidence(tuple(rows), sampled, sampled_se=0.02, samples_per_prompt=4, answer_tokens=20.0, truncated=0.0)
 
 
-def _shown(history: Sequence[PastRound]) -> LakeConfig | None:
-    """The latest configuration that a context shows; round 0's is never shown."""
-    return history[-1].config if history[-1].round > 0 else None
+def _seen(history: Sequence[PastRound], shown: Sequence[Module]) -> LakeConfig | None:
+    """The latest configuration that a context of these modules shows; of H all but round 0's."""
+    if Module.H0 in shown or (Module.H in shown and history[-1].round > 0):
+        return history[-1].config
+    return None
+
+
+def _middle(sizes: tuple[int, ...]) -> LakeConfig:
+    return LakeConfig.uniform(sizes, hole=0.25, wait=0.3)
+
+
+def _random(rng: np.random.Generator, sizes: tuple[int, ...]) -> LakeConfig:
+    """As round 0's is drawn, see ``LakeConfig.random``."""
+    count = len(sizes)
+    return in_steps(sizes, rng.dirichlet(np.ones(count)), rng.uniform(0, MAX_HOLE, count), rng.uniform(0, 1, count))
 
 
 def _noisy(rng: np.random.Generator, config: LakeConfig) -> LakeConfig:
     data, hole, wait = (np.asarray(x) + rng.normal(0, NOISE, len(x)) for x in (config.data, config.hole, config.wait))
-    return _rounded(config.sizes, data, hole, wait)
+    return in_steps(config.sizes, np.maximum(data, STEP), hole, wait)
 
 
-def _rounded(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]) -> LakeConfig:
-    """The nearest legal configuration whose ratios are multiples of 0.005."""
-    shares = np.maximum(data, STEP)
-    exact = LakeConfig(
-        sizes=sizes,
-        data=tuple((shares / shares.sum()).tolist()),
-        hole=tuple(np.clip(hole, 0, MAX_HOLE).tolist()),
-        wait=tuple(np.clip(wait, 0, 1).tolist()),
+def _details(rng: np.random.Generator) -> str:
+    prompts, samples, boards = rng.choice((8, 16, 24, 32)), rng.choice((4, 8, 16)), rng.choice((960, 1920, 4000))
+    rate, kl = rng.choice((1e-6, 1e-5, 1e-4)), rng.choice((0, 0.001, 0.01))
+    free, limit = 8 * rng.integers(1, 9, 2).cumsum()
+    return (
+        f"GRPO, {prompts} boards a step with {samples} answers each, temperature 1, learning rate {rate:g} (constant), "
+        f"advantage group_std, loss token_mean, clip 0.2 and 0.28, KL coefficient {kl:g}. "
+        f"Reward paper: free length {free}, limit {limit} tokens. {boards} boards a round."
     )
-    steps = round(1 / STEP)
+
+
+def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig) -> Evidence:
+    """The same validation with what E and X show besides: a round on this configuration before it, and failures."""
+    tokens = rng.uniform(12, 30)
+    measured, boards, trained, trained_on = [], [], [], []
+    for i, row in enumerate(evidence.by_size):
+        shares = _group_shares(rng, row.sampled_valid, row.n, samples=evidence.samples_per_prompt)
+        measured.append(_counted(rng, row, shares, tokens))
+        realised = {"data": 1 / len(evidence.by_size), "hole": 0.3, "wait": 0.25}
+        boards.append(_boards(rng, row.size, row.n, None, realised))
+        count = round(1000 * config.data[i])
+        if count:
+            shares = _group_shares(rng, row.sampled_valid, count, samples=8)
+            trained.append(_counted(rng, _rollouts(rng, row, shares, samples=8), shares, tokens))
+            requested = {name: getattr(config, name)[i] for name in FIELDS}
+            trained_on.append(_boards(rng, row.size, count, requested, requested))
     return dataclasses.replace(
-        exact,
-        data=tuple(count / steps for count in counts(exact, steps)),
-        hole=tuple(round(h * steps) / steps for h in exact.hole),
-        wait=tuple(round(w * steps) / steps for w in exact.wait),
+        evidence,
+        by_size=tuple(measured),
+        environment=tuple(boards),
+        training=TrainingEvidence(tuple(trained), tuple(trained_on)),
+        trajectories=_failures(rng, evidence),
     )
+
+
+def _group_shares(rng: np.random.Generator, share: float, groups: int, samples: int) -> np.ndarray:
+    """Valid shares ``[groups]`` of prompts some of which are always solved and some never."""
+    return rng.binomial(samples, rng.beta(2 * share + 0.05, 2 * (1 - share) + 0.05, groups)) / samples
+
+
+def _rollouts(rng: np.random.Generator, row: SizeEvidence, shares: np.ndarray, samples: int) -> SizeEvidence:
+    """Sampled answers to as many prompts as there are shares; they fail as those of the validation's row do."""
+    n, valid = samples * len(shares), round(samples * shares.sum())
+    weights = np.array([row.first_failures[check] for check in CHECKS]) + 0.5
+    first = dict(zip(CHECKS, rng.multinomial(n - valid, weights / weights.sum()).tolist(), strict=True))
+    return SizeEvidence(
+        row.size, n, valid, int(rng.binomial(valid, rng.uniform(0.7, 1))), first, first, float(shares.mean())
+    )
+
+
+def _counted(rng: np.random.Generator, row: SizeEvidence, shares: np.ndarray, tokens: float) -> SizeEvidence:
+    low, high = LEARNABLE
+    invalid = row.n - row.valid
+    return dataclasses.replace(
+        row,
+        any_failures={check: n + int(rng.binomial(invalid - n, 0.1)) for check, n in row.first_failures.items()},
+        sampled_se=float(shares.std() / np.sqrt(len(shares))),
+        groups=len(shares),
+        learnable=int(((low <= shares) & (shares <= high)).sum()),
+        all_valid=int((shares == 1).sum()),
+        all_invalid=int((shares == 0).sum()),
+        answer_tokens=float(tokens + 2 * row.size),
+        answer_tokens_se=float(rng.uniform(2, 8) / np.sqrt(row.n)),
+        truncated=int(rng.binomial(row.n, 0.02)),
+    )
+
+
+def _boards(
+    rng: np.random.Generator, size: int, count: int, requested: dict[str, float] | None, realised: dict[str, float]
+) -> SizeEnvironment:
+    gap = rng.uniform(0.2, 1) * realised["wait"] * 2
+    solvable = np.clip(1.05 - realised["hole"] * rng.uniform(0.8, 1.6), 0, 1)
+    return SizeEnvironment(size, count, requested, realised, float(4 / 3 * size + gap), float(gap), float(solvable))
+
+
+def _failures(rng: np.random.Generator, evidence: Evidence, most: int = 3) -> tuple[Trajectory, ...]:
+    """Failed answers of the sizes and checks that fail most, of the two checks that are easily drawn."""
+    drawn = ("hole_free", "conflict_free")
+    cases = sorted((row.first_failures[check], row.size, check) for row in evidence.by_size for check in drawn)
+    return tuple(_failure(rng, size, check) for count, size, check in cases[: -most - 1 : -1] if count)
+
+
+def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
+    """Agent 0 walks along a row and agent 1 down a column: over a hole, or into each other."""
+    row = int(rng.integers(1, size - 1))
+    column = row if check == "conflict_free" else 0
+    holes = rng.random((size, size)) < 0.25
+    holes[row, :] = holes[:, column] = False
+    if check == "hole_free":
+        holes[row, rng.integers(1, size - 1)] = True
+    board = Instance(
+        size=np.int32(size),
+        num_agents=np.int32(2),
+        holes=holes.ravel(),
+        starts=np.array([row * size, column], np.int32),
+        goals=np.array([row * size + size - 1, (size - 1) * size + column], np.int32),
+    )
+    paths = [[(row, x) for x in range(size)], [(y, column) for y in range(size)]]
+    answer = "\n".join(f"{i}:" + "".join(f"({y},{x})" for y, x in path) for i, path in enumerate(paths))
+    plan = text.parse(answer, max_size=size, max_agents=2, max_steps=size)
+    return Trajectory(size, check, to_text(board, plan), answer)
 
 
 def _valid_share(row: SizeEvidence) -> float:
-    return row.valid / row.n if row.sampled_valid is None else row.sampled_valid
+    return row.valid / max(1, row.n) if row.sampled_valid is None else row.sampled_valid
 
 
 def _logistic(x: float) -> float:

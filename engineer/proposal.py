@@ -6,12 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxlake.config import MAX_HOLE, LakeConfig
+from engineer.loose import READ, brackets, final_part
+from engineer.loose import parse_loosely as parse_loosely
+from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
 
 STEP = 0.005
 """Resolution of every ratio. A bare JSON number need not end (random logits ran to 2,000 digits); these do."""
 LIMITS = {"data": 1.0, "hole": MAX_HOLE, "wait": 1.0}
 """The largest value of each ratio, in the order in which an answer names them."""
+_TRIES = 32  # Objects that `parse` tries to read, the last ones; an answer holds one, perhaps after drafts.
 
 
 def grammar(sizes: Sequence[int]) -> str:
@@ -42,20 +45,24 @@ def number(ratio: float) -> str:
 def parse(text: str) -> dict[str, dict[str, float]] | None:
     """Reads the last JSON object of objects after the last ``</think>``; None where there is none.
 
-    Values that are no numbers become NaN, so that the projection repairs and reports them. Never raises.
+    Values that are no numbers become NaN, so that the projection repairs and reports them. Never raises, and takes no
+    longer for a longer text: only the last ``READ`` characters up to the last bracket are looked at.
     """
-    before, closed, answer = text.rpartition("</think>")
-    answer = answer if closed else answer.partition("<think>")[0]
-    found, position = None, answer.find("{")
-    while position >= 0:
+    answer = final_part(text)
+    answer = answer[: answer.rfind("}") + 1][-READ:]
+    starts = [start for start in brackets(answer)[0] if answer[start] == "{"]
+    read = len(answer)
+    for start in starts[:_TRIES]:
+        if start > read:
+            continue  # It lies within an object that was read and is no configuration.
         try:
-            value, end = _DECODER.raw_decode(answer, position)
+            value, _ = _DECODER.raw_decode(answer, start)
         except (ValueError, RecursionError):
-            value, end = None, position + 1
+            continue
         if isinstance(value, dict) and value and all(isinstance(entry, dict) for entry in value.values()):
-            found = {size: {name: _float(x) for name, x in entry.items()} for size, entry in value.items()}
-        position = answer.find("{", end)
-    return found
+            return {size: {name: _float(x) for name, x in entry.items()} for size, entry in value.items()}
+        read = start
+    return None
 
 
 def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: Sequence[int]) -> str | None:
@@ -80,6 +87,36 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: 
     return None
 
 
+def distance(
+    a: LakeConfig | Mapping[str, Mapping[str, float]], b: LakeConfig | Mapping[str, Mapping[str, float]]
+) -> float | None:
+    """How far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
+
+    The sum over sizes of the data ratios' absolute differences, plus the mean over sizes of the hole ratios' and that
+    of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing.
+
+    Args:
+      a, b: legal configurations, or what `parse` read.
+
+    Returns:
+      The distance; None where they have no ratio in common, or are further apart than a float can say.
+    """
+    first, second = (config.to_dict() if isinstance(config, LakeConfig) else config for config in (a, b))
+    parts = {
+        name: [
+            abs(first[size][name] - second[size][name])
+            for size in first
+            if size in second and all(math.isfinite(x[size].get(name, math.nan)) for x in (first, second))
+        ]
+        for name in FIELDS
+    }
+    if not any(parts.values()):
+        return None
+    data, hole, wait = parts.values()
+    far = sum(data) + sum(hole) / max(len(hole), 1) + sum(wait) / max(len(wait), 1)
+    return far if math.isfinite(far) else None
+
+
 @dataclasses.dataclass(frozen=True)
 class Proposal:
     """What an engineer proposed and what became of it.
@@ -94,6 +131,9 @@ class Proposal:
       fallback: no answer held a configuration, so the previous round's stands.
       attempts: how often it was asked.
       errors: why an answer could not be used, a line for each such attempt in turn.
+      candidates: the legal configurations that there were to choose from, in the order in which they were proposed.
+      chosen: which of them was taken; ``projected`` is it, or what a floor or a gate made of it.
+      gate: what a gate found and did, as JSON values; None where there was none to pass.
     """
 
     engineer: str
@@ -105,9 +145,13 @@ class Proposal:
     fallback: bool
     attempts: int
     errors: tuple[str, ...]
+    candidates: tuple[LakeConfig, ...] = ()
+    chosen: int = 0
+    gate: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; a number that JSON cannot hold becomes null."""
+        parsed_projected = None if self.parsed is None else distance(self.parsed, self.projected)
         return {
             "engineer": self.engineer,
             "raw": self.raw,
@@ -118,6 +162,10 @@ class Proposal:
             "fallback": self.fallback,
             "attempts": self.attempts,
             "errors": list(self.errors),
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "chosen": self.chosen,
+            "gate": self.gate,
+            "distances": {"parsed_projected": parsed_projected},
         }
 
 

@@ -140,6 +140,41 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
     return LakeConfig(previous.sizes, tuple(data), tuple(columns["hole"]), tuple(columns["wait"])), tuple(repairs)
 
 
+def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ...]]:
+    """Keeps every size in the data, so that none is forgotten; pure and idempotent, ours and not the paper's.
+
+    A size below ``floor`` is raised to it and the others shrink in proportion, none below the floor. Hole and wait stay
+    as they are; a floor of 0 changes nothing.
+
+    Args:
+      floor: least data ratio of every size, in [0, 1 / sizes].
+
+    Returns:
+      The config, and each size that was raised in words.
+
+    Raises:
+      ValueError: a floor that the sizes cannot all have.
+    """
+    count = len(config.sizes)
+    if not 0 <= floor <= 1 / count:
+        raise ValueError(f"floor is {floor}: allowed is 0 to {1 / count:g} with {count} sizes")
+    held: set[int] = (
+        set()
+    )  # The sizes at the floor: they take from the others, which may bring further ones down to it.
+    scale = 1.0
+    while low := {i for i, share in enumerate(config.data) if i not in held and share * scale < floor}:
+        held |= low
+        rest = sum(share for i, share in enumerate(config.data) if i not in held)
+        scale = (1 - floor * len(held)) / rest if rest else 1.0
+    data = tuple(floor if i in held else share * scale for i, share in enumerate(config.data))
+    repairs = (
+        f"data of size {size} was {share:g}: raised to the floor of {floor:g}"
+        for size, share in zip(config.sizes, config.data, strict=True)
+        if share < floor
+    )
+    return dataclasses.replace(config, data=data), tuple(repairs)
+
+
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
     """Instances per size by largest remainder (the smaller size where remainders tie); sums to ``total`` exactly."""
     return tuple(_largest_remainder(config.data, total))

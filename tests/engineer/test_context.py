@@ -1,13 +1,34 @@
-"""The context says what the evidence says, and nothing that variant V6 leaves out."""
+"""The context says what the evidence says in the template's words, no more than its modules, and fits."""
 
+import dataclasses
+import itertools
 import re
+from pathlib import Path
 
 import pytest
 
-from engineer.context import PastRound, Training, build
-from engineer.evidence import CHECKS, Evidence, SizeEvidence
+from engineer.context import (
+    ANSWER_LIMIT,
+    FAILURES,
+    RATIONALE_LIMIT,
+    VARIANTS,
+    Context,
+    Module,
+    PastRound,
+    Template,
+    Training,
+    modules,
+)
+from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
 from engineer.proposal import grammar
 from jaxlake.config import LakeConfig
+
+SHIPPED = Path(__file__).parents[2] / "engineer" / "template.md"
+TEMPLATE = Template.read()
+
+
+def build(evidence: Evidence, history: list[PastRound], training: Training, name: str = "V6", **room) -> str:
+    return Context(modules(name), TEMPLATE).build(evidence, history, training, **room)
 
 
 def row(size: int, n: int, valid: int, sampled: float | None = 0.25, **failures: int) -> SizeEvidence:
@@ -26,7 +47,7 @@ DESIGNED = LakeConfig(sizes=(3, 4), data=(0.6, 0.4), hole=(0.2, 0.1), wait=(0.55
 
 
 def rounds(number: int) -> list[PastRound]:
-    history = [PastRound(0, RANDOM, BEFORE), PastRound(1, DESIGNED, NOW)]
+    history = [PastRound(0, RANDOM, BEFORE), PastRound(1, DESIGNED, NOW, "Conflicts lead on size 4.")]
     return history[:number]
 
 
@@ -93,3 +114,357 @@ def test_fixed_text_stays_within_two_hundred_words(sizes):
     tables = [line for line in lines(text) if re.match(r"(\d+|all) ", line)]
     assert len(tables) == len(sizes) + 1
     assert len(text.split()) - sum(len(line.split()) for line in tables) - len(sizes) <= 200
+
+
+def test_v6_is_word_for_word_what_the_tiny_run_has_always_read():
+    def checked(size: int, n: int, valid: int, optimal: int, sampled: float | None, *first: int) -> SizeEvidence:
+        failures = dict(zip(CHECKS, first, strict=True))
+        return SizeEvidence(size, n, valid, optimal, failures, failures, sampled)
+
+    states = [
+        evidence(
+            checked(3, 40, 20, 15, 0.4375, 0, 0, 0, 0, 20, 0, 0, 0),
+            checked(4, 40, 4, 4, 0.09, 0, 0, 1, 0, 0, 0, 35, 0),
+            checked(10, 7, 0, 0, 0.0, 7, 0, 0, 0, 0, 0, 0, 0),
+        ),
+        evidence(
+            checked(3, 40, 40, 33, 0.955, 0, 0, 0, 0, 0, 0, 0, 0),
+            checked(4, 40, 10, 5, 0.25, 10, 0, 0, 3, 0, 2, 15, 0),
+            checked(10, 7, 1, 0, 0.125, 0, 1, 1, 1, 1, 1, 1, 0),
+        ),
+        evidence(
+            checked(3, 40, 39, 39, None, 0, 0, 0, 0, 1, 0, 0, 0),
+            checked(4, 40, 30, 11, None, 0, 1, 0, 0, 5, 0, 2, 2),
+            checked(10, 7, 2, 1, None, 0, 0, 0, 0, 2, 0, 3, 0),
+        ),
+    ]
+    configs = [
+        LakeConfig((3, 4, 10), (0.915, 0.08, 0.005), (0.435, 0.015, 0.3), (0.775, 0.995, 0)),
+        LakeConfig((3, 4, 10), (0.6, 0.35, 0.05), (0.2, 0.125, 0.0), (0.55, 0.35, 1.0)),
+        LakeConfig((3, 4, 10), (1 / 3, 1 / 3, 1 / 3), (0.5, 0.1015, 0.25), (0.0, 0.4, 0.04)),
+    ]
+    history = [PastRound(k, config, state) for k, (config, state) in enumerate(zip(configs, states, strict=True))]
+    text = build(states[-1], history, Training(3, 5, 2))
+    assert text + "\n" == Path(__file__).with_name("v6.txt").read_text(encoding="utf-8")
+
+
+# What the variants are, from the paper's table.
+
+
+@pytest.mark.parametrize(
+    ("name", "letters"),
+    [
+        ("V1", "F"),
+        ("V2", "F G"),
+        ("V3", "F G H0"),
+        ("V4", "F G H"),
+        ("V5", "F G H S"),
+        ("V6", "F G H T"),
+        ("V6-full", "F G H TF"),
+        ("F+G", "F G"),
+        ("T+V4", "F G H T"),
+        ("V1+V2", "F G"),
+        ("V6+E+X", "F G H T E X"),
+    ],
+)
+def test_a_context_has_the_modules_that_its_name_says(name, letters):
+    assert modules(name) == tuple(Module[letter] for letter in letters.split())
+
+
+HEADINGS = {
+    "F": "Validation: n boards",
+    "E": "Statistics of the validation",
+    "X": "Failed answers:",
+    "H": "History:",
+    "S": "Your reasons",
+    "T": "Training: you design",
+    "TF": "PPO without a critic",
+    "G": "Guideline:",
+}
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, "V5+E+X"])
+def test_a_context_shows_its_modules_and_no_others(name):
+    text = build(RICH, rounds(2), Training(2, 3, 2, "PPO without a critic"), name)
+    shown = {module.name[:1] if module is Module.H0 else module.name for module in modules(name)}
+    shown |= {"T"} & {letter[:1] for letter in shown}  # the bookkeeping opens TF too
+    assert {letter for letter, heading in HEADINGS.items() if heading in text} == shown
+    assert text.startswith("Design the next") and "Answer:" in text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "has a part ''; known are V1, V2"),
+        ("v6", "has a part 'v6'"),
+        ("V7", "has a part 'V7'"),
+        ("V6+", "has a part ''"),
+        ("F G", "has a part 'F G'"),
+        ("G+H", "has no module F"),
+        ("V3+H", "has the modules H and H0: one is allowed"),
+        ("V6+TF", "has the modules T and TF: one is allowed"),
+    ],
+)
+def test_an_unknown_context_is_refused_in_one_line(name, said):
+    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+        modules(name)
+    assert repr(name) in str(refused.value) and "\n" not in str(refused.value)
+
+
+# The modules beyond V6.
+
+
+def test_history_with_round_zero_shows_its_configuration_as_realised():
+    text = lines(build(NOW, rounds(2), Training(2, 3, 2), "V3"))
+    header = text.index("round size data hole wait | before after | failure")
+    assert text[header + 1] == "0 3 0.915 0.435 0.775 | - 50 | hole 50"
+    assert text[header + 2] == "0 4 0.085 0.015 0.995 | - 10 | conflict 90"
+    assert text[header + 3] == "1 3 0.6 0.2 0.55 | 50 75 | hole 20"
+
+
+def test_reasons_stand_under_their_rounds():
+    text = build(NOW, rounds(2), Training(2, 3, 2), "V5")
+    assert "\n\nYour reasons for past environments\nround 1: Conflicts lead on size 4.\n\n" in text
+
+
+def test_a_round_without_reasons_is_not_among_them():
+    assert "Your reasons" not in build(NOW, rounds(1), Training(1, 3, 2), "V5")
+
+
+def every_context() -> list[tuple[Module, ...]]:
+    """All legal sets of modules."""
+    legal = []
+    for count in range(len(Module)):
+        for chosen in itertools.combinations([m.name for m in Module if m is not Module.F], count):
+            if not ({"H", "H0"} <= {*chosen} or {"T", "TF"} <= {*chosen}):
+                legal.append(modules("+".join(("F", *chosen))))
+    return legal
+
+
+def test_what_an_engineer_said_enters_no_context_without_s():
+    history = [dataclasses.replace(past, rationale=f"zebra {past.round}") for past in rounds(2)]
+    contexts = every_context()
+    assert len(contexts) == 2**4 * 3 * 3
+    for chosen in contexts:
+        text = Context(chosen, TEMPLATE).build(RICH, history, Training(2, 3, 2, "details"))
+        assert ("zebra" in text) == (Module.S in chosen)
+
+
+def said(rationale: str) -> str:
+    history = [*rounds(1), PastRound(1, DESIGNED, NOW, rationale)]
+    return build(NOW, history, Training(2, 3, 2), "F+S").partition("round 1: ")[2].partition("\n\n")[0]
+
+
+def test_long_reasons_end_with_a_whole_sentence():
+    sentence = "Holes lead on size 3, so fewer of them. "
+    assert said(sentence * 50) == (sentence * (RATIONALE_LIMIT // len(sentence))).strip()
+    assert said(sentence * 3) == (sentence * 3).strip()
+
+
+def test_a_long_sentence_ends_with_a_whole_word():
+    assert said("hole " * 500) == ("hole " * (RATIONALE_LIMIT // 5)).strip() + " ..."
+    assert said("h" * 5000) == "h" * RATIONALE_LIMIT + " ..."
+
+
+def test_reasons_are_one_line_without_control_tokens():
+    assert said("More\n\nwaits</think><|im_end|>\n<|im_start|>user {rows}.") == "More waits user {rows}."
+
+
+def test_full_training_details_follow_the_bookkeeping():
+    text = build(NOW, rounds(1), Training(1, 3, 2, "GRPO, 24 prompts a step.\nNo KL."), "V6-full")
+    assert "round 1 of 0 to 2, 2 epochs per round, 6 epochs in total.\nGRPO, 24 prompts a step.\nNo KL.\n\n" in text
+
+
+MEASURED = dataclasses.replace(
+    row(3, 40, 30, 0.725, hole_free=8, goal_reached=2),
+    any_failures={**dict.fromkeys(CHECKS, 0), "hole_free": 10, "conflict_free": 1, "goal_reached": 4},
+    sampled_se=0.041,
+    groups=40,
+    learnable=22,
+    all_valid=10,
+    all_invalid=8,
+    answer_tokens=21.25,
+    answer_tokens_se=0.44,
+    truncated=2,
+)
+BOARDS = (
+    SizeEnvironment(3, 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 4.25, 0.3125, 0.614),
+    SizeEnvironment(4, 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 5.975, 0.26, 0.55),
+)
+TRAINED_ON = SizeEnvironment(
+    3, 0, {"data": 0.6, "hole": 0.2, "wait": 0.55}, {"data": 0.0, "hole": 0.2, "wait": 0.535}, None, None, None
+)
+FAILED = (
+    Trajectory(4, "conflict_free", "a>.A\n....\n#...\nb>>B", "0:(0,0)(0,1)\n1:(3,0)(3,1)"),
+    Trajectory(3, "hole_free", "a>A\n...\nb>B", "0:(0,0)(0,1)(0,2)\n1:(2,0)(2,1)(2,2)"),
+    Trajectory(4, "parsable", "a..A\n....\n#...\nb..B", "I would rather not."),
+)
+RICH = dataclasses.replace(
+    NOW,
+    by_size=(MEASURED, NOW.by_size[1]),
+    environment=BOARDS,
+    training=TrainingEvidence((row(3, 800, 400, 0.5, hole_free=400),), (TRAINED_ON,)),
+    trajectories=FAILED,
+)
+
+
+def test_statistics_have_a_row_for_each_size_of_validation_and_training():
+    text = lines(build(RICH, rounds(1), Training(1, 3, 2), "F+E"))
+    start = next(i for i, line in enumerate(text) if line.startswith("set size n tokens"))
+    assert text[start + 1 : start + 4] == [
+        # 15 of the 30 valid plans are optimal; 22, 10 and 8 of 40 groups are 55, 25 and 20 %.
+        "validation 3 40 21.2 0.4 5 50 72 4 40 55 25 20 | 0 0 0 0 25 0 2 10",
+        "validation 4 40 - - 0 50 25 - 0 - - - | 25 0 0 0 0 0 50 0",
+        "training 3 800 - - 0 50 50 - 0 - - - | 0 0 0 0 50 0 0 0",
+    ]
+
+
+def test_statistics_say_what_boards_the_answers_were_to():
+    text = lines(build(RICH, rounds(1), Training(1, 3, 2), "F+E"))
+    start = next(i for i, line in enumerate(text) if line.startswith("set size boards"))
+    assert text[start + 1 : start + 5] == [
+        "validation 3 40 - - - > 0.5 0.3 0.25 | 4.2 0.3 61",
+        "validation 4 40 - - - > 0.5 0.3 0.25 | 6.0 0.3 55",
+        "training 3 0 0.6 0.2 0.55 > 0 0.2 0.535 | - - -",
+        "",
+    ]
+
+
+def test_failed_answers_are_headed_by_size_and_check():
+    text = build(RICH, rounds(1), Training(1, 3, 2), "F+X")
+    for failure, heading in zip(FAILED, ("4 conflict", "3 hole", "4 parse"), strict=True):
+        assert f"\n{heading}\n{failure.board}\n{failure.answer}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("<think>\nzebra\n</think>\n\n0:(0,0)", "0:(0,0)"),
+        ("", "(empty)"),
+        ("0:(0,0)<|im_end|>", "0:(0,0)"),
+        ("9" * 9999, "9" * ANSWER_LIMIT + " ..."),
+    ],
+)
+def test_a_failed_answer_is_shown_without_thinking_and_cut(answer, shown):
+    failed = dataclasses.replace(NOW, trajectories=(Trajectory(3, "parsable", "a.A", answer),))
+    text = build(failed, rounds(1), Training(1, 3, 2), "F+X")
+    assert text.partition("3 parse\na.A\n")[2].partition("\n\n")[0] == shown
+
+
+def test_sizes_without_answers_have_dashes():
+    text = build(evidence(row(3, 0, 0, None), row(4, 40, 10)), rounds(1), Training(1, 3, 2), "V4+E")
+    assert "\n3 0 - 50 - - | - - - - - - - -\n" in text
+    assert "\nvalidation 3 0 - - - - - - 0 - - - | - - - - - - - -\n" in text
+
+
+# Room.
+
+
+def long_history(number: int) -> list[PastRound]:
+    return [PastRound(k, DESIGNED, NOW, f"Reason {k}.") for k in range(number)]
+
+
+@pytest.mark.parametrize("name", ["V3+S+E+X", "V6+E+X", "V5", "V6", "F+S", "V2+X", "V2+E", "V1"])
+def test_whole_items_go_oldest_first_until_the_context_fits(name):
+    chosen, history, training = modules(name), long_history(7), Training(7, 9, 2)
+    shown_rounds = range(0 if Module.H0 in chosen else 1, 7) if {Module.H, Module.H0} & {*chosen} else range(0)
+    reasons = range(0 if Module.H0 in chosen else 1, 7) if Module.S in chosen else range(0)
+    failures = len(FAILED) if Module.X in chosen else 0
+    whole = build(RICH, history, training, name)
+    least = build(RICH, history, training, name, fits=lambda text: False)
+    assert "left out" not in whole
+    for room in range(len(least), len(whole) + 1, 7):
+        text = build(RICH, history, training, name, fits=lambda text: len(text) <= room)  # noqa: B023
+        assert len(text) <= room
+        kept = [k for k in shown_rounds if f"\n{k} 3 0.6" in text]
+        said = [k for k in reasons if f"round {k}: Reason {k}." in text]
+        failed = [i for i, failure in enumerate(FAILED[:failures]) if failure.answer in text]
+        counted = "set size n tokens" in text
+        assert kept == list(shown_rounds)[len(shown_rounds) - len(kept) :]
+        assert said == list(reasons)[len(reasons) - len(said) :]
+        assert not (kept and said) or kept == said
+        assert failed == list(range(len(failed)))
+        assert not (kept or said) or len(failed) == failures
+        assert not failed or counted == (Module.E in chosen)
+        # What is gone is counted, and nothing is that is not.
+        notes = re.findall(r"^\((.*) left out for room\)$", text, re.MULTILINE)
+        gone = [
+            ("your reasons for {} older round{}", len(reasons) - len(said)),
+            ("{} older round{}", len(shown_rounds) - len(kept)),
+            ("{} failed answer{}", failures - len(failed)),
+        ]
+        expected = [words.format(count, "s" * (count > 1)) for words, count in gone if count]
+        expected += ["statistics"] * (Module.E in chosen and not counted)
+        assert sorted(notes) == sorted(expected)
+
+
+def test_no_more_goes_than_has_to():
+    history, training = long_history(7), Training(7, 9, 2)
+    texts = []
+    build(RICH, history, training, "V5+E+X", fits=lambda text: bool(texts.append(text)))
+    assert len(texts) == 1 + 6 + 3 + 1
+    for text in texts:
+        assert build(RICH, history, training, "V5+E+X", fits=lambda other: other == text) == text  # noqa: B023
+
+
+def test_what_does_not_fit_even_alone_is_returned_as_it_is():
+    assert build(NOW, rounds(1), Training(1, 3, 2), "V1", fits=lambda text: False) == build(
+        NOW, rounds(1), Training(1, 3, 2), "V1"
+    )
+
+
+# The template.
+
+
+def test_the_shipped_tables_name_the_checks_as_the_engineer_is_taught_to():
+    for section in ("F", "E"):
+        header = next(line for line in lines(TEMPLATE.sections[section]) if " | parse" in line)
+        assert header.partition(" | ")[2].split() == list(FAILURES.values())
+
+
+def changed(tmp_path: Path, old: str, new: str) -> Path:
+    text = SHIPPED.read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "mine.md").write_text(text.replace(old, new), encoding="utf-8")
+    return tmp_path / "mine.md"
+
+
+def test_another_template_has_its_own_words_and_order(tmp_path):
+    words = TEMPLATE.sections["G"]
+    path = changed(tmp_path, f"## G: guideline\n\n{words}\n\n", "")
+    path.write_text(path.read_text().replace("## F:", '## G\n\nBe bold: {"x":{}}.\n\n## F:'))
+    text = Context(modules("V2"), Template.read(path)).build(NOW, rounds(1), Training(1, 3, 2))
+    assert '\n\nBe bold: {"x":{}}.\n\nValidation: n boards' in text
+    assert "Guideline" not in text
+
+
+def test_an_emptied_section_leaves_no_gap(tmp_path):
+    path = changed(tmp_path, TEMPLATE.sections["G"], "")
+    text = Context(modules("V6"), Template.read(path)).build(NOW, rounds(1), Training(1, 3, 2))
+    assert "\n\n\n" not in text and "in total.\n\nAnswer:" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("## G: guideline", "### G", "has the section 'G' 0 times: exactly once is allowed"),
+        ("## G: guideline", "## H", "has the section 'H' 2 times"),
+        ("## G: guideline", "## Hints", "has an unknown section 'Hints'; known are task, F"),
+        ("## G: guideline", "##", "has an unknown section ''"),
+        ("{epochs} epochs", "{epoch} epochs", "section T: unknown {epoch}; allowed: {round}, {last_round}, {epochs}"),
+        ("Guideline:", "{guideline}:", "section G: unknown {guideline}; allowed: none"),
+        ("| failure\n{rows}", "| failure", "section H: {rows} is missing"),
+    ],
+)
+def test_a_faulty_template_is_refused_in_one_line(tmp_path, old, new, said):
+    path = changed(tmp_path, old, new)
+    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+        Template.read(path)
+    assert str(path) in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_no_template_where_one_is_named_is_refused_in_one_line(tmp_path):
+    (tmp_path / "latin").write_bytes(b"## task\n\xff")
+    for path in (tmp_path / "none.md", tmp_path, tmp_path / "latin"):
+        with pytest.raises(ValueError, match=f"context template {re.escape(str(path))} cannot be read"):
+            Template.read(path)

@@ -1,22 +1,31 @@
-"""Engineers propose legal configurations whatever the model says."""
+"""Engineers propose legal configurations whatever the model says, and choose among several as they are told."""
 
+import dataclasses
 import json
+import re
 
 import jax
+import numpy as np
 import pytest
+import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engineer.context import PastRound, Training, build
-from engineer.engineers import CheckpointEngineer, Generation, NoAnswer, RandomEngineer
-from engineer.evidence import CHECKS, Evidence, SizeEvidence
+from engineer.context import Context, PastRound, Template, Training, modules
+from engineer.engineers import Choice, Covered, Generation, LanguageEngineer, NoAnswer, RandomEngineer
+from engineer.engineers.shuffle import derangement, relabelled
+from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
+from engineer.examples import rule
 from engineer.proposal import grammar, to_answer
 from jaxlake.config import LakeConfig
 
 SIZES = (3, 4)
 PREVIOUS = LakeConfig(sizes=SIZES, data=(0.5, 0.5), hole=(0.2, 0.3), wait=(0.1, 0.4))
 WISHED = LakeConfig(sizes=SIZES, data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 0.6))
+OTHER = LakeConfig(sizes=SIZES, data=(0.3, 0.7), hole=(0.1, 0.5), wait=(0.0, 0.6))
+FAR = LakeConfig(sizes=SIZES, data=(1.0, 0.0), hole=(0.5, 0.0), wait=(1.0, 0.0))
 KEY = jax.random.key(7)
+V6 = Context(modules("V6"), Template.read())
 
 
 def validation() -> Evidence:
@@ -32,22 +41,26 @@ class Model:
     """Says, one after the other, what it is told to say, the last for ever; remembers what it was asked."""
 
     def __init__(self, *answers: str | Exception, thinking: str = "more of size 4"):
-        self.answers, self.thinking, self.asked = answers, thinking, []
+        self.answers, self.thinking, self.asked, self.said = answers, thinking, [], 0
 
-    def __call__(self, prompt: str, grammar: str, key: jax.Array) -> Generation:
-        self.asked.append((prompt, grammar, key))
-        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
+    def __call__(self, prompt: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+        self.asked.append((prompt, grammar, key, count))
+        return [self.answer() for _ in range(count)]
+
+    def answer(self) -> Generation:
+        self.said += 1
+        answer = self.answers[min(self.said, len(self.answers)) - 1]
         if isinstance(answer, Exception):
             raise answer
         return Generation(f"<think>\n{self.thinking}\n</think>\n\n{answer}", self.thinking, answer)
 
 
-def propose(model: Model):
-    return engineer(model).propose(validation(), HISTORY, KEY)
+def engineer(model, **changed) -> LanguageEngineer:
+    return LanguageEngineer("checkpoint", model, V6, lambda k: Training(k, 3, 2), attempts=3, **changed)
 
 
-def engineer(model: Model) -> CheckpointEngineer:
-    return CheckpointEngineer(model, rounds=3, epochs_per_round=2, attempts=3)
+def propose(model: Model, **changed):
+    return engineer(model, **changed).propose(validation(), HISTORY, KEY)
 
 
 def test_a_legal_answer_is_taken_as_it_is():
@@ -61,7 +74,7 @@ def test_a_legal_answer_is_taken_as_it_is():
 def test_the_model_gets_the_context_the_grammar_and_the_key():
     model = Model(to_answer(WISHED))
     propose(model)
-    assert model.asked == [(build(validation(), HISTORY, Training(1, 3, 2)), grammar(SIZES), KEY)]
+    assert model.asked == [(V6.build(validation(), HISTORY, Training(1, 3, 2)), grammar(SIZES), KEY, 1)]
 
 
 def test_raw_text_and_thinking_are_kept_verbatim():
@@ -99,10 +112,9 @@ def test_it_is_asked_again_with_the_same_context_and_another_key():
         "no JSON object of sizes",
         "no number for data, hole or wait",
     ]
-    prompts, grammars, keys = zip(*model.asked, strict=True)
+    prompts, grammars, keys, counts = zip(*model.asked, strict=True)
     assert len(set(prompts)) == len(set(grammars)) == 1
-    assert keys[0] == KEY
-    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 3
+    assert keys == (KEY, jax.random.fold_in(KEY, 1), jax.random.fold_in(KEY, 2)) and counts == (1, 1, 1)
 
 
 def test_asked_again_it_gets_the_same_keys_again():
@@ -173,9 +185,180 @@ def test_any_answer_ends_in_a_legal_configuration_or_the_previous_one(answer):
     json.dumps(proposal.to_json(), allow_nan=False)
 
 
-def test_the_checkpoint_engineer_needs_a_finished_round():
+def test_several_proposals_are_asked_for_at_once_and_the_first_usable_is_taken():
+    model = Model("rubbish", to_answer(WISHED), to_answer(FAR))
+    proposal = propose(model, proposals=3)
+    assert [asked[3] for asked in model.asked] == [3]
+    assert (proposal.projected, proposal.candidates, proposal.chosen) == (WISHED, (WISHED, FAR), 0)
+    assert (proposal.attempts, len(proposal.errors), proposal.fallback) == (1, 1, False)
+
+
+def test_several_are_asked_for_again_where_none_is_usable():
+    model = Model("a", "b", to_answer(FAR), "c")
+    proposal = propose(model, proposals=2)
+    assert (proposal.projected, proposal.attempts, len(proposal.errors)) == (FAR, 2, 3)
+
+
+def test_without_a_usable_answer_there_are_no_candidates():
+    proposal = propose(Model("rubbish"), proposals=2)
+    assert (proposal.projected, proposal.candidates, proposal.chosen) == (PREVIOUS, (), 0)
+    assert proposal.fallback and len(proposal.errors) == 6
+
+
+def test_the_medoid_is_the_proposal_nearest_to_the_others():
+    proposal = propose(Model(*map(to_answer, (FAR, WISHED, OTHER))), proposals=3, choice=Choice.MEDOID)
+    assert proposal.candidates == (FAR, WISHED, OTHER)
+    assert (proposal.projected, proposal.chosen) == (OTHER, 2)  # by .05 of data nearer to FAR
+
+
+def test_of_two_proposals_as_near_to_each_other_the_first_is_the_medoid():
+    proposal = propose(Model(*map(to_answer, (FAR, WISHED))), proposals=2, choice=Choice.MEDOID)
+    assert proposal.projected == FAR
+
+
+class Pilot:
+    """Gives half of the answers right on boards with waits, all on the others; remembers the keys."""
+
+    def __init__(self):
+        self.keys = []
+
+    def __call__(self, config: LakeConfig, key: jax.Array) -> dict[int, np.ndarray]:
+        self.keys.append(key)
+        rows = zip(config.sizes, config.data, config.wait, strict=True)
+        return {size: np.full(4, 0.5 if wait else 1.0) for size, data, wait in rows if data}
+
+
+def test_the_best_proposal_is_the_one_whose_boards_teach_most_by_their_share():
+    pilot = Pilot()  # of WISHED's boards .75 can be learned from, of OTHER's .7, of FAR's all
+    proposal = propose(Model(*map(to_answer, (WISHED, FAR, OTHER))), proposals=3, choice=Choice.BEST, pilot=pilot)
+    assert (proposal.projected, proposal.chosen) == (FAR, 1)
+    proposal = propose(Model(*map(to_answer, (OTHER, WISHED))), proposals=2, choice=Choice.BEST, pilot=pilot)
+    assert proposal.projected == WISHED
+
+
+def test_all_candidates_are_piloted_with_one_key_that_is_no_other():
+    pilot, model = Pilot(), Model(*map(to_answer, (WISHED, OTHER)))
+    propose(model, proposals=2, choice=Choice.BEST, pilot=pilot)
+    assert pilot.keys[0] == pilot.keys[1] != model.asked[0][2]
+
+
+def test_of_equally_good_proposals_the_first_is_taken():
+    same = dataclasses.replace(WISHED, hole=(0.0, 0.0))
+    proposal = propose(Model(*map(to_answer, (WISHED, same))), proposals=2, choice=Choice.BEST, pilot=Pilot())
+    assert proposal.projected == WISHED
+
+
+def test_the_best_proposal_cannot_be_chosen_without_a_pilot():
+    with pytest.raises(ValueError, match="needs a pilot"):
+        engineer(Model(""), choice=Choice.BEST)
+
+
+def test_without_a_grammar_an_answer_is_read_tolerantly_and_says_what_was_read():
+    answer = 'Sure!\n```json\n{"3x3": {"data": "25%", "hole": 0.1, "wait": 0}, "4x4": {"data": "75%", "hole": 0.5, '
+    proposal = propose(Model(answer + '"wait": 0.6}}\n```'), masked=False)
+    assert proposal.projected == WISHED
+    assert proposal.repairs and not proposal.fallback
+    assert propose(Model(answer), masked=True).fallback
+
+
+def test_without_a_grammar_it_is_asked_again_with_what_was_wrong():
+    model = Model("rubbish", '{"9":{"data":1}}', to_answer(WISHED))
+    proposal = propose(model, masked=False)
+    assert proposal.projected == WISHED and proposal.attempts == 3
+    prompts = [asked[0] for asked in model.asked]
+    for prompt, error in zip(prompts[1:], proposal.errors, strict=True):
+        assert prompt.startswith(prompts[0]) and error in prompt.removeprefix(prompts[0])
+    assert proposal.errors[0] not in prompts[2]
+
+
+def test_a_server_that_was_silent_is_not_told_so():
+    model = Model(NoAnswer("timed out"), to_answer(WISHED))
+    propose(model, masked=False)
+    assert model.asked[0][0] == model.asked[1][0]
+
+
+def test_what_was_wrong_is_said_within_the_room_there_is():
+    model, room = Model("rubbish"), []
+    propose(model, masked=False, fits=lambda text: room.append(text) or True)
+    assert room == [prompt for prompt, *_ in model.asked]
+
+
+def test_a_message_without_room_loses_old_rounds():
+    later = [*HISTORY, PastRound(1, WISHED, validation()), PastRound(2, OTHER, validation())]
+    model = Model(to_answer(WISHED))
+    engineer(model).propose(validation(), later, KEY)
+    whole = len(model.asked[0][0])
+    engineer(model, fits=lambda text: len(text) < whole - 20).propose(validation(), later, KEY)
+    assert "\n1 3 0.25" in model.asked[0][0] and "\n1 3 0.25" not in model.asked[1][0]
+    assert "\n2 3 0.3" in model.asked[1][0]
+
+
+def test_a_language_engineer_needs_a_finished_round():
     with pytest.raises(ValueError, match="at least one finished round"):
         engineer(Model("")).propose(validation(), [], KEY)
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (3, 4, 5), (3, 5, 6, 7, 8, 9)])
+def test_a_derangement_leaves_no_size_in_its_place(sizes):
+    drawn = [derangement(sizes, jax.random.key(seed)) for seed in range(20)]
+    for labels in drawn:
+        assert sorted(labels) == sorted(labels.values()) == list(sizes)
+        assert all(size != label for size, label in labels.items())
+    assert len({tuple(labels.values()) for labels in drawn}) > (len(sizes) > 2)
+
+
+def test_shuffled_evidence_keeps_every_number_under_another_name():
+    failures = dict.fromkeys(CHECKS, 0)
+    rows = tuple(SizeEvidence(size, 10 * size, size, 0, failures, failures) for size in (3, 4, 5))
+    boards = tuple(SizeEnvironment(size, 10 * size, None, {}, None, None, None) for size in (3, 4, 5))
+    failed = tuple(Trajectory(size, "hole_free", f"board of {size}", "") for size in (5, 3))
+    given = Evidence(rows, 0.3, 0.02, 4, 20.0, 0.0, boards, TrainingEvidence(rows[:2], boards[1:]), failed)
+    shuffled = relabelled(given, {3: 4, 4: 5, 5: 3})
+    assert [(row.size, row.n) for row in shuffled.by_size] == [(3, 50), (4, 30), (5, 40)]
+    assert [(row.size, row.instances) for row in shuffled.environment] == [(3, 50), (4, 30), (5, 40)]
+    assert [(row.size, row.n) for row in shuffled.training.by_size] == [(4, 30), (5, 40)]
+    assert [(row.size, row.instances) for row in shuffled.training.environment] == [(3, 50), (5, 40)]
+    assert [(one.size, one.board) for one in shuffled.trajectories] == [(3, "board of 5"), (4, "board of 3")]
+    assert (shuffled.n, shuffled.valid, shuffled.sampled_valid) == (given.n, given.valid, given.sampled_valid)
+    assert relabelled(shuffled, {4: 3, 5: 4, 3: 5}) == given
+
+
+def test_a_shuffled_engineer_reads_all_evidence_under_one_order_and_the_configurations_as_they_were():
+    def mixed() -> Evidence:
+        easy, hard = validation().by_size
+        return dataclasses.replace(validation(), by_size=(dataclasses.replace(easy, valid=9), hard))
+
+    history = [PastRound(0, PREVIOUS, mixed()), PastRound(1, WISHED, mixed())]
+    model = Model(to_answer(WISHED))
+    engineer(model, shuffled=True).propose(mixed(), history, KEY)
+    swapped = relabelled(mixed(), {3: 4, 4: 3})
+    history = [dataclasses.replace(past, evidence=swapped) for past in history]
+    assert model.asked[0][0] == V6.build(swapped, history, Training(2, 3, 2))
+
+
+def test_the_evidence_of_one_size_cannot_be_shuffled():
+    one = LakeConfig(sizes=(3,), data=(1.0,), hole=(0.2,), wait=(0.1,))
+    evidence = dataclasses.replace(validation(), by_size=validation().by_size[:1])
+    with pytest.raises(ValueError, match="at least two sizes"):
+        engineer(Model(""), shuffled=True).propose(evidence, [PastRound(0, one, evidence)], KEY)
+
+
+def reader(prompt: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+    """A model that reads the table of the latest validation and follows the rule that the warm start teaches."""
+    rows = re.findall(r"^(\d+) \d+ (\d+) \d+ (\d+) (\d+) \| ([\d ]+)$", prompt, flags=re.MULTILINE)
+    read = []
+    for size, valid, optimal, sampled, failed in rows:
+        failures = dict(zip(CHECKS, map(int, failed.split()), strict=True))
+        read.append(SizeEvidence(int(size), 100, int(valid), int(optimal), failures, failures, int(sampled) / 100))
+    return [Generation("", "", to_answer(rule(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0))))]
+
+
+def test_a_model_that_reads_its_evidence_teaches_less_by_shuffled_evidence():
+    def scores(shuffled: bool) -> np.ndarray:
+        return np.array([toy.run(engineer(reader, shuffled=shuffled), seed)[0].score for seed in range(20)])
+
+    gained = scores(False) - scores(True)
+    assert gained.mean() > 3 * gained.std() / np.sqrt(len(gained))
 
 
 def test_the_random_engineer_draws_by_key_alone():
@@ -184,3 +367,15 @@ def test_the_random_engineer_draws_by_key_alone():
     assert drawn.projected == engineer.propose(validation(), HISTORY, KEY).projected
     assert drawn.projected != engineer.propose(None, [], jax.random.key(8)).projected
     assert (drawn.fallback, drawn.attempts, drawn.errors) == (False, 1, ())
+
+
+def test_a_covered_engineer_leaves_no_size_below_the_floor_and_says_so():
+    proposal = Covered(engineer(Model(to_answer(FAR))), floor=0.1).propose(validation(), HISTORY, KEY)
+    assert proposal.projected.data == pytest.approx((0.9, 0.1))
+    assert proposal.projected.hole == FAR.hole
+    assert proposal.repairs and proposal.candidates == (FAR,)
+
+
+def test_a_covered_engineer_leaves_alone_what_is_above_the_floor():
+    inner = engineer(Model(to_answer(WISHED)))
+    assert Covered(inner, floor=0.1).propose(validation(), HISTORY, KEY) == inner.propose(validation(), HISTORY, KEY)

@@ -1,14 +1,32 @@
 """Evidence against counting by hand and against the textbook's interval."""
 
+import copy
+import dataclasses
 import json
 import math
+import statistics
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engineer.evidence import CHECKS, Evidence, gather, wilson
+from engineer.evidence import (
+    CHECKS,
+    Evidence,
+    add,
+    environment,
+    gather,
+    training_evidence,
+    trajectory,
+    typical_failures,
+    wilson,
+)
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset, SizeReport
+from jaxlake.render import from_text
+from jaxlake.text import parse
 from jaxlake.types import Check
 
 # Five answers: which checks each fails, whether it is optimal, its size.
@@ -58,6 +76,22 @@ def test_rows_hold_hand_counted_answers_per_size():
     assert four.sampled_valid == pytest.approx(0.5 / 3)
 
 
+def test_rows_hold_lengths_groups_and_standard_errors_counted_by_hand():
+    three, four = five_answers().by_size
+    # Lengths 10 20 and 30 40 50; deviations 5 5 and 10 0 10.
+    assert (three.answer_tokens, four.answer_tokens) == (15, 40)
+    assert three.answer_tokens_se == pytest.approx(math.sqrt(50 / 2))
+    assert four.answer_tokens_se == pytest.approx(math.sqrt(200 / 2 / 3))
+    assert (three.truncated, four.truncated) == (0, 1)
+    # Valid shares 1 .5 and .5 0 0.
+    assert (three.groups, three.all_valid, three.learnable, three.all_invalid) == (2, 1, 1, 0)
+    assert (four.groups, four.all_valid, four.learnable, four.all_invalid) == (3, 0, 1, 2)
+    assert three.sampled_se == pytest.approx(0.25)
+    assert four.sampled_se == pytest.approx(math.sqrt((1 / 9 + 1 / 36 + 1 / 36) / 2 / 3))
+    assert three.optimal_given_valid == 0.5 and four.optimal_given_valid is None
+    assert three.advantage is four.advantage is None
+
+
 def test_an_answer_is_filed_under_its_first_failing_check_only():
     four = five_answers().by_size[1]
     assert {check: k for check, k in four.first_failures.items() if k} == {"hole_free": 2, "parsable": 1}
@@ -86,7 +120,7 @@ def test_totals_means_and_standard_error():
 def test_without_samples_the_sampled_values_are_none():
     evidence = five_answers(sampled_valid=None)
     assert (evidence.sampled_valid, evidence.sampled_se, evidence.samples_per_prompt) == (None, None, 0)
-    assert all(row.sampled_valid is None for row in evidence.by_size)
+    assert all((row.sampled_valid, row.sampled_se, row.groups) == (None, None, 0) for row in evidence.by_size)
 
 
 @settings(max_examples=50, deadline=None)
@@ -109,16 +143,6 @@ def test_counts_add_up_and_survive_json(n, seed):
     assert Evidence.from_json(json.loads(json.dumps(evidence.to_json()))) == evidence
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"version": 2}, "version 2; this program reads version 1"), ({"by_size": None}, "fields"), ({"x": 1}, "x")],
-)
-def test_another_form_of_json_is_refused_in_one_line(change, message):
-    with pytest.raises(ValueError, match=message) as error:
-        Evidence.from_json({**five_answers().to_json(), **change})
-    assert "\n" not in str(error.value)
-
-
 def test_arrays_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match=r"tokens has shape \(2,\), expected \(5,\)"):
         five_answers(tokens=np.array([1, 2]))
@@ -127,3 +151,295 @@ def test_arrays_of_different_lengths_are_refused():
 def test_no_prompts_are_no_evidence():
     with pytest.raises(ValueError, match="0 prompts"):
         five_answers(sizes=np.zeros(0, int))
+
+
+def answers(rng: np.random.Generator, groups: int, samples: int = 4) -> dict[str, np.ndarray]:
+    """Random groups of answers, as `add` takes them."""
+    return {
+        "sizes": rng.integers(3, 6, groups),
+        "checks": rng.random((groups, samples, 8)) < 0.9,
+        "optimal": rng.random((groups, samples)) < 0.5,
+        "tokens": rng.integers(0, 99, (groups, samples)),
+        "truncated": rng.random((groups, samples)) < 0.1,
+        "advantages": rng.normal(size=(groups, samples)).astype(np.float32),
+    }
+
+
+BOARDS = Dataset(
+    instances=SimpleNamespace(size=[]),
+    solutions=SimpleNamespace(cost=[], lower_bound=[]),
+    needs_wait=np.zeros(0),
+    report=(),
+)
+REQUESTED = LakeConfig.uniform((3, 4, 5), 0.25, 0.5)
+
+
+def test_training_rows_count_two_groups_by_hand():
+    good, bad = [True] * 8, [check != Check.LEGAL_MOVE for check in Check]
+    sums = add(
+        None,
+        np.array([4, 4]),
+        checks=np.array([[good, bad, bad, bad], [bad, bad, bad, bad]]),
+        optimal=np.array([[True, False, False, False], [True, False, False, False]]),
+        tokens=np.array([[10, 10, 10, 30], [5, 5, 5, 5]]),
+        truncated=np.array([[False, False, False, True], [False] * 4]),
+        advantages=np.array([[1.5, -0.5, -0.5, -0.5], [0, 0, 0, 0]]),
+    )
+    (row,) = training_evidence(sums, BOARDS, REQUESTED).by_size
+    assert (row.size, row.n, row.valid, row.optimal, row.truncated) == (4, 8, 1, 1, 1)
+    assert row.first_failures["legal_move"] == row.any_failures["legal_move"] == 7
+    assert (row.groups, row.learnable, row.all_valid, row.all_invalid) == (2, 1, 0, 1)
+    assert row.sampled_valid == 1 / 8
+    assert row.sampled_se == pytest.approx(1 / 8)  # shares 1/4 and 0: each is 1/8 off, the variance 2/64, over 2
+    assert (row.answer_tokens, row.answer_tokens_se) == (10, 5)  # means 15 and 5
+    assert row.advantage == 3 / 8
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**31), st.lists(st.integers(1, 6), min_size=1, max_size=5))
+def test_sums_of_steps_that_were_saved_in_between_are_those_of_all_answers_counted_one_by_one(seed, steps):
+    rng, sums, taken = np.random.default_rng(seed), None, []
+    for groups in steps:
+        taken.append(answers(rng, groups))
+        before = copy.deepcopy(sums)
+        new = add(sums, **taken[-1])
+        assert sums == before
+        sums = json.loads(json.dumps(new))
+        assert sums == new
+    everything = {name: np.concatenate([step[name] for step in taken]) for name in taken[0]}
+    rows = training_evidence(sums, BOARDS, REQUESTED).by_size
+    assert [row.size for row in rows] == sorted(set(everything["sizes"].tolist()))
+    for row in rows:
+        here = [i for i, size in enumerate(everything["sizes"]) if size == row.size]
+        said = [(i, k) for i in here for k in range(4)]
+        failed = [[c for c in Check if not everything["checks"][i, k, c]] for i, k in said]
+        assert row.n == len(said) and row.valid == sum(not checks for checks in failed)
+        assert row.optimal == sum(everything["optimal"][place] and not f for place, f in zip(said, failed, strict=True))
+        for check in Check:
+            assert row.first_failures[CHECKS[check]] == sum(checks[:1] == [check] for checks in failed)
+            assert row.any_failures[CHECKS[check]] == sum(check in checks for checks in failed)
+        shares = [everything["checks"][i].all(axis=-1).mean() for i in here]
+        lengths = [everything["tokens"][i].mean() for i in here]
+        for values, mean, error in (
+            (shares, row.sampled_valid, row.sampled_se),
+            (lengths, row.answer_tokens, row.answer_tokens_se),
+        ):
+            assert mean == pytest.approx(statistics.mean(values))
+            expected = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0
+            assert error == pytest.approx(expected, abs=1e-9)
+        assert (row.groups, row.all_valid, row.all_invalid) == (len(here), shares.count(1), shares.count(0))
+        assert row.learnable == sum(0.2 <= share <= 0.8 for share in shares)
+        assert row.truncated == sum(everything["truncated"][place] for place in said)
+        assert row.advantage == pytest.approx(np.mean([abs(everything["advantages"][place]) for place in said]))
+
+
+def report(size: int, realised: int, waits: int, hole_ratio: float, candidates: int, solvable: float) -> SizeReport:
+    return SizeReport(
+        size=size,
+        requested=realised,
+        realised=realised,
+        requested_waits=waits,
+        realised_waits=waits,
+        requested_interacting=None,
+        realised_interacting=waits,
+        repeated=0,
+        gaps=(realised, 0, 0, 0),
+        holes=0,
+        hole_ratio=hole_ratio,
+        candidates=candidates,
+        known=10,
+        solvable=solvable,
+        undecided=0,
+    )
+
+
+def dataset(sizes: list[int], costs: list[int], bounds: list[int], *reports: SizeReport) -> Dataset:
+    return Dataset(
+        instances=SimpleNamespace(size=np.array(sizes)),
+        solutions=SimpleNamespace(cost=np.array(costs), lower_bound=np.array(bounds)),
+        needs_wait=np.zeros(len(sizes), bool),
+        report=reports,
+    )
+
+
+def test_the_environment_joins_the_parts_of_a_set_that_have_the_same_size():
+    boards = dataset(
+        [3, 4, 3, 3, 4],
+        [5, 8, 6, 7, 9],
+        [5, 8, 4, 6, 9],
+        report(3, realised=1, waits=1, hole_ratio=0.2, candidates=110, solvable=0.5),
+        report(4, realised=1, waits=0, hole_ratio=0.1, candidates=110, solvable=1.0),
+        report(3, realised=2, waits=1, hole_ratio=0.4, candidates=310, solvable=0.9),
+        report(4, realised=1, waits=0, hole_ratio=0.3, candidates=10, solvable=0.0),
+        report(5, realised=0, waits=0, hole_ratio=0.25, candidates=10, solvable=0.0),
+    )
+    three, four, five = environment(boards)
+    assert (three.size, three.instances, three.requested) == (3, 3, None)
+    assert three.realised == pytest.approx({"data": 3 / 5, "hole": 1 / 3, "wait": 2 / 3})
+    assert (three.optimal_cost, three.interaction_gap) == (6, 1)
+    assert three.solvable == pytest.approx((50 + 270) / 400)
+    assert (four.optimal_cost, four.interaction_gap, four.solvable) == (8.5, 0, 1)
+    assert five.realised == {"data": 0, "hole": 0.25, "wait": 0}
+    assert five.optimal_cost is five.interaction_gap is five.solvable is None
+
+
+def test_the_environment_of_a_round_has_what_was_asked_for_beside_what_the_set_itself_says_was_realised():
+    asked = LakeConfig((3, 4), (0.25, 0.75), (0.3, 0.2), (0.5, 0.1))
+    boards = dataset(
+        [4, 3, 4, 4],
+        [7, 4, 7, 7],
+        [7, 3, 7, 7],
+        report(3, realised=1, waits=1, hole_ratio=0.2, candidates=110, solvable=0.5),
+        report(4, realised=3, waits=0, hole_ratio=1 / 6, candidates=110, solvable=0.5),
+    )
+    rows = environment(boards, asked)
+    assert {str(row.size): row.requested for row in rows} == asked.to_dict()
+    for row in rows:
+        assert row.realised == pytest.approx(boards.realised()[str(row.size)])
+
+
+def test_one_failure_of_each_of_the_most_frequent_kinds_is_shown():
+    kinds = [(3, set()), (4, {2}), (3, {4, 7}), (4, {2, 4}), (3, {7}), (5, {0}), (4, {4}), (3, {4})]
+    sizes = np.array([size for size, _ in kinds])
+    checks = np.array([[check not in failed for check in Check] for _, failed in kinds])
+    assert typical_failures(sizes, checks).tolist() == [2, 1, 4, 6, 5]  # two of (3, 4) and of (4, 2), one of the others
+    assert typical_failures(sizes, checks, most=1).tolist() == [2]
+    assert typical_failures(sizes[:1], checks[:1]).tolist() == []
+
+
+def fails(check: Check) -> np.ndarray:
+    return np.array([c != check for c in Check])
+
+
+def test_a_trajectory_is_the_board_with_the_paths_that_were_answered():
+    board = from_text("a#.\n.#B\nb.A")
+    answer = "0:(0,0)(1,0)(1,1)(2,1)(2,2)\n1:(2,0)(2,1)(2,2)(1,2)"
+    plan = parse(answer, max_size=3, max_agents=2, max_steps=9)
+    found = trajectory(board, plan, fails(Check.HOLE_FREE), f"<think>\n0:(0,0)\n</think>\n\n{answer}\n")
+    assert (found.size, found.check, found.answer) == (3, "hole_free", answer)
+    assert found.board.split() == ["a#.", ">vB", "b+A"]
+
+
+def test_an_answer_that_cannot_be_read_leaves_the_board_bare_and_of_a_long_one_the_end_is_kept():
+    board = from_text("a#.\n.#B\nb.A")
+    plan = parse("no", max_size=3, max_agents=2, max_steps=9)
+    found = trajectory(board, plan, fails(Check.PARSABLE), "so " * 1000 + "the end")
+    assert found.board.split() == ["a#.", ".#B", "b.A"]
+    assert len(found.answer) == 1000 and found.answer.startswith("...") and found.answer.endswith("so the end")
+
+
+def whole_evidence() -> Evidence:
+    """With something in every field."""
+    rng = np.random.default_rng(0)
+    boards = dataset([3, 4], [4, 5], [4, 4], *(report(size, 1, 0, 0.2, 110, 0.5) for size in (3, 4)))
+    sums = add(None, **answers(rng, 9))
+    plan = parse("no", max_size=2, max_agents=1, max_steps=9)
+    return dataclasses.replace(
+        five_answers(),
+        environment=environment(boards),
+        training=training_evidence(sums, boards, LakeConfig.uniform((3, 4), 0.25, 0.5)),
+        trajectories=(trajectory(from_text("a.\n.A"), plan, fails(Check.PARSABLE), "no"),),
+    )
+
+
+def test_whole_evidence_survives_json():
+    evidence = whole_evidence()
+    data = json.loads(json.dumps(evidence.to_json(), allow_nan=False))
+    assert data["version"] == 2 and Evidence.from_json(data) == evidence
+
+
+def changed(path: str, value: object) -> dict:
+    """Whole evidence as JSON with another value at a path, such as `by_size.0.n`."""
+    data = whole_evidence().to_json()
+    *way, last = [int(step) if step.isdecimal() else step for step in path.split(".")]
+    at = data
+    for step in way:
+        at = at[step]
+    at[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("version", 1, "version 1; this program reads version 2"),
+        ("version", "9" * 10**6, "this program reads version 2"),
+        ("x", 1, "unknown field 'x'"),
+        ("by_size", None, "by_size is None: allowed is a list"),
+        ("by_size", [], "by_size is empty"),
+        ("by_size", [[3, 4]], r"by_size\[0\] is \[3, 4\]: allowed is an object"),
+        ("by_size.0", {"size": 3}, r"by_size\[0\] lacks 'advantage'"),
+        ("by_size.0.n", "two", "n is 'two': allowed is a whole number"),
+        ("by_size.0.n", 2.0, "n is 2.0"),
+        ("by_size.0.n", True, "n is True"),
+        ("by_size.0.n", 10**400, "allowed is a whole number"),
+        ("by_size.0.valid", -1, "valid is -1"),
+        ("by_size.0.valid", 3, "size 3: it does not hold that optimal <= valid <= n"),
+        ("by_size.0.size", 4, r"sizes \[4, 4\]"),
+        ("by_size.0.sampled_valid", math.nan, "sampled_valid is nan"),
+        ("by_size.0.sampled_valid", 1.5, "sampled_valid <= 1"),
+        ("by_size.0.sampled_se", None, "sampled_valid and sampled_se go together"),
+        ("by_size.1.groups", 2, "learnable . all_valid . all_invalid <= groups"),
+        ("by_size.1.first_failures", {}, "both failure counts have each check"),
+        ("by_size.1.first_failures.parsable", 2, "first_failures sum to n - valid"),
+        ("by_size.1.any_failures.a\nb", 1, "each check and nothing else"),
+        ("by_size.1.any_failures.a\nb", "c\nd", r"any_failures\['a.nb'\] is 'c.nd'"),
+        ("by_size.1.any_failures.hole_free", 1, "first_failures <= any_failures <= n - valid"),
+        ("by_size.1.truncated", 4, "truncated <= n"),
+        ("sampled_valid", math.inf, "sampled_valid is inf"),
+        ("truncated", 2, "truncated <= 1"),
+        ("answer_tokens", 10**400, "answer_tokens is 1000"),
+        ("environment.0.realised.hole", "much", r"realised\['hole'\] is 'much'"),
+        ("environment.0.realised", {}, "ratios are data, hole, wait"),
+        ("environment.0.optimal_cost", None, "costs are there if instances are"),
+        ("environment.1.solvable", 1.1, "solvable <= 1"),
+        ("training", 7, "training is 7: allowed is an object"),
+        ("training.by_size.0.valid", 10**6, "evidence.training.by_size, size 3: it does not hold"),
+        ("trajectories.0.check", "lost", "check 'lost': allowed are parsable"),
+        ("trajectories.0.board", 3, "board is 3: allowed is a text"),
+    ],
+)
+def test_other_json_is_refused_in_one_line(path, value, message):
+    with pytest.raises(ValueError, match=message) as error:
+        Evidence.from_json(changed(path, value))
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("data", [None, [], "evidence", 3])
+def test_what_is_no_object_is_refused_in_one_line(data):
+    with pytest.raises(ValueError, match="allowed is a JSON object"):
+        Evidence.from_json(data)
+
+
+def places(data: object, path: tuple = ()) -> list[tuple]:
+    """The paths to all values within JSON."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path] * bool(path) + [place for key, value in inner for place in places(value, (*path, key))]
+
+
+nonsense = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), nonsense)
+def test_whatever_stands_anywhere_in_the_json_it_is_read_as_it_is_or_refused(data, value):
+    form = WHOLE.to_json()
+    *way, last = data.draw(st.sampled_from(PLACES))
+    at = form
+    for step in way:
+        at = at[step]
+    at[last] = value
+    try:
+        found = Evidence.from_json(form)
+    except ValueError as error:
+        assert "\n" not in str(error)
+    else:
+        assert found.to_json() == form
+
+
+WHOLE = whole_evidence()
+PLACES = places(WHOLE.to_json())

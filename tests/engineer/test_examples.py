@@ -1,10 +1,15 @@
 """The examples' answers are legal, vary, and follow from what their context shows."""
 
 import dataclasses
+import json
+import re
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from engineer.context import VARIANTS, Context
 from engineer.evidence import CHECKS, Evidence, SizeEvidence
 from engineer.examples import example, rule, think
 from engineer.proposal import parse
@@ -99,3 +104,98 @@ def test_thinking_names_weakest_size_most_learnable_size_and_leading_failure():
     assert think(evidence((0.02, 0.5, 0.9, 0.3), conflict_free=30)) == (
         "Weakest size 3 (2% valid), most learnable size 4 (50%). Leading failure: conflict."
     )
+
+
+def test_an_example_of_v6_is_what_the_tiny_run_has_always_been_taught():
+    rng = np.random.default_rng(3)
+    drawn = [example(rng, (3, 4), rounds=3, epochs_per_round=2) for _ in range(3)][-1]
+    assert "\n\n".join(drawn[:3]) + "\n" == Path(__file__).with_name("example.txt").read_text(encoding="utf-8")
+
+
+def drawn(*contexts: str, count: int = 60, rounds: int = 4) -> list[tuple[str, str, str, LakeConfig]]:
+    rng = np.random.default_rng(1)
+    return [example(rng, SIZES, rounds, 2, contexts) for _ in range(count)]
+
+
+def test_every_context_is_drawn_about_as_often_as_the_others():
+    kinds = Counter(
+        (context.count("Guideline:"), context.count("Training:")) for context, *_ in drawn("V1", "V2", "V6", count=300)
+    )
+    assert set(kinds) == {(0, 0), (1, 0), (1, 1)}
+    assert all(70 < count < 130 for count in kinds.values())
+
+
+def table(context: str, header: str) -> list[list[str]]:
+    """Cells of the rows under the line that begins so."""
+    _, found, rest = context.partition(f"\n{header}")
+    block = rest.partition("\n\n")[0].splitlines()[1:] if found else []
+    return [line.replace("|", " ").split() for line in block]
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, "V6+E+X"])
+def test_holes_and_waits_follow_from_what_the_context_shows(name):
+    checked = 0
+    for context, _, _, config in drawn(name):
+        past = {row[1]: (float(row[3]), float(row[4])) for row in table(context, "round size data")}
+        for i, row in enumerate(table(context, "size n valid")[:-1]):
+            valid, sampled, first = int(row[2]), int(row[5]), list(map(int, row[6:]))
+            hole, wait = past.get(row[0], (0.25, 0.3))  # the last of the size's rows, where there is one
+            leads = first[4] == max(first) and first.count(max(first)) == 1
+            if abs(sampled - 50) > 1 and abs(sampled - 80) > 1 and (leads or first[4] < max(first) - 1):
+                hole = np.clip(hole + 0.1 * ((sampled > 80) - (sampled < 50 and leads)), 0, 0.5)
+                assert abs(config.hole[i] - hole) < 0.085  # four standard deviations of the noise
+                checked += 1
+            if valid < 80:
+                wait = (wait + first[6] / (100 - valid)) / 2
+                assert abs(config.wait[i] - wait) < 0.11
+    assert checked > 150
+
+
+def test_round_zero_is_drawn_at_random_where_it_is_shown():
+    shown = {tuple(map(tuple, table(context, "round size data")[: len(SIZES)])) for context, *_ in drawn("V3")}
+    assert len(shown) == 60 and all(row[0] == "0" for rows in shown for row in rows)
+
+
+def test_the_reasons_of_past_rounds_are_what_examples_think():
+    contexts = [context for context, *_ in drawn("V5") if "Your reasons" in context]
+    assert 20 < len(contexts) < 60
+    for context in contexts:
+        reasons = re.findall(r"^round (\d): (.*)$", context, re.MULTILINE)
+        assert [number for number, _ in reasons] == sorted({row[0] for row in table(context, "round size data")})
+        assert all(re.match(r"Weakest size \d \(\d+% valid\), most learnable size", reason) for _, reason in reasons)
+
+
+def test_extended_evidence_agrees_with_the_failure_table():
+    for context, *_ in drawn("V6+E"):
+        rows = {row[0]: row for row in table(context, "size n valid")}
+        statistics = [row for row in table(context, "set size n tokens") if row[0] == "validation" and len(row) > 20]
+        assert len(statistics) == len(SIZES)
+        for row in statistics:
+            failures = rows[row[1]]
+            assert (row[2], row[7]) == (failures[1], failures[5])
+            assert all(int(any_) >= int(first) for any_, first in zip(row[-8:], failures[-8:], strict=True))
+
+
+def test_extended_evidence_could_have_been_saved(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Context, "build", lambda self, evidence, *rest: seen.append(evidence) or "")
+    drawn("V6+E+X")
+    for extended in seen:
+        assert Evidence.from_json(json.loads(json.dumps(extended.to_json()))) == extended
+        assert [row.size for row in extended.training.environment] == [row.size for row in extended.training.by_size]
+    assert {failure.check for extended in seen for failure in extended.trajectories} == {"hole_free", "conflict_free"}
+
+
+def test_failed_answers_fail_as_they_say():
+    found = re.compile(r"^(\d) (hole|conflict)\n((?:[a-zA-Z.#<>^v+]+\n)+)0:(\S+)\n1:(\S+)$", re.MULTILINE)
+    failures = [failure for context, *_ in drawn("V1+X") for failure in found.findall(context)]
+    assert len(failures) > 60
+    for size, check, board, *paths in failures:
+        rows = board.split()
+        assert len(rows) == int(size)
+        walks = [[tuple(map(int, cell.split(","))) for cell in path[1:-1].split(")(")] for path in paths]
+        for walk, letter in zip(walks, "ab", strict=True):
+            (top, left), (bottom, right) = walk[0], walk[-1]
+            assert rows[top][left] == letter and rows[bottom][right] == letter.upper()
+        meet = any(one == other for one, other in zip(*walks, strict=True))
+        assert meet == (check == "conflict")

@@ -11,7 +11,7 @@ from llguidance import LLMatcher, LLTokenizer
 from llguidance.numpy import allocate_token_bitmask, apply_token_bitmask_inplace, fill_next_token_bitmask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from engineer.proposal import Proposal, fault, grammar, number, parse, to_answer
+from engineer.proposal import Proposal, distance, fault, grammar, number, parse, to_answer
 from jaxlake.config import LakeConfig, project
 
 SIZES = (3, 4, 5, 6)
@@ -124,6 +124,8 @@ GOOD = '{"3":{"data":1,"hole":0.1,"wait":0}}'
         f"<think>{{no}} 0.3</think>{GOOD}",
         f'a first try {{"3":{{"data":0.5}}}} then {GOOD} done',
         f"```json\n{GOOD}\n```",
+        f'{{a draft {{"3":{{"data":0.5}}}}, {{{GOOD}}}',
+        f'{{"note": "a }} in a string"}} {GOOD} {{"note": {GOOD}, "and": 1}}',
         f'<think>a</think>{{"4":{{}}}}</think>{GOOD} {{"note": "not a configuration"}}',
     ],
 )
@@ -133,7 +135,18 @@ def test_the_last_object_after_the_thinking_is_read(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "{}", "no object", '{"3": 1}', f"<think>{GOOD}", f"{GOOD}</think>", "[1]", '{"3":{"data":1'],
+    [
+        "",
+        "{",
+        "{}",
+        "no object",
+        '{"3": 1}',
+        '{"3": 1, "4": {"data": {"x": 1}}}',
+        f"<think>{GOOD}",
+        f"{GOOD}</think>",
+        "[1]",
+        '{"3":{"data":1',
+    ],
 )
 def test_what_is_no_configuration_reads_as_none(text):
     assert parse(text) is None
@@ -154,6 +167,13 @@ def test_reading_never_raises(text):
 @pytest.mark.parametrize("text", ["{" * 20_000, '{"3":' * 5_000, '{"3":' + "9" * 5_000 + "}"])
 def test_hostile_text_is_read_quickly_as_none(text):
     assert parse(text) is None
+
+
+def test_a_megabyte_after_or_before_the_object_does_not_hide_it():
+    read = {"3": {"data": 1.0, "hole": 0.1, "wait": 0.0}}
+    for junk in ("{", "[", "word ", "\n", '"'):
+        assert parse(GOOD + 200_000 * junk) == read
+        assert parse(200_000 * junk + "\n" + GOOD) == read
 
 
 @pytest.mark.parametrize(
@@ -189,6 +209,42 @@ def test_what_is_no_configuration_is_said_in_one_line(answer, message):
     assert "\n" not in found
 
 
+def test_a_distance_is_the_sum_over_data_and_the_means_over_hole_and_wait():
+    a = LakeConfig((3, 4), data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 1.0))
+    b = LakeConfig((3, 4), data=(0.5, 0.5), hole=(0.2, 0.5), wait=(0.5, 0.0))
+    assert distance(a, b) == pytest.approx(0.5 + 0.05 + 0.75)
+    assert distance(a.to_dict(), b) == distance(a, b)
+
+
+def test_what_one_configuration_lacks_counts_nothing():
+    config = LakeConfig((3, 4), data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 1.0))
+    parsed = {"3": {"data": 0.5, "hole": math.nan}, "4": {"hole": 0.3, "note": 9.0}, "9": {"data": 1.0}}
+    assert distance(parsed, config) == pytest.approx(0.25 + 0.2)
+
+
+@pytest.mark.parametrize(
+    "parsed", [{}, {"9": {"data": 0.1}}, {"3": {"data": math.inf}}, {"3": {"hole": 1e308}, "4": {"hole": 1e308}}]
+)
+def test_a_distance_that_means_nothing_is_none(parsed):
+    assert distance(parsed, LakeConfig.uniform((3, 4), hole=0.1, wait=0.2)) is None
+
+
+@st.composite
+def configs(draw):
+    shares = [draw(st.integers(1, 9)) for _ in SIZES]
+    columns = (tuple(draw(st.integers(0, most)) / 200 for _ in SIZES) for most in (100, 200))
+    return LakeConfig(SIZES, tuple(share / sum(shares) for share in shares), *columns)
+
+
+@given(configs(), configs(), configs())
+def test_a_distance_is_one(a, b, c):
+    assert distance(a, a) == 0
+    assert (distance(a, b) > 0) == (a != b)
+    assert distance(a, b) == pytest.approx(distance(b, a))
+    assert distance(a, c) <= distance(a, b) + distance(b, c) + 1e-9
+    assert distance(a, b) <= 3.5 + 1e-9
+
+
 def test_a_proposals_record_is_strict_json():
     projected = LakeConfig.uniform((3,), hole=0.1, wait=0.2)
     parsed = {"3": {"data": math.nan, "hole": 0.1}}
@@ -198,3 +254,14 @@ def test_a_proposals_record_is_strict_json():
     assert LakeConfig.from_dict(record["projected"]) == projected
     assert record["repairs"] == ["kept"]
     assert (record["attempts"], record["errors"]) == (2, ["the answer is empty"])
+    assert (record["candidates"], record["chosen"], record["gate"]) == ([], 0, None)
+
+
+def test_a_record_tells_the_candidates_the_gate_and_how_far_the_projection_moved():
+    a, b = (LakeConfig.uniform((3, 4), hole=hole, wait=0.2) for hole in (0.1, 0.5))
+    parsed = {"3": {"hole": 0.9}, "4": {"hole": 0.5}}
+    gate = {"verdict": "accepted"}
+    record = Proposal("api", "", "", parsed, b, (), False, 1, (), candidates=(a, b), chosen=1, gate=gate).to_json()
+    assert [LakeConfig.from_dict(candidate) for candidate in record["candidates"]] == [a, b]
+    assert (record["chosen"], record["gate"]) == (1, gate)
+    assert record["distances"] == {"parsed_projected": pytest.approx(0.2)}

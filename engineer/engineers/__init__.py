@@ -1,0 +1,53 @@
+"""Who designs the next configuration: one interface, ``propose(evidence, history, key) -> Proposal``.
+
+`base` has the interface and what all share, `language` the engineers that are language models and `shuffle` their
+control; `rules` and `sampling` are plain functions of evidence and history.
+"""
+
+from engineer.engineers.base import Covered, Engineer, Pilot, RandomEngineer, Rule, RuleEngineer, in_steps
+from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
+from engineer.engineers.rules import (
+    adarft,
+    fixed_random,
+    ladder,
+    learnability,
+    paper_v6_replay,
+    previous,
+    threshold_rule,
+    uniform,
+)
+from engineer.engineers.sampling import bandit, mutate_best, plr
+
+RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        fixed_random,
+        uniform,
+        previous,
+        paper_v6_replay,
+        threshold_rule,
+        learnability,
+        bandit,
+        adarft,
+        ladder,
+        plr,
+        mutate_best,
+    )
+}
+"""By the name that a configuration file gives them."""
+
+__all__ = [
+    "RULES",
+    "Choice",
+    "Covered",
+    "Engineer",
+    "Generate",
+    "Generation",
+    "LanguageEngineer",
+    "NoAnswer",
+    "Pilot",
+    "RandomEngineer",
+    "Rule",
+    "RuleEngineer",
+    "in_steps",
+]

@@ -1,0 +1,142 @@
+"""What every engineer is, and what engineers of all kinds share; no model and no rule."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import jax
+import numpy as np
+
+from engineer.context import PastRound
+from engineer.evidence import Evidence
+from engineer.proposal import STEP, Proposal
+from jaxlake.config import MAX_HOLE, LakeConfig, counts, covered
+
+
+class Engineer(Protocol):
+    """Designs the configuration of the round that follows ``history`` from the latest validation."""
+
+    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal: ...
+
+
+Rule = Callable[[Evidence, Sequence[PastRound], jax.Array], LakeConfig]
+"""``(evidence, history, key) -> configuration``: a plain function; what it remembers it reads in ``history``."""
+
+Pilot = Callable[[LakeConfig, jax.Array], Mapping[int, np.ndarray]]
+"""``(configuration, key) -> {size: float [boards]}``: a few boards of each size with data, answered by the policy.
+
+A board's number is the share of its sampled answers that are valid.
+"""
+
+
+class Draw(enum.IntEnum):
+    """What a key is folded with for a draw of its own; far above the numbers of attempts, with which it is too."""
+
+    SHUFFLE = 2**16
+    CHOICE = 2**16 + 1
+    GATE = 2**16 + 2
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomEngineer:
+    """Draws a configuration and reads nothing; round 0's engineer."""
+
+    sizes: tuple[int, ...]
+
+    def propose(self, evidence: Evidence | None, history: Sequence[PastRound], key: jax.Array) -> Proposal:
+        """Never falls back; ``raw`` and ``thinking`` are empty."""
+        return wordless("random", LakeConfig.random(self.sizes, key))
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleEngineer:
+    """A rule under its name."""
+
+    name: str
+    rule: Rule
+
+    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
+        """Never falls back; ``raw`` and ``thinking`` are empty.
+
+        Raises:
+          ValueError: no finished round.
+        """
+        need_round(self.name, history)
+        return wordless(self.name, self.rule(evidence, history, key))
+
+
+@dataclasses.dataclass(frozen=True)
+class Covered:
+    """An engineer whose proposals leave no size below a floor of data.
+
+    Attributes:
+      engineer: whose proposals they are.
+      floor: least data ratio of every size.
+    """
+
+    engineer: Engineer
+    floor: float
+
+    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
+        """The engineer's proposal; what the floor changed stands among its repairs."""
+        proposal = self.engineer.propose(evidence, history, key)
+        config, repairs = covered(proposal.projected, self.floor)
+        return dataclasses.replace(proposal, projected=config, repairs=(*proposal.repairs, *repairs))
+
+
+def wordless(name: str, config: LakeConfig) -> Proposal:
+    """The proposal of an engineer that computes."""
+    return Proposal(
+        engineer=name,
+        raw="",
+        thinking="",
+        parsed=None,
+        projected=config,
+        repairs=(),
+        fallback=False,
+        attempts=1,
+        errors=(),
+    )
+
+
+def need_round(name: str, history: Sequence[PastRound]) -> None:
+    """ValueError unless a round is finished, as only then there are a configuration and what followed from it."""
+    if not history:
+        raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
+
+
+def in_steps(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]) -> LakeConfig:
+    """The nearest legal configuration whose ratios are multiples of 0.005.
+
+    Args:
+      data: weights, of which at least one is positive; negative ones count as 0.
+      hole, wait: any finite numbers; they are clipped.
+    """
+    shares = np.maximum(data, 0.0)
+    exact = LakeConfig(
+        sizes=sizes,
+        data=tuple((shares / shares.sum()).tolist()),
+        hole=tuple(np.clip(hole, 0, MAX_HOLE).tolist()),
+        wait=tuple(np.clip(wait, 0, 1).tolist()),
+    )
+    steps = round(1 / STEP)
+    return dataclasses.replace(
+        exact,
+        data=tuple(count / steps for count in counts(exact, steps)),
+        hole=tuple(round(h * steps) / steps for h in exact.hole),
+        wait=tuple(round(w * steps) / steps for w in exact.wait),
+    )
+
+
+def with_data(history: Sequence[PastRound], weights: Sequence[float]) -> LakeConfig:
+    """The previous configuration with other data ratios: multiples of 0.005 in proportion to the weights.
+
+    Hole and wait stay exactly as they were when a size last had data: without boards its realised wait ratio is 0,
+    which nobody asked for.
+    """
+    config = history[-1].config
+    places, rounds = range(len(config.sizes)), [past.config for past in reversed(history)]
+    latest = [next((past for past in rounds if past.data[i]), config) for i in places]
+    hole, wait = tuple(latest[i].hole[i] for i in places), tuple(latest[i].wait[i] for i in places)
+    return LakeConfig(config.sizes, in_steps(config.sizes, weights, hole, wait).data, hole, wait)

@@ -1,0 +1,198 @@
+"""A language model as engineer: context in, one or several answers out, of which one is chosen."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import numpy as np
+
+from engineer import proposal
+from engineer.context import Context, PastRound, Training
+from engineer.engineers.base import Draw, Pilot, need_round
+from engineer.engineers.shuffle import derangement, relabelled
+from engineer.evidence import Evidence
+from engineer.proposal import Proposal
+from jaxlake.config import LakeConfig, project
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """What a model wrote: free thinking, then an answer that followed the grammar (or did not, without a mask).
+
+    Attributes:
+      raw: the whole response, verbatim.
+      thinking, answer: its parts.
+    """
+
+    raw: str
+    thinking: str
+    answer: str
+
+
+class NoAnswer(Exception):
+    """A model that could not be asked or gave nothing back: its server is gone or too slow, the prompt is too long."""
+
+
+Generate = Callable[[str, str, jax.Array, int], list[Generation]]
+"""``(prompt, grammar, key, count) -> generations``: user message and Lark grammar in, sampled responses out.
+
+At least one and at most ``count`` of them. It may raise `NoAnswer`, which costs an attempt; anything else that it
+raises goes through.
+"""
+
+
+class Choice(enum.Enum):
+    """Which of several proposals is taken."""
+
+    FIRST = "first"
+    MEDOID = "medoid"
+    BEST = "best"
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageEngineer:
+    """A language model as engineer: the policy's current parameters, those at the start, or somebody's server.
+
+    Attributes:
+      name: for the record.
+      generate: text generation with the model.
+      context: what the model reads.
+      training: the bookkeeping of a round, by its number.
+      attempts: how often the model is asked, at most, for an answer that holds a configuration; at least 1.
+      proposals: answers asked for at once.
+      choice: first: the first that holds a configuration; medoid: the one nearest to the others; best: the one on
+        whose boards a pilot sees most to learn, mean p (1 - p) weighted by the data ratios. A tie goes to the first.
+      pilot: for best only.
+      masked: the answers follow the grammar. If not they are read tolerantly, and a model that is asked again is told
+        what was wrong.
+      shuffled: the model reads each size's evidence under another size's name. One that does as well as before does
+        not read it.
+      fits: whether a user message has room.
+    """
+
+    name: str
+    generate: Generate
+    context: Context
+    training: Callable[[int], Training]
+    attempts: int
+    proposals: int = 1
+    choice: Choice = Choice.FIRST
+    pilot: Pilot | None = None
+    masked: bool = True
+    shuffled: bool = False
+    fits: Callable[[str], bool] = lambda text: True
+
+    def __post_init__(self) -> None:
+        if self.choice is Choice.BEST and self.pilot is None:
+            raise ValueError(f"engineer {self.name} is to choose the best proposal: it needs a pilot")
+
+    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
+        """Writes the context, lets the model answer and projects the answer.
+
+        Where no answer holds a configuration the model is asked again, with a key of its own. When every attempt has
+        failed the previous round's configuration stays in force (``fallback``); it is never replaced by a made-up one.
+        Nothing that the model writes raises anything.
+
+        Args:
+          evidence: the validation after the last round of ``history``.
+          history: every finished round in ascending order, at least round 0.
+          key: of the model's sampling in the first attempt, from which the keys of all else are derived.
+
+        Raises:
+          ValueError: no finished round, hence no configuration to fall back to; one size, hence nothing to shuffle.
+        """
+        need_round(self.name, history)
+        previous, training = history[-1].config, self.training(history[-1].round + 1)
+        if self.shuffled:
+            labels = derangement(previous.sizes, jax.random.fold_in(key, Draw.SHUFFLE))
+            evidence = relabelled(evidence, labels)
+            history = [dataclasses.replace(past, evidence=relabelled(past.evidence, labels)) for past in history]
+
+        def prompt(complaint: str) -> str:
+            return self.context.build(evidence, history, training, lambda text: self.fits(text + complaint)) + complaint
+
+        grammar = proposal.grammar(previous.sizes)
+        answers, errors, complaint = [], [], ""
+        for attempt in range(self.attempts):
+            attempt_key = jax.random.fold_in(key, attempt) if attempt else key
+            try:
+                generations = self.generate(prompt(complaint), grammar, attempt_key, self.proposals)
+            except NoAnswer as error:
+                errors.append(_line(error))
+                continue
+            answers = [self._read(generation, previous) for generation in generations]
+            faults = [answer.fault for answer in answers if answer.fault]
+            errors += faults
+            if len(faults) < len(answers):
+                break
+            if not self.masked:
+                complaint = _COMPLAINT.format(fault=faults[-1])
+
+        usable = [answer for answer in answers if not answer.fault]
+        candidates = tuple(answer.projected for answer in usable)
+        chosen = self._choose(candidates, jax.random.fold_in(key, Draw.CHOICE)) if candidates else 0
+        answer = (usable or answers[-1:] or [_Answer(Generation("", "", ""), None, previous, (), None)])[chosen]
+        return Proposal(
+            engineer=self.name,
+            raw=answer.generation.raw,
+            thinking=answer.generation.thinking,
+            parsed=answer.parsed,
+            projected=answer.projected,
+            repairs=answer.repairs,
+            fallback=not usable,
+            attempts=attempt + 1,
+            errors=tuple(errors),
+            candidates=candidates,
+            chosen=chosen,
+        )
+
+    def _read(self, generation: Generation, previous: LakeConfig) -> "_Answer":
+        text, sizes = generation.answer, previous.sizes
+        parsed, repairs = (proposal.parse(text), ()) if self.masked else proposal.parse_loosely(text, sizes)
+        fault = proposal.fault(text, parsed, sizes)
+        if fault:
+            return _Answer(generation, parsed, previous, (), fault)
+        projected, projections = project(parsed, previous)
+        return _Answer(generation, parsed, projected, (*repairs, *projections), None)
+
+    def _choose(self, candidates: tuple[LakeConfig, ...], key: jax.Array) -> int:
+        """Index of the one that is taken; all are piloted with one key, so that they meet alike luck."""
+        if self.choice is Choice.FIRST or len(candidates) == 1:
+            return 0
+        if self.choice is Choice.MEDOID:
+            far = [sum(proposal.distance(candidate, other) for other in candidates) for candidate in candidates]
+            return int(np.argmin(far))
+        return int(np.argmax([learnability(config, self.pilot(config, key)) for config in candidates]))
+
+
+def learnability(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
+    """What a pilot sees to learn: mean p (1 - p) over a size's boards, and over the sizes by their data ratios.
+
+    Args:
+      config: what was piloted.
+      shares: float ``[boards]`` for each size, share of a board's answers that are valid.
+    """
+    data = dict(zip(config.sizes, config.data, strict=True))
+    means = [float((p * (1 - p)).mean()) for p in shares.values()]
+    return float(np.average(means, weights=[data[size] for size in shares]))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answer:
+    """One response as read: see `Proposal`; ``fault`` is why it holds no configuration, None where it holds one."""
+
+    generation: Generation
+    parsed: dict[str, dict[str, float]] | None
+    projected: LakeConfig
+    repairs: tuple[str, ...]
+    fault: str | None
+
+
+_COMPLAINT = "\n\nYour last answer could not be used: {fault}. Answer again, in the form asked for."
+
+
+def _line(error: NoAnswer) -> str:
+    """Its message in one line that a record can hold; a server may send pages."""
+    text = " ".join(str(error).split()) or "no answer"
+    return text if len(text) <= 200 else text[:197] + "..."

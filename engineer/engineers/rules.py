@@ -1,0 +1,139 @@
+"""Rules that read no more than rates: the paper's baseline, its published answer, and simple curricula.
+
+Plain functions ``(evidence, history, key) -> configuration`` without any state. ``history`` holds at least round 0.
+Unless a rule says otherwise it chooses the data ratios, in multiples of 0.005, and hole and wait ratios stay: none of
+the sources has any.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+
+from engineer.context import PastRound
+from engineer.engineers.base import in_steps, with_data
+from engineer.evidence import Evidence, SizeEvidence
+from jaxlake.config import MAX_HOLE, LakeConfig
+
+FLOOR = 0.05
+"""Added to every size's learnability (at most 0.25) by `learnability`, so that no size is forgotten."""
+TOO_HARD, TOO_EASY = 0.2, 0.7
+"""Valid shares outside which `threshold_rule` changes a size (Reasoning Gym)."""
+HOLE_STEP, WAIT_STEP = MAX_HOLE / 10, 0.1
+"""One level of difficulty, a tenth of each range."""
+PUBLISHED = (
+    {3: 0.05, 4: 0.10, 5: 0.15, 6: 0.15, 7: 0.15, 8: 0.175, 9: 0.175, 10: 0.05},
+    {3: 0.05, 4: 0.10, 5: 0.15, 6: 0.15, 7: 0.175, 8: 0.175, 9: 0.175, 10: 0.03},
+)
+"""Data ratios of the paper's V6 in rounds 1 and 2 (Table 6); those of round 2 sum to 1.005 as printed."""
+BETA, ALPHA, ETA = 0.5, 2.0, 50.0
+"""AdaRFT's target valid share, sensitivity, and step on a scale of difficulty from 0 to 100."""
+WINDOW, PROMPTS, MASTERED = 4, 8, 0.9
+"""RLVE's levels in use, and the prompts and the valid share at the top level that open the next."""
+
+
+def fixed_random(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Round 0's random configuration for good, as realised: the paper's baseline, training without an engineer.
+
+    What the generator has realised once it realises again, so `previous` comes to the same unless something changes a
+    configuration in between, such as a gate.
+    """
+    return history[0].config
+
+
+def previous(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """The last round's configuration as realised."""
+    return history[-1].config
+
+
+def uniform(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """All sizes alike, with the middle hole and wait ratios: the mean of what `RandomEngineer` draws."""
+    return LakeConfig.uniform(history[-1].config.sizes, hole=MAX_HOLE / 2, wait=0.5)
+
+
+def paper_v6_replay(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """The data ratios that the paper's best engineer chose in its own run, rescaled to the sizes of this one.
+
+    Rounds after 2 keep those of round 2.
+    """
+    published = PUBLISHED[min(history[-1].round, 1)]
+    return with_data(history, [published[size] for size in history[-1].config.sizes])
+
+
+def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Harder where the policy is good, easier where it is bad, size by size, with the thresholds of Reasoning Gym.
+
+    The source reads the level that is trained on; here it is the validation, whose boards stay the same, as for other
+    engineers. What a level is and that a mastered size gets half its data are ours. Multiples of 0.005, hole and wait
+    too.
+    """
+    config, shares = history[-1].config, _valid_shares(evidence, history[-1].config.sizes)
+    harder = np.array([(p > TOO_EASY) - int(p < TOO_HARD) for p in shares])
+    return in_steps(
+        config.sizes,
+        np.where(harder > 0, 0.5, 1.0) * config.data,
+        config.hole + HOLE_STEP * harder,
+        config.wait + WAIT_STEP * harder,
+    )
+
+
+def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
+    p = _valid_shares(evidence, history[-1].config.sizes)
+    return with_data(history, p * (1 - p) + FLOOR)
+
+
+def adarft(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """One target difficulty T for all, moved by each round's valid share in training (AdaRFT).
+
+    T starts at 0, and T <- clip(T + eta tanh(alpha (R - beta)), 0, 100) after each round; the source does so after
+    each batch and takes the problems nearest to T. Here sizes, from 0 for the least to 100 for the largest at equal
+    distances, get data by a triangle around T that is two distances wide on either side.
+    """
+    sizes, target = history[-1].config.sizes, 0.0
+    for past in history:
+        rows = training_rows(past).values()
+        if any(row.n for row in rows):
+            share = sum(row.valid for row in rows) / sum(row.n for row in rows)
+            target = min(max(target + ETA * math.tanh(ALPHA * (share - BETA)), 0.0), 100.0)
+    if len(sizes) == 1:
+        return history[-1].config
+    difficulties = np.linspace(0, 100, len(sizes))
+    return with_data(history, np.maximum(0, 1 - np.abs(difficulties - target) / (2 * difficulties[1])))
+
+
+def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Sizes as levels: equal data for the top one and the three below it; mastering the top opens the next (RLVE).
+
+    It starts at the least size and never goes down. A round's training counts for every level that the ladder reaches
+    by it: the source climbs within a round's worth of prompts too.
+    """
+    sizes, top = history[-1].config.sizes, 0
+    for past in history:
+        rows = training_rows(past)
+        while top < len(sizes) - 1 and _is_mastered(rows.get(sizes[top])):
+            top += 1
+    return with_data(history, [float(top - WINDOW < level <= top) for level in range(len(sizes))])
+
+
+def _is_mastered(row: SizeEvidence | None) -> bool:
+    return row is not None and row.groups >= PROMPTS and row.valid >= MASTERED * row.n
+
+
+def training_rows(past: PastRound) -> Mapping[int, SizeEvidence]:
+    """What the round's training rollouts said, by size; empty where nothing is known."""
+    return {row.size: row for row in past.evidence.training.by_size} if past.evidence.training else {}
+
+
+def _valid_shares(evidence: Evidence, sizes: Sequence[int]) -> np.ndarray:
+    """Float ``[sizes]``: share of valid answers in the validation, 0.5 for a size without any.
+
+    The sampled share, which is what training meets; the greedy one where nothing was sampled.
+    """
+    rows = {row.size: row for row in evidence.by_size if row.n}
+    return np.array([_valid_share(rows[size]) if size in rows else 0.5 for size in sizes])
+
+
+def _valid_share(row: SizeEvidence) -> float:
+    return row.valid / row.n if row.sampled_valid is None else row.sampled_valid

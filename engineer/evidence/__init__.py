@@ -1,0 +1,33 @@
+"""What a validation and a round's training say about the policy, in plain numbers; no wording and no pictures."""
+
+from engineer.evidence.answers import Sums, add, gather, training_evidence, wilson
+from engineer.evidence.boards import environment, trajectory, typical_failures
+from engineer.evidence.types import (
+    CHECKS,
+    LEARNABLE,
+    VERSION,
+    Evidence,
+    SizeEnvironment,
+    SizeEvidence,
+    TrainingEvidence,
+    Trajectory,
+)
+
+__all__ = [
+    "CHECKS",
+    "LEARNABLE",
+    "VERSION",
+    "Evidence",
+    "SizeEnvironment",
+    "SizeEvidence",
+    "Sums",
+    "TrainingEvidence",
+    "Trajectory",
+    "add",
+    "environment",
+    "gather",
+    "training_evidence",
+    "trajectory",
+    "typical_failures",
+    "wilson",
+]

@@ -1,0 +1,192 @@
+"""From verdicts on answers to rows of evidence: a validation at once, a round's training by running sums."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from engineer.evidence.boards import environment
+from engineer.evidence.types import CHECKS, LEARNABLE, Evidence, SizeEvidence, TrainingEvidence
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset
+
+Sums = dict[str, dict[str, Any]]
+"""What `add` has counted so far, by size; plain JSON values."""
+
+
+def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Interval of a share (Wilson 1927), within [0, 1]; z = 1.96 covers 95 %. Nothing counted gives (0, 1)."""
+    if n == 0:
+        return 0.0, 1.0
+    share = successes / n
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def gather(
+    *,
+    sizes: np.ndarray,
+    checks: np.ndarray,
+    optimal: np.ndarray,
+    tokens: np.ndarray,
+    truncated: np.ndarray,
+    sampled_valid: np.ndarray | None = None,
+    samples_per_prompt: int = 0,
+) -> Evidence:
+    """Counts the verdicts of a validation.
+
+    Args:
+      sizes: int ``[prompts]`` side of each prompt's board.
+      checks: bool ``[prompts, 8]`` of the greedy answer, True where a check passes.
+      optimal: bool ``[prompts]``.
+      tokens: int ``[prompts]`` length of the greedy answer.
+      truncated: bool ``[prompts]``.
+      sampled_valid: float ``[prompts]`` share of a prompt's samples that are valid, or None.
+      samples_per_prompt: how many samples that share is over.
+
+    Raises:
+      ValueError: no prompt at all, or arrays of different lengths.
+    """
+    given = {"checks": checks, "optimal": optimal, "tokens": tokens, "truncated": truncated}
+    given |= {} if sampled_valid is None else {"sampled_valid": sampled_valid}
+    arrays = {name: np.asarray(array) for name, array in given.items()}
+    sizes = np.asarray(sizes)
+    if len(sizes) == 0:
+        raise ValueError("no evidence can be gathered from 0 prompts")
+    for name, array in arrays.items():
+        shape = (len(sizes), len(CHECKS)) if name == "checks" else (len(sizes),)
+        if array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
+    shares = arrays.pop("sampled_valid", None)
+    sums = add(None, sizes, **{name: array[:, None] for name, array in arrays.items()})
+    rows = (_row(size, sums[size]) for size in sums)
+    return Evidence(
+        by_size=tuple(rows if shares is None else (_sampled(row, shares[sizes == row.size]) for row in rows)),
+        sampled_valid=None if shares is None else float(shares.mean()),
+        sampled_se=None if shares is None else _standard_error(shares),
+        samples_per_prompt=0 if shares is None else samples_per_prompt,
+        answer_tokens=float(arrays["tokens"].mean()),
+        truncated=float(arrays["truncated"].mean()),
+    )
+
+
+def add(
+    sums: Sums | None,
+    sizes: np.ndarray,
+    *,
+    checks: np.ndarray,
+    optimal: np.ndarray,
+    tokens: np.ndarray,
+    truncated: np.ndarray,
+    advantages: np.ndarray | None = None,
+) -> Sums:
+    """The running sums with these groups of answers in them; 128 answers take 0.25 ms.
+
+    Whole numbers but for the advantages, so that sums saved and loaded, and those of any order of the steps, give the
+    same evidence.
+
+    Args:
+      sums: so far; None before the first.
+      sizes: int ``[groups]``, side of the board that a group's answers are to.
+      checks: bool ``[groups, samples, 8]``, True where a check passes; the same number of samples whenever added.
+      optimal: bool ``[groups, samples]``.
+      tokens: int ``[groups, samples]`` lengths.
+      truncated: bool ``[groups, samples]``.
+      advantages: float ``[groups, samples]``, 0 for what is not trained on; None without training.
+
+    Returns:
+      New sums, ascending in size; those given stay as they are.
+    """
+    failed = ~checks.astype(bool)
+    valid, lengths = ~failed.any(axis=-1), tokens.astype(np.int64).sum(axis=-1)
+    of_group, samples = valid.sum(axis=-1), valid.shape[-1]
+    share = of_group / samples
+    columns = {
+        "groups": np.ones(len(sizes), int),
+        "answers": np.full(len(sizes), samples),
+        "valid": of_group,
+        "valid_squares": of_group**2,
+        "optimal": (optimal.astype(bool) & valid).sum(axis=-1),
+        "first_failures": (failed & (failed.cumsum(axis=-1) == 1)).sum(axis=1),
+        "any_failures": failed.sum(axis=1),
+        "tokens": lengths,
+        "token_squares": lengths**2,
+        "truncated": truncated.astype(bool).sum(axis=-1),
+        "learnable": (share >= LEARNABLE[0]) & (share <= LEARNABLE[1]),
+        "all_valid": of_group == samples,
+        "all_invalid": of_group == 0,
+    }
+    if advantages is not None:
+        columns["advantages"] = np.abs(advantages).sum(axis=-1, dtype=np.float64)
+    found = dict(sums or {})
+    for size in np.unique(sizes).tolist():
+        here = sizes == size
+        new = {name: column[here].sum(axis=0).tolist() for name, column in columns.items()}
+        old = found.get(str(size))
+        found[str(size)] = new if old is None else {name: np.add(old[name], new[name]).tolist() for name in new}
+    return {size: found[size] for size in sorted(found, key=int)}
+
+
+def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
+    """What the rollouts of a round said.
+
+    Args:
+      sums: of all its steps, advantages included.
+      boards: that it was trained on.
+      requested: the configuration that they were asked for with.
+    """
+    rows = []
+    for size, counted in (sums or {}).items():
+        answers, groups = counted["answers"], counted["groups"]
+        error = _error_of_mean(counted["valid"], counted["valid_squares"], groups) / (answers // groups)
+        rows.append(
+            dataclasses.replace(
+                _row(size, counted),
+                sampled_valid=counted["valid"] / answers,
+                sampled_se=error,
+                **{name: counted[name] for name in ("groups", "learnable", "all_valid", "all_invalid")},
+                advantage=counted["advantages"] / answers,
+            )
+        )
+    return TrainingEvidence(tuple(rows), environment(boards, requested))
+
+
+def _row(size: str, counted: dict[str, Any]) -> SizeEvidence:
+    """What is known of the answers whether or not they are samples of groups."""
+    answers, groups = counted["answers"], counted["groups"]
+    return SizeEvidence(
+        size=int(size),
+        n=answers,
+        valid=counted["valid"],
+        optimal=counted["optimal"],
+        first_failures=dict(zip(CHECKS, counted["first_failures"], strict=True)),
+        any_failures=dict(zip(CHECKS, counted["any_failures"], strict=True)),
+        answer_tokens=counted["tokens"] / answers,
+        answer_tokens_se=_error_of_mean(counted["tokens"], counted["token_squares"], groups) / (answers // groups),
+        truncated=counted["truncated"],
+    )
+
+
+def _sampled(row: SizeEvidence, shares: np.ndarray) -> SizeEvidence:
+    """A validation's row with the valid shares ``[prompts]`` of its samples."""
+    return dataclasses.replace(
+        row,
+        sampled_valid=float(shares.mean()),
+        sampled_se=_standard_error(shares),
+        groups=len(shares),
+        learnable=int(((shares >= LEARNABLE[0]) & (shares <= LEARNABLE[1])).sum()),
+        all_valid=int((shares == 1).sum()),
+        all_invalid=int((shares == 0).sum()),
+    )
+
+
+def _standard_error(shares: np.ndarray) -> float:
+    """Of the mean over prompts; samples of one prompt are correlated, so prompts are the units."""
+    return float(shares.std(ddof=1) / math.sqrt(len(shares))) if len(shares) > 1 else 0.0
+
+
+def _error_of_mean(total: int, squares: int, count: int) -> float:
+    """The same, from the sum and the sum of squares of ``count`` whole numbers."""
+    return math.sqrt((count * squares - total**2) / (count - 1)) / count if count > 1 else 0.0

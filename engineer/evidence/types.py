@@ -1,0 +1,276 @@
+"""The types of the evidence, and their JSON form, which is read strictly; measures nothing."""
+
+import dataclasses
+import json
+import reprlib
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxlake.config import FIELDS
+from jaxlake.types import Check
+
+VERSION = 2
+"""Of the JSON form."""
+CHECKS = tuple(check.name.lower() for check in Check)
+"""The validity checks' names in the order in which they are reported."""
+LEARNABLE = (0.2, 0.8)
+"""Valid shares of a group, both included, from which a policy learns most: far from never and from always."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeEvidence:
+    """One board size's row: of a validation, or of a round's training rollouts.
+
+    Attributes:
+      size: side of the board.
+      n: answers counted; of a validation one greedy answer per prompt, of training every sampled answer.
+      valid: how many pass all eight checks.
+      optimal: how many are valid and at the optimum's cost.
+      first_failures: per check, how many answers fail it and none before it; sums to ``n - valid``.
+      any_failures: per check, how many answers fail it.
+      sampled_valid: mean over prompts of the share of valid samples; None when nothing was sampled.
+      sampled_se: standard error of that mean over prompts; None when nothing was sampled.
+      groups: prompts that were sampled, the samples to one being a group.
+      learnable: how many of the groups have a valid share within ``LEARNABLE``.
+      all_valid, all_invalid: how many of the groups teach nothing about validity.
+      answer_tokens, answer_tokens_se: mean length of the ``n`` answers in tokens, and its standard error over prompts.
+      truncated: how many of the ``n`` answers hit the length cap.
+      advantage: mean absolute advantage of a training answer, the bandit's reward; an answer that was left out of its
+        step's batch has 0. None in a validation.
+    """
+
+    size: int
+    n: int
+    valid: int
+    optimal: int
+    first_failures: dict[str, int]
+    any_failures: dict[str, int]
+    sampled_valid: float | None = None
+    sampled_se: float | None = None
+    groups: int = 0
+    learnable: int = 0
+    all_valid: int = 0
+    all_invalid: int = 0
+    answer_tokens: float | None = None
+    answer_tokens_se: float | None = None
+    truncated: int = 0
+    advantage: float | None = None
+
+    @property
+    def optimal_given_valid(self) -> float | None:
+        """Share of the valid answers that are optimal; None where none is valid."""
+        return self.optimal / self.valid if self.valid else None
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeEnvironment:
+    """The boards of one size that evidence was measured on.
+
+    Attributes:
+      size: side of the board.
+      instances: how many there are.
+      requested: ratios by their names (data, hole, wait) as asked for; None for boards that no configuration asked for.
+      realised: the same as measured.
+      optimal_cost: mean of the least costs; None without instances.
+      interaction_gap: mean of the least cost less that of the agents' shortest paths, each on its own; None without
+        instances.
+      solvable: share of the random boards tried that have a plan; None where none was tried.
+    """
+
+    size: int
+    instances: int
+    requested: dict[str, float] | None
+    realised: dict[str, float]
+    optimal_cost: float | None
+    interaction_gap: float | None
+    solvable: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """One failed greedy answer.
+
+    Attributes:
+      size: side of the board.
+      check: the first check that it fails.
+      board: drawn as text, with the answered paths where they can be read.
+      answer: as it was written, behind its thoughts; of a long one the end.
+    """
+
+    size: int
+    check: str
+    board: str
+    answer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingEvidence:
+    """What the rollouts of a whole round said, and the boards that they were on.
+
+    Attributes:
+      by_size: rows in ascending order of size; a size without data has none.
+      environment: rows in ascending order of size.
+    """
+
+    by_size: tuple[SizeEvidence, ...]
+    environment: tuple[SizeEnvironment, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """A whole validation, and the training before it.
+
+    Attributes:
+      by_size: rows in ascending order of size.
+      sampled_valid: mean over all prompts of the share of valid samples; None when nothing was sampled.
+      sampled_se: standard error of that mean over prompts; None when nothing was sampled.
+      samples_per_prompt: 0 when nothing was sampled.
+      answer_tokens: mean length of a greedy answer, in tokens.
+      truncated: share of greedy answers that hit the length cap.
+      environment: the validation's boards.
+      training: the round that ended with this validation; None before the first.
+      trajectories: a few failures, at most one of a size and check, the most frequent kind first.
+    """
+
+    by_size: tuple[SizeEvidence, ...]
+    sampled_valid: float | None
+    sampled_se: float | None
+    samples_per_prompt: int
+    answer_tokens: float
+    truncated: float
+    environment: tuple[SizeEnvironment, ...] = ()
+    training: TrainingEvidence | None = None
+    trajectories: tuple[Trajectory, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Answers counted over all sizes."""
+        return sum(row.n for row in self.by_size)
+
+    @property
+    def valid(self) -> int:
+        """Valid answers over all sizes."""
+        return sum(row.valid for row in self.by_size)
+
+    @property
+    def optimal(self) -> int:
+        """Optimal answers over all sizes."""
+        return sum(row.optimal for row in self.by_size)
+
+    @property
+    def first_failures(self) -> dict[str, int]:
+        """Per check, how many answers fail it and none before it, over all sizes."""
+        return {check: sum(row.first_failures[check] for row in self.by_size) for check in CHECKS}
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values, with the version of this form."""
+        return {"version": VERSION, **json.loads(json.dumps(dataclasses.asdict(self)))}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Evidence":
+        """Inverse of ``to_json``.
+
+        Raises:
+          ValueError: in one line, for another version, a missing or an unknown field, a value of another type, NaN, and
+            numbers that contradict each other.
+        """
+        if not isinstance(data, Mapping):
+            raise ValueError(f"evidence is {reprlib.repr(data)}: allowed is a JSON object")
+        if data.get("version") != VERSION:
+            version = reprlib.repr(data.get("version"))
+            raise ValueError(f"evidence has version {version}; this program reads version {VERSION}")
+        found = _read(cls, {key: value for key, value in data.items() if key != "version"}, "evidence")
+        if problem := next(_contradictions(found), None):
+            raise ValueError(problem)
+        return found
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """A JSON value as the type of a field says; all numbers of the evidence are at least 0."""
+    parts = typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        return None if value is None else _read(parts[0], value, where)
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        return _read_fields(kind, value, where)
+    if typing.get_origin(kind) is tuple and isinstance(value, list):
+        return tuple(_read(parts[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
+    if typing.get_origin(kind) is dict and isinstance(value, Mapping):
+        return {key: _read(parts[1], entry, f"{where}[{reprlib.repr(key)}]") for key, entry in value.items()}
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is int and type(value) is int and 0 <= value <= 2**53:  # beyond it a float has gaps
+        return value
+    if kind is float and type(value) in (int, float) and 0 <= value <= sys.float_info.max:
+        return float(value)
+    allowed = {str: "a text", int: "a whole number from 0 on", float: "a number from 0 on", tuple: "a list"}
+    allowed = allowed.get(typing.get_origin(kind) or kind, "an object")
+    raise ValueError(f"{where} is {reprlib.repr(value)}: allowed is {allowed}")
+
+
+def _read_fields(kind: type, fields: Mapping[str, Any], where: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    for problem, names in (("lacks", set(hints) - set(fields)), ("has an unknown field", set(fields) - set(hints))):
+        if names:
+            raise ValueError(f"{where} {problem} {reprlib.repr(min(map(str, names)))}")
+    return kind(**{name: _read(hint, fields[name], f"{where}.{name}") for name, hint in hints.items()})
+
+
+def _contradictions(evidence: Evidence) -> Iterator[str]:
+    """What cannot have been counted on the same answers and boards, in a line each."""
+    if not evidence.by_size:
+        yield "evidence.by_size is empty: at least one row is needed"
+    tables = {"evidence": evidence} | ({} if evidence.training is None else {"evidence.training": evidence.training})
+    for where, table in tables.items():
+        for name, rules in (("by_size", _of_answers), ("environment", _of_boards)):
+            rows = getattr(table, name)
+            sizes = [row.size for row in rows]
+            if sizes != sorted(set(sizes)):
+                yield f"{where}.{name} has sizes {reprlib.repr(sizes)}: allowed are different ones in ascending order"
+            for row in rows:
+                yield from _broken(rules(row), f"{where}.{name}, size {row.size}")
+    yield from _broken(_of_samples(evidence) | {"truncated <= 1": evidence.truncated <= 1}, "evidence")
+    for entry in evidence.trajectories:
+        if entry.check not in CHECKS:
+            yield f"evidence.trajectories has check {reprlib.repr(entry.check)}: allowed are {', '.join(CHECKS)}"
+
+
+def _broken(rules: dict[str, bool], where: str) -> Iterator[str]:
+    return (f"{where}: it does not hold that {rule}" for rule, holds in rules.items() if not holds)
+
+
+def _of_answers(row: SizeEvidence) -> dict[str, bool]:
+    first, several = row.first_failures, row.any_failures
+    return {
+        "n > 0": row.n > 0,
+        "optimal <= valid <= n": row.optimal <= row.valid <= row.n,
+        "both failure counts have each check and nothing else": set(first) == set(several) == set(CHECKS),
+        "first_failures sum to n - valid": sum(first.values()) == row.n - row.valid,
+        "first_failures <= any_failures <= n - valid": all(
+            count <= several.get(check, 0) <= row.n - row.valid for check, count in first.items()
+        ),
+        "truncated <= n": row.truncated <= row.n,
+        "learnable + all_valid + all_invalid <= groups": row.learnable + row.all_valid + row.all_invalid <= row.groups,
+        "groups are there if samples are": (row.groups > 0) == (row.sampled_valid is not None),
+    } | _of_samples(row)
+
+
+def _of_samples(row: SizeEvidence | Evidence) -> dict[str, bool]:
+    return {
+        "sampled_valid <= 1": (row.sampled_valid or 0) <= 1,
+        "sampled_valid and sampled_se go together": (row.sampled_valid is None) == (row.sampled_se is None),
+    }
+
+
+def _of_boards(row: SizeEnvironment) -> dict[str, bool]:
+    tables = (row.realised,) if row.requested is None else (row.realised, row.requested)
+    return {
+        f"the ratios are {', '.join(FIELDS)}, at most 1": all(
+            set(table) == set(FIELDS) and max(table.values()) <= 1 + 1e-6 for table in tables
+        ),
+        "costs are there if instances are": {row.optimal_cost is None, row.interaction_gap is None}
+        == {row.instances == 0},
+        "solvable <= 1": (row.solvable or 0) <= 1,
+    }

@@ -1,0 +1,290 @@
+"""Each rule does on a hand-worked case what its source says, is legal whatever it reads, and teaches a toy learner."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import numpy as np
+import pytest
+import toy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engineer.context import PastRound
+from engineer.engineers import RULES, RuleEngineer
+from engineer.evidence import CHECKS, Evidence, SizeEvidence, TrainingEvidence
+from jaxlake.config import LakeConfig
+
+SIZES = (3, 4, 5, 6)
+RANDOM = LakeConfig(SIZES, (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), (0.3, 0.4, 0.5, 0.6))
+REDESIGNED = LakeConfig(SIZES, (0.25, 0.25, 0.25, 0.25), (0.123, 0.2, 0.2, 0.2), (0.1, 0.1, 0.1, 0.1))
+KEY = jax.random.key(3)
+
+
+def measured(size: int, share: float, n: int = 100, **more) -> SizeEvidence:
+    """A row with this greedy and sampled valid share."""
+    failures = dict.fromkeys(CHECKS, 0) | {"goal_reached": n - round(share * n)}
+    more = {"sampled_valid": share if n else None, "groups": n // 5} | more
+    return SizeEvidence(size, n, round(share * n), 0, failures, failures, **more)
+
+
+def validation(*shares: float, training: tuple[SizeEvidence, ...] | None = None) -> Evidence:
+    rows = tuple(measured(size, share) for size, share in zip(SIZES, shares, strict=False))
+    return Evidence(rows, 0.5, 0.02, 4, 20.0, 0.0, training=training and TrainingEvidence(training, ()))
+
+
+def trained(*rounds: tuple[LakeConfig, tuple[SizeEvidence, ...]]) -> list[PastRound]:
+    """Finished rounds, by configuration and rows of the training."""
+    return [PastRound(k, config, validation(*[0.5] * 4, training=rows)) for k, (config, rows) in enumerate(rounds)]
+
+
+def design(name: str, history: list[PastRound], **settings) -> LakeConfig:
+    return RULES[name](history[-1].evidence, history, KEY, **settings)
+
+
+HISTORY = [
+    PastRound(0, RANDOM, validation(0.9, 0.5, 0.2, 0.0)),
+    PastRound(1, REDESIGNED, validation(1, 0.75, 0.5, 0.1)),
+]
+
+
+def test_fixed_random_keeps_what_round_0_realised():
+    assert design("fixed_random", HISTORY) == RANDOM
+
+
+def test_previous_keeps_what_the_last_round_realised():
+    assert design("previous", HISTORY) == REDESIGNED
+
+
+def test_uniform_has_the_same_of_everything_in_the_middle():
+    assert design("uniform", HISTORY) == LakeConfig(SIZES, (0.25,) * 4, (0.25,) * 4, (0.5,) * 4)
+
+
+def test_the_replay_gives_the_published_ratios_in_the_rounds_that_they_are_of():
+    sizes = tuple(range(3, 11))
+    past = [PastRound(k, LakeConfig.uniform(sizes, 0.2, 0.1), validation()) for k in range(4)]
+    first, second, third = (design("paper_v6_replay", past[:k]) for k in (1, 2, 3))
+    assert first.data == pytest.approx((0.05, 0.10, 0.15, 0.15, 0.15, 0.175, 0.175, 0.05))
+    published = np.array((0.05, 0.10, 0.15, 0.15, 0.175, 0.175, 0.175, 0.03))
+    assert second.data == pytest.approx(published / published.sum(), abs=0.005)
+    assert third == second
+    assert (first.hole, first.wait) == (past[0].config.hole, past[0].config.wait)
+
+
+def test_the_replay_rescales_to_the_sizes_of_the_run():
+    config = design("paper_v6_replay", HISTORY[:1])
+    assert config.data == pytest.approx((5 / 45, 10 / 45, 15 / 45, 15 / 45), abs=0.0025)
+    assert (config.hole, config.wait) == (RANDOM.hole, RANDOM.wait)
+
+
+def test_a_size_that_gets_data_again_has_the_waits_of_when_it_last_had_some():
+    paused = LakeConfig(SIZES, (0.5, 0.5, 0.0, 0.0), (0.2, 0.2, 0.3, 0.4), (0.3, 0.3, 0.0, 0.0))  # no boards, no waits
+    config = design("learnability", [HISTORY[0], PastRound(1, paused, HISTORY[1].evidence)])
+    assert (config.hole, config.wait) == ((0.2, 0.2, 0.3, 0.4), (0.3, 0.3, 0.5, 0.6))
+
+
+def test_the_threshold_rule_makes_good_sizes_harder_and_rarer_and_bad_ones_easier():
+    config = design("threshold_rule", HISTORY[:1])  # .9 is above .7, .5 and .2 between, 0 below .2
+    assert config.hole == pytest.approx((0.15, 0.2, 0.3, 0.35))
+    assert config.wait == pytest.approx((0.4, 0.4, 0.5, 0.5))
+    assert config.data == pytest.approx((0.2 / 0.8, 0.3 / 0.8, 0.2 / 0.8, 0.1 / 0.8))
+
+
+def test_the_threshold_rule_stays_within_the_legal_range():
+    config = LakeConfig.uniform(SIZES, hole=0.48, wait=0.95)
+    config = design("threshold_rule", [PastRound(0, config, validation(1, 1, 1, 1))])
+    assert (config.hole, config.wait) == ((0.5,) * 4, (1.0,) * 4)
+
+
+def test_learnability_gives_data_by_p_times_one_minus_p_and_a_floor():
+    config = design("learnability", HISTORY)
+    weights = np.array([0.05, 0.75 * 0.25 + 0.05, 0.25 + 0.05, 0.09 + 0.05])
+    assert config.data == pytest.approx(weights / weights.sum(), abs=0.005)
+    assert (config.hole, config.wait) == (REDESIGNED.hole, REDESIGNED.wait)
+
+
+def test_learnability_reads_greedy_answers_where_nothing_was_sampled_and_hopes_where_nothing_was_asked():
+    rows = tuple(dataclasses.replace(measured(size, 0.5), sampled_valid=None) for size in (3, 4))
+    evidence = Evidence((*rows, measured(5, 0.0, n=0)), None, None, 0, 20.0, 0.0)
+    config = RULES["learnability"](evidence, HISTORY, KEY)  # .3 for each: sizes 5 and 6 count as half solved
+    assert config.data == (0.25,) * 4
+
+
+def rewarded(**advantages: float) -> tuple[SizeEvidence, ...]:
+    return tuple(measured(int(size[1:]), 0.5, n=40, advantage=a) for size, a in advantages.items())
+
+
+def test_the_bandit_moves_half_way_to_each_reward_and_draws_by_the_exponential():
+    history = trained((RANDOM, rewarded(s3=0.4, s4=0.8)), (RANDOM, rewarded(s3=0.2, s5=0.4)))
+    values = np.array([0.5 * 0.2 + 0.5 * 0.2, 0.4, 0.2, 0.0])  # size 3: .2 after round 0, then half of .2 and of .2
+    expected = np.exp(values / 0.2) / np.exp(values / 0.2).sum()
+    assert design("bandit", history).data == pytest.approx(expected, abs=0.005)
+
+
+def test_exploration_favours_sizes_with_few_answers():
+    history = trained((RANDOM, rewarded(s3=0.4, s4=0.4)))
+    bonus = np.sqrt(2 * np.log(81) / np.array([41, 41, 1, 1]))
+    expected = np.exp((np.array([0.2, 0.2, 0, 0]) + 0.1 * bonus) / 0.2)
+    assert design("bandit", history, exploration=0.1).data == pytest.approx(expected / expected.sum(), abs=0.005)
+    assert design("bandit", history, exploration=5).data[:2] == (0, 0)
+
+
+def test_adarft_moves_its_target_by_the_source_s_step():
+    history = trained((RANDOM, (measured(3, 1.0), measured(4, 0.8))))  # reward .9
+    target = 50 * math.tanh(2 * 0.4)  # 33.2, at size 4, which is at 33.3
+    distance = np.abs(np.array([0, 100 / 3, 200 / 3, 100]) - target)
+    expected = np.maximum(0, 1 - distance / (200 / 3))
+    assert design("adarft", history).data == pytest.approx(expected / expected.sum(), abs=0.005)
+
+
+def middle(config: LakeConfig) -> float:
+    return float(np.dot(config.data, config.sizes))
+
+
+def test_adarft_aims_higher_after_success_and_lower_after_failure():
+    well, badly = (measured(3, 0.9),), (measured(3, 0.1),)
+    rounds = [(RANDOM, well), (RANDOM, well), (RANDOM, badly), (RANDOM, badly)]
+    aims = [middle(design("adarft", trained(*rounds[:k]))) for k in range(1, 5)]
+    assert aims[0] < aims[1] > aims[2] > aims[3]
+    assert middle(design("adarft", trained((RANDOM, ()), (RANDOM, ())))) == middle(
+        design("adarft", trained((RANDOM, ())))
+    )
+
+
+def test_the_ladder_starts_at_the_bottom_and_opens_a_level_when_the_top_is_mastered():
+    failing, passing = (measured(3, 0.89),), (measured(3, 0.9), measured(4, 0.5))
+    assert design("ladder", trained((RANDOM, failing))).data == (1, 0, 0, 0)
+    assert design("ladder", trained((RANDOM, failing), (RANDOM, passing))).data == (0.5, 0.5, 0, 0)
+    again = trained((RANDOM, failing), (RANDOM, passing), (RANDOM, failing))
+    assert design("ladder", again).data == (0.5, 0.5, 0, 0)  # never down
+
+
+def test_the_ladder_asks_for_eight_prompts_and_uses_four_levels():
+    few = (measured(3, 1.0, groups=7),)
+    assert design("ladder", trained((RANDOM, few))).data == (1, 0, 0, 0)
+    sizes = (3, 4, 5, 6, 7)
+    rows = tuple(measured(size, 1.0) for size in sizes)
+    history = trained((LakeConfig.uniform(sizes, 0.2, 0.1), rows))
+    assert design("ladder", history).data == (0, 0.25, 0.25, 0.25, 0.25)
+
+
+def test_plr_replays_by_rank_and_staleness():
+    one = LakeConfig(SIZES, (0.5, 0.5, 0, 0), (0.1, 0.2, 0.3, 0.4), (0.3, 0.4, 0.5, 0.6))
+    history = trained((one, (measured(3, 0.5), measured(4, 0.9))), (one, (measured(3, 0.2),)))
+    # Scores: size 3 .16 (of its last round), size 4 .09; ranks 1 and 2; 1 and 2 rounds ago.
+    replay = np.array([0.5 * (2 / 3) + 0.5 * (1 / 3), 0.5 * (1 / 3) + 0.5 * (2 / 3), 0, 0])
+    assert design("plr", history).data == pytest.approx(0.25 / 4 + 0.75 * replay, abs=0.005)
+
+
+def test_plr_keeps_cells_and_draws_some_anew():
+    history = trained((RANDOM, tuple(measured(size, 0.5) for size in SIZES)))
+    drawn = [RULES["plr"](history[-1].evidence, history, jax.random.key(seed)) for seed in range(60)]
+    kept = np.array([[h == k for h, k in zip(config.hole, RANDOM.hole, strict=True)] for config in drawn])
+    assert 0.65 < kept.mean() < 0.85
+    assert len({config.wait[0] for config in drawn}) > 5
+
+
+def test_mutate_best_makes_a_few_edits_to_the_round_with_most_to_learn():
+    dull, rich = ({"groups": 20, "learnable": count} for count in (2, 10))
+    rounds = [
+        (REDESIGNED, tuple(measured(size, 0.5, **dull) for size in SIZES)),
+        (RANDOM, (measured(3, 0.5, **rich), *(measured(size, 0.5, **dull) for size in SIZES[1:]))),  # .26 of it
+        (REDESIGNED, (*(measured(size, 0.5, **dull) for size in SIZES[:3]), measured(6, 0.5, **rich))),  # .2
+    ]
+    for seed in range(20):
+        history = trained(*rounds)
+        config = RULES["mutate_best"](history[-1].evidence, history, jax.random.key(seed))
+        edited = [
+            a != b
+            for field in ("hole", "wait")
+            for a, b in zip(getattr(config, field), getattr(RANDOM, field), strict=True)
+        ]
+        assert sum(edited) <= 3
+        assert config.data == RANDOM.data or np.abs(np.subtract(config.data, RANDOM.data)).max() <= 0.15
+
+
+def test_of_rounds_that_taught_alike_the_later_is_mutated():
+    history = trained((LakeConfig.uniform(SIZES, 0.0, 0.0), ()), (LakeConfig.uniform(SIZES, 0.4, 0.9), ()))
+    assert min(design("mutate_best", history).wait) > 0.5
+
+
+shares = st.sampled_from((0.0, 1.0)) | st.floats(0, 1)
+configs = st.tuples(
+    st.lists(st.integers(0, 200), min_size=4, max_size=4).filter(any),
+    st.lists(st.floats(0, 0.5), min_size=4, max_size=4),
+    st.lists(st.floats(0, 1), min_size=4, max_size=4),
+).map(lambda c: LakeConfig(SIZES, tuple(x / sum(c[0]) for x in c[0]), tuple(c[1]), tuple(c[2])))
+
+
+@st.composite
+def rows(draw, sizes):
+    found = []
+    for size in sizes:
+        n, groups = draw(st.sampled_from((0, 1, 7, 100))), draw(st.sampled_from((0, 1, 20)))
+        more = {"groups": groups, "learnable": draw(st.integers(0, groups)), "advantage": draw(st.none() | shares)}
+        found.append(measured(size, draw(shares), n, **more))
+    return tuple(found)
+
+
+@st.composite
+def histories(draw):
+    past = []
+    for k in range(draw(st.integers(1, 4))):
+        evidence = Evidence(draw(rows(SIZES)), None, None, 0, 0.0, 0.0)
+        training = draw(st.none() | st.lists(st.sampled_from(SIZES), unique=True).map(sorted).flatmap(rows))
+        training = training if training is None else TrainingEvidence(training, ())
+        past.append(PastRound(k, draw(configs), dataclasses.replace(evidence, training=training)))
+    return past
+
+
+@settings(max_examples=60)
+@given(histories(), st.sampled_from((0.0, 0.5)))
+def test_every_rule_is_legal_whatever_it_reads(history, exploration):
+    rules = RULES | {"bandit": functools.partial(RULES["bandit"], exploration=exploration)}
+    for name, rule in rules.items():
+        config = rule(history[-1].evidence, history, KEY)  # an illegal configuration cannot be made
+        assert config.sizes == SIZES, name
+        assert config == rule(history[-1].evidence, history, KEY), name
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_can_do_with_one_size(name):
+    one = LakeConfig((5,), (1.0,), (0.2,), (0.1,))
+    history = [PastRound(0, one, validation(0.5, training=(measured(5, 0.95, learnable=5, advantage=0.4),)))]
+    assert RULES[name](history[-1].evidence, history, KEY).data == (1.0,)
+
+
+def test_a_rule_s_proposal_has_no_words_and_never_falls_back():
+    proposal = RuleEngineer("uniform", RULES["uniform"]).propose(HISTORY[-1].evidence, HISTORY, KEY)
+    assert proposal.engineer == "uniform" and proposal.projected == design("uniform", HISTORY)
+    assert (proposal.raw, proposal.thinking, proposal.parsed, proposal.fallback) == ("", "", None, False)
+
+
+def test_a_rule_needs_a_finished_round():
+    with pytest.raises(ValueError, match="engineer bandit .* at least one finished round"):
+        RuleEngineer("bandit", RULES["bandit"]).propose(validation(0.5), [], KEY)
+
+
+def gained(name: str) -> np.ndarray:
+    """By how much the toy learner is better for each of 30 seeds than without an engineer."""
+    baseline, engineer = (RuleEngineer(rule, RULES[rule]) for rule in ("fixed_random", name))
+    return np.array([toy.run(engineer, seed)[0].score - toy.run(baseline, seed)[0].score for seed in range(30)])
+
+
+@pytest.mark.parametrize("name", ["learnability", "bandit"])
+def test_data_where_there_is_something_to_learn_beats_a_fixed_random_configuration(name):
+    gains = gained(name)
+    assert gains.mean() > 3 * gains.std() / np.sqrt(len(gains))
+
+
+def test_the_ladder_climbs_as_the_learner_improves():
+    _, history = toy.run(RuleEngineer("ladder", RULES["ladder"]), seed=0, rounds=12)
+    tops = [max(np.flatnonzero(past.config.data)) for past in history[1:]]
+    assert tops == sorted(tops) and tops[-1] > tops[0]
+
+
+def test_adarft_follows_the_learner_to_larger_boards():
+    _, history = toy.run(RuleEngineer("adarft", RULES["adarft"]), seed=0, rounds=12)
+    aims = [middle(past.config) for past in history[1:]]
+    assert aims[-1] > aims[0]
