@@ -158,6 +158,7 @@ class Ours:
             trackers=Trackers(config, directory.path, display.say),
             meter=Meter(),
             profiler=Profiler(config.tracking, directory.path),
+            environment=(),
         )
         self.order = np.random.default_rng(0).permutation(len(self.lake.prompts))
         self.prompts: list[list[int]] = []

@@ -263,4 +263,5 @@ def _read(body: str) -> Completion:
         if not truncated:
             raise _Useless(f"an empty answer (finish_reason {json.dumps(reason)})")
         text = ""
+    text = text.encode(errors="replace").decode()  # halves of surrogate pairs, which no file takes
     return Completion(text, tokens if type(tokens) is int else None, truncated)

@@ -47,8 +47,11 @@ class Progress:
       skipped: updates in a row that were not finite and changed nothing.
       total_steps: steps of the whole run, which are rows of metrics.jsonl.
       short_share: moving share of short answers, which sets the weights of the reward; None before the first.
+      training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
+        They move with `cursor`, so that none of them counts twice.
       lake: configuration of the round under way, None if it is still to be designed.
-      history: finished rounds: {"round", "config" (as realised), "evidence"}.
+      rationale: what its engineer thought.
+      history: finished rounds: {"round", "config" (as realised), "evidence", "rationale"}.
       best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
         "checkpoint" (number of the one with those parameters)}; None before the first.
       config_hash: of the configuration that all this was computed with.
@@ -63,11 +66,25 @@ class Progress:
     skipped: int = 0
     total_steps: int = 0
     short_share: float | None = None
+    training: dict[str, Any] | None = None
     lake: dict[str, Any] | None = None
+    rationale: str = ""
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     best: dict[str, Any] | None = None
     config_hash: str = ""
     log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
+
+    def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
+        """A round's configuration is designed."""
+        self.lake, self.rationale, self.training = lake, rationale, None
+
+    def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:
+        """It is trained on and validated: into the history, and on to the next."""
+        self.history.append(
+            {"round": self.round, "config": realised, "evidence": evidence, "rationale": self.rationale}
+        )
+        self.round, self.step, self.cursor = self.round + 1, 0, 0
+        self.lake, self.rationale, self.training = None, "", None
 
 
 @dataclasses.dataclass(frozen=True)

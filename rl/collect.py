@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
+from engineer import evidence
 from jaxlake.types import Verdict
 from rl import distributed, grpo, metrics, reward
 from rl.logprobs import join
@@ -36,12 +37,15 @@ class Collected:
       metrics: describe all answers that were sampled, kept or not; the same on all processes.
       taken: instances that were used up.
       short_share: moving share of short answers from now on.
+      training: `Progress.training` from now on: all answers that were sampled count, those left out of the batch with
+        an advantage of 0.
     """
 
     batch: grpo.Batch
     metrics: dict[str, float]
     taken: int
     short_share: float
+    training: evidence.Sums
 
 
 def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch) -> Collected:
@@ -86,6 +90,9 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
     chosen, advantages = rows[filled], np.zeros(len(rows), np.float32)
     if len(chosen):
         advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], grpo.Advantage(settings.advantage))
+    of_all = np.zeros(len(instances), np.float32)
+    of_all[chosen] = advantages[filled]
+    training = _add(run.progress.training, data, taken, verdict, rollout, of_all)
     counts = filled & ~rollout.truncated[rows] if settings.mask_truncated else filled
     mine = distributed.share(len(rows), "grpo.prompts")
     rows = rows[mine]
@@ -101,7 +108,31 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
         advantages=advantages[mine],
     )
     watch.lap("host")
-    return Collected(batch=batch, metrics=described, taken=len(taken), short_share=short_share)
+    return Collected(batch, described, taken=len(taken), short_share=short_share, training=training)
+
+
+def _add(
+    sums: evidence.Sums | None,
+    data: TrainingSet,
+    taken: np.ndarray,
+    verdict: Verdict,
+    rollout: Rollout,
+    advantages: np.ndarray,
+) -> evidence.Sums:
+    """The round's sums with the answers to the instances taken."""
+
+    def grouped(values: np.ndarray) -> np.ndarray:
+        return values.reshape(len(taken), -1, *values.shape[1:])
+
+    return evidence.add(
+        sums,
+        data.prompts.instances.size[taken],
+        checks=grouped(verdict.checks),
+        optimal=grouped(verdict.optimal),
+        tokens=grouped(rollout.mask.sum(axis=-1)),
+        truncated=grouped(rollout.truncated),
+        advantages=grouped(advantages),
+    )
 
 
 def _sample(

@@ -21,6 +21,7 @@ from rl import distributed
 from rl.checkpoint import RunError
 from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
+from rl.provenance import provenance
 from rl.tracking import Display
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -169,8 +170,9 @@ def run(
     def on_directory(stop: Stop) -> None:
         join(options, stop)
         config = config_.load(path, options.overrides)
+        origins = provenance(path, config, shipped("tiny.yaml"))
         with (
-            contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
+            contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config, origins)) as directory,
             Display(quiet=not distributed.is_main()) as display,
         ):
             work(config, directory, display, stop)

@@ -5,12 +5,13 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 import yaml
 from pydantic import Field
 
+from engineer.context import modules
 from jaxlake.config import MAX_HOLE
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
 
@@ -36,6 +37,9 @@ class Section(pydantic.BaseModel):
     """A part of the configuration: frozen, nothing unknown, no silent conversion of types, finite numbers."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+SomeSection = TypeVar("SomeSection", bound=Section)
 
 
 class LoRASection(Section):
@@ -160,6 +164,13 @@ class WarmStartSection(OptimizerFields):
     contexts: tuple[str, ...] = Field(
         ("V6",), min_length=1, description="what the engineer examples show, an equal share each; see engineer.context"
     )
+
+    @pydantic.field_validator("contexts")
+    @classmethod
+    def _contexts_are_known(cls, contexts):
+        for context in contexts:
+            modules(context)
+        return contexts
 
 
 class RoundsSection(Section):
@@ -309,6 +320,12 @@ class EngineerSection(Section):
     max_answer_tokens: Count = 160
     attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
 
+    @pydantic.field_validator("context")
+    @classmethod
+    def _context_is_known(cls, context):
+        modules(context)
+        return context
+
     @pydantic.model_validator(mode="after")
     def _api_is_named(self):
         if self.kind == "api" and not (self.api.url and self.api.model):
@@ -360,6 +377,13 @@ class Config(Section):
                 f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
                 f"{self.warm_start.instances}"
             )
+        if max(self.warm_start.num_agents) > self.lake.sizes[-1]:
+            raise ValueError(
+                f"warm_start.num_agents = {list(self.warm_start.num_agents)}: boards have as many rows as agents at "
+                f"least, and lake.sizes = {list(self.lake.sizes)} end with {self.lake.sizes[-1]}"
+            )
+        if self.engineer.kind == "checkpoint_shuffled" and len(self.lake.sizes) < 2:
+            raise ValueError("engineer.kind = checkpoint_shuffled needs at least two sizes in lake.sizes")
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
                 f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
@@ -381,19 +405,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
       ConfigError: naming the key, its value and what is allowed; one line.
     """
-    values = read(path)
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"override {override!r}: must be key=value, such as grpo.learning_rate=1e-4")
-        *sections, name = key.split(".")
-        place = values
-        for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"override {override!r}: {section} is no section")
-        place[name] = _parse(value, f"override {override!r}")
-    return _validate(values, str(path))
+    return validate(Config, override(read(path), overrides), str(path))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -413,19 +425,44 @@ def read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _validate(values: dict[str, Any], source: str) -> Config:
+def override(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Puts overrides such as ``grpo.learning_rate=1e-4`` into the values of a file, and returns these.
+
+    Raises:
+      ConfigError: if one is not of this form; one line.
+    """
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"override {override!r}: must be key=value, such as grpo.learning_rate=1e-4")
+        *sections, name = key.split(".")
+        place = values
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"override {override!r}: {section} is no section")
+        place[name] = _parse(value, f"override {override!r}")
+    return values
+
+
+def validate(section: type[SomeSection], values: dict[str, Any], source: str) -> SomeSection:
+    """The values of a file as a configuration.
+
+    Raises:
+      ConfigError: naming the source, the key, its value and what is allowed; one line.
+    """
     try:
         # Through JSON, where strict mode still takes a list for a tuple, as YAML has no tuples.
-        return Config.model_validate_json(json.dumps(values, default=str))
+        return section.model_validate_json(json.dumps(values, default=str))
     except pydantic.ValidationError as error:
-        raise ConfigError(f"{source}: {_one_line(error.errors()[0])}") from None
+        raise ConfigError(f"{source}: {_one_line(error.errors()[0], section)}") from None
 
 
-def _one_line(error: dict[str, Any]) -> str:
+def _one_line(error: dict[str, Any], section: type[Section]) -> str:
     *sections, name = error["loc"] or ("configuration",)
     key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        known = keys()
+        known = keys(section)
         nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
         by_name = [other for other in known if other.rpartition(".")[2] == name]
         hint = (by_name or nearest or ["see --help"])[0]

@@ -15,6 +15,14 @@ from typing import Any
 from rl import distributed
 from rl.checkpoint import LOGS, Checkpoints, Progress, State, finite
 from rl.config import Config, ConfigError, read
+from rl.provenance import flat
+
+ORIGIN = "origin.json"
+"""Where a run that was not begun by itself comes from: {"run": that one's folder from here, "validation_seed"}."""
+
+
+class InUse(ConfigError):
+    """Another process works in the folder."""
 
 
 class RunDirectory:
@@ -26,14 +34,15 @@ class RunDirectory:
     Args:
       path: of the folder, which need not be there.
       config: of the run. A folder that holds another configuration is refused.
+      origins: where each of its values comes from, see `rl.provenance`; None: not known.
 
     Raises:
-      ConfigError: if the folder was made by another configuration, is no run, is in use by another process, or cannot
-        be made below a file.
+      ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
+      InUse: if another process has it.
     """
 
-    def __init__(self, path: Path, config: Config):
-        self.path, self._config = path, config
+    def __init__(self, path: Path, config: Config, origins: dict[str, str] | None = None):
+        self.path, self._config, self._origins = path, config, origins
         self._lock: int | None = None
         nearest = next(place for place in (path, *path.parents) if place.exists())
         if not nearest.is_dir():
@@ -49,15 +58,17 @@ class RunDirectory:
         """Makes the folder, with the configuration in it; a run that is there stays as it is.
 
         Raises:
-          ConfigError: if another process has made it in the meantime.
+          InUse: if another process has made it in the meantime.
         """
         if not self._is_run:
             if distributed.is_main():
                 self.path.mkdir(parents=True, exist_ok=True)
             self._take()
             if distributed.agree((self.path / "config.yaml").exists()):
-                raise ConfigError(f"{self.path}: was begun by another process just now; give the command again")
+                raise InUse(f"{self.path}: was begun by another process just now; give the command again")
             self.write("config.yaml", self._config.to_yaml())
+            if self._origins is not None:
+                self.write("provenance.json", self._origins)
             self._is_run = True
 
     @functools.cached_property
@@ -65,6 +76,12 @@ class RunDirectory:
         """Those of this run."""
         digest = hashlib.sha256(self._config.to_yaml().encode()).hexdigest()
         return Checkpoints(self.path / "checkpoints", self._config.checkpoint.keep, digest)
+
+    @property
+    def validation_seed(self) -> int:
+        """What the validation set is drawn by: the run's seed, or that of its origin, whose boards it keeps."""
+        origin = self.path / ORIGIN
+        return json.loads(origin.read_text())["validation_seed"] if origin.exists() else self._config.seed
 
     def close(self) -> None:
         """Waits until everything is written, and lets go of the folder."""
@@ -90,10 +107,10 @@ class RunDirectory:
                 os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
                 self._lock = lock
         if distributed.agree(bool(holder)):
-            raise ConfigError(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
+            raise InUse(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
 
     def _refuse_other(self) -> None:
-        ours, theirs = _flat(self._config.model_dump(mode="json")), _flat(read(self.path / "config.yaml"))
+        ours, theirs = flat(self._config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))
         for key in [*ours, *(theirs.keys() - ours.keys())]:
             if ours.get(key) != theirs.get(key):
                 raise ConfigError(
@@ -119,9 +136,12 @@ class RunDirectory:
         os.replace(partial, target)
 
     def amend(self, name: str, values: dict[str, Any]) -> None:
-        """Adds keys to a JSON file of the run."""
+        """Adds keys to a JSON file of the run, and to the objects in it."""
         if distributed.is_main():
-            self.write(name, json.loads((self.path / name).read_text()) | values)
+            held = json.loads((self.path / name).read_text())
+            for key, value in values.items():
+                held[key] = held.get(key, {}) | value if isinstance(value, dict) else value
+            self.write(name, held)
 
     def append(self, name: str, row: dict[str, Any]) -> None:
         """Adds a row to a JSON-lines file."""
@@ -162,10 +182,3 @@ class RunDirectory:
         for name, length in progress.log_bytes.items():
             if distributed.is_main() and (self.path / name).exists():
                 os.truncate(self.path / name, length)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found = {}
-    for name, value in values.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return found

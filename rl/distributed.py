@@ -7,7 +7,9 @@ tells all of them the whole, so that they go on with equal values. With one proc
 import glob
 import hashlib
 import importlib.util
+import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -101,3 +103,24 @@ def is_same(text: str) -> bool:
     """Whether every process holds this text; where they do not, they would go separate ways from here on."""
     digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int32)
     return bool((gather(digest[None]) == digest).all())
+
+
+def from_main(work: Callable[[], Any]) -> Any:
+    """What `work`, done by process 0 alone, gives there: plain JSON values, on all processes.
+
+    Raises:
+      ConfigError: on all, if it does there.
+    """
+    if jax.process_count() == 1:
+        return work()
+    content, refusal = b"", None
+    if is_main():
+        try:
+            content = json.dumps(work()).encode()
+        except ConfigError as error:
+            refusal = error
+    if agree(refusal is not None):
+        raise refusal or ConfigError("refused by process 0")
+    room = int(gather(np.array([len(content)])).max())
+    mine = np.frombuffer(content.ljust(room), np.uint8)
+    return json.loads(gather(mine[None])[0].tobytes())

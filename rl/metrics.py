@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from engineer.evidence import LEARNABLE
 from jaxlake.types import Check, Verdict
 from rl.reward import Rewards
-
-LEARNABLE = (0.2, 0.8)
-"""Valid shares of a group, both included, from which a policy learns most: far from never and from always."""
 
 
 def describe(

@@ -1,5 +1,7 @@
 """AdamW with its schedule, clipping, decay mask and the dtype of its moments; optax wherever optax has it."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -11,8 +13,11 @@ B2 = 0.98
 """Decay of the second moment. Steps are few (240 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
 
 
+@functools.cache
 def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTransformation:
     """Gradients clipped by their global norm, then AdamW (Loshchilov & Hutter 2019) at the scheduled rate.
+
+    One and the same object for equal arguments: programs are compiled for it, and runs of one process share them.
 
     Parameters are float32 whatever the model computes in, as a bfloat16 weight of 1 swallows any update below 2^-9.
 

@@ -161,6 +161,7 @@ class Policy:
             max_thinking_tokens=settings.max_thinking_tokens,
             max_answer_tokens=settings.max_answer_tokens,
             sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+            answers=settings.proposals,
         )
 
     def save(self, folder: Path, parameters: nnx.State) -> None:

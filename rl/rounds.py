@@ -5,16 +5,16 @@ import numpy as np
 import optax
 from flax import nnx
 
-from engineer.context import PastRound
-from engineer.engineers import CheckpointEngineer, Generation, NoAnswer, RandomEngineer
-from engineer.evidence import Evidence
+from engineer import PastRound, Proposal, RandomEngineer
+from engineer.evidence import Evidence, training_evidence
+from engineer.proposal import distance, to_answer
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.types import Instance
-from rl import distributed, grpo
+from rl import distributed, engineering, grpo
 from rl.checkpoint import fingerprint
 from rl.collect import TrainingSet, collect
-from rl.config import Config, ConfigError, GRPOSection
+from rl.config import Config, GRPOSection
 from rl.optimizer import learning_rate, updates_made
 from rl.policy import Policy
 from rl.qwen3.tokenizer import check_fit
@@ -22,64 +22,70 @@ from rl.run import Pending, Purpose, Run, Stopwatch, build_boards
 from rl.sft import engineer_texts
 
 
-def run_rounds(run: Run, optimizer: optax.GradientTransformation) -> None:
-    """Algorithm 1, from wherever the run stands: the policy that is trained designs what it is trained on next."""
-    for k in range(run.progress.round, run.config.rounds.count):
+def run_rounds(run: Run, optimizer: optax.GradientTransformation, until: int) -> None:
+    """Algorithm 1, from wherever the run stands: the policy that is trained designs what it is trained on next.
+
+    Args:
+      until: so many rounds are finished in the end.
+    """
+    for k in range(run.progress.round, until):
         if run.progress.lake is None:
-            run.progress.lake = design(run, k).to_dict()
+            proposal = design(run, k)
+            run.progress.begin_round(proposal.projected.to_dict(), proposal.thinking)
         data = build(run, k)
         train(run, k, data, optimizer)
-        evidence = run.validate(f"rounds/{k}", occasion=2 + k)
-        run.note_validation(f"rounds/{k}", evidence)
-        run.progress.history.append({"round": k, "config": data.realised(), "evidence": evidence.to_json()})
-        run.progress.round, run.progress.step, run.progress.cursor, run.progress.lake = k + 1, 0, 0, None
+        requested = LakeConfig.from_dict(run.progress.lake)
+        training = training_evidence(run.progress.training, data, requested)
+        found = run.validate(f"rounds/{k}", occasion=2 + k, training=training)
+        run.note_validation(f"rounds/{k}", found)
+        run.progress.end_round(data.realised(), found.to_json())
         run.save()
         run.check_stop()
 
 
-def design(run: Run, k: int) -> LakeConfig:
-    """Round k's configuration: a random draw for round 0, then what the current parameters answer to the evidence.
+def design(run: Run, k: int) -> Proposal:
+    """Round k's configuration: a random draw for round 0, then what the engineer answers to the evidence.
 
-    Where nothing that they answer holds a configuration, the previous round's stays in force, and the run goes on.
+    Where nothing that a model answers holds a configuration, the previous round's stays in force, and the run goes on.
 
     Raises:
+      ConfigError: if the engineer's server refuses for good, or a pilot finds no solvable board.
       Interrupted: with everything saved as it was before.
     """
-    rounds, key = run.config.rounds, run.key(Purpose.DESIGN, k)
     history = [
-        PastRound(past["round"], LakeConfig.from_dict(past["config"]), Evidence.from_json(past["evidence"]))
+        PastRound(
+            past["round"], LakeConfig.from_dict(past["config"]), Evidence.from_json(past["evidence"]), past["rationale"]
+        )
         for past in run.progress.history
     ]
     if k == 0:
-        proposal = RandomEngineer(run.config.lake.sizes).propose(None, history, key)
+        proposal = RandomEngineer(run.config.lake.sizes).propose(None, history, run.key(Purpose.DESIGN, k))
     else:
-        sampler, parameters = run.policy.grammar_sampler(), run.policy.rollout_parameters(run.parameters)
-
-        def generate(message: str, grammar: str, key: jax.Array) -> Generation:
-            run.directory.write(f"rounds/{k}/context.md", message + "\n")
-            try:
-                return Generation(*sampler(parameters, message, grammar, key, lambda done: run.check_stop()))
-            except ConfigError as error:  # the message is too long: the history grows from round to round
-                raise NoAnswer(str(error)) from None
-
-        engineer = CheckpointEngineer(
-            generate,
-            rounds=rounds.count,
-            epochs_per_round=rounds.epochs,
-            attempts=run.config.engineer.attempts,
-        )
-        proposal = engineer.propose(history[-1].evidence, history, key)
+        proposal = engineering.make(run, k).propose(history[-1].evidence, history, run.key(Purpose.DESIGN, k))
         if not distributed.is_same(proposal.raw):
-            raise RuntimeError(f"round {k}: the policy's proposal is not the same on all processes")
-        run.display.say(f"round {k}: the policy designs\n{proposal.raw or '(nothing)'}")
-        if proposal.fallback:
-            run.display.say(
-                f"round {k}: no configuration in {proposal.attempts} attempts ({proposal.errors[-1]}); "
-                f"round {k - 1}'s stays in force"
-            )
+            raise RuntimeError(f"round {k}: the engineer's proposal is not the same on all processes")
+        tell(run, k, proposal)
     run.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
     run.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": fingerprint(run.parameters)})
-    return proposal.projected
+    return proposal
+
+
+def tell(run: Run, k: int, proposal: Proposal) -> None:
+    """Says what the engineer designed, and what became of it."""
+    who = "the policy" if proposal.engineer == "checkpoint" else proposal.engineer
+    wordless = "(nothing)" if proposal.errors else to_answer(proposal.projected)
+    run.display.say(f"round {k}: {who} designs\n{proposal.raw or wordless}")
+    if proposal.fallback:
+        run.display.say(
+            f"round {k}: no configuration in {proposal.attempts} attempts ({proposal.errors[-1]}); "
+            f"round {k - 1}'s stays in force"
+        )
+    if proposal.gate and proposal.gate["verdict"] == "refused":
+        run.display.say(
+            f"round {k}: refused, as {proposal.gate['without_signal']:.0%} of the pilot's boards are answered all "
+            f"validly or all invalidly (engineer.gate.bound = {proposal.gate['bound']:g}); "
+            f"{proposal.gate['action']} by round {k - 1}'s"
+        )
 
 
 def build(run: Run, k: int) -> Dataset:
@@ -94,7 +100,10 @@ def build(run: Run, k: int) -> Dataset:
         data = build_boards(
             run.config, lake, run.key(Purpose.BUILD, k), run.config.rounds.instances, exclude=run.validation.instances
         )
-    run.directory.amend(f"rounds/{k}/proposal.json", {"realised": data.realised()})
+    realised = data.realised()
+    found = {"realised": realised, "lowered": data.shortfalls()}
+    found["distances"] = {"projected_realised": distance(lake, realised)}
+    run.directory.amend(f"rounds/{k}/proposal.json", found)
     return data
 
 
@@ -147,7 +156,7 @@ def grpo_step(
         batch = add_logprobs(run, collected.batch, watch)
         run.pending = Pending(batch=batch, metrics=collected.metrics, updates=[])
         run.progress.cursor += collected.taken
-        run.progress.short_share = collected.short_share
+        run.progress.short_share, run.progress.training = collected.short_share, collected.training
     make_updates(run, optimizer)
     watch.lap("update")
 
@@ -259,6 +268,7 @@ def check_room(policy: Policy, examples: int = 64) -> None:
       ConfigError: naming the setting that is too small.
     """
     config = policy.config
+    engineering.check(config)
     policy.sampler.width(max(config.grpo.samples, config.validation.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")

@@ -14,10 +14,11 @@ from flax import nnx
 
 from engineer import evidence as evidence_
 from engineer import report
-from engineer.evidence import Evidence
+from engineer.evidence import Evidence, SizeEnvironment, TrainingEvidence, Trajectory
 from jaxlake import text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
+from jaxlake.levels import pad
 from jaxlake.types import ABSENT, Check, Instance, Objective, Verdict
 from jaxlake.verify import verify
 from rl import distributed, grpo
@@ -29,7 +30,7 @@ from rl.logprobs import Sequences
 from rl.policy import Policy, Prompts, row
 from rl.qwen3 import lora
 from rl.sampler import Rollout, Sampling
-from rl.standing import Pending, Standing, make_reference, pack, rows_of
+from rl.standing import Pending, Standing, make_reference, needs_reference, pack, rows_of
 from rl.tracking import Display, Meter, Profiler, Trackers
 
 
@@ -53,12 +54,13 @@ class Run:
 
     Attributes:
       parameters, optimizer_state: as they are now; donated to each update and replaced by its result.
-      reference: what the divergence is measured against, the trained part of the parameters when the rounds began;
-        None where `grpo.kl_coefficient` is 0, and before.
+      reference: the trained part of the parameters when the rounds began, for the divergence or the engineer `base`;
+        None where neither needs it, and before.
       progress, pending: saved together with all of these.
       validation, optima: the whole validation set; each process answers its share.
       stop: set by a signal to this process, honoured by all at the next safe moment.
       trackers, meter, profiler: see `rl.tracking`.
+      environment: of the validation set, for its evidence.
     """
 
     config: Config
@@ -76,6 +78,7 @@ class Run:
     trackers: Trackers
     meter: Meter
     profiler: Profiler
+    environment: tuple[SizeEnvironment, ...]
 
     @property
     def objective(self) -> Objective:
@@ -93,7 +96,7 @@ class Run:
         """Ends the warm start: from here on another optimizer, and the reference if one is needed; saved."""
         self.progress.stage, self.progress.step = "rounds", 0
         self.optimizer_state = grpo.init(optimizer, self.parameters, self.policy.mesh)
-        if self.config.grpo.kl_coefficient > 0:
+        if needs_reference(self.config):
             self.reference = make_reference(lora.split(self.parameters)[0], self.policy)
         self.save()
 
@@ -244,12 +247,13 @@ class Run:
             if validation is not None:
                 self.directory.write(f"{folder.name}/validation.json", validation)
 
-    def validate(self, name: str, occasion: int) -> Evidence:
+    def validate(self, name: str, occasion: int, training: TrainingEvidence | None = None) -> Evidence:
         """Answers the validation set greedily and by sampling, and writes the evidence to ``<name>/evidence.json``.
 
         Args:
           name: folder in the run directory.
           occasion: of the keys: 0 before the warm start, 1 after it, one more after each round.
+          training: of the round that ends with this validation; goes into the evidence.
         """
         settings, label = self.config.validation, name.replace("rounds/", "round ").replace("_", " ")
         part = distributed.share(len(self.validation), "validation.instances")
@@ -279,6 +283,12 @@ class Run:
             sampled_valid=valid.reshape(-1, settings.samples).mean(axis=-1),
             samples_per_prompt=settings.samples,
         )
+        found = dataclasses.replace(
+            found,
+            environment=self.environment,
+            training=training,
+            trajectories=self._trajectories(rollout, verdicts),
+        )
         self.directory.write(f"{name}/evidence.json", found.to_json())
         samples = self._samples(rollout, verdicts)
         self.directory.write(f"{name}/samples.json", samples)
@@ -289,6 +299,16 @@ class Run:
             f"(+- {1.96 * found.sampled_se:.1%}) of {found.n} validation boards"
         )
         return found
+
+    def _trajectories(self, rollout: Rollout, verdicts: Verdict) -> tuple[Trajectory, ...]:
+        """The failures that the evidence shows, of the greedy answers to the validation set."""
+        chosen = evidence_.typical_failures(self.validation.instances.size, verdicts.checks)
+        rollout, instances = jax.tree.map(lambda x: x[chosen], (rollout, self.validation.instances))
+        plans, answers = self.policy.read(instances, rollout), self.policy.texts(rollout.tokens, rollout.mask)
+        return tuple(
+            evidence_.trajectory(row(instances, i), row(plans, i), verdicts.checks[place], answers[i])
+            for i, place in enumerate(chosen)
+        )
 
     def _samples(self, rollout: Rollout, verdicts: Verdict, count: int = 12) -> list[dict[str, Any]]:
         """Some boards with their greedy answers, evenly spread over the validation set, in plain JSON."""
@@ -343,18 +363,33 @@ def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.
 
 
 def mixed_boards(
-    config: Config, holes: Sequence[float], wait: float, key: jax.Array, count: int, exclude: Instance | None = None
+    config: Config,
+    holes: Sequence[float],
+    wait: float,
+    key: jax.Array,
+    count: int,
+    exclude: Instance | None = None,
+    num_agents: Sequence[int] | None = None,
 ) -> Dataset:
     """Boards of all the run's sizes alike, an equal share of each hole ratio, one after the other; none twice.
 
     On small boards two ratios can mean the same number of holes, so each part leaves out what the ones before hold.
+
+    Args:
+      num_agents: an equal share of each, the run's own if None. Boards are at least as large as they have agents, as
+        in the paper's benchmark.
     """
-    parts = []
-    for i, hole in enumerate(holes):
-        lake = LakeConfig.uniform(config.lake.sizes, hole, wait)
-        share = count * (i + 1) // len(holes) - count * i // len(holes)
+    num_agents = num_agents or (config.lake.num_agents,)
+    if exclude is not None:
+        exclude = pad(exclude, config.lake.sizes[-1], max(num_agents))
+    parts, kinds = [], [(agents, hole) for agents in num_agents for hole in holes]
+    for i, (agents, hole) in enumerate(kinds):
+        lake = LakeConfig.uniform(tuple(size for size in config.lake.sizes if size >= agents), hole, wait)
+        share = count * (i + 1) // len(kinds) - count * i // len(kinds)
         if share:
-            parts.append(build_boards(config, lake, jax.random.fold_in(key, i), share, exclude))
+            parts.append(
+                build_boards(config, lake, jax.random.fold_in(key, i), share, exclude, agents, max(num_agents))
+            )
             drawn = parts[-1].instances
             exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
     instances, solutions, needs_wait = jax.tree.map(
@@ -369,8 +404,16 @@ def mixed_boards(
     )
 
 
-def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None) -> Dataset:
-    """The generator with the run's number of agents and objective.
+def build_boards(
+    config: Config,
+    lake: LakeConfig,
+    key: jax.Array,
+    count: int,
+    exclude: Instance | None,
+    num_agents: int | None = None,
+    max_agents: int | None = None,
+) -> Dataset:
+    """The generator with the run's objective and, unless another is given, its number of agents, and so many slots.
 
     Raises:
       ConfigError: if it finds no solvable board.
@@ -380,7 +423,8 @@ def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, e
             lake,
             key,
             count,
-            num_agents=config.lake.num_agents,
+            num_agents=num_agents or config.lake.num_agents,
+            max_agents=max_agents,
             objective=Objective(config.lake.objective),
             exclude=exclude,
         )

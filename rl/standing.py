@@ -11,6 +11,7 @@ from flax import nnx
 
 from rl import distributed, grpo
 from rl.checkpoint import Progress, State
+from rl.config import Config
 from rl.directory import RunDirectory
 from rl.logprobs import Sequences
 from rl.policy import Policy
@@ -70,7 +71,8 @@ def restore(
 
     Args:
       parameters: the first ones.
-      optimizers: of each stage.
+      optimizers: of each stage that the run may be in.
+      display: told of checkpoints that are damaged.
 
     Raises:
       ConfigError: if the checkpoint is of another configuration or model.
@@ -80,7 +82,7 @@ def restore(
 
     def like(progress: Progress) -> dict[str, Any]:
         arrays = {"parameters": trained, "optimizer": jax.eval_shape(optimizers[progress.stage].init, trained)}
-        if policy.config.grpo.kl_coefficient > 0 and progress.stage != "warm_start":
+        if needs_reference(policy.config) and progress.stage != "warm_start":
             arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, policy), trained)
         return sharding.abstract(arrays, policy.mesh)
 
@@ -96,9 +98,6 @@ def restore(
         pending = Pending(
             batch, _with_nan(state.notes["metrics"]), [_with_nan(update) for update in state.notes["updates"]]
         )
-    where = "warm start" if progress.stage == "warm_start" else f"round {progress.round}"
-    within = f" and update {progress.update} of the next" if pending else ""
-    display.say(f"Goes on in {directory.path}: {where}, after step {progress.step}{within}")
     return Standing(
         parameters=nnx.merge_state(state.arrays["parameters"], frozen),
         optimizer_state=state.arrays["optimizer"],
@@ -106,6 +105,11 @@ def restore(
         progress=progress,
         pending=pending,
     )
+
+
+def needs_reference(config: Config) -> bool:
+    """Whether a run keeps the policy of the start of its rounds: for the divergence, or as the engineer `base`."""
+    return config.grpo.kl_coefficient > 0 or config.engineer.kind == "base"
 
 
 def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:

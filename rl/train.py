@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from engineer import report
+from engineer.evidence import environment
 from rl import command, distributed, sft
 from rl.command import Stop
 from rl.config import Config, ConfigError
@@ -14,7 +15,7 @@ from rl.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.rounds import check_room, planned_updates, run_rounds
 from rl.run import Purpose, Run, make_key, mixed_boards
-from rl.standing import restore
+from rl.standing import Standing, restore
 from rl.tracking import Display, Meter, Profiler, Trackers
 
 DESCRIPTION = """\
@@ -45,12 +46,13 @@ def execute(
     directory: RunDirectory,
     display: Display,
     stop: Stop,
-    until: Literal["rounds", "finished"] = "finished",
+    until: Literal["rounds", "finished"] | int = "finished",
 ) -> None:
     """Trains from wherever the directory stands until a stage begins, and leaves the policy in ``final/`` then.
 
     Args:
-      until: "rounds" does the warm start alone; what comes after it can still be done, by another call.
+      until: "rounds" does the warm start alone, a number goes on until so many rounds are finished; what comes after
+        it can still be done, by another call.
 
     Raises:
       ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
@@ -81,10 +83,12 @@ def execute(
             "finished": rounds,
         }
         standing = restore(policy, parameters, optimizers, directory, display)
+        if saved is not None:
+            display.say(f"Goes on in {directory.path}: {_where(standing)}")
         supervise = standing.progress.stage == "warm_start" and config.warm_start.steps > 0
         display.stage("boards", 1 + supervise)
         settings = config.validation
-        key = make_key(config.seed, Purpose.VALIDATION_SET)
+        key = make_key(directory.validation_seed, Purpose.VALIDATION_SET)
         boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances)
         validation = policy.prompts(boards.instances)
         display.advance("validation")
@@ -111,6 +115,7 @@ def execute(
             trackers=trackers,
             meter=Meter(),
             profiler=profiler,
+            environment=environment(boards),
         )
         if run.progress.stage == "warm_start":
             if run.progress.step == 0:
@@ -121,11 +126,19 @@ def execute(
             if until == "rounds":
                 run.export("final")
             run.begin_rounds(rounds)
-        if until == "finished":
-            run_rounds(run, rounds)
+        if until != "rounds":
+            run_rounds(run, rounds, config.rounds.count if until == "finished" else until)
             run.export("final")
+        if until == "finished":
             run.progress.stage = "finished"
             run.save()
+
+
+def _where(standing: Standing) -> str:
+    progress = standing.progress
+    stage = "warm start" if progress.stage == "warm_start" else f"round {progress.round}"
+    within = f" and update {progress.update} of the next" if standing.pending else ""
+    return f"{stage}, after step {progress.step}{within}"
 
 
 if __name__ == "__main__":

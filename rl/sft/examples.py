@@ -6,6 +6,7 @@ from engineer import examples
 from jaxlake import text
 from jaxlake.types import Instance
 from rl.config import ConfigError
+from rl.engineering import read_context
 from rl.logprobs import Sequences, join
 from rl.policy import Policy, row
 from rl.qwen3.tokenizer import check_fit
@@ -24,7 +25,7 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequen
     """
     config, settings = policy.config, policy.config.warm_start
     key = make_key(config.seed, Purpose.WARM_START_SET)
-    boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances, exclude)
+    boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances, exclude, settings.num_agents)
     prompts = policy.prompts(boards.instances)
     thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
     answers = [
@@ -55,10 +56,11 @@ def engineer_texts(
 ) -> list[tuple[list[int], list[int], list[int]]]:
     """Tokens of `count` examples: the context, what is taught to follow it (thought and answer), the answer alone."""
     config, tokenizer = policy.config, policy.tokenizer
+    rounds, template = max(config.rounds.count, 2), read_context(config).template
     rows = []
     for _ in range(count):
         context, thinking, answer, _ = examples.example(
-            rng, config.lake.sizes, max(config.rounds.count, 2), config.rounds.epochs
+            rng, config.lake.sizes, rounds, config.rounds.epochs, config.warm_start.contexts, template
         )
         taught = tokenizer.completion(f"<think>\n{thinking}\n</think>\n\n{answer}")
         rows.append((tokenizer.chat(context, thinking=True), taught, tokenizer.completion(answer)))

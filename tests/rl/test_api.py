@@ -85,6 +85,11 @@ def test_key_seed_and_cuts_are_sent_where_they_are_given(server):
     assert server.headers[0]["Authorization"] == "Bearer sk-secret"
 
 
+def test_half_a_surrogate_pair_in_an_answer_does_not_reach_a_file(server):
+    server.respond = lambda handler, body, number: handler.say("a \ud800 b")
+    assert client_of(server).complete(QUESTION).text == "a ? b"
+
+
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [

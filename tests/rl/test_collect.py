@@ -5,6 +5,7 @@ The script has a word for each board, a letter for each answer to it: `o` the op
 """
 
 import dataclasses
+import json
 import threading
 
 import jax
@@ -13,6 +14,7 @@ import pytest
 
 from jaxlake.levels import stack
 from jaxlake.render import from_text
+from jaxlake.types import Check
 from rl import distributed
 from rl.checkpoint import Progress
 from rl.collect import TrainingSet, answer_rows, collect, informative, placed
@@ -222,6 +224,22 @@ def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
     assert run.progress.short_share == 0.5  # until the step has its batch
 
 
+def test_the_rounds_evidence_counts_all_answers_that_were_sampled_and_those_left_out_without_an_advantage(scene):
+    run, lake = scene(["oo", "o.", "t.", "..", "xx", ".v"], prompts=2, resampling=1)
+    found = gathered((run, lake))  # keeps the second and third group
+    (counted,) = found.training.values()
+    assert (counted["groups"], counted["answers"], counted["valid"], counted["optimal"]) == (4, 8, 4, 4)
+    assert (counted["all_valid"], counted["learnable"], counted["all_invalid"], counted["truncated"]) == (1, 2, 1, 1)
+    assert sum(counted["first_failures"]) == counted["first_failures"][Check.PARSABLE] == 4
+    assert counted["advantages"] == pytest.approx(4, abs=1e-2)
+    assert run.progress.training is None  # until the step has its batch
+
+    run.progress.training = json.loads(json.dumps(found.training))
+    (both,) = gathered((run, lake), np.array([4, 5])).training.values()
+    assert (both["groups"], both["answers"], both["valid"], both["optimal"]) == (6, 12, 5, 4)
+    assert both["advantages"] == pytest.approx(6, abs=1e-2)
+
+
 class Pair:
     """Two threads as the two processes of a job: each has its share, and `gather` joins what both bring."""
 
@@ -263,6 +281,7 @@ def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeyp
     both = Pair(monkeypatch).run(lambda index: gathered(scenes[index]))
     assert [len(run.policy.asked) for run, _ in scenes] == [2, 2]
     assert both[0].metrics == both[1].metrics == alone.metrics
+    assert both[0].training == both[1].training == alone.training
     assert both[0].taken == both[1].taken == alone.taken
     joined = jax.tree.map(lambda *x: np.concatenate(x), *(each.batch for each in both))
     for ours, theirs in zip(jax.tree.leaves(joined.sequences), jax.tree.leaves(alone.batch.sequences), strict=True):

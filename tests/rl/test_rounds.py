@@ -4,104 +4,21 @@ import json
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from shapes import SMALL_JSON
+from stage import SETTINGS, Stage
 
 from engineer import evidence as evidence_
 from jaxlake.config import LakeConfig
-from jaxlake.levels import stack
-from jaxlake.render import from_text
 from rl import distributed, rounds
-from rl.checkpoint import Progress
-from rl.collect import TrainingSet
-from rl.command import Interrupted, Stop
+from rl.command import Interrupted
 from rl.config import Config, ConfigError, GRPOSection
-from rl.directory import RunDirectory
-from rl.grpo import Batch, init
+from rl.grpo import Batch
 from rl.logprobs import join
-from rl.optimizer import make_optimizer, updates_made
+from rl.optimizer import updates_made
 from rl.policy import Policy
-from rl.qwen3 import lora
-from rl.rounds import design, grpo_step, minibatch, planned_updates, summary, train
-from rl.run import Purpose, Run, make_key
-from rl.standing import make_reference
-from rl.tracking import Display, Meter, Profiler, Trackers
-
-SETTINGS = {
-    "lake": {"sizes": (3, 4)},
-    "mesh": {"fsdp": 1},
-    "text": {"max_prompt_tokens": 32, "max_new_tokens": 8},
-    "sampler": {"rows": 8},
-    "rounds": {"count": 2, "instances": 8, "epochs": 2},
-    "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 2, "iterations": 2}
-    | {"kl_coefficient": 0.1, "warmup_steps": 8},
-    "reward": {"free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
-    "engineer": {"attempts": 2},
-}
-HOLES = str.maketrans("01", ".#")
-
-
-class Stage:
-    """Makes runs that stand at the beginning of the rounds; what they compile, they share."""
-
-    def __init__(self, folder):
-        (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
-        self.folder, self.made = folder, 0
-        self.shape = {"shape": str(folder / "shape.json")}
-        config = self.config()
-        _, self.parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
-        self.optimizer = make_optimizer(config.grpo, planned_updates(config))
-        boards = stack([from_text(f"a..A\n{holes:04b}\nb..B\n....".translate(HOLES)) for holes in range(8)])
-        self.data = SimpleNamespace(instances=boards, solutions=SimpleNamespace(cost=np.full(8, 6)))
-
-    def config(self, **grpo) -> Config:
-        return Config(**SETTINGS | {"model": self.shape, "grpo": SETTINGS["grpo"] | grpo})
-
-    def run(self, **grpo) -> Run:
-        config = self.config(**grpo)
-        self.made += 1
-        directory = RunDirectory(self.folder / f"run{self.made}", config)
-        directory.create()
-        policy, _ = Policy.create(config, make_key(0, Purpose.PARAMETERS))
-        policy.tokenizer.stop_ids = tuple(range(0, SMALL_JSON["vocab_size"], 6))  # so that answers end, sooner or later
-        parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
-        display = Said()
-        display.stage("test", 1)
-        reference = make_reference(lora.split(parameters)[0], policy) if config.grpo.kl_coefficient else None
-        return Run(
-            config=config,
-            directory=directory,
-            display=display,
-            policy=policy,
-            parameters=parameters,
-            optimizer_state=init(self.optimizer, parameters, policy.mesh),
-            reference=reference,
-            progress=Progress(stage="rounds"),
-            pending=None,
-            validation=policy.prompts(self.data.instances),
-            optima=np.asarray(self.data.solutions.cost),
-            stop=Stop(),
-            trackers=Trackers(config, directory.path, display.say),
-            meter=Meter(),
-            profiler=Profiler(config.tracking, directory.path),
-        )
-
-    def step(self, run: Run) -> dict[str, float]:
-        lake = TrainingSet(0, run.policy.prompts(self.data.instances), np.asarray(self.data.solutions.cost))
-        return grpo_step(run, lake, np.arange(8), self.optimizer)[0]
-
-
-class Said(Display):
-    """A display that remembers."""
-
-    def __init__(self):
-        super().__init__(quiet=True)
-        self.lines = []
-
-    def say(self, message: str) -> None:
-        self.lines.append(message)
+from rl.rounds import design, minibatch, planned_updates, summary, train
+from rl.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +71,9 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
             assert (run.progress.cursor, run.progress.update, run.progress.short_share) == (0, 0, None)
         else:
             assert len(run.pending.updates) == run.progress.update == updates_made(run.optimizer_state)
+        assert (run.progress.training is None) == (run.pending is None)
         np.testing.assert_equal(stage.step(run), expected, err_msg=str(place))
+        assert run.progress.training == whole.progress.training
         for ours, theirs in zip(leaves(run), leaves(whole), strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg=str(place))
 
@@ -219,15 +138,15 @@ def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Run, LakeC
     """Round 1's configuration from an engineer that answers these in turn; also the messages that it got."""
     run, got, left = stage.run(), [], list(answers)
 
-    def sample(parameters, message, grammar, key, progress):
+    def write(parameters, message, grammar, key, count, progress):
         got.append(message)
         progress(0)
         answer = left.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return f"<think>\n</think>\n\n{answer}", "", answer
+        return [(f"<think>\n</think>\n\n{answer}", "", answer)] * count
 
-    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: sample)
+    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
     found = evidence_.gather(
         sizes=np.array([3, 4]),
         checks=np.zeros((2, 8), bool),
@@ -235,9 +154,8 @@ def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Run, LakeC
         tokens=np.array([5, 6]),
         truncated=np.zeros(2, bool),
     )
-    run.progress.history = [{"round": 0, "config": PREVIOUS.to_dict(), "evidence": found.to_json()}]
-    run.progress.round = 1
-    return run, design(run, 1), got
+    run.progress.end_round(PREVIOUS.to_dict(), found.to_json())
+    return run, design(run, 1).projected, got
 
 
 def written(run: Run) -> dict:

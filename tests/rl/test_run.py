@@ -12,17 +12,21 @@ import pytest
 from flax import nnx
 from jax.sharding import PartitionSpec as P
 
-from engineer.evidence import Evidence, SizeEvidence
+from engineer.evidence import Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence
+from jaxlake.levels import stack
+from jaxlake.render import from_text
 from rl import grpo
 from rl.checkpoint import Progress, RunError
 from rl.command import Interrupted, Stop
 from rl.config import Config, GRPOSection
 from rl.directory import RunDirectory
 from rl.logprobs import join
+from rl.policy import Policy, Prompts
 from rl.qwen3.sharding import make_mesh, shard_parameters
 from rl.run import Run
+from rl.sampler import Rollout
 from rl.standing import Pending, Standing, make_reference, restore
-from rl.tracking import Display
+from rl.tracking import Display, Meter
 
 
 class OnePolicy:
@@ -70,6 +74,7 @@ def run(tmp_path) -> Run:
         trackers=None,
         meter=None,
         profiler=None,
+        environment=(),
     )
     directory.close()
 
@@ -134,9 +139,10 @@ def test_skipped_updates_in_a_row_stop_the_run_with_their_batch(run):
 def test_answers_of_a_step_under_way_are_saved_with_it_and_come_back(run):
     run.pending = Pending(batch(), {"reward": 1 / 3, "valid/size_9": float("nan")}, [{"loss": 0.1}])
     run.progress.update = 1
+    run.progress.training = {"3": {"answers": 2**40, "first_failures": [1, 0], "advantages": 0.1 + 0.2}}
     run.save()
     found = standing(run)
-    assert found.progress.update == 1
+    assert found.progress.update == 1 and found.progress.training == run.progress.training
     assert found.pending.metrics["reward"] == 1 / 3 and np.isnan(found.pending.metrics["valid/size_9"])
     assert found.pending.updates == [{"loss": 0.1}]
     assert found.pending.batch.reference_logprobs is None
@@ -186,3 +192,52 @@ def test_a_run_without_a_checkpoint_begins(run):
     found = standing(run)
     assert found.progress == Progress() and found.pending is None and found.reference is None
     assert float(np.asarray(found.parameters["w"][...])[0, 0]) == 0.0
+
+
+OPTIMAL, LATE, THROUGH = "0:(0,0)(0,1)(0,2)", "0:(0,0)(0,0)(0,1)(0,2)", "0:(0,0)(1,0)(1,1)(1,2)(0,2)"
+
+
+def validated(run: Run, monkeypatch, greedy: list[str], sampled: list[str], **others) -> Evidence:
+    """The evidence of three boards, all of one agent with two steps to go, two of them with a hole below its way."""
+    says = [*greedy, *sampled]
+
+    def answer(prompts, key, *, samples, sampling, progress):
+        first = 0 if sampling.temperature == 0 else len(greedy)
+        places = np.arange(first, first + len(prompts) * samples)
+        lengths = np.minimum([len(says[i]) for i in places], 30)
+        mask = np.arange(30) < lengths[:, None]
+        tokens = np.broadcast_to(places[:, None], mask.shape).astype(np.int32)
+        return Rollout(tokens=tokens, mask=mask, logprobs=np.zeros(mask.shape, np.float32), truncated=lengths == 30)
+
+    policy = run.policy
+    policy.texts = lambda tokens, mask: [says[i] for i in tokens[:, 0]]
+    policy.read = lambda instances, rollout: Policy.read(policy, instances, rollout)
+    monkeypatch.setattr(run, "answer", answer)
+    boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
+    run.validation, run.optima = Prompts(stack(boards), [[1]] * 3), np.full(3, 2)
+    run.meter = Meter()
+    run.config = Config(validation={"instances": 3, "samples": 2})
+    return run.validate("rounds/0", 2, **others)
+
+
+def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run, monkeypatch):
+    boards = SizeEnvironment(3, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)
+    run.environment, training = (boards,), TrainingEvidence((), (boards,))
+    found = validated(
+        run, monkeypatch, [OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"], training=training
+    )
+    file = run.directory.path / "rounds/0/evidence.json"
+    assert Evidence.from_json(json.loads(file.read_text())) == found
+    (row,) = found.by_size
+    assert (row.n, row.valid, row.optimal, row.truncated) == (3, 1, 1, 0)
+    assert (row.sampled_valid, row.groups, row.all_valid, row.learnable, row.all_invalid) == (0.5, 3, 1, 1, 1)
+    assert row.sampled_se == pytest.approx(0.5 / 3**0.5)
+    assert row.answer_tokens == pytest.approx((17 + 27 + 2) / 3)
+    assert found.environment == (boards,) and found.training == training
+    shown = [(failure.check, failure.answer, failure.board.split()[:2]) for failure in found.trajectories]
+    assert shown == [("parsable", "no", ["a.A", ".#."]), ("hole_free", THROUGH, ["a.A", ">>^"])]
+
+
+def test_a_validation_without_a_failure_shows_none(run, monkeypatch):
+    found = validated(run, monkeypatch, [OPTIMAL] * 3, [OPTIMAL] * 6)
+    assert found.trajectories == () and found.training is None and found.valid == 3

@@ -1,0 +1,154 @@
+"""What engineers get of a run: the right parameters, a server's answers, a pilot by the current policy."""
+
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from stage import Stage
+
+from engineer import evidence as evidence_
+from jaxlake.config import LakeConfig
+from rl import engineering
+from rl.api import ApiError
+from rl.config import Config, ConfigError
+from rl.policy import Policy
+from rl.rounds import check_room, design
+from rl.run import Run
+
+PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
+LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("engineering"))
+
+
+def after_round_0(stage: Stage, **engineer) -> Run:
+    run = stage.run(engineer)
+    found = evidence_.gather(
+        sizes=np.array([3, 4]),
+        checks=np.zeros((2, 8), bool),
+        optimal=np.zeros(2, bool),
+        tokens=np.array([5, 6]),
+        truncated=np.zeros(2, bool),
+    )
+    run.progress.end_round(PREVIOUS.to_dict(), found.to_json())
+    return run
+
+
+@pytest.mark.parametrize(("kind", "written_by"), [("checkpoint", "current"), ("base", "first")])
+def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monkeypatch, kind, written_by):
+    run, asked = after_round_0(stage, kind=kind), []
+    first = jax.tree.map(np.asarray, jax.tree.leaves(run.policy.rollout_parameters(run.parameters)))
+    run.parameters = jax.tree.map(lambda x: x + 1, run.parameters)  # trained
+
+    def write(parameters, message, grammar, key, count, progress):
+        asked.append(jax.tree.map(np.asarray, jax.tree.leaves(parameters)))
+        return [("", "", LEGAL)] * count
+
+    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
+    assert design(run, 1).engineer == kind
+    moved = 1 if written_by == "current" else 0
+    for found, before in zip(asked[0], first, strict=True):
+        np.testing.assert_allclose(found, before + moved, rtol=1e-6)
+
+
+def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
+    says = ["More of size 4, I think.", f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
+    server.respond = lambda handler, body, number: handler.say(says[number])
+    run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer"})
+    proposal = design(run, 1)
+    assert proposal.projected.hole == (0.1, 0.2) and not proposal.fallback
+    assert (proposal.attempts, proposal.thinking) == (2, "holes")
+    first, second = (body["messages"][0]["content"] for body in server.asked)
+    assert second.startswith(first) and proposal.errors[0] in second.removeprefix(first)
+    assert first + "\n" != (run.directory.path / "rounds/1/context.md").read_text() == second + "\n"
+    assert [body["model"] for body in server.asked] == ["designer"] * 2
+    assert server.asked[0]["seed"] != server.asked[1]["seed"]
+
+
+def test_several_proposals_are_asked_of_a_server_at_once(stage, server):
+    server.respond = lambda handler, body, number: handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
+    api = {"url": server.url, "model": "designer"}
+    proposal = design(after_round_0(stage, kind="api", api=api, proposals=3, choice="medoid"), 1)
+    assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.2, 0.3]
+    assert proposal.projected.hole[1] == 0.2  # the one between the others
+
+
+def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
+    server.respond = lambda handler, body, number: handler.send(401, {"error": {"message": "who are you?"}})
+    run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer", "key_env": "NO_SUCH_KEY"})
+    with pytest.raises(ApiError, match="wants a key and got none; it is taken from NO_SUCH_KEY") as raised:
+        design(run, 1)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_pilot_asks_the_current_policy_about_each_size_with_data(stage, monkeypatch):
+    run = after_round_0(stage, gate={"boards": 3, "samples": 4})
+    lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
+
+    def answer(prompts, key, *, samples, sampling, progress):
+        asked.append((prompts.instances, samples, sampling.temperature))
+        return None  # which is not looked at, as the verdicts are given
+
+    monkeypatch.setattr(run, "answer", answer)
+    verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
+    monkeypatch.setattr(run, "judge", lambda prompts, rollout, optima: verdict)
+    shares = engineering.answer_pilot(run, lake, jax.random.key(3))
+    (instances, samples, temperature) = asked[0]
+    assert instances.size.tolist() == [4] * 3 and instances.holes.sum(axis=-1).tolist() == [3] * 3
+    assert (samples, temperature) == (4, 1.0)
+    assert {size: p.tolist() for size, p in shares.items()} == {4: [1.0, 0.25, 0.0]}
+
+
+def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
+    run = after_round_0(stage, kind="uniform", gate={"action": "mix", "bound": 0.5})
+    hopeless = {3: np.zeros(8), 4: np.zeros(8)}
+    monkeypatch.setattr(engineering, "answer_pilot", lambda run, config, key: hopeless)
+    proposal = design(run, 1)
+    assert proposal.gate["action"] == "mixed"
+    assert "refused, as 100%" in run.display.lines[-1] and "mixed by round 0's" in run.display.lines[-1]
+
+
+def test_a_floor_is_kept_by_engineers_of_all_kinds(stage, monkeypatch):
+    starving = LEGAL.replace('"data":0.5', '"data":0', 1)
+    write = lambda parameters, message, grammar, key, count, progress: [("", "", starving)] * count  # noqa: E731
+    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
+    assert design(after_round_0(stage), 1).projected.data == (0, 1)
+    assert design(after_round_0(stage, floor=0.1), 1).projected.data == pytest.approx((0.1, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("engineer", "message"),
+    [
+        ({"template": "no/such/file.md"}, "engineer.template = no/such/file.md: "),
+        ({"kind": "api", "api": {"url": "nowhere", "model": "m"}}, "nowhere: no address of a server"),
+    ],
+)
+def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engineer, message):
+    config = stage.config(engineer)
+    policy = SimpleNamespace(config=config)
+    with pytest.raises(ConfigError, match=message):
+        check_room(policy)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"engineer": {"context": "V9"}}, "context 'V9' has a part 'V9'"),
+        ({"warm_start": {"contexts": ("V6", "F+Q")}}, "has a part 'Q'"),
+        ({"engineer": {"kind": "api"}}, "needs engineer.api.url and engineer.api.model"),
+        ({"engineer": {"kind": "checkpoint_shuffled"}, "lake": {"sizes": (4,)}}, "at least two sizes"),
+        ({"warm_start": {"num_agents": (2, 5)}, "lake": {"sizes": (3, 4)}}, "as many rows as agents"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**values)
+
+
+def test_the_training_is_told_in_words_for_the_context_that_has_them(stage):
+    text = engineering.details(stage.config(learning_rate=1e-2))
+    assert "learning rate 0.01" in text and "clip 0.2 and 0.28" in text and "\n" not in text

@@ -1,0 +1,101 @@
+"""Runs of a model that is too small to answer anything, at the beginning of their rounds."""
+
+import json
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from shapes import SMALL_JSON
+
+from jaxlake.levels import stack
+from jaxlake.render import from_text
+from rl.checkpoint import Progress
+from rl.collect import TrainingSet
+from rl.command import Stop
+from rl.config import Config
+from rl.directory import RunDirectory
+from rl.grpo import init
+from rl.optimizer import make_optimizer
+from rl.policy import Policy
+from rl.qwen3 import lora
+from rl.rounds import grpo_step, planned_updates
+from rl.run import Purpose, Run, make_key
+from rl.standing import make_reference, needs_reference
+from rl.tracking import Display, Meter, Profiler, Trackers
+
+SETTINGS = {
+    "lake": {"sizes": (3, 4)},
+    "mesh": {"fsdp": 1},
+    "text": {"max_prompt_tokens": 32, "max_new_tokens": 8},
+    "sampler": {"rows": 8},
+    "rounds": {"count": 2, "instances": 8, "epochs": 2},
+    "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 2, "iterations": 2}
+    | {"kl_coefficient": 0.1, "warmup_steps": 8},
+    "reward": {"free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
+    "engineer": {"attempts": 2},
+}
+HOLES = str.maketrans("01", ".#")
+
+
+class Stage:
+    """Makes runs that stand at the beginning of the rounds; what they compile, they share."""
+
+    def __init__(self, folder):
+        (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
+        self.folder, self.made = folder, 0
+        self.shape = {"shape": str(folder / "shape.json")}
+        config = self.config()
+        _, self.parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        self.optimizer = make_optimizer(config.grpo, planned_updates(config))
+        boards = stack([from_text(f"a..A\n{holes:04b}\nb..B\n....".translate(HOLES)) for holes in range(8)])
+        self.data = SimpleNamespace(instances=boards, solutions=SimpleNamespace(cost=np.full(8, 6)))
+
+    def config(self, engineer: dict | None = None, **grpo) -> Config:
+        sections = {"grpo": SETTINGS["grpo"] | grpo, "engineer": SETTINGS["engineer"] | (engineer or {})}
+        return Config(**SETTINGS | {"model": self.shape} | sections)
+
+    def run(self, engineer: dict | None = None, **grpo) -> Run:
+        config = self.config(engineer, **grpo)
+        self.made += 1
+        directory = RunDirectory(self.folder / f"run{self.made}", config)
+        directory.create()
+        policy, _ = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        policy.tokenizer.stop_ids = tuple(range(0, SMALL_JSON["vocab_size"], 6))  # so that answers end, sooner or later
+        parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
+        display = Said()
+        display.stage("test", 1)
+        reference = make_reference(lora.split(parameters)[0], policy) if needs_reference(config) else None
+        return Run(
+            config=config,
+            directory=directory,
+            display=display,
+            policy=policy,
+            parameters=parameters,
+            optimizer_state=init(self.optimizer, parameters, policy.mesh),
+            reference=reference,
+            progress=Progress(stage="rounds"),
+            pending=None,
+            validation=policy.prompts(self.data.instances),
+            optima=np.asarray(self.data.solutions.cost),
+            stop=Stop(),
+            trackers=Trackers(config, directory.path, display.say),
+            meter=Meter(),
+            profiler=Profiler(config.tracking, directory.path),
+            environment=(),
+        )
+
+    def step(self, run: Run) -> dict[str, float]:
+        lake = TrainingSet(0, run.policy.prompts(self.data.instances), np.asarray(self.data.solutions.cost))
+        return grpo_step(run, lake, np.arange(8), self.optimizer)[0]
+
+
+class Said(Display):
+    """A display that remembers."""
+
+    def __init__(self):
+        super().__init__(quiet=True)
+        self.lines = []
+
+    def say(self, message: str) -> None:
+        self.lines.append(message)
