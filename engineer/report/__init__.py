@@ -1,6 +1,6 @@
-"""A run's report from its directory alone: tables for the terminal, Markdown and pictures. Computes nothing new."""
+"""A run's report from its directory alone: tables for the terminal, pictures, an HTML page. Computes nothing new."""
 
-from engineer.report.markdown import write
+from engineer.report.page import write
 from engineer.report.samples import samples_markdown
 from engineer.report.tables import SummaryRow, summary_table, table_text
 

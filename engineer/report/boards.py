@@ -1,5 +1,6 @@
 """Pictures of boards with the plans that the policy answered."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,7 @@ def samples(run: Run) -> Figure | None:
     stages = [stage for stage in run.stages if stage.samples]
     if not stages:
         return None
-    ordered = sorted(range(len(stages[0].samples)), key=lambda i: stages[0].samples[i]["instance"]["size"])
-    chosen = [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, COLUMNS).astype(int))]
+    chosen = _spread(stages[0].samples)
     figure = Figure(figsize=(2.3 * len(chosen) + 0.4, 2.55 * len(stages)))
     grid = figure.subplots(len(stages), len(chosen), squeeze=False)
     height = 2.55 * len(stages)
@@ -46,6 +46,37 @@ def samples(run: Run) -> Figure | None:
         title = stage.name if stage.name == "before" else f"after {stage.name}"
         row[0].text(-0.06, 0.5, title, rotation=90, ha="right", va="center", transform=row[0].transAxes)
     return figure
+
+
+def walking(run: Run) -> str:
+    """Some boards with the answered plans before the rounds and after the last, as HTML: agents walk, in print paths.
+
+    From the smallest board to the largest, the two of a board side by side; nothing for a run without samples.
+    """
+    stages = [stage for stage in run.stages if stage.samples]
+    if not stages:
+        return ""
+    first = next((stage for stage in stages if stage.name == "warm start"), stages[0])
+    cells = []
+    for i in _spread(stages[0].samples):
+        for stage in (first, stages[-1])[: 1 + (first is not stages[-1])]:
+            cells.append(_walking(stage.samples[i], stage.name if stage.name == "before" else f"after {stage.name}"))
+    return f'<div class="boards">{"".join(cells)}</div>'
+
+
+def _walking(sample: dict[str, Any], when: str) -> str:
+    instance, plan = instance_of(sample), plan_of(sample)
+    still = render.svg(instance, plan)
+    moving = still if plan is None else render.animate(instance, plan)
+    words = verdict(sample) + ("" if cost(sample) == "-" else f", cost {cost(sample)} of {sample['optimum']}")
+    parts = f'<div class="moving">{moving}</div><div class="still">{still}</div>'
+    return f"<figure>{parts}<figcaption>{when}: {words}</figcaption></figure>"
+
+
+def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
+    """Numbers of a few boards, evenly spread from the smallest to the largest."""
+    ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
+    return [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, COLUMNS).astype(int))]
 
 
 def _draw(axes: Axes, sample: dict[str, Any]) -> None:

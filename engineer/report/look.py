@@ -17,6 +17,9 @@ from engineer.evidence import CHECKS
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
 CHECK_COLOURS = dict(zip(CHECKS, (GREY, YELLOW, GREEN, PURPLE, BLUE, SKY, VERMILION, ORANGE), strict=True))
+CHECK_MARKS = dict(zip(CHECKS, "oXs^Dv*P", strict=True))
+SHADES = "Blues"
+"""Of heat maps: one hue, told apart by lightness, and little ink for what is small."""
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -65,6 +68,11 @@ def marks(count: int) -> dict[str, Any]:
 def in_order(count: int) -> list[Any]:
     """Colours from light to dark; cividis keeps that order under colour-vision deficiencies."""
     return [matplotlib.colormaps["cividis"](share) for share in np.linspace(0.85, 0.15, count)]
+
+
+def ink(shade: float) -> str:
+    """Colour of a text that can be read on this shade, from 0 to 1, of ``SHADES``."""
+    return "white" if shade > 0.65 else "black"
 
 
 def mark_rounds(axes: Axes, steps: Sequence[dict[str, Any]], named: bool = True) -> None:

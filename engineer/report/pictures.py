@@ -1,7 +1,6 @@
 """The pictures of a run, drawn off-screen and returned as PNG bytes; writes no file."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import matplotlib
 import numpy as np
@@ -10,27 +9,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from engineer.context import FAILURES as NAMES
-from engineer.evidence import CHECKS, wilson
-from engineer.report import boards, curves, look
-from engineer.report.look import BLUE, CHECK_COLOURS, GREY, PURPLE, SKY, VERMILION
-from engineer.report.run import RATIOS, Run, Stage
+from engineer.evidence import CHECKS, SizeEvidence, wilson
+from engineer.report import boards, curves, heat, look, published
+from engineer.report.look import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
+from engineer.report.run import Run, Stage
 
 LEARNING, ALLOCATION, FAILURES = "learning.png", "allocation.png", "failures.png"
+LEARNABLE, FORGETTING, PUBLISHED = "learnability.png", "forgetting.png", "published.png"
 TRAINING, TIME, BOARDS, SAMPLES = "training.png", "time.png", "boards.png", "samples.png"
 
 
-def draw_all(run: Run) -> dict[str, bytes]:
-    """PNG bytes by file name; a picture for which the run holds nothing yet is left out."""
+def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, bytes]:
+    """PNG bytes by file name, of all pictures or those named; one for which the run holds nothing yet is left out."""
     with matplotlib.rc_context(look.STYLE):
-        figures = {
-            LEARNING: _learning(run) if run.steps or run.warm_start else None,
-            TRAINING: curves.training(run) if run.steps else None,
-            ALLOCATION: _allocation(run) if run.rounds else None,
-            FAILURES: _failures(run),
-            BOARDS: boards.best_and_worst(run),
-            SAMPLES: boards.samples(run),
-            TIME: curves.time(run) if run.steps else None,
-        }
+        figures = {name: _DRAWS[name](run) for name in names or _DRAWS}
         return {name: look.png(figure) for name, figure in figures.items() if figure is not None}
 
 
@@ -103,67 +95,98 @@ def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]],
             )
 
 
-def _allocation(run: Run) -> Figure:
-    """A panel per ratio; bars as requested, marks as realised."""
-    figure = Figure(figsize=(9.0, 3.2), layout="constrained")
-    titles = {"data": "data: share of boards", "hole": "hole: share of cells", "wait": "wait: share of boards"}
-    width = 0.8 / len(run.rounds)
-    mark = {
-        "linestyle": "",
-        "marker": "D",
-        "markersize": min(4.5, 90 / (len(run.rounds) * len(run.sizes))),
-        "markerfacecolor": "white",
-        "markeredgecolor": "black",
-        "markeredgewidth": 0.9,
-    }
-    for axes, ratio in zip(figure.subplots(1, 3), RATIOS, strict=True):
-        for i, (past, colour) in enumerate(zip(run.rounds, look.in_order(len(run.rounds)), strict=True)):
-            x = np.arange(len(run.sizes)) + (i - (len(run.rounds) - 1) / 2) * width
-            axes.bar(x, _values(past.requested, run.sizes, ratio), 0.92 * width, color=colour, label=past.name)
-            label = "as realised" if i == 0 else None
-            axes.plot(x, _values(past.realised, run.sizes, ratio), **mark, label=label, clip_on=False)
-        axes.set(title=titles[ratio], xlabel="board size", xticks=range(len(run.sizes)), xticklabels=run.sizes)
-        axes.set_ylim(0, None)
-        axes.tick_params(axis="x", length=0)
-    handles, labels = axes.get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda i: labels[i] == "as realised")
-    figure.legend(
-        [handles[i] for i in order], [labels[i] for i in order], loc="outside lower center", ncols=min(8, len(labels))
-    )
-    return figure
-
-
 def _failures(run: Run) -> Figure:
-    """A panel per stage: failing answers in percent, stacked by first failing check."""
+    """Two panels per stage, failing answers in percent: above stacked by first failing check, below by any."""
     columns = len(run.stages) if len(run.stages) <= 5 else 4
-    rows = -(-len(run.stages) // columns)
-    figure = Figure(figsize=(max(4.5, 1.9 * columns), 2.5 * rows + 0.6), layout="constrained")
-    panels = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
-    seen = [check for check in CHECKS if any(stage.evidence.first_failures[check] for stage in run.stages)]
-    for axes, stage in zip(panels, run.stages, strict=False):
+    blocks = -(-len(run.stages) // columns)
+    figure = Figure(figsize=(max(4.5, 1.9 * columns), 4.2 * blocks + 0.6), layout="constrained")
+    grid = figure.subplots(2 * blocks, columns, sharey=True, squeeze=False)
+    seen = [check for check in CHECKS if any(row.any_failures[check] for s in run.stages for row in s.evidence.by_size)]
+    for i, stage in enumerate(run.stages):
+        above, below = grid[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
         by_size = {row.size: row for row in stage.evidence.by_size}
-        bottom = np.zeros(len(run.sizes))
+        rows = [by_size[size] for size in run.sizes if size in by_size]
+        sizes, bottom = [row.size for row in rows], np.zeros(len(rows))
         for check in seen:
-            share = [
-                100 * by_size[size].first_failures[check] / by_size[size].n if size in by_size else 0.0
-                for size in run.sizes
-            ]
-            look = {"color": CHECK_COLOURS[check], "edgecolor": "white", "linewidth": 0.5}
-            axes.bar(run.sizes, share, 0.78, bottom, label=NAMES[check], **look)
+            colour = CHECK_COLOURS[check]
+            share = np.array([100 * row.first_failures[check] / row.n for row in rows])
+            above.bar(sizes, share, 0.78, bottom, color=colour, edgecolor="white", linewidth=0.5)
             bottom += share
-        axes.set(title=stage.name if stage.name == "before" else f"after {stage.name}", xlabel="board size")
-        axes.set_xticks(run.sizes)
-        axes.tick_params(axis="x", length=0)
-    for axes in panels[len(run.stages) :]:
+            any_share = [100 * row.any_failures[check] / row.n for row in rows]
+            drawn = {"marker": CHECK_MARKS[check], "color": colour, "markersize": 4.5, "linewidth": 1.2}
+            below.plot(sizes, any_share, label=NAMES[check], **drawn)
+        above.set_title(stage.name if stage.name == "before" else f"after {stage.name}")
+        below.set_xlabel("board size")
+        for axes in (above, below):
+            axes.set_xticks(run.sizes)
+            axes.set_xlim(run.sizes[0] - 0.6, run.sizes[-1] + 0.6)
+            axes.tick_params(axis="x", length=0)
+    for axes in grid[-2:, (len(run.stages) - 1) % columns + 1 :].flat:
         axes.remove()
-    for axes in panels[::columns]:
-        axes.set_ylabel("failing answers, %")
-    panels[0].set_ylim(0, 100)
-    handles, labels = panels[0].get_legend_handles_labels()
+    for above, below in zip(grid[::2, 0], grid[1::2, 0], strict=True):
+        above.set_ylabel("first failing, %")
+        below.set_ylabel("any failing, %")
+    grid[0, 0].set(ylim=(0, 104), yticks=range(0, 101, 20))
+    handles, labels = grid[1, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)))
     return figure
 
 
-def _values(ratio_of: Any, sizes: Sequence[int], ratio: str) -> np.ndarray:
-    values = (ratio_of(size, ratio) for size in sizes)
-    return np.array([np.nan if value is None else value for value in values], float)
+def _learnability(run: Run) -> Figure | None:
+    """What could be learnt from each size: above on validation boards, below on the boards of the rounds."""
+    validated = [(stage.name, stage.evidence.by_size) for stage in run.stages]
+    trained = [(stage.name, stage.evidence.training.by_size) for stage in run.stages if stage.evidence.training]
+    kinds = [(name, rows) for name, rows in (("validation", validated), ("training", trained)) if _sampled(rows)]
+    if not kinds:
+        return None
+    figure = Figure(figsize=(9.0, 2.5 * len(kinds) + 0.5), layout="constrained")
+    colours = dict(zip((stage.name for stage in run.stages), look.in_order(len(run.stages)), strict=True))
+    panels = figure.subplots(len(kinds), 3, squeeze=False, sharex=True)
+    for line, (kind, stages) in zip(panels, kinds, strict=True):
+        for axes, (title, value, top) in zip(line, _PANELS, strict=True):
+            for name, rows in stages:
+                points = [(row.size, value(row)) for row in rows if row.groups]
+                if points:
+                    axes.plot(
+                        *zip(*points, strict=True), "o-", color=colours[name], markersize=4, label=name, clip_on=False
+                    )
+            axes.set(title=f"{kind}: {title}", xticks=run.sizes, ylim=(0, top))
+        line[0].set_ylabel("p (1 - p)")
+        line[1].set_ylabel("% of groups")
+    for axes in panels[-1]:
+        axes.set_xlabel("board size")
+    handles = {
+        label: handle for axes in panels[:, 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6)
+    return figure
+
+
+def _sampled(stages: Sequence[tuple[str, Sequence[SizeEvidence]]]) -> bool:
+    return any(row.groups for _, rows in stages for row in rows)
+
+
+def _variance(row: SizeEvidence) -> float:
+    p = row.valid / row.n if row.sampled_valid is None else row.sampled_valid
+    return p * (1 - p)
+
+
+_PANELS: tuple[tuple[str, Callable[[SizeEvidence], float], float], ...] = (
+    ("p (1 - p)", _variance, 0.26),
+    ("learnable", lambda row: 100 * row.learnable / row.groups, 102),
+    ("all invalid", lambda row: 100 * row.all_invalid / row.groups, 102),
+)
+"""Title, value and end of the axis of each panel; p is the sampled valid share of a size."""
+
+_DRAWS: dict[str, Callable[[Run], Figure | None]] = {
+    LEARNING: lambda run: _learning(run) if run.steps or run.warm_start else None,
+    TRAINING: lambda run: curves.training(run) if run.steps else None,
+    ALLOCATION: heat.allocation,
+    FAILURES: _failures,
+    LEARNABLE: _learnability,
+    FORGETTING: heat.forgetting,
+    PUBLISHED: published.overlay,
+    BOARDS: boards.best_and_worst,
+    SAMPLES: boards.samples,
+    TIME: lambda run: curves.time(run) if run.steps else None,
+}

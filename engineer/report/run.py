@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 
@@ -32,11 +34,17 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """What is on disk about the environment of one round."""
+    """What is on disk about the environment of one round.
+
+    Attributes:
+      proposal: see `engineer.proposal.Proposal.to_json`, and "realised" and "parameters" beside it.
+      context: what the engineer read; empty where it read nothing.
+    """
 
     index: int
     config: LakeConfig
     proposal: dict[str, Any]
+    context: str
 
     @property
     def name(self) -> str:
@@ -49,8 +57,9 @@ class Round:
         return None if entry is None else entry[ratio]
 
     def realised(self, size: int, ratio: str) -> float | None:
-        """A ratio as measured on the generated instances; None where none was measured."""
-        return self.proposal.get("realised", {}).get(str(size), {}).get(ratio)
+        """A ratio as measured on the generated instances; None where none was measured, as for a size without any."""
+        entry = self.proposal.get("realised", {}).get(str(size), {})
+        return entry.get(ratio) if entry.get("data") or ratio == "data" else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +67,27 @@ class Run:
     """A whole run.
 
     Attributes:
+      name: that of its directory.
+      directory: where it lies.
+      settings: its configuration by dotted key.
+      origins: by dotted key where a setting comes from, see `rl.provenance`; empty where nobody noted it.
       stages: validations in the order in which they happened.
       rounds: those that have a configuration, in ascending order.
       warm_start, steps: metrics rows of the warm start and of the rounds, in the order in which they were written.
       timings: of the steps of the rounds, what was measured by the clock.
+      seconds: of all steps together, those of the warm start included.
     """
 
     name: str
+    directory: Path
+    settings: dict[str, Any]
+    origins: dict[str, str]
     stages: tuple[Stage, ...]
     rounds: tuple[Round, ...]
     warm_start: tuple[dict[str, Any], ...]
     steps: tuple[dict[str, Any], ...]
     timings: tuple[dict[str, Any], ...]
+    seconds: float
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -77,12 +95,16 @@ class Run:
         validated = {row.size for stage in self.stages for row in stage.evidence.by_size}
         return tuple(sorted(validated.union(*(past.config.sizes for past in self.rounds))))
 
+    def stage(self, name: str) -> Stage | None:
+        """The validation of that name, if there has been one."""
+        return next((stage for stage in self.stages if stage.name == name), None)
+
 
 def read(run_dir: str | Path) -> Run:
     """Reads a finished or unfinished run.
 
     Raises:
-      ValueError: the directory holds no validation, or evidence in another form.
+      ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
     """
     directory = Path(run_dir)
     folders = [path for path in (directory / "rounds").glob("*") if path.name.isdecimal()]
@@ -91,15 +113,19 @@ def read(run_dir: str | Path) -> Run:
     places += [(past.name, f"rounds/{past.index}") for past in rounds]
     stages = tuple(_stage(directory, *place) for place in places if (directory / place[1] / "evidence.json").exists())
     if not stages:
-        raise ValueError(f"{directory} holds no validation to report on")
-    rows = _rows(directory / "metrics.jsonl")
+        raise ValueError(f"{directory}: holds no validation to report on")
+    rows, timings = _rows(directory / "metrics.jsonl"), _rows(directory / "timings.jsonl")
     return Run(
         name=directory.resolve().name,
+        directory=directory,
+        settings=_settings(directory / "config.yaml"),
+        origins=_json(directory / "provenance.json", {}),
         stages=stages,
         rounds=rounds,
         warm_start=tuple(row for row in rows if row.get("phase") == "warm_start"),
         steps=tuple(row for row in rows if row.get("phase") == "round"),
-        timings=tuple(row for row in _rows(directory / "timings.jsonl") if row.get("phase") == "round"),
+        timings=tuple(row for row in timings if row.get("phase") == "round"),
+        seconds=sum(row.get(part) or 0.0 for row in timings for part in PARTS),
     )
 
 
@@ -108,27 +134,65 @@ def _has_config(folder: Path) -> bool:
 
 
 def _round(folder: Path) -> Round:
+    path, context = folder / "config.json", folder / "context.md"
+    try:
+        config = LakeConfig.from_dict(_json(path, {}))
+    except ValueError as error:
+        raise _broken(path, error) from None
     return Round(
         index=int(folder.name),
-        config=LakeConfig.from_dict(_json(folder / "config.json", {})),
+        config=config,
         proposal=_json(folder / "proposal.json", {}),
+        context=context.read_text() if context.exists() else "",
     )
 
 
 def _stage(directory: Path, name: str, folder: str) -> Stage:
     place = directory / folder
+    path = place / "evidence.json"
+    try:
+        evidence = Evidence.from_json(_json(path, {}))
+    except ValueError as error:
+        raise _broken(path, error) from None
     return Stage(
         name=name,
         folder=folder,
-        evidence=Evidence.from_json(_json(place / "evidence.json", {})),
+        evidence=evidence,
         samples=tuple(_json(place / "samples.json", [])),
         has_page=(place / "samples.md").exists(),
     )
 
 
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        return _flat(yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
+    except yaml.YAMLError as error:
+        raise _broken(path, error) from None
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
 def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+    """The rows of a log; a last line without its end is still being written."""
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    try:
+        return [json.loads(line) for line in whole.splitlines() if line]
+    except ValueError as error:
+        raise _broken(path, error) from None
 
 
 def _json(path: Path, missing: Any) -> Any:
-    return json.loads(path.read_text()) if path.exists() else missing
+    try:
+        return json.loads(path.read_text()) if path.exists() else missing
+    except ValueError as error:
+        raise _broken(path, error) from None
+
+
+def _broken(path: Path, error: Exception) -> ValueError:
+    text = " ".join(str(error).split())
+    return ValueError(f"{path}: {text}" if str(path) not in text else text)

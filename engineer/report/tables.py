@@ -79,6 +79,12 @@ def validation_tables(run: Run) -> list[Table]:
     return tables
 
 
+def summary_cells(stage: Stage) -> tuple[str, str, str]:
+    """Valid, optimal and sampled valid percentages over all sizes, with their intervals."""
+    row = _summary(stage)[-1]
+    return _percent(row.valid), _percent(row.optimal), _percent(row.sampled)
+
+
 def config_tables(run: Run) -> list[Table]:
     """Every round's configuration side by side: as requested, and as realised by the generator."""
     kinds = (("requested", lambda past: past.requested), ("realised", lambda past: past.realised))
@@ -105,6 +111,16 @@ def failure_table(run: Run) -> Table:
         rows.append((stage.name, *(f"{first[check]} ({any_failures[check]})" for check in CHECKS)))
     title = "Answers by first failing check, in brackets all that fail the check"
     return Table(title, ("stage", *FAILURES.values()), tuple(rows))
+
+
+def size_failure_table(stage: Stage) -> Table:
+    """The same counts of one validation by board size."""
+    rows = []
+    for row in stage.evidence.by_size:
+        counts = (f"{row.first_failures[check]} ({row.any_failures[check]})" for check in CHECKS)
+        rows.append((str(row.size), str(row.n), *counts))
+    title = f"{stage.name.capitalize()}: answers by first failing check, in brackets all that fail the check"
+    return Table(title, ("size", "n", *FAILURES.values()), tuple(rows))
 
 
 def time_tables(run: Run) -> list[Table]:

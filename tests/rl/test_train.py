@@ -131,7 +131,7 @@ def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
         assert {"config.json", "proposal.json", "evidence.json", "samples.json"} <= made
         lake = LakeConfig.from_dict(json.loads((run / "rounds" / str(k) / "config.json").read_text()))
         assert lake.sizes == (3, 4)
-    assert (run / "report" / "report.md").exists()
+    assert (run / "report" / "report.html").exists()
     assert not list(run.rglob("*.partial"))
     best = json.loads((run / "best" / "validation.json").read_text())
     places = {"warm_start": run / "warm_start"} | {k: run / "rounds" / str(k) for k in range(3)}
