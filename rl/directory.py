@@ -44,6 +44,7 @@ class RunDirectory:
     def __init__(self, path: Path, config: Config, origins: dict[str, str] | None = None):
         self.path, self._config, self._origins = path, config, origins
         self._lock: int | None = None
+        self._is_taken = False
         nearest = next(place for place in (path, *path.parents) if place.exists())
         if not nearest.is_dir():
             raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
@@ -61,15 +62,23 @@ class RunDirectory:
           InUse: if another process has made it in the meantime.
         """
         if not self._is_run:
-            if distributed.is_main():
-                self.path.mkdir(parents=True, exist_ok=True)
-            self._take()
+            self.claim()
             if distributed.agree((self.path / "config.yaml").exists()):
                 raise InUse(f"{self.path}: was begun by another process just now; give the command again")
             self.write("config.yaml", self._config.to_yaml())
             if self._origins is not None:
                 self.write("provenance.json", self._origins)
             self._is_run = True
+
+    def claim(self) -> None:
+        """Keeps other jobs away from now on, also where there is no run yet; a mistake can still be found then.
+
+        Raises:
+          InUse: if another process has it.
+        """
+        if distributed.is_main():
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._take()
 
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
@@ -94,6 +103,8 @@ class RunDirectory:
 
     def _take(self) -> None:
         """Locks the folder for this job. The lock is the kernel's: it goes with its process, however that ends."""
+        if self._is_taken:
+            return
         holder = ""
         if distributed.is_main():
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -108,6 +119,7 @@ class RunDirectory:
                 self._lock = lock
         if distributed.agree(bool(holder)):
             raise InUse(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
+        self._is_taken = True
 
     def _refuse_other(self) -> None:
         ours, theirs = flat(self._config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
+from rl import comparison, plan
 from rl import config as config_
-from rl import plan
 from rl.qwen3.presets import shape_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -23,14 +23,15 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "qwen3-4b-lora": (1, 24 * USABLE),
     "qwen3-4b-v5e-8": (8, 15.75 * GIB),
 }
+COMPARISONS = ("compare-tiny", "compare-contexts", "compare-small")
 
 
 def lines(name):
     return [line for line in (CONFIGS / f"{name}.yaml").read_text().splitlines() if re.match(r" *\w+:", line)]
 
 
-def test_all_six_are_there():
-    assert {path.stem for path in CONFIGS.glob("*.yaml")} == set(DEVICES)
+def test_all_are_there():
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} == {*DEVICES, *COMPARISONS}
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -38,7 +39,7 @@ def test_keys_and_their_order_are_the_tiny_runs(name):
     assert [line.split(":")[0] for line in lines(name)] == [line.split(":")[0] for line in lines("tiny")]
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("name", [*DEVICES, *COMPARISONS])
 def test_every_value_says_where_it_comes_from(name):
     said_above = ""  # by the section that a value stands in
     for line in lines(name):
@@ -66,3 +67,13 @@ def test_the_small_policy_has_25_million_parameters():
     (cast,) = [program for program in plan.programs(config, mesh) if program.name == "cast"]
     assert plan.per_device(cast.arguments) / 4 == pytest.approx(25e6, rel=0.05)
     assert shape_of("small").vocab_size == shape_of("tiny").vocab_size
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
+    found = comparison.load(CONFIGS / f"{name}.yaml")
+    legs = comparison.plan(found, tmp_path)
+    assert len(legs) == 1 + len(found.seeds) * (1 + len(found.engineers)) == 1 + 5 * 9
+    taught = set(found.run.warm_start.contexts)
+    assert {leg.config.engineer.context for leg in legs if leg.config.engineer.kind.startswith("checkpoint")} <= taught
+    assert len({leg.path for leg in legs}) == len(legs)

@@ -1,0 +1,152 @@
+"""The statistics of a comparison: pure functions of numpy arrays; reads nothing and knows no engineer."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import stdtrit
+
+RESAMPLES = 10_000
+COVERED = 0.95
+"""What every interval of a comparison is meant to cover."""
+_CHUNK = 1_000  # resamples at a time: their counts of boards stay below 20 MB
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A mean over seeds with two 95 % intervals.
+
+    Attributes:
+      mean: over seeds.
+      low, high: by the hierarchical bootstrap of ``intervals``.
+      t_low, t_high: Student's t over the seeds, the boards as they are; None with one seed.
+      by_seed: the seeds' own values.
+    """
+
+    mean: float
+    low: float
+    high: float
+    t_low: float | None
+    t_high: float | None
+    by_seed: tuple[float, ...]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether both intervals exclude zero, and so whether there is more than one seed."""
+        if self.t_low is None:
+            return False
+        return min(self.low, self.t_low) > 0 or max(self.high, self.t_high) < 0
+
+
+def intervals(
+    values: Mapping[str, np.ndarray], weights: np.ndarray, strata: np.ndarray, resamples: int = RESAMPLES
+) -> dict[str, list[Interval]]:
+    """Weighted sums over boards, averaged over seeds, with intervals for new seeds and new boards.
+
+    Hierarchical bootstrap, percentile interval: each time seeds are drawn with replacement, and boards with
+    replacement within each stratum; every seed and every entry of ``values`` sees the same boards (both ways of a table
+    resampled: Owen 2007, "The pigeonhole bootstrap"). A paired difference is one whose values are differences.
+
+    What it covers: other boards of the same kinds, and other seeds of what differs between the seeds. Few seeds are
+    little to draw from. Where the seeds differ by more than the boards explain, an interval of 95 % covers, by
+    simulation with normal seeds, 83 % with 5 seeds, 90 % with 10 and 51 % with 2. Student's t beside it covers 95 %
+    of seeds that are normal, whatever their number, and leaves the boards as they are: trust what both exclude.
+
+    Args:
+      values: by name, float ``[seeds, boards]``; the numbers of seeds may differ.
+      weights: float ``[groups, boards]``: a row makes a number of the boards, such as the mean over those of a size;
+        the same for all boards of a stratum.
+      strata: int ``[boards]``: the boards are drawn within these.
+      resamples: how often.
+
+    Returns:
+      By name an interval for each group.
+    """
+    if not values:
+        return {}
+    rng = np.random.default_rng(0)
+    columns = np.concatenate([np.asarray(part, np.float32) for part in values.values()])
+    drawn = _resample_boards(columns, weights, strata, resamples, rng)
+    found, begin = {}, 0
+    for name, part in values.items():
+        seeds = len(part)
+        # From one state for all, so that entries of equally many seeds are given the same ones.
+        picked = np.random.default_rng(1).multinomial(seeds, [1 / seeds] * seeds, resamples) / seeds
+        means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], picked)
+        ends = np.percentile(means, [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2], axis=0)
+        exact = np.asarray(part, float) @ weights.T
+        found[name] = [_interval(exact[:, g], *ends[:, g]) for g in range(len(weights))]
+        begin += seeds
+    return found
+
+
+def _resample_boards(
+    columns: np.ndarray, weights: np.ndarray, strata: np.ndarray, resamples: int, rng: np.random.Generator
+) -> np.ndarray:
+    """float32 ``[resamples, groups, columns]``: the weighted sums of float32 ``[columns, boards]`` on drawn boards."""
+    sums = np.zeros((resamples, len(weights), len(columns)), np.float32)
+    for stratum in np.unique(strata):
+        here = np.flatnonzero(strata == stratum)
+        count = len(here)
+        weight = weights[:, here[0]].astype(np.float32)
+        groups = np.flatnonzero(weight)
+        values = np.ascontiguousarray(columns[:, here].T)
+        for begin in range(0, resamples, _CHUNK):
+            rows = min(_CHUNK, resamples - begin)
+            drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
+            times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.float32)
+            drawn_sums = times @ values
+            for g in groups:
+                sums[begin : begin + rows, g] += weight[g] * drawn_sums
+    return sums
+
+
+def _interval(by_seed: np.ndarray, low: float, high: float) -> Interval:
+    return Interval(float(by_seed.mean()), float(low), float(high), *t_interval(by_seed), tuple(by_seed.tolist()))
+
+
+def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
+    """Student's 95 % interval of the mean of float ``[seeds]``; two None where there is one seed."""
+    count = len(by_seed)
+    if count < 2:
+        return None, None
+    half = float(stdtrit(count - 1, (1 + COVERED) / 2)) * by_seed.std(ddof=1) / math.sqrt(count)
+    return float(by_seed.mean() - half), float(by_seed.mean() + half)
+
+
+def cell_weights(cells: np.ndarray, here: np.ndarray) -> np.ndarray:
+    """float ``[boards]``, sums to 1: boards count so that the cells among them, int ``[boards]``, count the same.
+
+    The mean over the cells' means, which the paper calls "Sum" where the cells are the sizes; 0 where not bool
+    ``[boards]`` ``here``.
+    """
+    _, place, count = np.unique(cells[here], return_inverse=True, return_counts=True)
+    weights = np.zeros(len(cells))
+    weights[here] = 1 / (len(count) * count[place])
+    return weights
+
+
+def cvar(values: np.ndarray, alpha: float) -> float:
+    """Conditional value at risk: mean of the worst share ``alpha`` of float ``[boards]``, the last board in part.
+
+    Rockafellar and Uryasev 2000; of curricula in Rutherford et al. 2024, "No Regrets".
+    """
+    worst = np.sort(values)
+    share = np.clip(alpha * len(worst) - np.arange(len(worst)), 0, 1)
+    return float(share @ worst / (alpha * len(worst)))
+
+
+def transitions(before: np.ndarray, after: np.ndarray, kinds: int) -> np.ndarray:
+    """int ``[kinds, kinds]``: how many answers were of the row's kind before and are of the column's after."""
+    matrix = np.zeros((kinds, kinds), int)
+    np.add.at(matrix, (before, after), 1)
+    return matrix
+
+
+def largest_drop(rates: np.ndarray) -> np.ndarray:
+    """float ``[sizes]``: how far float ``[checkpoints, sizes]`` falls at most below an earlier checkpoint; at least 0.
+
+    The largest of several noisy differences: it is above zero where nothing was forgotten, too.
+    """
+    return (np.maximum.accumulate(rates) - rates).max(axis=0)

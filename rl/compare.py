@@ -1,0 +1,79 @@
+"""The command `python -m rl.compare`: engineers against each other, from the same start and with the same seeds."""
+
+import argparse
+import sys
+import textwrap
+from pathlib import Path
+
+from engineer import comparison as report
+from rl import command
+from rl.command import Stop
+from rl.comparison import carry_out, employ, load, open_folder, plan
+from rl.config import ConfigError
+from rl.tracking import Display
+
+DESCRIPTION = """\
+Compares engineers: what a policy learns when one or another designs its environments.
+
+All start from one warm start. Each seed has one round 0, the same for all engineers; from there each engineer designs
+the rounds that are left, with as many instances and steps as the others. In the end every policy answers the boards of
+the fixed suites, which no training has seen: 2 to 5 agents, all wait subsets.
+
+Stopped or killed, it goes on when the same command is given again, also beside others of its kind, on other machines
+that share the disk."""
+EXAMPLES = """\
+python -m rl.compare --config configs/compare-tiny.yaml --jobs 2
+python -m rl.compare --config configs/compare-tiny.yaml --out runs/quick seeds=[0,1] overrides.rounds.instances=480
+python -m rl.compare --config configs/compare-contexts.yaml"""
+LAYOUT = """\
+compare.yaml              every value that decides on the result
+start/                    the warm start, a run; in it seed<k>/, round 0 with each seed
+arms/<engineer>/seed<k>/  the other rounds, a run each; evaluation.json has the answers to the held-out boards
+report/                   paired differences, tables, pictures"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code, see `command.guarded`."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(arguments)
+
+    def work(stop: Stop) -> None:
+        if options.jobs < 1:
+            raise ConfigError(f"--jobs {options.jobs}: must be at least 1")
+        path = options.config or command.shipped("compare-tiny.yaml")
+        comparison = load(path, options.overrides)
+        out = options.out or Path("runs") / path.stem
+        open_folder(out, comparison)
+        legs = plan(comparison, out)
+        with Display() as display:
+            if options.jobs == 1:
+                carry_out(legs, comparison.evaluation, display, stop)
+            else:
+                employ(options.jobs, out, legs, display, stop)
+            display.say(f"\n{report.to_text(report.read(out))}\n\nReport: {report.write(out)}")
+
+    return command.guarded("rl.compare", arguments, work)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rl.compare",
+        description=DESCRIPTION,
+        epilog=f"examples:\n{textwrap.indent(EXAMPLES, '  ')}\n\nin DIR:\n{textwrap.indent(LAYOUT, '  ')}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="YAML file (default: the shipped compare-tiny.yaml)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the comparison (default: runs/<name of FILE>)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes here that share the work (default: 1)"
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Several processes that work on one comparison, each with a log of its own; they meet in its folder alone."""
+
+import glob
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rl.checkpoint import RunError
+from rl.command import Interrupted, Stop
+from rl.comparison.legs import Leg
+from rl.comparison.work import Pace
+from rl.tracking import Display
+
+
+def employ(jobs: int, out: Path, legs: Sequence[Leg], display: Display, stop: Stop) -> None:
+    """Has so many workers carry out the legs; each GPU is one worker's, or shared by as many as there are to one.
+
+    A signal goes on to all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
+
+    Raises:
+      RunError: if a worker failed; the others have gone on without it.
+      Interrupted: after a signal, with everything saved.
+    """
+    logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
+    display.say(f"{jobs} workers; what they say is in {out / 'logs'}")
+    workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
+    pace, told = Pace(legs), 0
+    display.stage("legs", len(legs), done=pace.done)
+    try:
+        while any(worker.poll() is None for worker in workers):
+            if stop.number != told:
+                told = stop.number
+                _send(workers, told)
+            for leg in pace.news():
+                display.say(f"{leg.path}: done; {pace}")
+                display.advance()
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        _send(workers, signal.SIGINT)
+        raise
+    except BaseException:
+        _send(workers, signal.SIGTERM)
+        raise
+    if stop.number:
+        raise Interrupted(stop.number)
+    for worker, log in zip(workers, logs, strict=True):
+        if worker.returncode:
+            raise RunError(f"a worker failed: {log.read_text().strip().splitlines()[-1]} ({log})")
+
+
+def _start(out: Path, log: Path, number: int, jobs: int) -> subprocess.Popen:
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "rl.comparison", str(out)],
+            env=os.environ | device(number, jobs),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _send(workers: Sequence[subprocess.Popen], number: int) -> None:
+    for worker in workers:
+        if worker.poll() is None:
+            worker.send_signal(number)
+
+
+def device(number: int, jobs: int) -> dict[str, str]:
+    """What the environment of a worker says of GPUs: which is its own, and how much of the memory it may take."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    here = sorted(path.removeprefix("/dev/nvidia") for path in glob.glob("/dev/nvidia[0-9]*"))
+    gpus = here if given is None else [gpu for gpu in given.split(",") if gpu]
+    if not gpus:
+        return {}
+    sharing = -(-jobs // len(gpus))
+    own = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]}
+    return own if sharing == 1 else own | {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / sharing:.3f}"}

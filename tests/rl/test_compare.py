@@ -1,0 +1,279 @@
+"""A comparison at a size that takes seconds: disturbed, whole, and beside a run that nothing disturbed."""
+
+import contextlib
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from shapes import SMALL_JSON
+
+from jaxlake import benchmark
+from rl import comparison, rounds
+from rl.checkpoint import RunError
+from rl.command import Stop
+from rl.compare import main
+from rl.comparison import evaluation, fork, workers
+from rl.comparison.legs import Leg
+from rl.config import ConfigError
+from rl.directory import RunDirectory
+from rl.tracking import Display
+from rl.train import execute
+
+BASE = """
+mesh: {fsdp: 1}
+lake: {sizes: [3, 4]}
+text: {max_prompt_tokens: 56, max_new_tokens: 32}
+sampler: {rows: 16}
+warm_start: {steps: 3, instances: 32, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 1,
+             max_answer_tokens: 128, holes: [0.2]}
+rounds: {count: 2, instances: 16}
+grpo: {prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}
+reward: {free_tokens: 12, limit_tokens: 32}
+validation: {instances: 16, samples: 2, holes: [0.2]}
+engineer: {max_thinking_tokens: 4, max_answer_tokens: 128}
+"""
+COMPARISON = """
+base: base.yaml
+seeds: [0, 5]
+baseline: fixed_random
+engineers:
+  fixed_random: {kind: fixed_random}
+  by_itself: {kind: base, temperature: 1.0}
+evaluation: {per_slice: 1, samples: 2, max_new_tokens: 32}
+"""
+ARMS = [(engineer, seed) for seed in (0, 5) for engineer in ("fixed_random", "by_itself")]
+
+
+class Killed(BaseException):
+    """As a process that is killed: nothing that the program does about errors happens, but locks go."""
+
+
+@contextlib.contextmanager
+def at_call(place: object, name: str, number: int, disturb: Callable[[], None]) -> Iterator[None]:
+    """Disturbs call `number` of a function, before it does anything."""
+    calls, function = [], getattr(place, name)
+
+    def disturbed(*arguments, **options):
+        calls.append(name)
+        if len(calls) == number:
+            disturb()
+        return function(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, disturbed)
+        yield
+    assert len(calls) >= number, "the moment never came"
+
+
+def kill() -> None:
+    raise Killed
+
+
+def write(folder: Path, text: str = COMPARISON) -> Path:
+    (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
+    (folder / "base.yaml").write_text(f"model: {{shape: {folder}/shape.json}}\n{BASE}")
+    (folder / "study.yaml").write_text(text)
+    return folder / "study.yaml"
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory, quick_compilation) -> Path:
+    """A comparison that was killed while a run was forked, and stopped within a round."""
+    folder = tmp_path_factory.mktemp("comparison")
+    command = ["--config", str(write(folder)), "--out", str(folder / "out")]
+    with at_call(fork, "pack", 2, kill), pytest.raises(Killed):
+        main(command)
+    assert (folder / "out/arms/fixed_random/seed0.partial").exists()
+    assert not (folder / "out/arms/fixed_random/seed0").exists()
+    with at_call(rounds, "make_updates", 2, lambda: signal.raise_signal(signal.SIGTERM)):
+        assert main(command) == 0
+    assert not list((folder / "out/arms").glob("*/*/evaluation.json"))
+    found = comparison.reopen(folder / "out")
+    comparison.carry_out(comparison.plan(found, folder / "out"), found.evaluation, Display(quiet=True), Stop())
+    assert not list((folder / "out").rglob("*.partial"))
+    return folder / "out"
+
+
+def steps(run: Path, round: int) -> list[dict]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if (row["phase"], row["round"]) == ("round", round)]
+
+
+def test_all_engineers_of_a_seed_share_the_warm_start_and_round_0(out):
+    start = (out / "start/metrics.jsonl").read_bytes()
+    for seed in (0, 5):
+        prefix = out / f"start/seed{seed}"
+        shared = (prefix / "metrics.jsonl").read_bytes()
+        assert shared.startswith(start) and len(steps(prefix, 0)) == 2
+        for engineer in ("fixed_random", "by_itself"):
+            arm = out / "arms" / engineer / f"seed{seed}"
+            assert (arm / "metrics.jsonl").read_bytes().startswith(shared)
+            for name in ("before/evidence.json", "warm_start/evidence.json", "rounds/0/proposal.json"):
+                assert (arm / name).read_bytes() == (prefix / name).read_bytes()
+    assert steps(out / "start/seed0", 0) != steps(out / "start/seed5", 0)
+
+
+def test_after_it_they_train_equally_long_on_what_each_designs(out):
+    for engineer, seed in ARMS:
+        assert len(steps(out / "arms" / engineer / f"seed{seed}", 1)) == 2
+    for seed in (0, 5):
+        arms = [out / "arms" / engineer / f"seed{seed}" for engineer in ("fixed_random", "by_itself")]
+        asked = [json.loads((arm / "rounds/1/config.json").read_text()) for arm in arms]
+        assert asked[0] != asked[1] and steps(arms[0], 1) != steps(arms[1], 1)
+
+
+def test_all_stages_are_validated_on_the_same_boards(out):
+    arm = out / "arms/by_itself/seed5"
+    asked = [
+        [sample["instance"] for sample in json.loads((arm / place / "samples.json").read_text())]
+        for place in ("before", "warm_start", "rounds/0", "rounds/1")
+    ]
+    assert asked[0] == asked[1] == asked[2] == asked[3]
+
+
+def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, tmp_path):
+    """The seed is the warm start's. So what was disturbed is compared with what nothing disturbed."""
+    found = comparison.reopen(out)
+    run = Leg(tmp_path / "run", found.arm("by_itself", 0), {}, None, "finished")
+    with contextlib.closing(RunDirectory(run.path, run.config)) as directory:
+        execute(run.config, directory, Display(quiet=True), Stop())
+    evaluation.evaluate(run, found.evaluation, Display(quiet=True))
+    arm = out / "arms/by_itself/seed0"
+    for name in ("config.yaml", "metrics.jsonl", "rounds/1/proposal.json", "rounds/1/evidence.json", "evaluation.json"):
+        assert (arm / name).read_bytes() == (run.path / name).read_bytes(), name
+    assert (arm / "final/model.safetensors").read_bytes() == (run.path / "final/model.safetensors").read_bytes()
+
+
+def test_an_evaluation_has_a_row_for_each_held_out_board(out):
+    for path in [out / "start", *(out / f"start/seed{seed}" for seed in (0, 5)), *(out / "arms").glob("*/*")]:
+        found = json.loads((path / "evaluation.json").read_text())
+        boards, answers = found["boards"], found["answers"]
+        # 2 agents have one wait subset, 3 have three, 4 fit 4x4 alone.
+        assert sorted(zip(boards["agents"], boards["size"], strict=True)) == [
+            *[(2, 3), (2, 4)],
+            *[(3, 3)] * 3,
+            *[(3, 4)] * 3,
+            *[(4, 4)] * 3,
+        ]
+        assert {len(column) for column in (boards | answers).values()} == {11}
+        for valid, optimal, first in zip(answers["valid"], answers["optimal"], answers["first_failure"], strict=True):
+            assert (first is None) == bool(valid) and optimal <= valid
+
+
+def test_nothing_compiles_again_for_a_later_seed(out):
+    rows = [json.loads(line) for line in (out / "arms/fixed_random/seed5/timings.jsonl").read_text().splitlines()]
+    assert sum(row["compilations"] for row in rows if row["round"] == 1) == 0
+
+
+def test_the_same_command_again_does_what_is_left_and_reports(out, capsys):
+    """What is left is an evaluation, as after a kill in its midst; its answers are there."""
+
+    def changed() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in out.rglob("*.*") if "report" not in path.parts}
+
+    before, lost = changed(), out / "arms/by_itself/seed5/evaluation.json"
+    content = lost.read_bytes()
+    lost.unlink()
+    assert main(["--config", str(out.parent / "study.yaml"), "--out", str(out)]) == 0
+    assert "by_itself" in (told := capsys.readouterr().out) and "Report: " in told
+    assert lost.read_bytes() == content
+    assert {path for path, when in changed().items() if before[path] != when} == {lost}
+
+
+def test_what_another_process_is_at_is_left_to_it(out):
+    found = comparison.reopen(out)
+    leg = comparison.plan(found, out)[-1]
+    with contextlib.closing(RunDirectory(leg.path, leg.config)):
+        assert not comparison.work.attempt(leg, found.evaluation, comparison.Pace([leg]), Display(quiet=True), Stop())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("baseline: fixed_random", "baseline: nobody"),
+            "baseline = nobody: must be one of the engineers: fixed_random",
+        ),
+        (("kind: base,", "kid: base,"), "engineers.by_itself: unknown key engineer.kid; the nearest is engineer.kind"),
+        (("kind: base,", "kind: bass,"), 'engineers.by_itself: engineer.kind = "bass": it should be'),
+        (("base: base.yaml", "base: none.yaml"), "none.yaml: No such file or directory"),
+        (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds = [0, 0]: each seed at most once"),
+        (("kind: base,", "kind: base, template: none.md,"), "context template none.md cannot be read: No such"),
+        (("seeds:", "sedes:"), "unknown key sedes; the nearest is seeds"),
+        (("by_itself:", "../x:"), "String should match pattern"),
+        (("seeds:", "overrides: {rounds: 3}\nseeds:"), "overrides: rounds is a section, and 3 no section's values"),
+        (("seeds:", "overrides: {rounds: {cout: 3}}\nseeds:"), "unknown key rounds.cout; the nearest is rounds.count"),
+    ],
+)
+def test_a_mistake_in_the_file_costs_one_line_and_writes_nothing(tmp_path, capsys, change, message):
+    path = write(tmp_path, COMPARISON.replace(*change))
+    assert main(["--config", str(path), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
+    command = ["--config", str(out.parent / "study.yaml"), "--out", str(out), "overrides.grpo.clip_low=0.1"]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "holds another comparison (run.grpo.clip_low = 0.2 there, 0.1 here)" in error and error.count("\n") == 1
+    assert main([*command[:3], str(out.parent)]) == 2
+    assert "not empty and no comparison" in capsys.readouterr().err
+
+
+def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path, capsys):
+    path = write(tmp_path)
+    command = ["--config", str(path), "--out", str(tmp_path / "out")]
+    assert main([*command, "overrides.text.max_prompt_tokens=12"]) == 2
+    assert "text.max_prompt_tokens = 12 is too small" in capsys.readouterr().err
+    comparison.open_folder(tmp_path / "out", comparison.load(path))
+    assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
+
+
+def test_overrides_reach_the_run_and_the_comparison(tmp_path):
+    found = comparison.load(write(tmp_path), ["seeds=[7]", "overrides.grpo.learning_rate=1e-3"])
+    assert found.arm("by_itself", 7).grpo.learning_rate == 1e-3
+    assert found.arm("by_itself", 7).engineer.kind == "base"
+    # What all share keeps the first policy if any engineer asks for it.
+    assert {leg.config.engineer.kind for leg in comparison.plan(found, tmp_path)[:2]} == {"base"}
+    without = yaml.safe_load(COMPARISON)
+    del without["engineers"]["by_itself"]
+    found = comparison.load(write(tmp_path, yaml.safe_dump(without)))
+    assert {leg.config.engineer.kind for leg in comparison.plan(found, tmp_path)[:2]} == {"checkpoint"}
+
+
+def test_the_held_out_boards_are_those_of_both_suites_with_all_their_wait_subsets():
+    every = evaluation.held_out((3, 4, 5, 6), None)
+    by_agents = {agents: int((every.instances.num_agents == agents).sum()) for agents in (2, 3, 4, 5)}
+    assert by_agents == {2: 400, 3: 600, 4: 450, 5: 300}
+    test = benchmark.load("test")
+    for i in (0, 700, 1349):
+        there = test.ids.index(every.ids[i])
+        assert every.optimum[i] == test.optimum[there]
+        np.testing.assert_array_equal(every.instances.starts[i], test.instances.starts[there])
+    some = evaluation.held_out((3, 4, 5, 6), 5)
+    five_agents = some.instances.num_agents == 5
+    assert five_agents.sum() == 2 * 3 * 5 and set(some.hole_ratio[five_agents]) == {0.1, 0.2, 0.3, 0.4, 0.5}
+
+
+def test_workers_share_the_gpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert [workers.device(i, 2) for i in range(2)] == [{"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "3"}]
+    assert workers.device(2, 4) == {"CUDA_VISIBLE_DEVICES": "2", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.450"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert workers.device(0, 2) == {}
+
+
+def test_a_worker_that_fails_is_told_of(tmp_path, capsys):
+    with pytest.raises(RunError, match=r"a worker failed: error: \S+compare.yaml: No such file .*worker0.log"):
+        workers.employ(1, tmp_path, [], Display(quiet=True), Stop())
+
+
+def test_a_folder_of_no_comparison_cannot_be_worked_on(tmp_path):
+    with pytest.raises(ConfigError, match=r"compare.yaml: No such file"):
+        comparison.reopen(tmp_path)
