@@ -123,7 +123,7 @@ def spoil(file: Path, rng: random.Random) -> str:
 def test_damage_anywhere_is_harmless_or_costs_one_checkpoint(run, tmp_path, capfd):
     rng, outcomes = random.Random(0), {2: 0, 3: 0}
     files = sorted(path.relative_to(run) for path in (run / "checkpoints" / "3").rglob("*") if path.is_file())
-    for attempt in range(60):
+    for attempt in range(36):
         copy = tmp_path / str(attempt)
         shutil.copytree(run, copy)
         file = files[attempt % len(files)]
@@ -139,7 +139,7 @@ def test_damage_anywhere_is_harmless_or_costs_one_checkpoint(run, tmp_path, capf
             assert len(said) == 1 and "checkpoints/3: damaged (" in said[0] and "checkpoint 2 is used" in said[0], what
             assert (copy / "damaged" / "3").is_dir() and checkpoints.steps == [2], what
         shutil.rmtree(copy)
-    assert min(outcomes.values()) > 10, outcomes
+    assert min(outcomes.values()) > 5, outcomes
     assert capfd.readouterr() == ("", "")
 
 

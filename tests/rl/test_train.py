@@ -173,9 +173,10 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 
 
-def test_a_run_killed_five_times_ends_bit_for_bit_as_the_unbroken_one(workspace, unbroken):
-    kinds = ("rollout", "update", "middle of a save", "validation", "engineer decoding")
-    starts = kill_anywhere.kill(workspace, "unbroken", "killed", kinds, count=5, seed=1)
+def test_a_run_killed_three_times_ends_bit_for_bit_as_the_unbroken_one(workspace, unbroken):
+    """Twenty times, of all kinds: benchmarks/kill_anywhere.py."""
+    kinds = ("update", "middle of a save", "engineer decoding")
+    starts = kill_anywhere.kill(workspace, "unbroken", "killed", kinds, count=3, seed=1)
     hit = [start.moment.kind for start in starts[:-1]]
     assert set(hit) == set(kinds) and starts[-1].code == 0, hit
     assert all("Traceback" not in start.output for start in starts)
@@ -201,7 +202,7 @@ def test_a_signal_anywhere_saves_and_stops_within_ten_seconds(workspace, unbroke
     """Ctrl-C exits 130, SIGTERM 0; resumed, the run ends as the unbroken one."""
     trace, log = kill_anywhere.read(workspace / "unbroken.jsonl"), workspace / "stopped.jsonl"
     # Each where the process has compiled what it does: a compilation is waited for, and takes as long as it takes.
-    for kind, rows in (("warm start", 3), ("rollout", 7), ("update", 9), ("validation", 10), ("engineer decoding", 14)):
+    for kind, rows in (("warm start", 3), ("rollout", 7), ("validation", 10)):
         number = signal.SIGINT if kind == "warm start" else signal.SIGTERM
         target = next(moment for moment in trace if moment.kind == kind and moment.rows >= rows)
         target = dataclasses.replace(target, seconds=0.0)
