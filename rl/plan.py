@@ -33,6 +33,7 @@ from rl.qwen3 import lora, model, sharding, weights
 from rl.rounds import planned_updates
 from rl.sampler import Sampler
 from rl.sampler.programs import abstract
+from rl.standing import needs_reference
 
 GIB = 2**30
 TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}
@@ -132,7 +133,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     answer = functools.cache(functools.partial(writer.lower, rollout))
     reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
     changed, shared = _compared(parameters, rollout)
-    reference = _reference(trained, shape.dtype) if settings.kl_coefficient > 0 else ()
+    reference = _reference(trained, shape.dtype) if needs_reference(config) else ()
     kept = moments, reference
     generating, beside = (rollout, state), (kept, changed)
     found = [

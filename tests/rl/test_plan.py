@@ -113,3 +113,15 @@ def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, caps
     printed = capsys.readouterr()
     assert said in printed.err and printed.err.count("\n") == 1
     assert printed.out == ""
+
+
+def test_the_base_engineers_parameters_are_counted():
+    mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
+
+    def beside_the_gradient(*overrides):
+        found = plan.programs(config_.load(TINY, ["warm_start.steps=0", *overrides]), mesh)
+        (gradient,) = [program for program in found if program.name == "gradient"]
+        return plan.per_device(gradient.beside)
+
+    parameters = beside_the_gradient() / 2  # Adam's moments, two of each
+    assert beside_the_gradient("engineer.kind=base") == pytest.approx(3 * parameters, rel=0.01)
