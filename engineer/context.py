@@ -17,9 +17,9 @@ from jaxlake.config import MAX_HOLE, LakeConfig
 FAILURES = dict(zip(CHECKS, ("parse", "agents", "start", "bounds", "hole", "move", "conflict", "goal"), strict=True))
 """What failing each check is called in the tables and in an engineer's thinking."""
 RATIONALE_LIMIT = 400
-"""Characters of a past round's thinking that S shows: ten times what the tiny policy thinks, a paragraph of Qwen3's."""
+"""Characters of a past round's thinking that S shows: five of the tiny policy's thoughts, a paragraph of Qwen3's."""
 ANSWER_LIMIT = 600
-"""Characters of a failed answer that X shows: five agents' paths over a 10x10 board, in coordinates."""
+"""Last characters of a failed answer that X shows: five agents' paths over a 10x10 board, in coordinates."""
 
 
 class Module(enum.Enum):
@@ -298,7 +298,7 @@ def _failed_answers(shown: _Shown) -> dict[str, str]:
 
 def _failed_answer(failure: Trajectory) -> str:
     answer = _plain(failure.answer.rpartition("</think>")[2])
-    answer = answer if len(answer) <= ANSWER_LIMIT else answer[:ANSWER_LIMIT] + " ..."
+    answer = answer if len(answer) <= ANSWER_LIMIT else "... " + answer[-ANSWER_LIMIT:]
     return f"{failure.size} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
 
 

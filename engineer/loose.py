@@ -32,6 +32,7 @@ _SIZE = re.compile(
     r"(?:(?:board|grid|map|size|side|n)[\W_]*)*(\d{1,2})(?:\s*(?:[x×*]|by)\s*\1)?\s*(?:board|grid|map)?s?",
     re.IGNORECASE,
 )
+_DECIMAL = re.compile(r"\d{1,3}\.\d+%?")
 _NO_LETTER = re.compile(r"[\W\d_]+")
 _SIZE_NAMES = {"size", "sizes", "n", "side", "board", "boardsize", "grid", "gridsize", "map", "mapsize"}
 _RATIO_NAMES = {
@@ -53,7 +54,7 @@ def parse_loosely(text: str, sizes: Sequence[int]) -> tuple[dict[str, dict[str, 
     JSON and what comes near it: comments, single quotes or none, commas missing or too many, an end cut off. Sizes as
     ``3``, ``3x3``, ``size_3`` or ``N=3``; entries by size, entries in a list, or for each ratio a column (by size, in
     the order of the sizes, or one value for all of them), all this within other objects. The ratios by their names or
-    by the paper's letters r, h and w; ``20%``, ``1/4`` and ``"0.2"``.
+    by the paper's letters r, h and w; ``20%``, ``1/4``, ``"0.2"`` and, outside lists, ``0,2``.
 
     A column without percent signs is percent where ratios make no sense of it: every value is 0 or in [1, 100] and one
     is at least 2. So hole 20, 0 and 1 are 0.2, 0 and 0.01, and a 1.5 beside ratios below 1 stays 1.5, to be clipped.
@@ -188,15 +189,20 @@ class _Reader:
     def _object(self, depth: int) -> dict[str, Any]:
         entries: dict[str, Any] = {}
         self._advance()
+        of, whole = "", ""
         while not self._ended("}"):
-            if self._kind == "bare":
-                self._slip("names without quotes")
-            name = self._plain()
-            if not self._at(":"):
-                self._slip("names without values")
-            else:
+            bare, name = self._kind == "bare", self._plain()
+            if self._at(":"):
+                if bare:
+                    self._slip("names without quotes")
                 self._advance()
                 entries[name] = "" if self._at(",}]") or not self._kind else self._value(depth)
+                of, whole = name, entries[name]
+            elif isinstance(whole, str) and _DECIMAL.fullmatch(f"{whole}.{name}"):
+                self._slip("decimal commas")
+                entries[of], whole = f"{whole}.{name}", ""
+            else:
+                self._slip("names without values")
             self._separate()
         return entries
 

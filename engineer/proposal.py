@@ -124,7 +124,7 @@ class Proposal:
     Attributes:
       engineer: its name.
       raw: its whole answer, verbatim, the last where it was asked more than once; empty where it wrote nothing.
-      thinking: the part before the answer. For the record only: it never enters a later context (variant V6).
+      thinking: the part before the answer. It enters later contexts through module S alone.
       parsed: the object read from the answer, None where none could be read.
       projected: the legal configuration that follows.
       repairs: what the projection changed, in words.

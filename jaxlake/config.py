@@ -158,9 +158,7 @@ def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ..
     count = len(config.sizes)
     if not 0 <= floor <= 1 / count:
         raise ValueError(f"floor is {floor}: allowed is 0 to {1 / count:g} with {count} sizes")
-    held: set[int] = (
-        set()
-    )  # The sizes at the floor: they take from the others, which may bring further ones down to it.
+    held: set[int] = set()  # At the floor: they take from the others, which may bring further ones down to it.
     scale = 1.0
     while low := {i for i, share in enumerate(config.data) if i not in held and share * scale < floor}:
         held |= low

@@ -219,6 +219,8 @@ def _asking(run: Run) -> Generate:
             answers = distributed.from_main(ask)
         if not answers["said"]:
             raise NoAnswer(answers["failed"][0])
+        for failure in answers["failed"]:
+            run.display.say(f"round {run.progress.round}: a proposal is missing: {failure}")
         return [_parted(text) for text in answers["said"]]
 
     return generate
@@ -227,4 +229,4 @@ def _asking(run: Run) -> Generate:
 def _parted(text: str) -> Generation:
     """A response whose thinking, where it shows any, is closed by a tag."""
     thinking, closed, answer = text.rpartition("</think>")
-    return Generation(text, thinking.removeprefix("<think>").strip(), answer if closed else text)
+    return Generation(text, thinking.strip().removeprefix("<think>").strip(), answer if closed else text)

@@ -66,7 +66,8 @@ def design(run: Run, k: int) -> Proposal:
             raise RuntimeError(f"round {k}: the engineer's proposal is not the same on all processes")
         tell(run, k, proposal)
     run.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
-    run.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": fingerprint(run.parameters)})
+    policy = run.reference_parameters() if proposal.engineer == "base" else run.parameters
+    run.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": fingerprint(policy)})
     return proposal
 
 
@@ -269,7 +270,9 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     """
     config = policy.config
     engineering.check(config)
-    policy.sampler.width(max(config.grpo.samples, config.validation.samples))
+    engineer = config.engineer
+    pilots = engineer.gate.action != "off" or engineer.choice == "best"
+    policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
     contexts, taught, answers = zip(*engineer_texts(policy, np.random.default_rng(0), examples), strict=True)

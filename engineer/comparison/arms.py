@@ -133,8 +133,7 @@ def read(out: str | Path) -> Comparison:
     """
     out = Path(out)
     asked = _asked(out / "compare.yaml")
-    common = asked["run"]["engineer"]
-    settings = {name: {**common, **(values or {})} for name, values in asked["engineers"].items()}
+    settings = asked["engineers"]
     evaluations: dict[Path, tuple[Boards, Answers]] = {}
     arms: dict[str, dict[int, Arm]] = {}
     left_out = []
@@ -158,7 +157,7 @@ def read(out: str | Path) -> Comparison:
     return Comparison(
         name=out.resolve().name,
         baseline=asked["baseline"],
-        seeds=tuple(asked["seeds"]),
+        seeds=asked["seeds"],
         settings={name: settings[name] for name in arms},
         boards=boards,
         arms=arms,
@@ -169,12 +168,13 @@ def read(out: str | Path) -> Comparison:
 def _asked(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"{path.parent}: no comparison, it has no {path.name}")
+    """Baseline, seeds, and of each engineer its settings with those that all have in common."""
     try:
         found = yaml.safe_load(path.read_text())
-        return {"run": {"engineer": found["run"]["engineer"]}} | {
-            key: found[key] for key in ("baseline", "seeds", "engineers")
-        }
-    except (yaml.YAMLError, KeyError, TypeError) as error:
+        common = found["run"]["engineer"]
+        engineers = {name: {**common, **(values or {})} for name, values in found["engineers"].items()}
+        return {"baseline": found["baseline"], "seeds": tuple(found["seeds"]), "engineers": engineers}
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: no comparison's settings: {' '.join(str(error).split())}") from None
 
 
@@ -182,23 +182,34 @@ def _evaluation(path: Path) -> tuple[Boards, Answers]:
     try:
         found = json.loads(path.read_text())
         boards, answers = found["boards"], found["answers"]
-        boards = Boards(**{field.name: np.array(boards[field.name]) for field in dataclasses.fields(Boards)})
-        return boards, _answers(answers, len(boards.id))
+        columns = {key: _column(boards, key, len(boards["id"]), kind) for key, kind in _BOARDS.items()}
+        return Boards(**columns), _answers(answers, len(boards["id"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: no evaluation of held-out boards: {error}") from None
 
 
+_BOARDS = {"id": str, "agents": int, "size": int, "wait_subset": float, "needs_wait": bool, "hole_ratio": float}
+
+
 def _answers(columns: Mapping[str, Sequence[Any]], count: int) -> Answers:
-    lengths = {name: len(column) for name, column in columns.items() if column is not None}
-    for name, length in lengths.items():
-        if length != count:
-            raise ValueError(f"{name} has {length} values for {count} boards")
-    sampled = columns["sampled_valid"]
-    return Answers(
-        valid=np.array(columns["valid"], bool),
-        optimal=np.array(columns["optimal"], bool),
-        outcome=np.array([OUTCOMES.index(check or "valid") for check in columns["first_failure"]], int),
-        tokens=np.array(columns["tokens"], float),
-        truncated=np.array(columns["truncated"], bool),
-        sampled_valid=None if sampled is None else np.array(sampled, float),
-    )
+    kinds = {"valid": bool, "optimal": bool, "tokens": float, "truncated": bool}
+    if columns["sampled_valid"] is not None:
+        kinds["sampled_valid"] = float
+    found = {"sampled_valid": None} | {name: _column(columns, name, count, kind) for name, kind in kinds.items()}
+    failures = _column(columns, "first_failure", count, object)
+    for check in failures:
+        if check is not None and check not in CHECKS:
+            raise ValueError(f"first_failure {check!r}: allowed are null, {', '.join(CHECKS)}")
+    outcome = np.array([OUTCOMES.index(check or "valid") for check in failures], int)
+    if (found["valid"] != (outcome == OUTCOMES.index("valid"))).any() or (found["optimal"] & ~found["valid"]).any():
+        raise ValueError("an answer is valid although it fails a check, or the reverse, or optimal and not valid")
+    return Answers(outcome=outcome, **found)
+
+
+def _column(columns: Mapping[str, Sequence[Any]], name: str, count: int, kind: type) -> np.ndarray:
+    found = np.array(columns[name], kind)
+    if not count or found.shape != (count,):
+        raise ValueError(f"{name} has shape {found.shape} for {count} boards")
+    if kind is float and np.isnan(found).any():
+        raise ValueError(f"{name} is no number for some boards")
+    return found

@@ -16,8 +16,8 @@ from engineer.report.run import RATIOS, Run
 VALID, OPTIMAL, SAMPLED, GIVEN_VALID = "valid", "optimal", "sampled valid", "optimal given valid"
 START = "round 0"
 """The row of the policy that all engineers begin with."""
-ALPHAS = tuple(round(0.05 * i, 2) for i in range(1, 11))
-"""Shares of the worst boards whose mean is reported."""
+ALPHAS = tuple(round(0.05 * i, 2) for i in range(1, 21))
+"""Shares of the worst boards whose mean is reported; the last is the mean over all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +74,18 @@ class Tail:
     """Mean over the worst boards, for each share in ``ALPHAS``; agents None for all.
 
     A board counts by the share of valid answers to it over all seeds: of the samples where there are any, else of the
-    greedy answers. The worst boards are chosen by the same answers, so that few answers make the tail look worse.
+    greedy answers. The worst boards are chosen by the same answers, so that few answers make the tail look worse, and
+    tails of unequally many seeds cannot be compared.
+
+    Attributes:
+      values: by share in ``ALPHAS``.
+      never: share of the boards without any valid answer; as long as it is above a share, the mean there is 0.
     """
 
     engineer: str
     agents: int | None
     values: tuple[float, ...]
+    never: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,7 +255,7 @@ def _tails(comparison: Comparison) -> Iterable[Tail]:
         values = table(answers, metric).mean(axis=0)
         for agents in agents_and_all(comparison.boards):
             own = values[comparison.boards.where(agents)]
-            yield Tail(name, agents, tuple(cvar(own, alpha) for alpha in ALPHAS))
+            yield Tail(name, agents, tuple(cvar(own, alpha) for alpha in ALPHAS), float((own == 0).mean()))
 
 
 def _moves(comparison: Comparison) -> Iterable[Moves]:

@@ -59,12 +59,18 @@ def notes(comparison: Comparison) -> list[str]:
         f"{sizes}; measured against {baseline}.",
         "All intervals are of 95 %. Differences are means over the sizes, on the same boards and seeds; the bootstrap "
         "draws seeds and boards, and with few seeds it is too narrow, so that * marks only what Student's t over the "
-        "seeds excludes from 0 too. Wilson's intervals are of as many answers: about these seeds and no others.",
+        "seeds excludes from 0 too. Wilson's intervals take every answer for one to a board of its own and "
+        "know of no other seeds: they are too narrow to compare engineers by.",
     ]
     if found.differences:
         lines.append(
-            f"Of {len(found.differences)} differences from {baseline} {clear} exclude 0 by both intervals; by chance "
+            f"Both intervals exclude 0 for {clear} of {len(found.differences)} differences from {baseline}; by chance "
             "alone a few of so many would."
+        )
+    if len(seeds) > 1:
+        lines.append(
+            "Not all engineers have the same seeds yet: compare their differences, which are paired, and no shares, "
+            "tails or averages."
         )
     if comparison.left_out:
         lines.append(f"Not finished and left out: {', '.join(comparison.left_out)}.")

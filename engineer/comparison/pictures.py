@@ -30,11 +30,12 @@ CAPTIONS = {
     LEARNING: "Line: valid answers in training, each engineer on boards of its own; points: greedy answers on the "
     "common validation. Mean over the seeds, with the range of the seeds; grey: the baseline. Dashed: a redesign.",
     ALLOCATION: "What the engineers asked for, mean over the seeds: share of the boards, share of holes, share of "
-    "boards that need a wait, by board size (down) and round (across).",
+    "boards that need a wait, by board size (down) and round (across). Who keeps a round asks for what the generator "
+    "made of it: small boards have few cells to make holes of.",
     FORGETTING: "Valid % of greedy answers on validation by board size (down), mean over the seeds; in brackets the "
     "fall below an earlier checkpoint. Some fall by chance where nothing is forgotten.",
-    TAIL: "Mean over the worst boards (conditional value at risk); a board counts by its valid share over the seeds, "
-    "and the worst are chosen by the same answers.",
+    TAIL: "Mean over the worst boards (conditional value at risk), on the right over all; a board counts by its valid "
+    "share over the seeds, and the worst are chosen by the same answers.",
     MOVES: "Held-out answers by first failing check: share at the end less share after round 0, which all engineers "
     f"have in common. {_INTERVALS}",
     TRANSITIONS: "What became of the answers after round 0 (down) in the end (across), of all seeds: counts, shaded by "
@@ -257,7 +258,7 @@ def _tail(comparison: Comparison) -> Figure | None:
         axes.set_title("all agents" if agents is None else f"{agents} agents")
         axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.ymax))
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        axes.set_xticks(range(10, 51, 10))
+        axes.set_xticks(range(0, 101, 25))
     _trim(figure, grid, len(groups), "worst boards, %", "valid answers to them, %")
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
     return figure

@@ -155,12 +155,14 @@ def _sizes(found: Findings) -> tuple[str, ...]:
 
 
 def _tail_table(found: Findings) -> Table:
-    shown = [i for i, alpha in enumerate(ALPHAS) if alpha in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)]
+    shown = [i for i, alpha in enumerate(ALPHAS) if alpha in (0.1, 0.25, 0.5, 0.75, 0.9)]
     wide = [tail for tail in found.tails if tail.agents is None] or found.tails
     return Table(
-        "Valid % on the worst share of boards (CVaR), all numbers of agents",
-        ("engineer", *(f"worst {100 * ALPHAS[i]:.0f} %" for i in shown)),
-        tuple((tail.engineer, *(_percent(tail.values[i], 1) for i in shown)) for tail in wide),
+        "Valid % on the worst share of boards (CVaR); never: % of boards without any valid answer",
+        ("engineer", *(f"worst {100 * ALPHAS[i]:.0f} %" for i in shown), "never"),
+        tuple(
+            (tail.engineer, *(_percent(x, 1) for x in (*(tail.values[i] for i in shown), tail.never))) for tail in wide
+        ),
     )
 
 
@@ -171,19 +173,19 @@ def _design_tables(found: Findings) -> Iterable[Table]:
     moved = [index for index in rounds if index > rounds[0]]
 
     yield Table(
-        "How far the environment was moved: L1 of the data ratios / mean change of hole / of wait",
+        "Steps of what was asked for, from round to round: L1 of data / mean change of hole / of wait",
         ("engineer", *(f"round {index}" for index in moved)),
-        tuple((name, *(_step(cells[name, index]) for index in moved)) for name in engineers),
+        tuple((name, *(_step(cells.get((name, index))) for index in moved)) for name in engineers),
     )
     yield Table(
         "Entropy of the data ratios in nats, mean over seeds",
         ("engineer", *(f"round {index}" for index in rounds)),
-        tuple((name, *(f"{cells[name, index].entropy:.2f}" for index in rounds)) for name in engineers),
+        tuple((name, *(_entropy(cells.get((name, index))) for index in rounds)) for name in engineers),
     )
     yield Table(
         "Repairs a proposal / seeds whose proposal was unusable / % of groups without signal",
         ("engineer", *(f"round {index}" for index in rounds)),
-        tuple((name, *(_trouble(cells[name, index]) for index in rounds)) for name in engineers),
+        tuple((name, *(_trouble(cells.get((name, index))) for index in rounds)) for name in engineers),
     )
 
 
@@ -208,11 +210,19 @@ def _published_row(row: PublishedRow) -> tuple[str, ...]:
     )
 
 
-def _step(design: Design) -> str:
+def _entropy(design: Design | None) -> str:
+    return "-" if design is None else f"{design.entropy:.2f}"
+
+
+def _step(design: Design | None) -> str:
+    if design is None:
+        return "-"
     return f"{design.data_step:.2f} / {design.hole_step:.2f} / {design.wait_step:.2f}"
 
 
-def _trouble(design: Design) -> str:
+def _trouble(design: Design | None) -> str:
+    if design is None:
+        return "-"
     lost = "-" if design.without_signal is None else f"{100 * design.without_signal:.0f}"
     return f"{design.repairs:.1f} / {design.fallbacks} / {lost}"
 

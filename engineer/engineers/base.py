@@ -106,21 +106,27 @@ def need_round(name: str, history: Sequence[PastRound]) -> None:
         raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
 
 
-def in_steps(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]) -> LakeConfig:
-    """The nearest legal configuration whose ratios are multiples of 0.005.
+def legal(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]) -> LakeConfig:
+    """The nearest legal configuration.
+
+    Ratios that were realised are not rounded: 2 holes on 12 free cells, rounded to 0.165, would be 1 hole again.
 
     Args:
       data: weights, of which at least one is positive; negative ones count as 0.
       hole, wait: any finite numbers; they are clipped.
     """
     shares = np.maximum(data, 0.0)
-    exact = LakeConfig(
+    return LakeConfig(
         sizes=sizes,
         data=tuple((shares / shares.sum()).tolist()),
         hole=tuple(np.clip(hole, 0, MAX_HOLE).tolist()),
         wait=tuple(np.clip(wait, 0, 1).tolist()),
     )
-    steps = round(1 / STEP)
+
+
+def in_steps(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]) -> LakeConfig:
+    """The nearest legal configuration whose ratios are multiples of 0.005; arguments as of `legal`."""
+    exact, steps = legal(sizes, data, hole, wait), round(1 / STEP)
     return dataclasses.replace(
         exact,
         data=tuple(count / steps for count in counts(exact, steps)),

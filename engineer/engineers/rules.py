@@ -1,8 +1,8 @@
 """Rules that read no more than rates: the paper's baseline, its published answer, and simple curricula.
 
 Plain functions ``(evidence, history, key) -> configuration`` without any state. ``history`` holds at least round 0.
-Unless a rule says otherwise it chooses the data ratios, in multiples of 0.005, and hole and wait ratios stay: none of
-the sources has any.
+Unless a rule says otherwise it chooses the data ratios, in multiples of 0.005, and hole and wait ratios stay as
+they were realised: none of the sources has any.
 """
 
 import math
@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from engineer.context import PastRound
-from engineer.engineers.base import in_steps, with_data
+from engineer.engineers.base import legal, with_data
 from engineer.evidence import Evidence, SizeEvidence
 from jaxlake.config import MAX_HOLE, LakeConfig
 
@@ -65,12 +65,12 @@ def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
     """Harder where the policy is good, easier where it is bad, size by size, with the thresholds of Reasoning Gym.
 
     The source reads the level that is trained on; here it is the validation, whose boards stay the same, as for other
-    engineers. What a level is and that a mastered size gets half its data are ours. Multiples of 0.005, hole and wait
-    too.
+    engineers. What a level is and that a mastered size gets half its data are ours; a size without data stays without.
+    On 3x3 and 4x4 boards one level of holes may be less than a hole.
     """
     config, shares = history[-1].config, _valid_shares(evidence, history[-1].config.sizes)
     harder = np.array([(p > TOO_EASY) - int(p < TOO_HARD) for p in shares])
-    return in_steps(
+    return legal(
         config.sizes,
         np.where(harder > 0, 0.5, 1.0) * config.data,
         config.hole + HOLE_STEP * harder,

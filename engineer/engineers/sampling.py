@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from engineer.context import PastRound
-from engineer.engineers.base import in_steps, with_data
+from engineer.engineers.base import legal, with_data
 from engineer.engineers.rules import HOLE_STEP, WAIT_STEP, training_rows
 from engineer.evidence import Evidence
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -17,7 +17,7 @@ from jaxlake.config import MAX_HOLE, LakeConfig
 RATE, TEMPERATURE = 0.5, 0.2
 """How far a round moves the bandit's values, and the temperature that turns them into data ratios; ours."""
 NEW, STALENESS = 0.25, 0.5
-"""Share of cells that `plr` draws anew, ours; weight of staleness in what it replays (PLR)."""
+"""Share of cells that `plr` draws anew, and weight of staleness in what it replays, ours."""
 EDITS, DATA_STEP = 3, 0.05
 """Edits that `mutate_best` makes, and by how much it moves a data ratio; ours."""
 
@@ -70,21 +70,21 @@ def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Lak
         cell = fresh if is_new or not cells else cells[rng.choice(len(cells), p=np.divide(weights, sum(weights)))]
         hole.append(cell[1])
         wait.append(cell[2])
-    return in_steps(sizes, data, hole, wait)
+    return legal(sizes, data, hole, wait)
 
 
 def mutate_best(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Small edits of the round that taught most (ACCEL), the later of two alike.
 
     What a round taught is the share of its groups with something to learn, weighted by data. An edit moves one ratio
-    of one size by a step, up or down. Multiples of 0.005, hole and wait too. Score, edits and steps are ours.
+    of one size by a step, up or down. Score, edits and steps are ours.
     """
     best = max(reversed(history), key=_learnable_share).config
     rng, columns = generator(key), {field: list(getattr(best, field)) for field in _STEPS}
     for _ in range(EDITS):
         field = rng.choice(list(_STEPS))
         columns[field][rng.integers(len(best.sizes))] += rng.choice((-1, 1)) * _STEPS[field]
-    return in_steps(best.sizes, **columns)
+    return legal(best.sizes, **columns)
 
 
 _STEPS = {"data": DATA_STEP, "hole": HOLE_STEP, "wait": WAIT_STEP}

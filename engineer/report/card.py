@@ -42,7 +42,7 @@ def _facts(run: Run) -> Table:
 
 
 def _hashes(run: Run) -> Table | None:
-    """By round, sha256 of what the engineer read and of the configuration, and the parameters that wrote it."""
+    """By round, sha256 of what the engineer read, of the configuration, and of the policy's parameters at that time."""
     rows = tuple(
         (
             past.name,

@@ -1,7 +1,9 @@
 """The paper's printed figures as a grey reference to a run's own on the same kind of boards, where there are any."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -41,15 +43,18 @@ def comparable(run: Run) -> dict[int, dict[int, Share]]:
 
     Taken from a comparison's ``evaluation.json`` of the run, else from an evaluation of its final policy
     (``evaluations/*/scores.json``, the latest that holds any).
+
+    Raises:
+      ValueError: a file that is broken; one line.
     """
     found: dict[tuple[int, int], Share] = {}
     whole = run.directory / "evaluation.json"
     if whole.exists():
-        found = _of_boards(json.loads(whole.read_text()))
+        found = _read(whole, _of_boards)
     else:
         files = (run.directory / "evaluations").glob("*/scores.json")
         for path in sorted(files, key=lambda path: path.stat().st_mtime):
-            found = _of_lines(json.loads(path.read_text())) or found
+            found = _read(path, _of_lines) or found
     printed = {(row.num_agents, size) for row in published().rows for size in row.by_size}
     measured: dict[int, dict[int, Share]] = {}
     for agents, size in sorted(printed & found.keys()):
@@ -75,6 +80,13 @@ def _panel(axes: Axes, agents: int, by_size: Mapping[int, Share]) -> None:
         list(by_size), middle, (below, above), fmt="o-", color=BLUE, markersize=5, capsize=2.5, label="this run"
     )
     axes.set(title=f"{agents} agents", xlabel="board size", xticks=sizes)
+
+
+def _read(path: Path, cells: Callable[[Any], dict[tuple[int, int], Share]]) -> dict[tuple[int, int], Share]:
+    try:
+        return cells(json.loads(path.read_text()))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: no scores of a benchmark: {error}") from None
 
 
 def _of_boards(evaluation: Mapping) -> dict[tuple[int, int], Share]:

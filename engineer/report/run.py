@@ -165,8 +165,8 @@ def _stage(directory: Path, name: str, folder: str) -> Stage:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        return _flat(yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
-    except yaml.YAMLError as error:
+        return _flat(_of_kind(yaml.safe_load(path.read_text()) or {}, dict)) if path.exists() else {}
+    except (yaml.YAMLError, ValueError) as error:
         raise _broken(path, error) from None
 
 
@@ -181,16 +181,23 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a log; a last line without its end is still being written."""
     whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
     try:
-        return [json.loads(line) for line in whole.splitlines() if line]
+        return [_of_kind(json.loads(line), dict) for line in whole.splitlines() if line]
     except ValueError as error:
         raise _broken(path, error) from None
 
 
 def _json(path: Path, missing: Any) -> Any:
+    """A file's content, of the kind of what stands for a missing one."""
     try:
-        return json.loads(path.read_text()) if path.exists() else missing
+        return _of_kind(json.loads(path.read_text()), type(missing)) if path.exists() else missing
     except ValueError as error:
         raise _broken(path, error) from None
+
+
+def _of_kind(found: Any, kind: type) -> Any:
+    if not isinstance(found, kind):
+        raise ValueError(f"holds {found!r:.40}: allowed is {'an object' if kind is dict else 'a list'}")
+    return found
 
 
 def _broken(path: Path, error: Exception) -> ValueError:

@@ -48,7 +48,7 @@ def _gather(run_dirs: Sequence[Path]) -> tuple[dict[str, Run], dict[str, Compari
                 runs += [(f"{name}/{engineer}/seed{seed}", arm.run) for seed, arm in arms.items()]
         else:
             runs.append((name, read(path)))
-    twice = [name for i, (name, _) in enumerate(runs) if name in dict(runs[:i])]
+    twice = [name for i, (name, _) in enumerate(runs) if name in compared or name in dict(runs[:i])]
     if twice:
         raise ValueError(f"two of the runs are called {twice[0]}: give each a page of its own")
     return dict(runs), compared

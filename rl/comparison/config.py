@@ -10,6 +10,7 @@ from pydantic import Field
 
 from rl import config as config_
 from rl import engineering
+from rl.command import shipped
 from rl.config import Config, ConfigError, Count, Section
 from rl.provenance import CHANGED, comments, flat, provenance
 
@@ -64,7 +65,7 @@ class Resolved(Section):
     Attributes:
       run: the configuration that all engineers share; its seed is the warm start's.
       engineers: as the file has them, what each changes of `run.engineer`.
-      origins: of the values of `run` and of `engineers`, by dotted key, see `rl.provenance`.
+      origins: of the values of `run` and of `engineers`, by dotted key, see `rl.provenance`; {} if not noted.
     """
 
     seeds: tuple[Seed, ...]
@@ -72,7 +73,7 @@ class Resolved(Section):
     engineers: dict[Name, Values]
     evaluation: EvaluationSection
     run: Config
-    origins: dict[str, str]
+    origins: dict[str, str] = {}
 
     def arm(self, engineer: str, seed: int) -> Config:
         """The configuration of one engineer's run with one seed."""
@@ -114,7 +115,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
             engineers=found.engineers,
             evaluation=found.evaluation,
             run=run,
-            origins=provenance(base, run, base) | _accounted(path, found),
+            origins=provenance(base, run, shipped("tiny.yaml")) | _accounted(path, found),
         )
         for engineer in found.engineers:
             engineering.check(resolved.arm(engineer, found.seeds[0]))
@@ -135,10 +136,12 @@ def merged(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) -
     """Values of a configuration with some of them changed; sections are gone into, anything else is replaced.
 
     Raises:
-      ConfigError: if a section is given one value.
+      ConfigError: if a section is given one value, or a key is dotted.
     """
     found = copy.deepcopy(dict(values))
     for name, value in changes.items():
+        if "." in name:
+            raise ConfigError(f"{source}: {name} is no key; sections are nested, such as rounds: {{count: 3}}")
         if isinstance(found.get(name), dict):
             if not isinstance(value, dict):
                 raise ConfigError(f"{source}: {name} is a section, and {value!r} no section's values")

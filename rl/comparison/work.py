@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -27,25 +28,31 @@ PATIENCE = 1.0
 def open_folder(out: Path, comparison: Resolved) -> None:
     """Makes the folder of a comparison, or finds out that it is this one's.
 
-    As long as no leg has begun, as where a mistake was found first, another may take its place.
+    As long as no leg has begun, as where a mistake was found first, another may take its place. Where values come from
+    decides on nothing: a comment may be mended in the midst of a comparison.
 
     Raises:
       ConfigError: if it holds another comparison, or something else.
     """
     target = out / "compare.yaml"
-    values = comparison.model_dump(mode="json")
     if not target.exists() and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out}: not empty and no comparison (it has no compare.yaml); choose another with --out")
     if not (out / "start" / "config.yaml").exists():
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(target, yaml.safe_dump(values, sort_keys=False).encode())
-    ours, theirs = flat(values), flat(config_.read(target))
+        write_whole(target, yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode())
+    ours, theirs = _decisive(comparison), _decisive(reopen(out))
     for key in [*ours, *(theirs.keys() - ours.keys())]:
         if ours.get(key) != theirs.get(key):
             raise ConfigError(
                 f"{out}: holds another comparison ({key} = {theirs.get(key)} there, {ours.get(key)} here); choose "
                 "another folder with --out, or delete this one"
             )
+
+
+def _decisive(comparison: Resolved) -> dict[str, Any]:
+    """By dotted key what its result depends on."""
+    names = {"engineers": sorted(comparison.engineers)}
+    return names | flat(comparison.model_dump(mode="json", exclude={"origins"}))
 
 
 def reopen(out: Path) -> Resolved:

@@ -22,7 +22,7 @@ def employ(jobs: int, out: Path, legs: Sequence[Leg], display: Display, stop: St
     A signal goes on to all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
     Raises:
-      RunError: if a worker failed; the others have gone on without it.
+      RunError: if something is left to do, as workers failed or were stopped; the others have gone on without them.
       Interrupted: after a signal, with everything saved.
     """
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
@@ -47,9 +47,15 @@ def employ(jobs: int, out: Path, legs: Sequence[Leg], display: Display, stop: St
         raise
     if stop.number:
         raise Interrupted(stop.number)
-    for worker, log in zip(workers, logs, strict=True):
-        if worker.returncode:
-            raise RunError(f"a worker failed: {log.read_text().strip().splitlines()[-1]} ({log})")
+    failures = [
+        f"a worker failed: {_last_words(worker, log)} ({log})"
+        for worker, log in zip(workers, logs, strict=True)
+        if worker.returncode
+    ]
+    if not all(leg.is_done for leg in legs):
+        raise RunError(failures[0] if failures else "the workers were stopped; the same command goes on")
+    for failure in failures:  # of which the others have made up
+        display.say(failure)
 
 
 def _start(out: Path, log: Path, number: int, jobs: int) -> subprocess.Popen:
@@ -63,6 +69,13 @@ def _start(out: Path, log: Path, number: int, jobs: int) -> subprocess.Popen:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def _last_words(worker: subprocess.Popen, log: Path) -> str:
+    """What ended a worker that did not end well."""
+    if worker.returncode < 0:
+        return f"ended by {signal.Signals(-worker.returncode).name}"
+    return (log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
 
 
 def _send(workers: Sequence[subprocess.Popen], number: int) -> None:

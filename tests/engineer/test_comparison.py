@@ -249,10 +249,15 @@ def test_designs_tell_steps_troubles_and_lost_groups(out, read):
     assert 0 < second.entropy <= np.log(4) + 1e-9
 
 
-def test_tails_rise_to_less_than_the_mean(read):
+def test_tails_rise_to_the_mean(out, read):
     for tail in findings(read).tails:
         assert len(tail.values) == len(ALPHAS)
         assert all(a <= b + 1e-12 for a, b in itertools.pairwise(tail.values))
+        never = [value for alpha, value in zip(ALPHAS, tail.values, strict=True) if alpha <= tail.never]
+        assert not any(never)
+    [whole] = [tail for tail in findings(read).tails if (tail.engineer, tail.agents) == ("V6", None)]
+    values = np.mean([answers_of(out / "arms" / "V6" / f"seed{seed}")["valid"] for seed in range(3)], axis=0)
+    assert (whole.values[-1], whole.never) == pytest.approx((values.mean(), (values == 0).mean()))
 
 
 def test_forgetting_is_over_the_checkpoints_of_the_rounds(read):
@@ -309,6 +314,7 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path):
     text = comparison.to_text(read)
     named = "Not finished and left out: fixed_random seed 2, V6 seed 1, V1 seed 0, V1 seed 1, V1 seed 2."
     assert named in " ".join(text.split())
+    assert "Not all engineers have the same seeds yet" in text
 
 
 @pytest.mark.parametrize(
@@ -320,7 +326,17 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path):
             "compare.yaml: no comparison's settings: 'run'",
         ),
         (lambda out: shutil.rmtree(out / "arms" / "fixed_random"), "none of the runs of its baseline fixed_random is"),
-        (lambda out: other_board(out), "its boards are not those of"),
+        (lambda out: change(out, "boards", "id", "another"), "its boards are not those of"),
+        (lambda out: change(out, "boards", "wait_subset", None), "wait_subset is no number for some boards"),
+        (
+            lambda out: change(out, "answers", "first_failure", "sleepy"),
+            "first_failure 'sleepy': allowed are null",
+        ),
+        (lambda out: change(out, "answers", "optimal", 1), "or optimal and not valid"),
+        (
+            lambda out: (out / "compare.yaml").write_text("run: {engineer: {}}\nengineers: [a]\n"),
+            "no comparison's set",
+        ),
         (lambda out: (out / "start/seed1/evaluation.json").write_text("{}"), "seed1/evaluation.json: no evaluation"),
     ],
 )
@@ -332,8 +348,9 @@ def test_a_broken_directory_is_told_in_one_line(tmp_path, spoil, fault):
     assert "\n" not in str(error.value)
 
 
-def other_board(out: Path) -> None:
+def change(out: Path, part: str, column: str, value: object) -> None:
+    """Sets a column of one evaluation at a board whose answer is not valid."""
     path = out / "arms" / "V6" / "seed1" / "evaluation.json"
     found = json.loads(path.read_text())
-    found["boards"]["id"][0] = "another"
+    found[part][column][found["answers"]["valid"].index(0)] = value
     as_file(path, found)

@@ -342,7 +342,7 @@ def test_failed_answers_are_headed_by_size_and_check():
         ("<think>\nzebra\n</think>\n\n0:(0,0)", "0:(0,0)"),
         ("", "(empty)"),
         ("0:(0,0)<|im_end|>", "0:(0,0)"),
-        ("9" * 9999, "9" * ANSWER_LIMIT + " ..."),
+        ("8" + "9" * ANSWER_LIMIT, "... " + "9" * ANSWER_LIMIT),  # the last plan in an answer is the one that counts
     ],
 )
 def test_a_failed_answer_is_shown_without_thinking_and_cut(answer, shown):

@@ -517,7 +517,7 @@ def test_several_runs_stand_side_by_side(run_dir, tmp_path, capsys):
     assert "two of the runs are called tiny: give each a page of its own" in capsys.readouterr().err
 
 
-def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path):
+def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path, capsys):
     out, rng = tmp_path / "out", np.random.default_rng(0)
     engineers = {"fixed_random": {"kind": "fixed_random"}, "rule": {"kind": "learnability"}}
     run = {"engineer": {"kind": "checkpoint", "context": "V6"}}
@@ -539,6 +539,10 @@ def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path):
     assert "out/rule/seed1" in page.text
     written = {str(path.relative_to(out / "report")) for path in (out / "report").rglob("*.png")}
     assert {"out/differences.png", "out/rule/seed1/allocation.png"} <= written
+    namesake = shutil.copytree(out / "arms" / "rule" / "seed1", tmp_path / "other" / "out")
+    with pytest.raises(SystemExit):
+        main([str(out), str(namesake), "-o", str(tmp_path / "page.html")])
+    assert "two of the runs are called out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -552,8 +556,13 @@ def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path):
         ("rounds/1/evidence.json", "{", "evidence.json: Expecting"),
         ("rounds/1/config.json", '{"3": {}}', "config.json: entry of size 3"),
         ("rounds/1/proposal.json", "", "proposal.json: Expecting value"),
+        ("rounds/1/proposal.json", "[]", "proposal.json: holds []: allowed is an object"),
         ("metrics.jsonl", "{}\nnot json\n", "metrics.jsonl: Expecting value"),
+        ("metrics.jsonl", "3\n", "metrics.jsonl: holds 3: allowed is an object"),
+        ("evaluation.json", "{}", "evaluation.json: no scores of a benchmark: 'boards'"),
+        ("evaluations/a/scores.json", "[", "scores.json: no scores of a benchmark: Expecting value"),
         ("config.yaml", "a: [", "config.yaml: while parsing"),
+        ("config.yaml", "- a", "config.yaml: holds ['a']: allowed is an object"),
     ],
 )
 def test_a_broken_file_is_named_in_one_line(run_dir, tmp_path, capsys, name, content, words):

@@ -1,6 +1,7 @@
 """A comparison at a size that takes seconds: disturbed, whole, and beside a run that nothing disturbed."""
 
 import contextlib
+import dataclasses
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -206,6 +207,7 @@ def test_what_another_process_is_at_is_left_to_it(out):
         (("seeds:", "sedes:"), "unknown key sedes; the nearest is seeds"),
         (("by_itself:", "../x:"), "String should match pattern"),
         (("seeds:", "overrides: {rounds: 3}\nseeds:"), "overrides: rounds is a section, and 3 no section's values"),
+        (("seeds:", "overrides: {rounds.count: 3}\nseeds:"), "overrides: rounds.count is no key; sections are nested"),
         (("seeds:", "overrides: {rounds: {cout: 3}}\nseeds:"), "unknown key rounds.cout; the nearest is rounds.count"),
     ],
 )
@@ -233,6 +235,19 @@ def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path,
     assert "text.max_prompt_tokens = 12 is too small" in capsys.readouterr().err
     comparison.open_folder(tmp_path / "out", comparison.load(path))
     assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
+
+
+def test_a_comment_may_be_mended_in_the_midst_of_a_comparison_but_no_engineer_added(tmp_path):
+    comparison.open_folder(tmp_path / "out", comparison.load(write(tmp_path)))
+    (tmp_path / "out/start").mkdir()
+    (tmp_path / "out/start/config.yaml").touch()  # begun
+    said = write(tmp_path, COMPARISON.replace("{kind: fixed_random}", "{kind: fixed_random}  # paper"))
+    comparison.open_folder(tmp_path / "out", comparison.load(said))
+    another = write(tmp_path, COMPARISON.replace("evaluation:", "  plain: {}\nevaluation:"))
+    with pytest.raises(
+        ConfigError, match=r"\['by_itself', 'fixed_random'\] there, \['by_itself', 'fixed_random', 'plain'\]"
+    ):
+        comparison.open_folder(tmp_path / "out", comparison.load(another))
 
 
 def test_overrides_reach_the_run_and_the_comparison(tmp_path):
@@ -269,9 +284,35 @@ def test_workers_share_the_gpus(monkeypatch):
     assert workers.device(0, 2) == {}
 
 
-def test_a_worker_that_fails_is_told_of(tmp_path, capsys):
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """What employers ask of a leg."""
+
+    path: Path
+    is_done: bool
+
+
+def test_a_worker_that_fails_is_told_of(tmp_path):
     with pytest.raises(RunError, match=r"a worker failed: error: \S+compare.yaml: No such file .*worker0.log"):
-        workers.employ(1, tmp_path, [], Display(quiet=True), Stop())
+        workers.employ(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
+
+
+@pytest.mark.parametrize(
+    ("does", "message"),
+    [
+        ("kill -9 $$", "a worker failed: ended by SIGKILL"),
+        ("exit 3", "a worker failed: it said nothing"),
+        ("exit 0", "the workers were stopped; the same command goes on"),
+    ],
+)
+def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_them(
+    tmp_path, monkeypatch, does, message
+):
+    start = workers.subprocess.Popen
+    monkeypatch.setattr(workers.subprocess, "Popen", lambda command, **o: start(["sh", "-c", does], **o))
+    with pytest.raises(RunError, match=message):
+        workers.employ(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
+    workers.employ(1, tmp_path, [Piece(tmp_path, True)], Display(quiet=True), Stop())
 
 
 def test_a_folder_of_no_comparison_cannot_be_worked_on(tmp_path):

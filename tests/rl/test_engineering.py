@@ -1,5 +1,7 @@
 """What engineers get of a run: the right parameters, a server's answers, a pilot by the current policy."""
 
+import dataclasses
+import json
 from types import SimpleNamespace
 
 import jax
@@ -11,6 +13,7 @@ from engineer import evidence as evidence_
 from jaxlake.config import LakeConfig
 from rl import engineering
 from rl.api import ApiError
+from rl.checkpoint import fingerprint
 from rl.config import Config, ConfigError
 from rl.policy import Policy
 from rl.rounds import check_room, design
@@ -51,6 +54,8 @@ def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monke
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
     assert design(run, 1).engineer == kind
     moved = 1 if written_by == "current" else 0
+    written = json.loads((run.directory.path / "rounds/1/proposal.json").read_text())
+    assert (written["parameters"] == fingerprint(run.parameters)) == moved
     for found, before in zip(asked[0], first, strict=True):
         np.testing.assert_allclose(found, before + moved, rtol=1e-6)
 
@@ -75,6 +80,16 @@ def test_several_proposals_are_asked_of_a_server_at_once(stage, server):
     proposal = design(after_round_0(stage, kind="api", api=api, proposals=3, choice="medoid"), 1)
     assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.2, 0.3]
     assert proposal.projected.hole[1] == 0.2  # the one between the others
+
+
+def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, server):
+    def respond(handler, body, number):
+        return handler.send(400, {"error": {"message": "too hot"}}) if number == 1 else handler.say(LEGAL)
+
+    server.respond = respond
+    run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer"}, proposals=2)
+    assert len(design(run, 1).candidates) == 1
+    assert any("a proposal is missing: " in line and "too hot" in line for line in run.display.lines)
 
 
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
@@ -131,6 +146,14 @@ def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engine
     config = stage.config(engineer)
     policy = SimpleNamespace(config=config)
     with pytest.raises(ConfigError, match=message):
+        check_room(policy)
+
+
+@pytest.mark.parametrize("pilot", [{"gate": {"action": "mix", "samples": 64}}, {"choice": "best", "proposals": 2}])
+def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
+    config = stage.config({"gate": {"samples": 64}} | pilot)
+    policy = dataclasses.replace(stage.run().policy, config=config)
+    with pytest.raises(ConfigError, match="sampler.rows = 8: the 64 answers to a prompt"):
         check_room(policy)
 
 
