@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from engineer.comparison.arms import OUTCOMES, Answers, Arm, Boards, Comparison
 from engineer.comparison.statistics import Interval, cell_weights, cvar, intervals, largest_drop, transitions
 from engineer.evidence import wilson
+from engineer.proposal import distance
 from engineer.report.heat import entropy
 from engineer.report.run import RATIOS, Run
 
@@ -133,6 +135,26 @@ class Design:
 
 
 @dataclasses.dataclass(frozen=True)
+class Apart:
+    """How far the designs of two engineers are from each other, which read different things or read differently.
+
+    Attributes:
+      one, other: the engineers.
+      round: in which they designed.
+      distance: `engineer.proposal.distance` of what they asked for with the same seed, mean over seeds; of an engineer
+        and itself with different seeds, mean over pairs. None where it has one seed.
+      equal: in how many of these cases they asked for the same, of ``cases``.
+    """
+
+    one: str
+    other: str
+    round: int
+    distance: float | None
+    equal: int
+    cases: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Findings:
     """All numbers of a comparison."""
 
@@ -142,6 +164,7 @@ class Findings:
     tails: tuple[Tail, ...]
     moves: tuple[Moves, ...]
     designs: tuple[Design, ...]
+    apart: tuple[Apart, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -158,6 +181,7 @@ def findings(comparison: Comparison) -> Findings:
         tails=tuple(_tails(comparison)),
         moves=tuple(_moves(comparison)),
         designs=tuple(design for name, arms in comparison.arms.items() for design in _designs(name, arms.values())),
+        apart=tuple(_apart(comparison)),
     )
 
 
@@ -317,6 +341,27 @@ def _designs(engineer: str, arms: Iterable[Arm]) -> Iterable[Design]:
             repairs=float(np.mean([len(past.proposal.get("repairs", ())) for past in rounds])),
             fallbacks=sum(bool(past.proposal.get("fallback")) for past in rounds),
             without_signal=float(np.mean(lost)) if lost else None,
+        )
+
+
+def _apart(comparison: Comparison) -> Iterable[Apart]:
+    arms = comparison.arms
+    rounds = range(1, min(len(arm.run.rounds) for of_one in arms.values() for arm in of_one.values()))
+    for index, (one, other) in itertools.product(rounds, itertools.combinations_with_replacement(arms, 2)):
+        mine, theirs = (
+            {seed: arm.run.rounds[index].config for seed, arm in arms[name].items()} for name in (one, other)
+        )
+        if one == other:
+            pairs = list(itertools.combinations(mine.values(), 2))
+        else:
+            pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+        yield Apart(
+            one=one,
+            other=other,
+            round=next(iter(arms[one].values())).run.rounds[index].index,
+            distance=float(np.mean([distance(*pair) for pair in pairs])) if pairs else None,
+            equal=sum(a == b for a, b in pairs),
+            cases=len(pairs),
         )
 
 

@@ -9,6 +9,7 @@ from engineer.comparison.findings import (
     ALPHAS,
     GIVEN_VALID,
     START,
+    Apart,
     Design,
     Findings,
     Rate,
@@ -31,6 +32,7 @@ def tables(comparison: Comparison) -> list[Table]:
         *main_tables(comparison),
         *_slice_tables(comparison, found),
         *_transition_tables(found),
+        *_apart_tables(comparison, found),
         _forgetting_table(found),
     ]
 
@@ -187,6 +189,22 @@ def _design_tables(found: Findings) -> Iterable[Table]:
         ("engineer", *(f"round {index}" for index in rounds)),
         tuple((name, *(_trouble(cells.get((name, index))) for index in rounds)) for name in engineers),
     )
+
+
+def _apart_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
+    names = comparison.engineers
+    for index in dict.fromkeys(apart.round for apart in found.apart):
+        cells = {(apart.one, apart.other): apart for apart in found.apart if apart.round == index}
+        yield Table(
+            f"Round {index}: how far designs with the same seed are apart (of one engineer: with different seeds); "
+            "in brackets how many are the same",
+            ("engineer", *names),
+            tuple((one, *(_far(cells.get((one, other), cells.get((other, one)))) for other in names)) for one in names),
+        )
+
+
+def _far(apart: Apart) -> str:
+    return "-" if apart.distance is None else f"{apart.distance:.2f} ({apart.equal} of {apart.cases})"
 
 
 def _published_tables(comparison: Comparison) -> Iterable[Table]:

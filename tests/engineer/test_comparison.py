@@ -249,6 +249,25 @@ def test_designs_tell_steps_troubles_and_lost_groups(out, read):
     assert 0 < second.entropy <= np.log(4) + 1e-9
 
 
+def test_designs_are_compared_with_those_of_others_and_of_other_seeds(out, read):
+    def asked(engineer, seed):
+        return json.loads((out / "arms" / engineer / f"seed{seed}" / "rounds" / "1" / "config.json").read_text())
+
+    def far(a, b):
+        parts = [[abs(a[size][name] - b[size][name]) for size in a] for name in ("data", "hole", "wait")]
+        return sum(parts[0]) + np.mean(parts[1]) + np.mean(parts[2])
+
+    found = {(apart.one, apart.other): apart for apart in findings(read).apart if apart.round == 1}
+    names = list(read.engineers)
+    assert len(found) == len(names) * (len(names) + 1) / 2
+    one, other = names[0], names[1]
+    expected = np.mean([far(asked(one, seed), asked(other, seed)) for seed in range(3)])
+    assert found[one, other].distance == pytest.approx(expected)
+    pairs = [far(asked(one, a), asked(one, b)) for a, b in itertools.combinations(range(3), 2)]
+    assert found[one, one].distance == pytest.approx(np.mean(pairs))
+    assert found[one, one].cases == 3 and found[one, one].equal == sum(pair == 0 for pair in pairs)
+
+
 def test_tails_rise_to_the_mean(out, read):
     for tail in findings(read).tails:
         assert len(tail.values) == len(ALPHAS)
