@@ -119,6 +119,17 @@ class Comparison:
         """By seed, what the policy that all engineers begin with answered."""
         return {seed: arm.before for arms in self.arms.values() for seed, arm in arms.items()}
 
+    def against(self, baseline: str) -> "Comparison":
+        """The same, measured against another of its engineers.
+
+        Raises:
+          ValueError: if it has none of this name.
+        """
+        if baseline not in self.arms:
+            raise ValueError(f"{self.name} has no engineer {baseline!r}; it has {', '.join(self.arms)}")
+        arms = {baseline: self.arms[baseline]} | dict(self.arms)
+        return dataclasses.replace(self, baseline=baseline, arms=arms)
+
     def paired_seeds(self, engineer: str) -> tuple[int, ...]:
         """Those that are finished with this engineer and with the baseline."""
         return tuple(seed for seed in self.arms[engineer] if seed in self.arms[self.baseline])

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from engineer.comparison.arms import OUTCOMES, Answers, Arm, Boards, Comparison
-from engineer.comparison.statistics import Interval, cell_weights, cvar, intervals, largest_drop, transitions
+from engineer.comparison.statistics import (
+    Interval,
+    cell_weights,
+    cvar,
+    intervals,
+    largest_drop,
+    t_interval,
+    transitions,
+)
 from engineer.evidence import wilson
 from engineer.proposal import distance
 from engineer.report.heat import entropy
@@ -135,6 +143,23 @@ class Design:
 
 
 @dataclasses.dataclass(frozen=True)
+class Validated:
+    """The run's own validation after its last round, sampled: the boards that the engineer saw the evidence of.
+
+    Attributes:
+      valid: share of valid samples, mean over seeds.
+      less_baseline: by seed, this share less the baseline's.
+      t_low, t_high: Student's 95 % interval of their mean; None with one seed.
+    """
+
+    engineer: str
+    valid: float
+    less_baseline: tuple[float, ...]
+    t_low: float | None
+    t_high: float | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Apart:
     """How far the designs of two engineers are from each other, which read different things or read differently.
 
@@ -165,6 +190,7 @@ class Findings:
     moves: tuple[Moves, ...]
     designs: tuple[Design, ...]
     apart: tuple[Apart, ...]
+    validated: tuple[Validated, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -182,6 +208,7 @@ def findings(comparison: Comparison) -> Findings:
         moves=tuple(_moves(comparison)),
         designs=tuple(design for name, arms in comparison.arms.items() for design in _designs(name, arms.values())),
         apart=tuple(_apart(comparison)),
+        validated=tuple(_validated(comparison)),
     )
 
 
@@ -363,6 +390,20 @@ def _apart(comparison: Comparison) -> Iterable[Apart]:
             equal=sum(a == b for a, b in pairs),
             cases=len(pairs),
         )
+
+
+def _validated(comparison: Comparison) -> Iterable[Validated]:
+    """Of the engineers all whose runs were sampled."""
+    shares = {
+        name: {seed: arm.run.stages[-1].evidence.sampled_valid for seed, arm in arms.items()}
+        for name, arms in comparison.arms.items()
+    }
+    for name, found in shares.items():
+        seeds = comparison.paired_seeds(name)
+        if not seeds or None in found.values() or None in shares[comparison.baseline].values():
+            continue
+        less = np.array([found[seed] - shares[comparison.baseline][seed] for seed in seeds])
+        yield Validated(name, float(np.mean(list(found.values()))), tuple(less.tolist()), *t_interval(less))
 
 
 def _nested(matrix: np.ndarray) -> tuple[tuple[Any, ...], ...]:

@@ -43,6 +43,7 @@ def main_tables(comparison: Comparison) -> list[Table]:
     return [
         *_difference_tables(comparison, found),
         *_rate_tables(comparison, found),
+        *_validated_tables(comparison, found),
         _move_table(found),
         _drop_table(found),
         _tail_table(found),
@@ -110,6 +111,21 @@ def _slice_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
                     for row in rows
                 ),
             )
+
+
+def _validated_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
+    if not found.validated:
+        return
+    rows = []
+    for one in found.validated:
+        interval = "-" if one.t_low is None else f"[{100 * one.t_low:+.1f} {100 * one.t_high:+.1f}]"
+        mean, seeds = sum(one.less_baseline) / len(one.less_baseline), (f"{100 * x:+.1f}" for x in one.less_baseline)
+        rows.append((one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {interval}", " ".join(seeds)))
+    yield Table(
+        "Valid % of samples on the run's own validation in the end, which the engineers design for",
+        ("engineer", "valid", f"less {comparison.baseline} [Student's t]", "by seed"),
+        tuple(rows),
+    )
 
 
 def _move_table(found: Findings) -> Table:

@@ -90,7 +90,9 @@ def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
     valid = rng.random(128) < 1 / (1 + np.exp(0.6 * (sizes - 4) - skill))
     checks = np.ones((128, 8), bool)
     checks[~valid, 4] = False
-    return gather(sizes=sizes, checks=checks, optimal=valid, tokens=np.full(128, 20), truncated=np.zeros(128, bool))
+    sampled = {"sampled_valid": (1 + 2 * valid) / 4, "samples_per_prompt": 4}
+    lengths = {"tokens": np.full(128, 20), "truncated": np.zeros(128, bool)}
+    return gather(sizes=sizes, checks=checks, optimal=valid, **lengths, **sampled)
 
 
 def fabricated_config(rng: np.random.Generator) -> LakeConfig:
@@ -266,6 +268,33 @@ def test_designs_are_compared_with_those_of_others_and_of_other_seeds(out, read)
     pairs = [far(asked(one, a), asked(one, b)) for a, b in itertools.combinations(range(3), 2)]
     assert found[one, one].distance == pytest.approx(np.mean(pairs))
     assert found[one, one].cases == 3 and found[one, one].equal == sum(pair == 0 for pair in pairs)
+
+
+def test_differences_turn_around_with_the_baseline(read):
+    one, other = read.engineers[:2]
+    turned = read.against(other)
+    assert turned.engineers[0] == other and set(turned.engineers) == set(read.engineers)
+
+    def mean(comparison, engineer):
+        found = findings(comparison).differences
+        return [d.interval.mean for d in found if (d.engineer, d.metric, d.agents) == (engineer, "valid", None)]
+
+    assert mean(turned, one) == pytest.approx([-x for x in mean(read, other)])
+    with pytest.raises(ValueError, match="has no engineer 'nobody'; it has"):
+        read.against("nobody")
+
+
+def test_validations_in_the_end_are_compared_by_seed(out, read):
+    def share(engineer, seed):
+        path = out / "arms" / engineer / f"seed{seed}" / "rounds/2/evidence.json"
+        return json.loads(path.read_text())["sampled_valid"]
+
+    (found,) = [one for one in findings(read).validated if one.engineer == "V6"]
+    less = [share("V6", seed) - share("fixed_random", seed) for seed in range(3)]
+    assert found.less_baseline == pytest.approx(less)
+    assert found.valid == pytest.approx(np.mean([share("V6", seed) for seed in range(3)]))
+    half = 4.302653 * np.std(less, ddof=1) / 3**0.5  # t of 2 degrees of freedom, from a table
+    assert (found.t_low, found.t_high) == pytest.approx((np.mean(less) - half, np.mean(less) + half))
 
 
 def test_tails_rise_to_the_mean(out, read):
