@@ -59,7 +59,7 @@ KINDS = {
     ("rl.sft", "warm_start"): "warm start",
     ("rl.train", "run_rounds"): "between rounds",
     ("rl.rounds", "train"): "within a round",
-    ("rl.grammar.GrammarSampler", "__call__"): "engineer decoding",
+    ("rl.grammar.GrammarSampler", "write"): "engineer decoding",
     ("rl.rounds", "collect"): "rollout",
     ("rl.rounds", "add_logprobs"): "log-probs",
     ("rl.rounds", "make_updates"): "update",

@@ -44,17 +44,6 @@ class GrammarSampler:
     sampling: Sampling
     answers: int = 1
 
-    def __call__(
-        self,
-        parameters: nnx.State,
-        message: str,
-        grammar: str,
-        key: jax.Array,
-        progress: Callable[[int], None] | None = None,
-    ) -> tuple[str, str, str]:
-        """One response to a user message: all of it verbatim, its thinking and its answer; see `write`."""
-        return self.write(parameters, message, grammar, key, count=1, progress=progress)[0]
-
     def write(
         self,
         parameters: nnx.State,

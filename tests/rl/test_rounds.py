@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from stage import SETTINGS, Stage
+from stage import SETTINGS, Stage, nothing_valid
 
-from engineer import evidence as evidence_
 from jaxlake.config import LakeConfig
 from rl import distributed, rounds
 from rl.command import Interrupted
@@ -147,14 +146,7 @@ def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Run, LakeC
         return [(f"<think>\n</think>\n\n{answer}", "", answer)] * count
 
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
-    found = evidence_.gather(
-        sizes=np.array([3, 4]),
-        checks=np.zeros((2, 8), bool),
-        optimal=np.zeros(2, bool),
-        tokens=np.array([5, 6]),
-        truncated=np.zeros(2, bool),
-    )
-    run.progress.end_round(PREVIOUS.to_dict(), found.to_json())
+    run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
     return run, design(run, 1).projected, got
 
 

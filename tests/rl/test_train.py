@@ -168,7 +168,8 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     message = Context(modules("V6"), Template.read()).build(evidence, [past], Training(1, 3, 2))
     assert message.strip() == (run / "rounds/1/context.md").read_text().strip()
     key = make_key(0, Purpose.DESIGN, 1)
-    _, _, answer = policy.grammar_sampler()(policy.rollout_parameters(fresh), message, proposal.grammar((3, 4)), key)
+    parameters, grammar = policy.rollout_parameters(fresh), proposal.grammar((3, 4))
+    ((_, _, answer),) = policy.grammar_sampler().write(parameters, message, grammar, key, 1)
     assert fingerprint(fresh) != proposals[1]["parameters"]
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from shapes import SMALL_JSON
 
+from engineer.evidence import Evidence, gather
 from jaxlake.levels import stack
 from jaxlake.render import from_text
 from rl.checkpoint import Progress
@@ -88,6 +89,17 @@ class Stage:
     def step(self, run: Run) -> dict[str, float]:
         lake = TrainingSet(0, run.policy.prompts(self.data.instances), np.asarray(self.data.solutions.cost))
         return grpo_step(run, lake, np.arange(8), self.optimizer)[0]
+
+
+def nothing_valid() -> Evidence:
+    """A validation of sizes 3 and 4 in which every answer fails at everything."""
+    return gather(
+        sizes=np.array([3, 4]),
+        checks=np.zeros((2, 8), bool),
+        optimal=np.zeros(2, bool),
+        tokens=np.array([5, 6]),
+        truncated=np.zeros(2, bool),
+    )
 
 
 class Said(Display):
