@@ -7,6 +7,7 @@ import numpy as np
 
 from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, main_failure, modules, percent
 from engineer.engineers.base import in_steps
+from engineer.engineers.rules import FLOOR
 from engineer.evidence import CHECKS, LEARNABLE, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
 from engineer.proposal import STEP, to_answer
 from jaxlake import text
@@ -14,8 +15,6 @@ from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
 from jaxlake.render import to_text
 from jaxlake.types import Instance
 
-FLOOR = 0.05
-"""Added to every size's learnability (at most 0.25), so that no size is forgotten."""
 LOW, MASTERED = 0.5, 0.8
 """Valid share below which holes are thinned where they are the main failure, and above which they are thickened."""
 HOLE_STEP = 0.1
@@ -77,7 +76,7 @@ def rule(evidence: Evidence, previous: LakeConfig | None = None) -> LakeConfig:
     before = previous or _middle(sizes)
     data, hole, wait = [], [], []
     for i, row in enumerate(evidence.by_size):
-        p = _valid_share(row)
+        p = row.valid_share
         data.append(p * (1 - p) + FLOOR)
         hole.append(before.hole[i] + HOLE_STEP * ((p > MASTERED) - (p < LOW and main_failure(row).startswith("hole"))))
         wait.append((before.wait[i] + row.first_failures["conflict_free"] / max(1, row.n - row.valid)) / 2)
@@ -86,12 +85,12 @@ def rule(evidence: Evidence, previous: LakeConfig | None = None) -> LakeConfig:
 
 def think(evidence: Evidence) -> str:
     """What the examples think before they answer: the weakest size, the most learnable one and the leading failure."""
-    weakest = min(evidence.by_size, key=_valid_share)
-    learnable = max(evidence.by_size, key=lambda row: _valid_share(row) * (1 - _valid_share(row)))
+    weakest = min(evidence.by_size, key=lambda row: row.valid_share)
+    learnable = max(evidence.by_size, key=lambda row: row.valid_share * (1 - row.valid_share))
     failure = FAILURES[max(CHECKS, key=lambda check: evidence.first_failures[check])]
     return (
-        f"Weakest size {weakest.size} ({percent(_valid_share(weakest), 1)}% valid), "
-        f"most learnable size {learnable.size} ({percent(_valid_share(learnable), 1)}%). "
+        f"Weakest size {weakest.size} ({percent(weakest.valid_share, 1)}% valid), "
+        f"most learnable size {learnable.size} ({percent(learnable.valid_share, 1)}%). "
         f"Leading failure: {failure if evidence.valid < evidence.n else 'none'}."
     )
 
@@ -255,10 +254,6 @@ def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
     answer = "\n".join(f"{i}:" + "".join(f"({y},{x})" for y, x in path) for i, path in enumerate(paths))
     plan = text.parse(answer, max_size=size, max_agents=2, max_steps=size)
     return Trajectory(size, check, to_text(board, plan), answer)
-
-
-def _valid_share(row: SizeEvidence) -> float:
-    return row.valid / max(1, row.n) if row.sampled_valid is None else row.sampled_valid
 
 
 def _logistic(x: float) -> float:

@@ -17,7 +17,7 @@ from engineer.evidence import Evidence, SizeEvidence
 from jaxlake.config import MAX_HOLE, LakeConfig
 
 FLOOR = 0.05
-"""Added to every size's learnability (at most 0.25) by `learnability`, so that no size is forgotten."""
+"""Added to every size's p (1 - p), which is at most 0.25, so that no size is forgotten."""
 TOO_HARD, TOO_EASY = 0.2, 0.7
 """Valid shares outside which `threshold_rule` changes a size (Reasoning Gym)."""
 HOLE_STEP, WAIT_STEP = MAX_HOLE / 10, 0.1
@@ -127,13 +127,6 @@ def training_rows(past: PastRound) -> Mapping[int, SizeEvidence]:
 
 
 def _valid_shares(evidence: Evidence, sizes: Sequence[int]) -> np.ndarray:
-    """Float ``[sizes]``: share of valid answers in the validation, 0.5 for a size without any.
-
-    The sampled share, which is what training meets; the greedy one where nothing was sampled.
-    """
+    """Float ``[sizes]``: `SizeEvidence.valid_share` of the validation, 0.5 for a size without any answer."""
     rows = {row.size: row for row in evidence.by_size if row.n}
-    return np.array([_valid_share(rows[size]) if size in rows else 0.5 for size in sizes])
-
-
-def _valid_share(row: SizeEvidence) -> float:
-    return row.valid / row.n if row.sampled_valid is None else row.sampled_valid
+    return np.array([rows[size].valid_share if size in rows else 0.5 for size in sizes])

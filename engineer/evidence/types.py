@@ -60,6 +60,11 @@ class SizeEvidence:
     advantage: float | None = None
 
     @property
+    def valid_share(self) -> float:
+        """Share of valid answers: the sampled one, which is what training meets; the greedy one if none was sampled."""
+        return self.valid / self.n if self.sampled_valid is None else self.sampled_valid
+
+    @property
     def optimal_given_valid(self) -> float | None:
         """Share of the valid answers that are optimal; None where none is valid."""
         return self.optimal / self.valid if self.valid else None

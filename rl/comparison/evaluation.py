@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, score, spread, take
 from jaxlake.files import write_whole
-from jaxlake.types import ABSENT, MAX_AGENTS, Objective
+from jaxlake.levels import pad
+from jaxlake.types import MAX_AGENTS, MAX_SIZE, Objective
 from rl.comparison.config import EvaluationSection
 from rl.comparison.legs import EVALUATION, Leg
 from rl.evaluation import Answer, PolicySource, Record
@@ -72,10 +73,7 @@ def held_out(sizes: tuple[int, ...], per_slice: int | None) -> Benchmark:
         cell = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
         rank = np.array([(cell[:i] == cell[i]).sum() for i in range(len(cell))], int)
         suites.append(take(suite, np.sort(order[rank < (per_slice or len(suite))])))
-    instances = [
-        suite.instances.replace(starts=_padded(suite.instances.starts), goals=_padded(suite.instances.goals))
-        for suite in suites
-    ]
+    instances = [pad(suite.instances, MAX_SIZE, MAX_AGENTS) for suite in suites]
     joined = {
         name: np.concatenate([getattr(suite, name) for suite in suites])
         for name in ("optimum", "lower_bound", "makespan", "needs_wait", "hole_ratio", "wait_subset")
@@ -87,11 +85,6 @@ def held_out(sizes: tuple[int, ...], per_slice: int | None) -> Benchmark:
         account={"sha256": [suite.account["sha256"] for suite in suites]},
         **joined,
     )
-
-
-def _padded(cells: np.ndarray) -> np.ndarray:
-    """Cells of agents ``[n, agents]`` with room for as many as there can be."""
-    return np.pad(cells, ((0, 0), (0, MAX_AGENTS - cells.shape[1])), constant_values=ABSENT)
 
 
 def _answers(

@@ -363,12 +363,17 @@ def test_a_run_is_reported_with_what_it_has(tmp_path):
     assert drawn == {"learning", "allocation", "failures", "forgetting", "boards", "samples"}
 
 
+def keep_rows_of(directory: Path, phase: str) -> None:
+    """Drops the metrics of all other phases."""
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    kept = (json.dumps(row) + "\n" for row in rows if row["phase"] == phase)
+    as_file(directory / "metrics.jsonl", "".join(kept))
+
+
 def test_a_warm_start_alone_is_reported_with_its_curve(tmp_path):
     directory = fabricate(tmp_path / "taught")
     shutil.rmtree(directory / "rounds")
-    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    taught = [row for row in rows if row["phase"] == "warm_start"]
-    as_file(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in taught))
+    keep_rows_of(directory, "warm_start")
     page = write(directory)
     assert "From before to warm start, valid plans on validation went from 0 % to " in page.read_text()
     assert (page.parent / "learning.png").exists() and not (page.parent / "allocation.png").exists()
@@ -377,9 +382,7 @@ def test_a_warm_start_alone_is_reported_with_its_curve(tmp_path):
 def test_rounds_without_a_warm_start_are_reported_from_before_them(tmp_path):
     directory = fabricate(tmp_path / "straight")
     shutil.rmtree(directory / "warm_start")
-    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    rounds = [row for row in rows if row["phase"] == "round"]
-    as_file(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rounds))
+    keep_rows_of(directory, "round")
     page = write(directory)
     assert "From before to round 2, valid plans on validation went from 0 % to " in page.read_text()
     assert (page.parent / "learning.png").exists()

@@ -1,25 +1,19 @@
 """Log-probabilities in blocks against log_softmax of all logits, and sequences against single rows without padding."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from shapes import SMALL
 
 from rl import logprobs
-from rl.qwen3.model import Qwen3Config, create, token_positions
+from rl.qwen3.model import create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_batch
 
-TINY = Qwen3Config(
-    vocab_size=24,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=8,
-    rope_theta=1e4,
-)
+TINY = dataclasses.replace(SMALL, vocab_size=24)
 
 
 def plain(hidden, head, targets, temperature):
