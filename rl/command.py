@@ -212,7 +212,9 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
 def _key_line(key: str, field: FieldInfo) -> str:
     """A key with its default as an override would give it, the words it may be, and what it means."""
     default = json.dumps(field.get_default()).replace('"', "")  # JSON for YAML's null, false and [3, 4]
-    words = typing.get_args(field.annotation) if typing.get_origin(field.annotation) is typing.Literal else ()
+    kinds = [field.annotation, *typing.get_args(field.annotation)]
+    words = [word for kind in kinds if typing.get_origin(kind) is typing.Literal for word in typing.get_args(kind)]
+    words += ["module:function"] if config_.Own in kinds else []
     parts = (f"{key} = {default}", " | ".join(words), field.description)
     return textwrap.fill("   ".join(filter(None, parts)), width=100, initial_indent="  ", subsequent_indent="      ")
 

@@ -19,6 +19,10 @@ Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
+REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
+"""``module:function``, a function of the user's own, see `rl.extensions`."""
+
+Own = Annotated[str, Field(pattern=f"^{REFERENCE}$")]
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
@@ -100,7 +104,7 @@ class MeshSection(Section):
 class TextSection(Section):
     """How an instance is put to the model, and the room for its answer."""
 
-    style: Literal["coordinates", "verbose"] = "coordinates"
+    style: Literal["coordinates", "verbose"] | Own = "coordinates"
     thinking: bool = Field(False, description="let the policy think before its plan")
     max_prompt_tokens: Count = 40
     max_new_tokens: Count = 40
@@ -238,7 +242,7 @@ class GRPOSection(OptimizerFields):
 class RewardSection(Section):
     """What an answer is worth; lengths at which the penalty on tokens starts and is full, the inertia of its weight."""
 
-    kind: Literal["paper", "accuracy", "valid", "optimal", "checks"] = Field(
+    kind: Literal["paper", "accuracy", "valid", "optimal", "checks"] | Own = Field(
         "paper", description="paper: accuracy by cost and length with adaptive weights; the others see no length"
     )
     free_tokens: Count = Field(24, description="L1")
@@ -287,23 +291,26 @@ class ApiSection(Section):
 class EngineerSection(Section):
     """Who writes the next configuration, and what it reads."""
 
-    kind: Literal[
-        "checkpoint",
-        "checkpoint_shuffled",
-        "base",
-        "api",
-        "fixed_random",
-        "uniform",
-        "previous",
-        "paper_v6_replay",
-        "threshold_rule",
-        "learnability",
-        "bandit",
-        "adarft",
-        "ladder",
-        "plr",
-        "mutate_best",
-    ] = Field("checkpoint", description="checkpoint: the current parameters")
+    kind: (
+        Literal[
+            "checkpoint",
+            "checkpoint_shuffled",
+            "base",
+            "api",
+            "fixed_random",
+            "uniform",
+            "previous",
+            "paper_v6_replay",
+            "threshold_rule",
+            "learnability",
+            "bandit",
+            "adarft",
+            "ladder",
+            "plr",
+            "mutate_best",
+        ]
+        | Own
+    ) = Field("checkpoint", description="checkpoint: the current parameters")
     context: str = Field("V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X")
     template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
     proposals: Count = Field(1, description="answers asked for at once, of which one is chosen")
@@ -459,15 +466,17 @@ def validate(section: type[SomeSection], values: dict[str, Any], source: str) ->
 
 
 def _one_line(error: dict[str, Any], section: type[Section]) -> str:
-    *sections, name = error["loc"] or ("configuration",)
-    key = ".".join(map(str, error["loc"]))
+    place, message = error["loc"], error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    if place and str(place[-1]).startswith("literal["):  # the first of two allowed kinds; `Own` is the other
+        place, message = place[:-1], f"{message}, or module:function, a function of your own"
+    *sections, name = place or ("configuration",)
+    key = ".".join(map(str, place))
     if error["type"] == "extra_forbidden":
         known = keys(section)
         nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
         by_name = [other for other in known if other.rpartition(".")[2] == name]
         hint = (by_name or nearest or ["see --help"])[0]
         return f"unknown key {key}; the nearest is {hint}"
-    message = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     if isinstance(error["input"], dict):  # a section whose values do not go together
         return f"{key}: {message}" if key else message
     return f"{key} = {_short(error['input'])}: {message}"

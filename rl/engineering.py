@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,22 @@ from engineer import (
     Context,
     Covered,
     Engineer,
+    Evidence,
     Gated,
     Generate,
     Generation,
     LanguageEngineer,
     NoAnswer,
+    PastRound,
     RuleEngineer,
     Template,
     Training,
     modules,
 )
+from engineer.engineers import Rule
 from jaxlake.config import LakeConfig
-from rl import distributed
+from rl import distributed, extensions
+from rl.checkpoint import RunError
 from rl.config import Config, ConfigError
 from rl.run import Run, build_boards
 from rl.sampler import Sampling
@@ -48,6 +53,8 @@ def make(run: Run, k: int) -> Engineer:
         engineer = RuleEngineer("bandit", functools.partial(RULES["bandit"], exploration=settings.exploration))
     elif settings.kind in RULES:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
+    elif extensions.is_own(settings.kind):
+        engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, run.config.lake.sizes))
     else:
         rounds = run.config.rounds
         engineer = LanguageEngineer(
@@ -75,8 +82,22 @@ def check(config: Config) -> None:
       ConfigError: see `make`.
     """
     read_context(config)
+    if extensions.is_own(config.engineer.kind):
+        extensions.find("engineer.kind", config.engineer.kind)
     if config.engineer.kind == "api":
         _client(config)
+
+
+def _own_rule(name: str, sizes: tuple[int, ...]) -> Rule:
+    rule = extensions.find("engineer.kind", name)
+
+    def checked(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+        config = rule(evidence, history, key)
+        if not isinstance(config, LakeConfig) or config.sizes != sizes:
+            raise RunError(f"engineer.kind = {name}: must return a LakeConfig of the sizes {sizes}, not {config!r}")
+        return config
+
+    return checked
 
 
 def read_context(config: Config) -> Context:

@@ -13,7 +13,8 @@ from jax.sharding import Mesh
 
 from jaxlake import text
 from jaxlake.types import MAX_STEPS, Instance, Plan
-from rl.config import Config, ConfigError, ModelSection
+from rl import extensions
+from rl.config import Config, ConfigError, ModelSection, TextSection
 from rl.grammar import GrammarSampler
 from rl.qwen3 import lora, presets, weights
 from rl.qwen3.attention import AttentionKind
@@ -75,13 +76,13 @@ class Policy:
         """Writes and tokenizes the user message of each instance ``[n]``.
 
         Raises:
-          ConfigError: if one does not fit `text.max_prompt_tokens`.
+          ConfigError: if one does not fit `text.max_prompt_tokens`, or `text.style` names no function.
         """
         settings = self.config.text
         instances = jax.tree.map(np.asarray, instances)
-        style = text.PromptStyle(settings.style)
+        write = writer(settings)
         tokens = [
-            self.tokenizer.chat(text.prompt(row(instances, i), style), thinking=settings.thinking)
+            self.tokenizer.chat(write(row(instances, i)), thinking=settings.thinking)
             for i in range(len(instances.size))
         ]
         check_fit(tokens, settings.max_prompt_tokens, "text.max_prompt_tokens")
@@ -204,6 +205,17 @@ def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
         attention=AttentionKind(settings.attention),
         lora=lora.LoRAConfig(adapters.rank, adapters.alpha, adapters.targets) if adapters.rank else None,
     )
+
+
+def writer(settings: TextSection) -> Callable[[Instance], str]:
+    """How an instance is put into words: by a style of `jaxlake.text`, or by a function of the user's own.
+
+    Raises:
+      ConfigError: if there is no such function.
+    """
+    if extensions.is_own(settings.style):
+        return extensions.find("text.style", settings.style)
+    return functools.partial(text.prompt, style=text.PromptStyle(settings.style))
 
 
 def row(batch, index: int):

@@ -7,6 +7,8 @@ import numpy as np
 
 from jaxlake.rewards import accuracy
 from jaxlake.types import Check, Verdict
+from rl import extensions
+from rl.checkpoint import RunError
 from rl.config import RewardSection
 
 
@@ -27,7 +29,7 @@ class Rewards:
     total = weight_accuracy * accuracy + weight_length * length.
 
     Attributes:
-      total, accuracy: float32 ``[B]``; the accuracy is in [0, 1].
+      total, accuracy: float32 ``[B]``; the accuracy is in [0, 1], that of a function of the user's own any number.
       length: float32 ``[B]`` in [-1, 0], 0 for the kinds that see no length.
       weight_accuracy, weight_length: they add up to 1.
     """
@@ -45,13 +47,21 @@ def rewards(
     """Rewards ``B`` answers.
 
     Args:
-      settings: `kind`, and for the paper's the lengths between which its penalty grows.
+      settings: `kind`, which may name a function ``(verdict, optima, tokens) -> [B]``; for the paper's also the lengths
+        between which its penalty grows.
       verdict: numpy ``[B]``; its cost is what the lake's objective says, as the optima are.
       optima: int32 ``[B]``, least costs.
       tokens: int ``[B]``, lengths of the answers.
       short_share: moving share of short answers, this step's included (`moving_share`).
+
+    Raises:
+      ConfigError: if a function of the user's own is not there.
+      RunError: if it returns no ``B`` finite numbers.
     """
     w_acc, length = 1.0, np.zeros(len(tokens), np.float32)
+    if extensions.is_own(settings.kind):
+        worth = _own(settings.kind, verdict, optima, tokens)
+        return Rewards(total=worth, accuracy=worth, length=length, weight_accuracy=w_acc, weight_length=0.0)
     match RewardKind(settings.kind):
         case RewardKind.PAPER:  # by cost, less a penalty on length
             w_acc, worth = weight_accuracy(short_share), accuracy(verdict.valid, verdict.cost, optima)
@@ -68,6 +78,13 @@ def rewards(
     return Rewards(
         total=w_acc * worth + w_len * length, accuracy=worth, length=length, weight_accuracy=w_acc, weight_length=w_len
     )
+
+
+def _own(name: str, verdict: Verdict, optima: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    worth = np.asarray(extensions.find("reward.kind", name)(verdict, optima, tokens), np.float32)
+    if worth.shape != (len(tokens),) or not np.isfinite(worth).all():
+        raise RunError(f"reward.kind = {name}: must return {len(tokens)} finite numbers, one an answer, not {worth}")
+    return worth
 
 
 def steps_passed(verdict: Verdict) -> np.ndarray:

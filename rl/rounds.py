@@ -11,7 +11,7 @@ from engineer.proposal import distance, to_answer
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.types import Instance
-from rl import distributed, engineering, grpo
+from rl import distributed, engineering, extensions, grpo
 from rl.checkpoint import fingerprint
 from rl.collect import TrainingSet, collect
 from rl.config import Config, GRPOSection
@@ -270,6 +270,8 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     """
     config = policy.config
     engineering.check(config)
+    if extensions.is_own(config.reward.kind):
+        extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
     pilots = engineer.gate.action != "off" or engineer.choice == "best"
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))

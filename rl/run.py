@@ -15,7 +15,6 @@ from flax import nnx
 from engineer import evidence as evidence_
 from engineer import report
 from engineer.evidence import Evidence, SizeEnvironment, TrainingEvidence, Trajectory
-from jaxlake import text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.levels import pad
@@ -27,7 +26,7 @@ from rl.command import Interrupted, Stop
 from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
 from rl.logprobs import Sequences
-from rl.policy import Policy, Prompts, row
+from rl.policy import Policy, Prompts, row, writer
 from rl.qwen3 import lora
 from rl.sampler import Rollout, Sampling
 from rl.standing import Pending, Standing, make_reference, needs_reference, pack, rows_of
@@ -314,6 +313,7 @@ class Run:
         """Some boards with their greedy answers, evenly spread over the validation set, in plain JSON."""
         instances, total = self.validation.instances, len(self.validation)
         chosen = np.linspace(0, total - 1, min(count, total)).astype(int)
+        write = writer(self.config.text)
         found = []
         for i, answer in zip(chosen, self.policy.texts(rollout.tokens[chosen], rollout.mask[chosen]), strict=True):
             instance = row(instances, i)
@@ -325,7 +325,7 @@ class Run:
                         "starts": _coordinates(instance.starts, instance.max_size),
                         "goals": _coordinates(instance.goals, instance.max_size),
                     },
-                    "prompt": text.prompt(instance, text.PromptStyle(self.config.text.style)),
+                    "prompt": write(instance),
                     "answer": answer,
                     "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
                     "optimal": bool(verdicts.optimal[i]),

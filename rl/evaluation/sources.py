@@ -10,13 +10,12 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxlake import text
 from jaxlake.benchmark import Benchmark
 from rl import distributed
 from rl.checkpoint import fingerprint
 from rl.config import Config
 from rl.evaluation.record import Answer
-from rl.policy import Policy, row
+from rl.policy import Policy, row, writer
 from rl.sampler import Sampling
 
 if TYPE_CHECKING:
@@ -150,9 +149,9 @@ class ApiSource:
         from rl.api import ApiError, Request, RequestFailed  # needs a package that not everyone has
 
         settings = self._config.text
-        style = text.PromptStyle(settings.style)
+        write = writer(settings)
         wanted = [(place, sample) for place, sample in zip(*np.nonzero(missing), strict=True)]
-        prompts = {place: text.prompt(row(asked.instances, place), style) for place, _ in wanted}
+        prompts = {place: write(row(asked.instances, place)) for place, _ in wanted}
         requests = [
             Request(
                 message=prompts[place],

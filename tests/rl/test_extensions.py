@@ -1,0 +1,157 @@
+"""An engineer, a reward and a prompt that a user wrote take part in a run, and say what is wrong with them."""
+
+import jax
+import numpy as np
+import pytest
+from stage import Stage, nothing_valid
+
+from jaxlake.config import LakeConfig
+from jaxlake.types import Costs, Verdict
+from rl import command, extensions
+from rl.checkpoint import RunError
+from rl.config import Config, ConfigError, RewardSection, load
+from rl.policy import writer
+from rl.reward import rewards
+from rl.rounds import check_room, design
+
+TINY = command.shipped("tiny.yaml")
+MINE = '''
+from jaxlake import LakeConfig
+
+
+def holes(evidence, history, key):
+    """As many holes as the share of valid plans."""
+    sizes = history[-1].config.sizes
+    hole = tuple(0.1 + 0.2 * size.valid / size.n for size in evidence.by_size)
+    return LakeConfig(sizes, data=(1 / len(sizes),) * len(sizes), hole=hole, wait=(0.5,) * len(sizes))
+
+
+def wrong_sizes(evidence, history, key):
+    return LakeConfig.uniform((9,), 0.2, 0.1)
+
+
+def nothing(*anything):
+    return None
+
+
+def short(verdict, optima, tokens):
+    return verdict.valid / tokens
+
+
+def too_few(verdict, optima, tokens):
+    return verdict.valid[1:]
+
+
+def terse(instance):
+    return f"{instance.size} {instance.num_agents}"
+
+
+number = 3
+'''
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path, monkeypatch):
+    """Two modules in the current directory, where a user has them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # also undoes what the test imported
+    (tmp_path / "mine_lake.py").write_text(MINE)
+    (tmp_path / "mine_broken.py").write_text("import not_installed_here\n")
+    for name in ("mine_lake", "mine_broken"):
+        monkeypatch.delitem(extensions.sys.modules, name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("extensions"))
+
+
+def verdict(valid: list[bool]) -> Verdict:
+    passed, cost = np.array(valid), np.full(len(valid), 6)
+    costs = Costs(sum_of_costs=cost, sum_of_loss=cost, makespan=cost)
+    return Verdict(checks=np.repeat(passed[:, None], 8, axis=1), valid=passed, optimal=passed, cost=cost, costs=costs)
+
+
+def test_a_file_may_name_them():
+    own = ["engineer.kind=mine_lake:holes", "reward.kind=a.package:short", "text.style=mine_lake:terse"]
+    config = load(TINY, own)
+    assert (config.engineer.kind, config.reward.kind) == ("mine_lake:holes", "a.package:short")
+    again = Config.model_validate_json(config.model_dump_json())
+    assert again == config
+
+
+@pytest.mark.parametrize("override", ["engineer.kind=holes", "reward.kind=mine_lake:f.g", "text.style=a b:c"])
+def test_what_names_none_is_refused_with_what_is_allowed(override):
+    with pytest.raises(ConfigError, match="or module:function, a function of your own$") as error:
+        load(TINY, [override])
+    key, _, value = override.partition("=")
+    assert f'{key} = "{value}": it should be ' in str(error.value) and "\n" not in str(error.value)
+
+
+def test_help_says_so():
+    parser = command._parser("rl.train", "", "")
+    lines = [line for line in parser.format_help().splitlines() if "module:function" in line]
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere_to_be_found:f", "there is no module nowhere_to_be_found here"),
+        ("mine_lake.deeper:f", "there is no module mine_lake.deeper here"),
+        ("mine_lake:misspelt", "module mine_lake has no function misspelt"),
+        ("mine_lake:number", "module mine_lake has no function number"),
+    ],
+)
+@pytest.mark.parametrize("key", ["engineer.kind", "reward.kind", "text.style"])
+def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
+    run = stage.run()
+    section, _, field = key.partition(".")
+    changed = getattr(run.config, section).model_copy(update={field: name})
+    object.__setattr__(run.policy, "config", run.config.model_copy(update={section: changed}))
+    with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
+        check_room(run.policy)
+
+
+def test_an_error_of_the_module_itself_passes_through():
+    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
+        extensions.find("reward.kind", "mine_broken:f")
+
+
+def test_an_engineer_of_ones_own_designs_a_round(stage):
+    run = stage.run({"kind": "mine_lake:holes"})
+    run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
+    proposal = design(run, 1)
+    assert (proposal.engineer, proposal.projected.hole) == ("mine_lake:holes", (0.1, 0.1))  # nothing was valid
+
+
+@pytest.mark.parametrize("rule", ["wrong_sizes", "nothing"])
+def test_an_engineer_that_returns_something_else_is_named(stage, rule):
+    run = stage.run({"kind": f"mine_lake:{rule}"})
+    run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
+    with pytest.raises(
+        RunError, match=rf"engineer.kind = mine_lake:{rule}: must return a LakeConfig of the sizes \(3, 4"
+    ):
+        design(run, 1)
+
+
+def test_a_reward_of_ones_own_is_the_whole_reward():
+    settings = RewardSection(kind="mine_lake:short")
+    found = rewards(settings, verdict([True, False, True]), np.full(3, 6), np.array([10, 10, 40]), short_share=0.0)
+    np.testing.assert_allclose(found.total, [0.1, 0, 0.025])
+    assert (found.weight_accuracy, found.weight_length, found.total.dtype) == (1, 0, np.float32)
+
+
+@pytest.mark.parametrize("name", ["too_few", "nothing"])
+def test_a_reward_that_is_no_number_an_answer_is_named(name):
+    with pytest.raises(RunError, match=f"reward.kind = mine_lake:{name}: must return 3 finite numbers"):
+        rewards(RewardSection(kind=f"mine_lake:{name}"), verdict([True] * 3), np.full(3, 6), np.full(3, 9), 0.0)
+
+
+def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
+    policy = stage.run().policy
+    settings = policy.config.text.model_copy(update={"style": "mine_lake:terse"})
+    object.__setattr__(policy, "config", policy.config.model_copy(update={"text": settings}))
+    board = jax.tree.map(np.asarray, stage.data.instances)
+    assert writer(settings)(jax.tree.map(lambda x: x[0], board)) == "4 2"
+    assert policy.prompts(board).tokens[0] == policy.tokenizer.chat("4 2", thinking=settings.thinking)
