@@ -4,12 +4,12 @@ import dataclasses
 import enum
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
 from jaxlake.levels import LevelBank
+from jaxlake.record import Array, record
 
 
 class AutoResetMode(enum.Enum):
@@ -23,7 +23,7 @@ class AutoResetMode(enum.Enum):
     """In the step after it, whose actions are ignored."""
 
 
-@chex.dataclass(frozen=True)
+@record
 class AutoResetTimeStep(TimeStep):
     """A ``TimeStep`` that keeps the old episode's last observation.
 
@@ -53,16 +53,12 @@ class AutoReset:
         if not isinstance(self.mode, AutoResetMode):
             raise ValueError(f"mode is {self.mode!r}: allowed is an AutoResetMode")
 
-    def reset(
-        self, bank: LevelBank, key: jax.Array, params: Params = DEFAULT_PARAMS
-    ) -> tuple[State, AutoResetTimeStep]:
+    def reset(self, bank: LevelBank, key: Array, params: Params = DEFAULT_PARAMS) -> tuple[State, AutoResetTimeStep]:
         """Begins the first episode, on a level drawn with the key."""
         state, time_step = self._begin(bank, key, params)
         return state, _with_final(time_step, time_step.observation)
 
-    def step(
-        self, bank: LevelBank, state: State, actions: jax.Array, key: jax.Array
-    ) -> tuple[State, AutoResetTimeStep]:
+    def step(self, bank: LevelBank, state: State, actions: Array, key: Array) -> tuple[State, AutoResetTimeStep]:
         """Plays one step, and begins the next episode as the mode says, with the same params.
 
         Args:
@@ -90,12 +86,12 @@ class AutoReset:
         )
         return after, _with_final(time_step, final_observation)
 
-    def _begin(self, bank: LevelBank, key: jax.Array, params: Params) -> tuple[State, TimeStep]:
+    def _begin(self, bank: LevelBank, key: Array, params: Params) -> tuple[State, TimeStep]:
         instance, distances = bank.draw(key)
         return self.lake.reset(instance, params, distances)
 
 
-def _select(condition: jax.Array, if_true: Any, if_false: Any) -> Any:
+def _select(condition: Array, if_true: Any, if_false: Any) -> Any:
     return jax.tree.map(lambda first, second: jnp.where(condition, first, second), if_true, if_false)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import MAX_SIZE
 
 MIN_SIZE = 3
@@ -63,7 +64,7 @@ class LakeConfig:
         return LakeConfig(sizes, (1 / count,) * count, (hole,) * count, (wait,) * count)
 
     @staticmethod
-    def random(sizes: tuple[int, ...], key: jax.Array) -> "LakeConfig":
+    def random(sizes: tuple[int, ...], key: Array) -> "LakeConfig":
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005."""
         data_key, hole_key, wait_key = jax.random.split(key, 3)
         data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(sizes), np.float32)))
@@ -116,7 +117,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
             repairs.append(f"size {size} is missing: kept from the previous round")
             entry = kept
         for field in FIELDS:
-            value = entry.get(field)
+            value: Any = entry.get(field)
             if not _is_number(value):
                 repairs.append(f"{field} of size {size} is not a finite number: kept {kept[field]:g}")
                 value = kept[field]

@@ -8,12 +8,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import observations, rewards, rules
+from jaxlake.record import Array, Record, record
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.types import ABSENT, MAX_STEPS, Action, Costs, Instance
 
@@ -21,8 +21,8 @@ CLASSIC_SLIP = 2 / 3
 """The slip of the classic frozen lake: the intended direction and its two perpendicular ones, a third each."""
 
 
-@chex.dataclass(frozen=True)
-class Params:
+@record
+class Params(Record):
     """What may differ between environments of one compiled program.
 
     Attributes:
@@ -32,16 +32,16 @@ class Params:
         each. None: actions do what they say, no randomness is compiled in and ``step`` needs no key.
     """
 
-    max_steps: chex.Array | int = MAX_STEPS
-    slip: chex.Array | float | None = None
+    max_steps: Array | int = MAX_STEPS
+    slip: Array | float | None = None
 
 
 DEFAULT_PARAMS = Params()
 _MOST_STEPS = np.iinfo(np.int16).max
 
 
-@chex.dataclass(frozen=True)
-class State:
+@record
+class State(Record):
     """Everything of one episode.
 
     Attributes:
@@ -58,18 +58,18 @@ class State:
     """
 
     instance: Instance
-    distances: chex.Array | None
+    distances: Array | None
     params: Params
-    positions: chex.Array
-    time: chex.Array
-    arrivals: chex.Array
-    losses: chex.Array
-    fallen: chex.Array
-    terminated: chex.Array
-    truncated: chex.Array
+    positions: Array
+    time: Array
+    arrivals: Array
+    losses: Array
+    fallen: Array
+    terminated: Array
+    truncated: Array
 
     @property
-    def done(self) -> jax.Array:
+    def done(self) -> Array:
         """bool ``[]``: the episode is over, and steps change nothing."""
         return self.terminated | self.truncated
 
@@ -80,8 +80,8 @@ class State:
         return svg(self.instance, positions=self.positions)
 
 
-@chex.dataclass(frozen=True)
-class Info:
+@record
+class Info(Record):
     """What happened in a step.
 
     Attributes:
@@ -94,17 +94,17 @@ class Info:
       costs: of the episode so far; what ``verify`` and the solver mean by them once it is solved.
     """
 
-    vertex_conflicts: chex.Array
-    swap_conflicts: chex.Array
-    blocked: chex.Array
-    arrived: chex.Array
-    solved: chex.Array
-    fell: chex.Array
+    vertex_conflicts: Array
+    swap_conflicts: Array
+    blocked: Array
+    arrived: Array
+    solved: Array
+    fell: Array
     costs: Costs
 
 
-@chex.dataclass(frozen=True)
-class TimeStep:
+@record
+class TimeStep(Record):
     """What ``reset`` and ``step`` tell the agents.
 
     Attributes:
@@ -119,16 +119,16 @@ class TimeStep:
     """
 
     observation: Any
-    rewards: chex.Array
-    shared_reward: chex.Array
-    terminated: chex.Array
-    truncated: chex.Array
-    legal_actions: chex.Array
+    rewards: Array
+    shared_reward: Array
+    terminated: Array
+    truncated: Array
+    legal_actions: Array
     info: Info
 
 
-@chex.dataclass(frozen=True)
-class Transition:
+@record
+class Transition(Record):
     """A step as a reward function sees it; never one after the end of an episode.
 
     Attributes:
@@ -140,10 +140,10 @@ class Transition:
 
     before: State
     after: State
-    actions: chex.Array
+    actions: Array
     info: Info
-    terminated: chex.Array
-    truncated: chex.Array
+    terminated: Array
+    truncated: Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Lake:
                 raise ValueError(f"{name} is {getattr(self, name)!r}: allowed is a {kind.__name__}")
 
     def reset(
-        self, instance: Instance, params: Params = DEFAULT_PARAMS, distances: jax.Array | None = None
+        self, instance: Instance, params: Params = DEFAULT_PARAMS, distances: Array | None = None
     ) -> tuple[State, TimeStep]:
         """Begins an episode.
 
@@ -218,7 +218,7 @@ class Lake:
         info = _info(state, jnp.int32(0), jnp.int32(0), none, none)
         return state, self._time_step(state, jnp.zeros(instance.max_agents, jnp.float32), info)
 
-    def step(self, state: State, actions: jax.Array, key: jax.Array | None = None) -> tuple[State, TimeStep]:
+    def step(self, state: State, actions: Array, key: Array | None = None) -> tuple[State, TimeStep]:
         """Plays one step; after the end of the episode nothing changes and nothing is rewarded.
 
         Args:
@@ -277,7 +277,7 @@ class Lake:
         """bool ``[max_agents, 5]``, as in ``TimeStep``."""
         return rules.legal_actions(state.instance, state.positions, self.holes)
 
-    def _time_step(self, state: State, rewards: jax.Array, info: Info) -> TimeStep:
+    def _time_step(self, state: State, rewards: Array, info: Info) -> TimeStep:
         return TimeStep(
             observation=self.observe(state),
             rewards=rewards,
@@ -289,7 +289,7 @@ class Lake:
         )
 
 
-def _check(instance: Instance, params: Params, distances: jax.Array | None) -> None:
+def _check(instance: Instance, params: Params, distances: Array | None) -> None:
     """Raises ValueError for what shapes and plain numbers show to be wrong."""
     if np.ndim(instance.size):
         raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: allowed are none; jax.vmap adds them")
@@ -301,7 +301,7 @@ def _check(instance: Instance, params: Params, distances: jax.Array | None) -> N
             raise ValueError(f"{name} is {number}: allowed is {least} to {most}")
 
 
-def _slip(key: jax.Array, actions: jax.Array, slip: jax.Array) -> jax.Array:
+def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:
     draw = jax.random.uniform(key, actions.shape)
     first = jnp.where(actions < Action.LEFT, Action.LEFT, Action.UP)  # of the two perpendicular to the action
     slipped = jnp.where(draw < slip / 2, first, first + 1)
@@ -309,9 +309,7 @@ def _slip(key: jax.Array, actions: jax.Array, slip: jax.Array) -> jax.Array:
     return jnp.where((draw < slip) & moves, slipped, actions)
 
 
-def _info(
-    state: State, vertex_conflicts: jax.Array, swap_conflicts: jax.Array, blocked: jax.Array, fell: jax.Array
-) -> Info:
+def _info(state: State, vertex_conflicts: Array, swap_conflicts: Array, blocked: Array, fell: Array) -> Info:
     there = state.positions != ABSENT
     arrived = there & (state.positions == state.instance.goals)
     return Info(

@@ -3,13 +3,14 @@
 A level is an ``Instance``. Makes up no instance: that is what ``generate`` is for.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import ABSENT, Instance
 
 _MAX_DISTANCE = np.iinfo(np.int8).max
@@ -36,7 +37,7 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
     holes = np.zeros((*batch, max_size, max_size), bool)
     holes[..., :old_size, :old_size] = np.reshape(instance.holes, (*batch, old_size, old_size))
 
-    def renumbered(cells: chex.Array) -> np.ndarray:
+    def renumbered(cells: Array) -> np.ndarray:
         row, column = np.divmod(np.asarray(cells), old_size)
         padded = np.full((*batch, max_agents), ABSENT, np.int32)
         padded[..., :old_agents] = np.where(np.asarray(cells) == ABSENT, ABSENT, row * max_size + column)
@@ -119,7 +120,8 @@ def distances(instances: Instance) -> np.ndarray:
     return steps.reshape(*goals.shape[:2], side * side).astype(np.int8)
 
 
-@chex.dataclass(frozen=True, mappable_dataclass=False)  # A mapping would count its fields as its length.
+@jax.tree_util.register_dataclass  # not a record: a mapping would count its fields as its length
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LevelBank:
     """Levels that episodes draw from under jit.
 
@@ -129,7 +131,7 @@ class LevelBank:
     """
 
     instances: Instance
-    distances: chex.Array | None
+    distances: Array | None
 
     @staticmethod
     def build(instances: Instance, with_distances: bool = False) -> "LevelBank":
@@ -147,12 +149,12 @@ class LevelBank:
     def __len__(self) -> int:
         return self.instances.size.shape[0]
 
-    def draw(self, key: jax.Array) -> tuple[Instance, jax.Array | None]:
+    def draw(self, key: Array) -> tuple[Instance, jax.Array | None]:
         """A level, each with the same probability, and its distances."""
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
         return self.at(jax.random.bits(key) % np.uint32(len(self)))
 
-    def at(self, index: jax.Array) -> tuple[Instance, jax.Array | None]:
+    def at(self, index: Array | int) -> tuple[Instance, jax.Array | None]:
         """The level of that number, int32 ``[]``, and its distances."""
         return jax.tree.map(lambda part: part[index], (self.instances, self.distances))
 

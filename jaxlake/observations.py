@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import ABSENT
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def flat(state: State) -> jax.Array:
     number = np.arange(agents)
     others_by_number = np.array([np.concatenate([[agent], np.delete(number, agent)]) for agent in number])
 
-    def coordinates(cells: jax.Array) -> jax.Array:
+    def coordinates(cells: Array) -> jax.Array:
         pair = jnp.stack(jnp.divmod(cells, side), axis=-1) / side
         return jnp.where((cells != ABSENT)[:, None], pair, -1.0)[others_by_number].reshape(agents, 2 * agents)
 
@@ -113,12 +114,12 @@ class _Window:
         numbers = jnp.arange(agents)
         reach = jnp.arange(-radius, radius + 1)
 
-        def around(agent: jax.Array, position: jax.Array) -> jax.Array:
+        def around(agent: Array, position: Array) -> jax.Array:
             row, column = jnp.divmod(jnp.maximum(position, 0), side)
             width = 2 * radius + 1
             obstacles = jax.lax.dynamic_slice(padded, (row, column), (width, width))
 
-            def shown(cells: jax.Array, who: jax.Array) -> jax.Array:
+            def shown(cells: Array, who: Array) -> jax.Array:
                 rows, columns = jnp.divmod(cells, side)
                 at = (rows[:, None, None] - row == reach[:, None]) & (columns[:, None, None] - column == reach)
                 at &= (who & (cells != ABSENT))[:, None, None]
@@ -133,7 +134,7 @@ class _Window:
         return jax.vmap(around)(numbers, state.positions)
 
 
-def _obstacles(state: State) -> jax.Array:
+def _obstacles(state: State) -> Array:
     """bool ``[cells]``: holes and cells off the board."""
     instance = state.instance
     row, column = np.divmod(np.arange(instance.max_size**2), instance.max_size)

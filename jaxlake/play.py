@@ -28,9 +28,12 @@ examples:
   python -m jaxlake.play board.txt
   echo 'right down space' | python -m jaxlake.play board.txt
 
-A board in a file is drawn with . free, # hole, a b c ... the starts and A B C ... the goals of agents 0 1 2 ...
-Without a terminal every line is a list of keys, or of up, down, left, right, wait, tab, space and enter; an empty line
-is enter. The screen is printed after each line.
+A board in a file is drawn with . free, # hole, a b c ... the starts and
+A B C ... the goals of agents 0 1 2 ...
+
+Without a terminal every line is a list of keys, or of up, down, left, right,
+wait, tab, space and enter; an empty line is enter. The screen is printed after
+each line.
 """
 _KEYS = """\
 move: arrows, hjkl or wasd   wait: .   agent: 0-{last} or tab   step: space or enter
@@ -54,7 +57,7 @@ _DRAWN = 64  # Random boards to choose one from: on most of them nobody is in an
 _PLAN_WIDTH = 38  # A board of side 10 takes 34 of 80 columns.
 
 _LAKE = Lake()
-_PARAMS = Params(max_steps=np.int32(10_000))  # A person takes as long as they like; costs are counted in int16.
+_PARAMS = Params(max_steps=np.asarray(10_000, np.int32))  # As long as they like; costs are int16.
 _reset, _step = jax.jit(_LAKE.reset), jax.jit(_LAKE.step)
 
 
@@ -103,7 +106,7 @@ class Game:
             self.optimum_shown = not self.optimum_shown
         elif key == "m":
             self.one_at_a_time = not self.one_at_a_time
-            self._queue = {}
+            self._queue.clear()
         else:
             self._message = f"The key {key!r} does nothing."
 
@@ -242,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m jaxlake.play",
-        description="Move the agents of a frozen lake to their goals, all at the same time and never two on one cell.",
+        description="Move the agents of a frozen lake to their goals, all at the same time and\nnever two on one cell.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -327,7 +330,7 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
                 break
         else:
             raise ValueError(f"none of {BLOCK} boards has a solution: fewer --holes or --agents are needed")
-        best = np.argmax(np.where(solved, solutions.cost - solutions.lower_bound, ABSENT))
+        best = int(np.argmax(np.where(solved, solutions.cost - solutions.lower_bound, ABSENT)))
         yield _board(f"{size}x{size}, {agents} agents, seed {seed}", instances, solutions, best)
 
 

@@ -28,7 +28,7 @@ def sparse(transition: Transition) -> jax.Array:
 
 def cost(transition: Transition) -> jax.Array:
     """-1 for each agent whose step does not begin and end on its goal; an episode sums to minus its ``sum_of_loss``."""
-    return (transition.before.losses - transition.after.losses).astype(jnp.float32)
+    return jnp.asarray(transition.before.losses - transition.after.losses, jnp.float32)
 
 
 def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], jax.Array]:

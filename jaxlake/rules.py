@@ -11,11 +11,11 @@ import itertools
 import operator
 from collections.abc import Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Action, Instance
 
 MAX_SLOTS = 32
@@ -40,8 +40,8 @@ class ConflictRule(enum.Enum):
     """Nobody moves and the episode ends."""
 
 
-@chex.dataclass(frozen=True)
-class Outcome:
+@record
+class Outcome(Record):
     """What came of a joint move.
 
     Attributes:
@@ -54,19 +54,17 @@ class Outcome:
       vertex_conflicts, swap_conflicts: int32 ``[]`` pairs that wanted the same cell, and that wanted to swap.
     """
 
-    positions: chex.Array
-    blocked: chex.Array
-    rested: chex.Array
-    solved: chex.Array
-    entered_hole: chex.Array
-    in_conflict: chex.Array
-    vertex_conflicts: chex.Array
-    swap_conflicts: chex.Array
+    positions: Array
+    blocked: Array
+    rested: Array
+    solved: Array
+    entered_hole: Array
+    in_conflict: Array
+    vertex_conflicts: Array
+    swap_conflicts: Array
 
 
-def move(
-    instance: Instance, positions: jax.Array, actions: jax.Array, holes: HoleRule, conflicts: ConflictRule
-) -> Outcome:
+def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, conflicts: ConflictRule) -> Outcome:
     """Moves all agents at once; no batch axes.
 
     A move off the board, or into a hole that is ``IMPASSABLE``, wants the agent's own cell.
@@ -86,7 +84,7 @@ def move(
         raise ValueError(f"max_agents is {len(agents)}: the stepwise rules allow at most {MAX_SLOTS}")
     before, goals = _compact(positions, side), _compact(instance.goals, side)
     # A loop for its own sake: fused into the lookup of the holes, which no CPU vectorises, this took six times as long.
-    wanted = jax.lax.map(lambda pair: _target(*pair, instance.size, side), (jnp.stack(before), actions))
+    wanted = jax.lax.map(lambda pair: _target(pair[0], pair[1], instance.size, side), (jnp.stack(before), actions))
     into_hole = _is_hole(instance, wanted)
     if holes is HoleRule.IMPASSABLE:
         wanted = [jnp.where(into_hole[agent], before[agent], wanted[agent]) for agent in agents]
@@ -112,7 +110,7 @@ def move(
     # An agent that stays stops the one behind it, and the longest queue has all agents in it. A loop rather than an
     # expression, because XLA would fuse the expression into each of its dozen consumers and compute it that often (900
     # ns an environment against 170, and 20 s to compile against 2); a loop of a single pass would be inlined.
-    def pass_back(_, carry):
+    def pass_back(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         stays, _ = carry
         for agent in agents:
             stays |= jnp.where(
@@ -137,7 +135,7 @@ def move(
     )
 
 
-def legal_actions(instance: Instance, positions: jax.Array, holes: HoleRule) -> jax.Array:
+def legal_actions(instance: Instance, positions: Array, holes: HoleRule) -> jax.Array:
     """bool ``[agents, 5]`` in the order of ``Action``: moves to cells that can be entered, whoever is there, and WAIT.
 
     Only WAIT for agents that are not there.
@@ -151,7 +149,7 @@ def legal_actions(instance: Instance, positions: jax.Array, holes: HoleRule) -> 
     return jnp.stack([*columns, jnp.ones(instance.max_agents, bool)], axis=1)
 
 
-def _compact(cells: jax.Array, side: int) -> list[jax.Array]:
+def _compact(cells: Array, side: int) -> list[jax.Array]:
     """The agents' cells in the smallest dtype that holds one; absent agents get a negative cell of their own each."""
     # int8 where it can be: 58 ns a move on 10x10 boards against 118 in int32.
     dtype = next(kind for kind in (np.int8, np.int16, np.int32) if side * side <= np.iinfo(kind).max)
@@ -161,7 +159,7 @@ def _compact(cells: jax.Array, side: int) -> list[jax.Array]:
     ]
 
 
-def _target(cell: jax.Array, action: jax.Array, size: jax.Array, side: int) -> jax.Array:
+def _target(cell: Array, action: Array, size: Array, side: int) -> Array:
     """The cell that an action leads to on a board without holes."""
     inside, target = _inside(cell, size, side), cell
     for direction, offset in _offsets(side).items():
@@ -173,7 +171,7 @@ def _offsets(side: int) -> dict[Action, int]:
     return {Action.UP: -side, Action.DOWN: side, Action.LEFT: -1, Action.RIGHT: 1}
 
 
-def _inside(cell: jax.Array, size: jax.Array, side: int) -> dict[Action, jax.Array]:
+def _inside(cell: Array, size: Array, side: int) -> dict[Action, Array]:
     """bool ``[]`` per direction: there is an agent, and the move does not lead it off the board."""
     there, size, width = cell >= 0, size.astype(cell.dtype), np.array(side, cell.dtype)
     column = jax.lax.rem(cell, width)
@@ -185,10 +183,10 @@ def _inside(cell: jax.Array, size: jax.Array, side: int) -> dict[Action, jax.Arr
     }
 
 
-def _is_hole(instance: Instance, cells: jax.Array) -> jax.Array:
+def _is_hole(instance: Instance, cells: Array) -> jax.Array:
     """bool ``[agents]``; of no meaning for cells off the padded board."""
     # Unsigned, because negative indices cost code that counts them from the end.
-    return instance.holes.at[cells.astype(jnp.int32).astype(jnp.uint32)].get(mode="clip")
+    return jnp.asarray(instance.holes).at[cells.astype(jnp.int32).astype(jnp.uint32)].get(mode="clip")
 
 
 def _bits(flags: Sequence[jax.Array] | jax.Array) -> jax.Array:
@@ -198,6 +196,6 @@ def _bits(flags: Sequence[jax.Array] | jax.Array) -> jax.Array:
     return functools.reduce(operator.or_, members)
 
 
-def _flags(bits: jax.Array, agents: int) -> list[jax.Array]:
+def _flags(bits: Array, agents: int) -> list[jax.Array]:
     """The inverse of ``_bits``."""
     return [(bits & np.array(1 << agent, bits.dtype)) != 0 for agent in range(agents)]

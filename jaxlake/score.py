@@ -11,9 +11,16 @@ from jaxlake.files import write_whole
 from jaxlake.text import AnswerFormat
 from jaxlake.types import Objective
 
-_FORMAT = """\
-The file has a JSON object a line, {"id": "3ag_4x4_hr0.2_007", "answer": "0:(0,0)(0,1)..."}; several lines with one id
-are samples. Ids, boards and prompts come from python -m jaxlake.benchmark export.
+_EPILOG = """\
+examples:
+  python -m jaxlake.score answers.jsonl
+  python -m jaxlake.score answers.jsonl --set validation --json scores.json
+
+The file has a JSON object a line; several lines with one id are samples:
+
+  {"id": "3ag_4x4_hr0.2_007", "answer": "0:(0,0)(0,1)..."}
+
+Ids, boards and prompts come from python -m jaxlake.benchmark export lake.
 """
 
 
@@ -21,8 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m jaxlake.score",
-        description="What a model's answers to the fixed set are worth: valid and optimal per agents, size and waits.",
-        epilog=_FORMAT,
+        description="Tells what a model's answers to a fixed set of boards are worth: valid and\n"
+        "optimal per number of agents, board size and need of waits.",
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("answers", type=Path, help="JSON lines with id and answer")

@@ -8,7 +8,7 @@ read them off the array shapes and never take them as arguments.
 import enum
 import math
 
-import chex
+from jaxlake.record import Array, Record, record
 
 MAX_SIZE = 10
 MAX_AGENTS = 5
@@ -64,8 +64,8 @@ class Status(enum.IntEnum):
     """Not decided within the node budget or the horizon."""
 
 
-@chex.dataclass(frozen=True)
-class Costs:
+@record
+class Costs(Record):
     """What a plan costs under each convention; any leading batch axes.
 
     Attributes:
@@ -75,13 +75,13 @@ class Costs:
       makespan: int32 ``[...]``, the time of the last arrival of all.
     """
 
-    sum_of_costs: chex.Array
-    sum_of_loss: chex.Array
-    makespan: chex.Array
+    sum_of_costs: Array
+    sum_of_loss: Array
+    makespan: Array
 
 
-@chex.dataclass(frozen=True)
-class Instance:
+@record
+class Instance(Record):
     """A board with its agents; any leading batch axes.
 
     Attributes:
@@ -91,11 +91,11 @@ class Instance:
       starts, goals: int32 ``[..., max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
     """
 
-    size: chex.Array
-    num_agents: chex.Array
-    holes: chex.Array
-    starts: chex.Array
-    goals: chex.Array
+    size: Array
+    num_agents: Array
+    holes: Array
+    starts: Array
+    goals: Array
 
     @property
     def max_size(self) -> int:
@@ -114,8 +114,8 @@ class Instance:
         return html(self)
 
 
-@chex.dataclass(frozen=True)
-class Plan:
+@record
+class Plan(Record):
     """What an answer says: a path per agent, start included; any leading batch axes.
 
     Attributes:
@@ -126,14 +126,14 @@ class Plan:
       lengths: int32 ``[..., max_agents]`` number of cells named, 0 for an agent that is not named.
     """
 
-    parsable: chex.Array
-    num_named: chex.Array
-    paths: chex.Array
-    lengths: chex.Array
+    parsable: Array
+    num_named: Array
+    paths: Array
+    lengths: Array
 
 
-@chex.dataclass(frozen=True)
-class Verdict:
+@record
+class Verdict(Record):
     """What a plan is worth on its instance; any leading batch axes.
 
     Attributes:
@@ -144,15 +144,15 @@ class Verdict:
       optimal: bool ``[...]``, valid and at the optimum's cost.
     """
 
-    checks: chex.Array
-    valid: chex.Array
-    cost: chex.Array
+    checks: Array
+    valid: Array
+    cost: Array
     costs: Costs
-    optimal: chex.Array
+    optimal: Array
 
 
-@chex.dataclass(frozen=True)
-class Solution:
+@record
+class Solution(Record):
     """The result of an exact search; any leading batch axes.
 
     Attributes:
@@ -163,8 +163,8 @@ class Solution:
       expansions: int32 ``[...]`` nodes of the constraint tree that were expanded.
     """
 
-    status: chex.Array
+    status: Array
     plan: Plan
-    cost: chex.Array
-    lower_bound: chex.Array
-    expansions: chex.Array
+    cost: Array
+    lower_bound: Array
+    expansions: Array

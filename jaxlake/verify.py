@@ -10,19 +10,17 @@ import itertools
 import operator
 from collections.abc import Iterable
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import ABSENT, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
 
 _WORD = 32
 
 
-def verify(
-    instances: Instance, plans: Plan, optimum: chex.Array, objective: Objective = Objective.SUM_OF_COSTS
-) -> Verdict:
+def verify(instances: Instance, plans: Plan, optimum: Array, objective: Objective = Objective.SUM_OF_COSTS) -> Verdict:
     """Judges plans on their instances; all arguments share their leading batch axes.
 
     Each check is evaluated on what the plan holds and passes where nothing is held: an agent that is not named breaks
@@ -41,7 +39,7 @@ def verify(
     return _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), objective)
 
 
-def first_failure(checks: chex.Array) -> jax.Array:
+def first_failure(checks: Array) -> jax.Array:
     """Index of the first failing ``Check``, int32 ``[...]``; ``ABSENT`` where all of bool ``[..., 8]`` pass."""
     checks = jnp.asarray(checks)
     return jnp.where(jnp.all(checks, axis=-1), ABSENT, jnp.argmin(checks, axis=-1)).astype(jnp.int32)
@@ -75,9 +73,9 @@ def _staying(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:
 def _judge(
     instances: Instance,
     plans: Plan,
-    optimum: jax.Array,
-    cells: jax.Array,
-    goals: jax.Array,
+    optimum: Array,
+    cells: Array,
+    goals: Array,
     costs: Costs,
     objective: Objective,
 ) -> Verdict:
@@ -108,14 +106,14 @@ def _judge(
     return Verdict(checks=checks, valid=valid, cost=cost, costs=costs, optimal=valid & (cost == optimum))
 
 
-def _packed(cells: jax.Array) -> jax.Array:
+def _packed(cells: Array) -> jax.Array:
     """A set of cells, bool ``[..., cells]``, as uint32 ``[..., words]``: cell c is bit c % 32 of word c // 32."""
     padding = [(0, 0)] * (cells.ndim - 1) + [(0, -cells.shape[-1] % _WORD)]
     bits = jnp.pad(cells, padding).reshape(*cells.shape[:-1], -1, _WORD).astype(jnp.uint32)
     return jnp.sum(bits << jnp.arange(_WORD, dtype=jnp.uint32), axis=-1, dtype=jnp.uint32)
 
 
-def _within(path: jax.Array, words: jax.Array) -> jax.Array:
+def _within(path: Array, words: Array) -> Array:
     """bool ``[..., steps]``: the path is in the packed set. Selecting words is vectorised, a gather is not."""
     cell = path.astype(jnp.uint32)
     word = jnp.zeros_like(cell)
@@ -124,24 +122,24 @@ def _within(path: jax.Array, words: jax.Array) -> jax.Array:
     return (path >= 0) & ((word >> (cell % _WORD)) & 1).astype(bool)
 
 
-def _jumps(path: jax.Array, max_size: int) -> jax.Array:
+def _jumps(path: Array, max_size: int) -> Array:
     before, after = path[..., :-1].astype(jnp.int32), path[..., 1:].astype(jnp.int32)
     down = jax.lax.div(after, max_size) - jax.lax.div(before, max_size)
     right = after - before - max_size * down
     return (before >= 0) & (after >= 0) & (jnp.abs(down) + jnp.abs(right) > 1)
 
 
-def _share(ours: jax.Array, theirs: jax.Array) -> jax.Array:
+def _share(ours: Array, theirs: Array) -> Array:
     return (ours >= 0) & (ours == theirs)
 
 
-def _swap(ours: jax.Array, theirs: jax.Array) -> jax.Array:
+def _swap(ours: Array, theirs: Array) -> Array:
     on_board = (ours[..., :-1] >= 0) & (ours[..., 1:] >= 0)
     return on_board & (ours[..., :-1] == theirs[..., 1:]) & (ours[..., 1:] == theirs[..., :-1])
 
 
 @jax.jit
-def _costs(cells: jax.Array, goals: jax.Array) -> Costs:
+def _costs(cells: Array, goals: Array) -> Costs:
     """Costs ``[...]`` of valid plans; ``cells`` is ``[..., agents, steps]`` and ``goals`` ``[..., agents]``."""
     agents, steps = cells.shape[-2:]
     time = np.min_scalar_type(steps)
@@ -160,6 +158,6 @@ def _costs(cells: jax.Array, goals: jax.Array) -> Costs:
     )
 
 
-def _ever(flags: Iterable[jax.Array], shape: tuple[int, ...]) -> jax.Array:
+def _ever(flags: Iterable[Array], shape: tuple[int, ...]) -> jax.Array:
     """bool ``[...]`` of that shape: one of several bool ``[..., steps]``, possibly none, is True at some step."""
     return jnp.any(functools.reduce(operator.or_, flags, jnp.zeros((*shape, 1), bool)), axis=-1)

@@ -214,10 +214,10 @@ class Episode:
 
     def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:
         """The first time step, on the bank's level of that number or on one drawn."""
-        drawn, seed = random.integers(len(self.bank)), random.integers(2**31)
+        drawn, seed = int(random.integers(len(self.bank))), int(random.integers(2**31))
         level = drawn if level is None else level
         check_level(level, self.bank)
-        self._key = jax.random.key(int(seed))
+        self._key = jax.random.key(seed)
         self._state, timestep = _reset_one(self.lake, self.bank, np.int32(level), self.params)
         return to_numpy(timestep)
 
@@ -255,7 +255,7 @@ def observation_box(bank: LevelBank, lake: Lake, params: Params) -> Box:
     if np.issubdtype(shape.dtype, np.integer):
         low, high = np.iinfo(shape.dtype).min, np.iinfo(shape.dtype).max
     else:
-        low, high = (0, 1) if shape.dtype == bool else (-np.inf, np.inf)
+        low, high = (0.0, 1.0) if shape.dtype == bool else (-np.inf, np.inf)
     return Box(low, high, shape.shape, shape.dtype)
 
 

@@ -5,7 +5,6 @@ action is the joint action, a number in base 5 whose digit ``i`` (the last first
 (0 up, 1 down, 2 left, 3 right, 4 wait), and the reward is the sum over the agents; ``info["rewards"]`` has them apart.
 """
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from gymnax.environments import environment, spaces
 
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
 from jaxlake.levels import LevelBank
+from jaxlake.record import Array
 from jaxlake.types import Action
 
 CENTRAL = Lake()
@@ -33,8 +33,8 @@ class LakeParams:
     """
 
     bank: LevelBank
-    max_steps_in_episode: chex.Array | int
-    slip: chex.Array | float | None
+    max_steps_in_episode: Array | int
+    slip: Array | float | None
 
 
 class CentralLake(environment.Environment[State, LakeParams]):
@@ -62,15 +62,15 @@ class CentralLake(environment.Environment[State, LakeParams]):
         """What the environment was made with."""
         return self._default_params
 
-    def reset_env(self, key: chex.PRNGKey, params: LakeParams) -> tuple[chex.Array, State]:
+    def reset_env(self, key: jax.Array, params: LakeParams) -> tuple[Array, State]:
         """A new episode on a level drawn with the key."""
         instance, distances = params.bank.draw(key)
         state, timestep = self.lake.reset(instance, _core(params), distances)
         return timestep.observation, state
 
     def step_env(
-        self, key: chex.PRNGKey, state: State, action: chex.Array, params: LakeParams
-    ) -> tuple[chex.Array, State, chex.Array, chex.Array, dict]:
+        self, key: jax.Array, state: State, action: Array, params: LakeParams
+    ) -> tuple[Array, State, Array, Array, dict]:
         """One step without reset.
 
         Returns:
@@ -81,15 +81,15 @@ class CentralLake(environment.Environment[State, LakeParams]):
         info = {**timestep.info, "rewards": timestep.rewards}
         return timestep.observation, state, timestep.shared_reward, timestep.terminated, info
 
-    def observe(self, key: chex.PRNGKey, state: State, action: chex.Array | None, params: LakeParams) -> chex.Array:
+    def observe(self, key: jax.Array, state: State, action: Array | None, params: LakeParams) -> Array:
         """What ``step`` and ``reset`` return as observation of this state."""
         return self.lake.observe(state)
 
-    def is_truncated(self, state: State, params: LakeParams) -> chex.Array:
+    def is_truncated(self, state: State, params: LakeParams) -> Array:
         """Out of steps, and not terminated in the last of them."""
         return state.truncated
 
-    def is_terminated(self, state: State, params: LakeParams) -> chex.Array:
+    def is_terminated(self, state: State, params: LakeParams) -> Array:
         """Ended for any other reason."""
         return state.terminated
 
@@ -120,12 +120,12 @@ def count_joint_actions(num_agents: int) -> int:
     return len(Action) ** num_agents
 
 
-def split_actions(joint: chex.Array, num_agents: int) -> chex.Array:
+def split_actions(joint: Array, num_agents: int) -> Array:
     """Joint actions int ``[...]`` to the numbers of ``Action``, int32 ``[..., num_agents]``."""
     return jnp.asarray(joint, jnp.int32)[..., None] // _places(num_agents) % len(Action)
 
 
-def join_actions(actions: chex.Array) -> chex.Array:
+def join_actions(actions: Array) -> Array:
     """The numbers of ``Action`` ``[..., num_agents]`` to joint actions int32 ``[...]``; inverts ``split_actions``."""
     return jnp.sum(jnp.asarray(actions, jnp.int32) * _places(actions.shape[-1]), axis=-1)
 

@@ -6,8 +6,8 @@ the two apart. Nor does it keep the last observation of an episode.
 """
 
 from functools import partial
+from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -16,6 +16,7 @@ from jaxmarl.environments import multi_agent_env, spaces
 from jaxlake import observations
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
 from jaxlake.levels import LevelBank
+from jaxlake.record import Array
 from jaxlake.types import Action
 
 PER_AGENT = Lake(observe=observations.flat)
@@ -60,14 +61,14 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))
 
     @partial(jax.jit, static_argnums=(0,))
-    def reset(self, key: chex.PRNGKey) -> tuple[multi_agent_env.Observations, LakeState]:
+    def reset(self, key: jax.Array) -> tuple[multi_agent_env.Observations, LakeState]:
         """A new episode on a level drawn with the key."""
         instance, distances = self.bank.draw(key)
         episode, timestep = self.lake.reset(instance, self.params, distances)
         return self._by_agent(timestep.observation), _state(episode)
 
     def step_env(
-        self, key: chex.PRNGKey, state: LakeState, actions: multi_agent_env.Actions
+        self, key: jax.Array, state: LakeState, actions: multi_agent_env.Actions
     ) -> tuple[
         multi_agent_env.Observations,
         LakeState,
@@ -110,10 +111,10 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         """One class: all agents are alike."""
         return {"agent": self.agents}
 
-    def _by_agent(self, values: chex.Array) -> dict[str, chex.Array]:
+    def _by_agent(self, values: Array) -> dict[str, Array]:
         return {agent: values[index] for index, agent in enumerate(self.agents)}
 
-    def _first_observation(self, bank: LevelBank) -> chex.ArrayTree:
+    def _first_observation(self, bank: LevelBank) -> Any:
         instance, distances = bank.at(0)
         return self.lake.reset(instance, self.params, distances)[1].observation
 
@@ -122,14 +123,14 @@ def _state(episode: State) -> LakeState:
     return LakeState(done=episode.done, step=episode.time, episode=episode)
 
 
-def _has_agents_in_front(seen: chex.ArrayTree, agents: int) -> bool:
+def _has_agents_in_front(seen: Any, agents: int) -> bool:
     return isinstance(seen, jax.ShapeDtypeStruct) and seen.shape[:1] == (agents,)
 
 
 def _with_another_agent(bank: LevelBank) -> LevelBank:
     """Its shapes with one more agent slot: three planes look like three agents, but do not grow with them."""
 
-    def grown(values: chex.Array) -> jax.ShapeDtypeStruct:
+    def grown(values: Array) -> Any:
         levels, agents, *rest = values.shape
         return jax.ShapeDtypeStruct((levels, agents + 1, *rest), values.dtype)
 

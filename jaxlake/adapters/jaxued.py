@@ -5,7 +5,8 @@ Actions are joint as in ``jaxlake.adapters.gymnax``, which JaxUED builds on: a n
 call ``jax.tree_map``, which JAX no longer has: set ``jax.tree_map = jax.tree.map`` before using those of 0.0.1.
 """
 
-import chex
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from gymnax.environments import spaces
@@ -13,6 +14,7 @@ from jaxued.environments import UnderspecifiedEnv
 
 from jaxlake.adapters.gymnax import CENTRAL, count_joint_actions, split_actions
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
+from jaxlake.record import Array
 from jaxlake.types import MAX_AGENTS, Instance
 
 
@@ -36,14 +38,14 @@ class UnderspecifiedLake(UnderspecifiedEnv):
         """The core's, time limit and slip; they can be vmapped."""
         return DEFAULT_PARAMS
 
-    def reset_env_to_level(self, rng: chex.PRNGKey, level: Instance, params: Params) -> tuple[chex.ArrayTree, State]:
+    def reset_env_to_level(self, rng: jax.Array, level: Instance, params: Params) -> tuple[Any, State]:
         """A new episode on the level; the key is not used."""
         state, timestep = self.lake.reset(level, params)
         return timestep.observation, state
 
     def step_env(
-        self, rng: chex.PRNGKey, state: State, action: chex.Array, params: Params
-    ) -> tuple[chex.ArrayTree, State, chex.Array, chex.Array, dict]:
+        self, rng: jax.Array, state: State, action: Array, params: Params
+    ) -> tuple[Any, State, Array, Array, dict]:
         """One step without reset.
 
         Returns:

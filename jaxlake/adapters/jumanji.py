@@ -8,7 +8,6 @@ episode terminates, and 1 where it runs out of steps.
 from functools import cached_property
 from typing import NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from jumanji import env, specs, types
@@ -16,14 +15,15 @@ from jumanji import env, specs, types
 from jaxlake import env as core
 from jaxlake import observations
 from jaxlake.levels import LevelBank
+from jaxlake.record import Array, Record, record
 from jaxlake.types import Action
 
 PER_AGENT = core.Lake(observe=observations.flat)
 """The paper's rules, seen by every agent from its own place."""
 
 
-@chex.dataclass(frozen=True)
-class State:
+@record
+class State(Record):
     """The core's state, and the key that Jumanji keeps beside it.
 
     Attributes:
@@ -31,7 +31,7 @@ class State:
       episode: the core's ``State``.
     """
 
-    key: chex.PRNGKey
+    key: jax.Array
     episode: core.State
 
 
@@ -44,9 +44,9 @@ class Observation(NamedTuple):
       step_count: int32 ``[]``.
     """
 
-    agents_view: chex.Array
-    action_mask: chex.Array
-    step_count: chex.Array
+    agents_view: Array
+    action_mask: Array
+    step_count: Array
 
 
 class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation]):
@@ -70,7 +70,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
     def __repr__(self) -> str:
         return f"JumanjiLake(levels={len(self.bank)}, num_agents={self.num_agents}, time_limit={self.time_limit})"
 
-    def reset(self, key: chex.PRNGKey) -> tuple[State, types.TimeStep[Observation]]:
+    def reset(self, key: jax.Array) -> tuple[State, types.TimeStep[Observation]]:
         """A new episode on a level drawn with the key; ``extras`` is the core's ``Info`` by name."""
         draw_key, key = jax.random.split(key)
         instance, distances = self.bank.draw(draw_key)
@@ -78,7 +78,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         first = types.restart(_observation(episode, timestep), {**timestep.info}, (self.num_agents,), jnp.float32)
         return State(key=key, episode=episode), first
 
-    def step(self, state: State, action: chex.Array) -> tuple[State, types.TimeStep[Observation]]:
+    def step(self, state: State, action: Array) -> tuple[State, types.TimeStep[Observation]]:
         """One step without reset, of actions int32 ``[max_agents]``; ``extras`` is the core's ``Info`` by name."""
         slip_key, key = (None, state.key) if self.params.slip is None else jax.random.split(state.key)
         episode, timestep = self.lake.step(state.episode, action, slip_key)

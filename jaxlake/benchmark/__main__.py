@@ -15,9 +15,12 @@ from jaxlake.benchmark.export import FORMATS, export
 
 _EXAMPLES = """\
 examples:
-  python -m jaxlake.benchmark export lake                  lake/test.parquet and lake/validation.parquet
-  python -m jaxlake.benchmark export lake --format jsonl   the same as JSON lines
-  python -m jaxlake.benchmark check                        draws and solves all anew and compares
+  python -m jaxlake.benchmark export lake --format jsonl
+  python -m jaxlake.benchmark export lake
+  python -m jaxlake.benchmark check
+
+The first writes lake/test.jsonl and lake/validation.jsonl, the second the same
+as Parquet. The third takes several minutes.
 """
 
 
@@ -25,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m jaxlake.benchmark",
-        description="Writes the fixed sets for other programs, or draws them anew.",
+        description="Writes the fixed sets of boards for other programs, or draws them anew.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -90,7 +90,7 @@ def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], fold
     """Writes sets, each given as ``(arrays of pack, account)``, and their manifest into a folder."""
     manifest = {}
     for name, (arrays, account) in sets.items():
-        np.savez_compressed(folder / f"{name}.npz", **arrays)
+        np.savez_compressed(folder / f"{name}.npz", allow_pickle=False, **arrays)
         manifest[name] = {"sha256": content_hash(arrays), **account}
     (folder / _MANIFEST.name).write_text(_json(manifest))
 

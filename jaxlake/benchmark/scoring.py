@@ -247,14 +247,14 @@ def score(
     first, optimal = _verdicts(of, texts, benchmark, answer_format, objective)
 
     count = len(benchmark)
-    given = np.bincount(of, minlength=count)
+    answered = np.bincount(of, minlength=count)
     failures = np.zeros((count, len(FAILURES)), int)
     np.add.at(failures, (of[first >= 0], first[first >= 0]), 1)
-    failures[given == 0, FAILURES.index(MISSING)] = 1
+    failures[answered == 0, FAILURES.index(MISSING)] = 1
     valid_share, optimal_share = (
-        np.bincount(of, weights=each, minlength=count) / np.maximum(given, 1) for each in (first < 0, optimal)
+        np.bincount(of, weights=each, minlength=count) / np.maximum(answered, 1) for each in (first < 0, optimal)
     )
-    return Scores(benchmark, objective, given, valid_share, optimal_share, failures)
+    return Scores(benchmark, objective, answered, valid_share, optimal_share, failures)
 
 
 def _verdicts(

@@ -12,10 +12,12 @@ from jaxlake.generate import GAPS, Dataset, generate
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, Status
 
 _EXAMPLE = """\
-example:
-  python -m jaxlake.generate --sizes 3-6 --agents 2 --holes .2 --waits .5 --count 100 --seed 0 -o boards.jsonl
+examples:
+  python -m jaxlake.generate -o boards.jsonl
+  python -m jaxlake.generate --sizes 4,8 --agents 3 --waits .8 -o boards.txt
 
-A .jsonl file takes boards with optimal plans, a .txt file the boards alone. The same command writes the same file.
+A .jsonl file takes boards with optimal plans, a .txt file the boards alone.
+The same command writes the same file.
 """
 
 _MOST = 1_000_000  # Boards: a GB of arrays. Repeating few boards a billion times would take a TB.
@@ -25,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m jaxlake.generate",
-        description="Draws solvable boards, as many of each size, of which a share makes somebody wait.",
+        description="Draws solvable boards, as many of each size, of which a share makes somebody\nwait.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="share of boards on which agents are in each other's way (default: as it comes)",
     )
     parser.add_argument("--count", type=int, default=100, help="boards in all (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
     parser.add_argument("--exclude", metavar="FILE", help="boards that must not occur, .jsonl or .txt")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl or .txt")
     options = parser.parse_args(arguments)
@@ -107,14 +109,14 @@ def _records(dataset: Dataset) -> Iterator[files.Record]:
 def _table(dataset: Dataset) -> str:
     """What was asked for and what came of it per size, and a line for each quota that was lowered."""
     lines = [
-        "             holes     need a wait  optimum - shortest paths",
-        f" size boards  each  ratio  asked   got {''.join(f'{gap:>6}' for gap in GAPS)}   tried  solvable  undecided",
+        "            holes       need a wait  optimum - shortest",
+        f" size boards each  ratio  asked  got{''.join(f'{gap:>5}' for gap in GAPS)}   tried solvable undecided",
     ]
     for entry in dataset.report:
-        gaps = "".join(f"{number:>6}" for number in entry.gaps)
+        gaps = "".join(f"{number:>5}" for number in entry.gaps)
         lines.append(
-            f"{entry.size:>5} {entry.realised:>6} {entry.holes:>5} {entry.hole_ratio:>6.1%} {entry.requested_waits:>6} "
-            f"{entry.realised_waits:>5} {gaps} {entry.candidates:>7} {entry.solvable:>9.1%} {entry.undecided:>10}"
+            f"{entry.size:>5} {entry.realised:>6} {entry.holes:>4} {entry.hole_ratio:>6.1%} {entry.requested_waits:>6} "
+            f"{entry.realised_waits:>4}{gaps} {entry.candidates:>7} {entry.solvable:>8.1%} {entry.undecided:>9}"
         )
     return "\n".join([*lines, *dataset.shortfalls()])
 

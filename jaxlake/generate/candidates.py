@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
 BLOCK = 128
@@ -27,7 +28,7 @@ class Shape(NamedTuple):
     objective: Objective = Objective.SUM_OF_COSTS
 
 
-def draw(key: jax.Array, first: int, count: int, shape: Shape) -> Instance:
+def draw(key: Array, first: int, count: int, shape: Shape) -> Instance:
     """Candidates number ``first`` to ``first + count - 1`` in numpy; each depends on key, number and shape alone.
 
     Args:
@@ -68,14 +69,14 @@ def fingerprints(instances: Instance) -> list[bytes]:
 
 @functools.partial(jax.jit, static_argnames=("max_size", "max_agents"))
 def _draw_block(
-    key: jax.Array, first: int, size: int, num_agents: int, holes: int, max_size: int, max_agents: int
+    key: Array, first: int, size: int, num_agents: int, holes: int, max_size: int, max_agents: int
 ) -> Instance:
     """``BLOCK`` boards: a random order of a board's cells gives its starts, then its goals, then its holes."""
     cells = max_size * max_size
     cell = jnp.arange(cells, dtype=jnp.uint32)
     on_board = (cell // max_size < size) & (cell % max_size < size)
 
-    def random_bits(number: jax.Array) -> jax.Array:
+    def random_bits(number: Array) -> jax.Array:
         return jax.random.bits(jax.random.fold_in(key, number), (cells,), jnp.uint32)
 
     # The cell rides in the low bits of its own rank: sorting one array is 8 times as fast as two argsorts.

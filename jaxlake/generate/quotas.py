@@ -11,6 +11,7 @@ from jaxlake.config import LakeConfig, counts
 from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.dataset import GAPS, Dataset, SizeReport
 from jaxlake.generate.search import Account, Found, Quotas, first_boards
+from jaxlake.record import Array
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
 _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards make somebody wait.
@@ -18,7 +19,7 @@ _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10
 
 def generate(
     config: LakeConfig,
-    key: jax.Array,
+    key: Array,
     count: int,
     *,
     num_agents: int = 2,

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxlake.generate.candidates import BLOCK, Shape, draw, fingerprints
+from jaxlake.record import Array
 from jaxlake.solve import solve, without_waiting
 from jaxlake.types import Instance, Solution, Status
 
@@ -49,7 +50,7 @@ class Found(NamedTuple):
     @property
     def gaps(self) -> np.ndarray:
         """int32 ``[n]``, the optimum less the agents' independent shortest paths."""
-        return self.solutions.cost - self.solutions.lower_bound
+        return np.asarray(self.solutions.cost - self.solutions.lower_bound)
 
     @property
     def interacts(self) -> np.ndarray:
@@ -74,7 +75,7 @@ class Account(NamedTuple):
 
 
 def first_boards(
-    shape: Shape, key: jax.Array, quotas: Quotas, excluded: Set[bytes], budget: int, dropped: Collection[int] = ()
+    shape: Shape, key: Array, quotas: Quotas, excluded: Set[bytes], budget: int, dropped: Collection[int] = ()
 ) -> tuple[Found | None, Account]:
     """Tries candidate after candidate until the quotas are met, the budget is spent or hardly a new board is left.
 
@@ -129,7 +130,7 @@ def first_boards(
 
 
 def _searched(
-    key: jax.Array, first: int, blocks: int, shape: Shape, seen: set[bytes], dropped: Collection[int]
+    key: Array, first: int, blocks: int, shape: Shape, seen: set[bytes], dropped: Collection[int]
 ) -> Iterator[tuple[Found, np.ndarray, np.ndarray]]:
     """Per block the solvable boards, the ``Status`` of all that are new and the numbers of the undecided ones.
 

@@ -15,8 +15,9 @@ examples:
   python -m jaxlake.render solved.jsonl --index 3 -o board.svg
   python -m jaxlake.render solved.jsonl --index 3 -o plan.gif
 
-The ending of the output says what it is: .txt and .svg, .png (needs Pillow) with the plan's paths, .gif (needs Pillow)
-with agents that walk; so does an .svg with --animate.
+The ending of the output says what it is: .txt and .svg, .png (needs Pillow)
+with the plan's paths, .gif (needs Pillow) with agents that walk; so does an
+.svg with --animate.
 """
 
 

@@ -61,7 +61,7 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
         raise ValueError(f"the board has side {size}: max_size is {max_size}")
     cells: dict[str, int] = {}
     holes = np.zeros((drawings, max_size, max_size), bool)
-    kinds = (("a letter", ascii_letters),)
+    kinds: tuple[tuple[str, str], ...] = (("a letter", ascii_letters),)
     if drawings == 2:
         kinds = (
             ("a small letter, on the left board", ascii_lowercase),
@@ -100,7 +100,7 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
 def _draw_arrows(board: np.ndarray, plan: Plan, max_size: int) -> None:
     seen: dict[tuple[int, int], int] = {}
     size = len(board)
-    for agent in np.flatnonzero(plan.lengths):
+    for agent in np.flatnonzero(plan.lengths).tolist():
         path = [divmod(int(cell), max_size) for cell in np.asarray(plan.paths)[agent, : plan.lengths[agent]]]
         for here, there in zip(path, path[1:], strict=False):
             if here != there and 0 <= here[0] < size and 0 <= here[1] < size:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.render import scene
 from jaxlake.types import Instance, Plan
 
@@ -16,7 +17,7 @@ _PAUSE = 1500  # Milliseconds on the last one.
 
 
 def rgb(
-    instance: Instance, plan: Plan | None = None, positions: Sequence[int] | None = None, cell: int = 48
+    instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None, cell: int = 48
 ) -> np.ndarray:
     """The picture that ``svg`` draws, uint8 ``[height, width, 3]``; ``cell`` is the side of a cell in pixels."""
     return np.asarray(_image(instance, scene.still(instance, plan, positions), cell))
@@ -48,7 +49,9 @@ def frames(instance: Instance, moves: Plan | np.ndarray, cell: int = 48) -> np.n
     return np.stack(pictures)
 
 
-def png(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | None = None, cell: int = 48) -> bytes:
+def png(
+    instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None, cell: int = 48
+) -> bytes:
     """The picture of ``rgb`` as a PNG file."""
     file = io.BytesIO()
     _image(instance, scene.still(instance, plan, positions), cell).save(file, "PNG", optimize=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import Instance, Plan
 
 Point = tuple[float, float]
@@ -73,7 +74,7 @@ class Mark:
     end: float
 
 
-def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | None = None) -> list[Shape]:
+def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None) -> list[Shape]:
     """One instance (no batch axes), back to front.
 
     Args:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.render import scene
 from jaxlake.types import Instance, Plan
 
@@ -14,7 +15,7 @@ _PAUSE = 3  # Steps before an animation begins again.
 _MOST = 12  # Pictures of a batch.
 
 
-def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | None = None) -> str:
+def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None) -> str:
     """One instance (no batch axes) as a picture.
 
     Holes are dark; agents are discs and goals rings in the agent's colour with its number; paths run side by side with

@@ -14,11 +14,13 @@ from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Status
 
 _EXAMPLE = """\
-example:
-  python -m jaxlake.solve boards.jsonl -o solved.jsonl
+examples:
+  python -m jaxlake.solve boards.txt -o solved.jsonl
+  python -m jaxlake.solve boards.jsonl -o solved.jsonl --max-steps 30
 
-Each board gets a status, solved, unsolvable (proved) or out_of_budget, and if it is solved its least sum of costs, the
-sum of the agents' shortest paths, an optimal plan, and whether every optimal plan waits.
+Each board gets a status, solved, unsolvable (proved) or out_of_budget, and if
+it is solved its least sum of costs, the sum of the agents' shortest paths, an
+optimal plan, and whether every optimal plan waits.
 """
 
 _BOARDS = 4096

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
+
 NOWHERE = 127
 """A cell that is on no board, in uint8; 10x10 boards end at 108."""
 
@@ -22,7 +24,7 @@ def offsets(max_size: int) -> tuple[int, ...]:
     return (-(max_size + 1), max_size + 1, -1, 1)
 
 
-def guarded(cells: jax.Array, max_size: int) -> jax.Array:
+def guarded(cells: Array, max_size: int) -> jax.Array:
     """Cells ``row * max_size + column`` as cells of a bitboard, uint8; negative ones become ``NOWHERE``."""
     return jnp.where(cells < 0, NOWHERE, cells + cells // max_size).astype(jnp.uint8)
 
@@ -33,7 +35,7 @@ def unguarded(cells: np.ndarray, max_size: int) -> np.ndarray:
     return cells - cells // (max_size + 1)
 
 
-def pack(board: jax.Array) -> jax.Array:
+def pack(board: Array) -> jax.Array:
     """bool ``[max_size, max_size, lanes]`` as uint32 ``[words, lanes]``."""
     max_size, _, lanes = board.shape
     bits = jnp.pad(board, ((0, 0), (0, 1), (0, 0))).reshape(-1, lanes)
@@ -42,7 +44,7 @@ def pack(board: jax.Array) -> jax.Array:
     return jnp.sum(bits.astype(jnp.uint32) << np.arange(32, dtype=np.uint32)[:, None], axis=1, dtype=jnp.uint32)
 
 
-def one_hot(cells: jax.Array, words: int) -> jax.Array:
+def one_hot(cells: Array, words: int) -> jax.Array:
     """The sets of the single cells uint8 ``[..., lanes]``, uint32 ``[..., words, lanes]``; empty for ``NOWHERE``."""
     cells = cells.astype(jnp.uint32)[..., None, :]
     word = jnp.arange(words, dtype=jnp.uint32)[:, None]
@@ -50,7 +52,7 @@ def one_hot(cells: jax.Array, words: int) -> jax.Array:
     return jnp.where(here, jnp.uint32(1) << (cells & 31), jnp.uint32(0))
 
 
-def shifted(board: jax.Array, by: int) -> jax.Array:
+def shifted(board: Array, by: int) -> Array:
     """Every cell of the sets ``[..., words, lanes]`` moved by an offset of less than 32."""
     ahead = abs(by)
     padding = [(0, 0, 0)] * board.ndim
@@ -61,7 +63,7 @@ def shifted(board: jax.Array, by: int) -> jax.Array:
     return (board >> ahead) | (carry << (32 - ahead))
 
 
-def is_empty(board: jax.Array) -> jax.Array:
+def is_empty(board: Array) -> jax.Array:
     """bool ``[..., lanes]``; unrolled, since a reduction over a leading axis does not vectorise on a CPU."""
     words = board.shape[-2]
     together = board[..., 0, :]
@@ -70,7 +72,7 @@ def is_empty(board: jax.Array) -> jax.Array:
     return together == 0
 
 
-def is_single(board: jax.Array) -> jax.Array:
+def is_single(board: Array) -> jax.Array:
     """bool ``[..., lanes]``: the set has exactly one cell."""
     words = [board[..., word, :] for word in range(board.shape[-2])]
     several, some = jnp.bool_(False), jnp.bool_(False)
@@ -81,7 +83,7 @@ def is_single(board: jax.Array) -> jax.Array:
     return some & ~several
 
 
-def lowest(board: jax.Array) -> tuple[jax.Array, jax.Array]:
+def lowest(board: Array) -> tuple[jax.Array, jax.Array]:
     """The first cell of each set, as a set and as uint8 ``[..., lanes]``, ``NOWHERE`` if empty."""
     words = board.shape[-2]
     bits, cell, found = [], jnp.uint32(NOWHERE), jnp.bool_(False)
@@ -94,6 +96,6 @@ def lowest(board: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.stack(bits, axis=-2), cell.astype(jnp.uint8)
 
 
-def contains(board: jax.Array, cell: jax.Array) -> jax.Array:
+def contains(board: Array, cell: Array) -> jax.Array:
     """bool ``[..., lanes]``: the cells uint8 ``[..., lanes]`` are in the sets ``[..., words, lanes]``."""
     return ~is_empty(board & one_hot(cell, board.shape[-2]))

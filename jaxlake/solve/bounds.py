@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
+
 
 def num_pairs(agents: int) -> int:
     """Of agents."""
@@ -50,7 +52,7 @@ def _packings(agents: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...
     return tuple(singles + triangles)
 
 
-def sum_of_gaps(arrivals: jax.Array, edges: jax.Array, pair_costs: jax.Array) -> jax.Array:
+def sum_of_gaps(arrivals: Array, edges: Array, pair_costs: Array) -> jax.Array:
     """By how much the sum of the arrivals must grow at least, int32 ``[lanes]``.
 
     Args:

@@ -8,11 +8,11 @@ arrival (Li et al. 2020, target reasoning). Knows no costs and plans no paths.
 import enum
 import itertools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import NOWHERE, one_hot
 from jaxlake.solve.lanes import apart, fold, pick, put
 from jaxlake.solve.paths import NARROW
@@ -66,8 +66,8 @@ _BRANCHES = np.array(
 """The children of each ``Split`` in their order."""
 
 
-@chex.dataclass(frozen=True)
-class Level:
+@record
+class Level(Record):
     """A branching on the way to the current node, int32 ``[lanes]``, or ``[depth, lanes]`` in the stack.
 
     Attributes:
@@ -80,25 +80,25 @@ class Level:
       path: uint8 ``[steps + 1, lanes]``, its path before.
     """
 
-    split: chex.Array
-    child: chex.Array
-    first: chex.Array
-    second: chex.Array
-    time: chex.Array
-    cell: chex.Array
-    cell_before: chex.Array
-    sets_cell: chex.Array
-    sets_before: chex.Array
-    park_min: chex.Array
-    park_max: chex.Array
-    count: chex.Array
-    replanned: chex.Array
-    arrival: chex.Array
-    path: chex.Array
+    split: Array
+    child: Array
+    first: Array
+    second: Array
+    time: Array
+    cell: Array
+    cell_before: Array
+    sets_cell: Array
+    sets_before: Array
+    park_min: Array
+    park_max: Array
+    count: Array
+    replanned: Array
+    arrival: Array
+    path: Array
 
 
-@chex.dataclass(frozen=True)
-class Change:
+@record
+class Change(Record):
     """What a child changes in the tables of constraints.
 
     Attributes:
@@ -106,11 +106,11 @@ class Change:
       fixed: two of agent and time, -1 for none, and cell uint8 ``[lanes]``.
     """
 
-    forbidden: tuple[chex.Array, chex.Array, chex.Array]
-    fixed: tuple[tuple[chex.Array, chex.Array, chex.Array], ...]
+    forbidden: tuple[Array, Array, Array]
+    fixed: tuple[tuple[Array, Array, Array], ...]
 
 
-def find_conflicts(paths: jax.Array, on: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def find_conflicts(paths: Array, on: Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Conflicts of uint8 paths ``[agents, steps + 1, lanes]``, int32 ``[lanes]`` each.
 
     Returns:
@@ -151,14 +151,14 @@ def find_conflicts(paths: jax.Array, on: jax.Array) -> tuple[jax.Array, jax.Arra
 
 
 def branch_on(
-    key: jax.Array,
-    count: jax.Array,
-    paths: jax.Array,
-    arrivals: jax.Array,
-    fixed: jax.Array,
+    key: Array,
+    count: Array,
+    paths: Array,
+    arrivals: Array,
+    fixed: Array,
     undone: Change,
-    park_min: jax.Array,
-    park_max: jax.Array,
+    park_min: Array,
+    park_max: Array,
 ) -> Level:
     """How the conflict that is most worth it is resolved; its path and what is replanned are filled in later."""
     agents = paths.shape[0]
@@ -237,7 +237,7 @@ def branch_on(
 
 
 def change(
-    park_min: jax.Array, park_max: jax.Array, level: Level, branch: jax.Array, words: int, undo: bool
+    park_min: Array, park_max: Array, level: Level, branch: Array, words: int, undo: bool
 ) -> tuple[Change, jax.Array, jax.Array]:
     """What a child adds to the constraints, or what is taken back with it, and the bounds on arrivals after that."""
     nobody = jnp.int32(-1)
@@ -260,7 +260,7 @@ def change(
     return change, park_min, park_max
 
 
-def forbidding(forbidden: jax.Array, undone: tuple[jax.Array, ...], done: tuple[jax.Array, ...]) -> jax.Array:
+def forbidding(forbidden: Array, undone: tuple[jax.Array, ...], done: tuple[jax.Array, ...]) -> jax.Array:
     """The table uint32 ``[agents, steps + 1, words, lanes]`` with one ``Change.forbidden`` taken back and one made."""
     agents, length = forbidden.shape[:2]
     agent, time = jnp.arange(agents)[:, None, None], jnp.arange(length)[:, None]
@@ -272,7 +272,7 @@ def forbidding(forbidden: jax.Array, undone: tuple[jax.Array, ...], done: tuple[
     return (forbidden & ~bits(undone)) | bits(done)
 
 
-def fixing(fixed: jax.Array, undone: tuple, done: tuple) -> jax.Array:
+def fixing(fixed: Array, undone: tuple, done: tuple) -> Array:
     """The table uint8 ``[agents, steps + 1, lanes]`` with one ``Change.fixed`` taken back and one made."""
     agents, length = fixed.shape[:2]
     agent, time = jnp.arange(agents)[:, None, None], jnp.arange(length)[:, None]
@@ -283,6 +283,6 @@ def fixing(fixed: jax.Array, undone: tuple, done: tuple) -> jax.Array:
     return fixed
 
 
-def child(split: jax.Array, child: jax.Array) -> jax.Array:
+def child(split: Array, child: Array) -> jax.Array:
     """The ``Branch`` of a child of a ``Split``, ``NONE`` after the last."""
     return jnp.asarray(_BRANCHES.reshape(-1))[split * _BRANCHES.shape[1] + child]

@@ -111,7 +111,7 @@ def _search(
         instances=_with_nobody(instances),
         bounds=np.append(cost_bound, 0).astype(np.int32),
         pair_costs=np.zeros((len(cost_bound) + 1, num_pairs(instances.max_agents)), np.int32),
-        may_wait=np.bool_(may_wait),
+        may_wait=np.asarray(may_wait),
         objective=objective,
         result=_undecided(len(cost_bound), instances.max_agents, max_steps),
     )
@@ -126,7 +126,7 @@ def _search(
         if number:
             pending = _solve_pairs(task, pending)
         pending = _run(task, pending, stage)
-    for index in pending:
+    for index in pending.tolist():
         _exhaust(task, index)
     return task.result
 
@@ -155,7 +155,7 @@ class _Task:
     def max_steps(self) -> int:
         return self.result.plan.paths.shape[-1] - 1
 
-    def take(self, indices: np.ndarray) -> tuple[Instance, np.ndarray]:
+    def take(self, indices: np.ndarray | int) -> tuple[Instance, np.ndarray]:
         return jax.tree.map(lambda part: part[indices], self.instances), self.bounds[indices]
 
     def keep(self, indices: np.ndarray, found: Solution) -> None:
@@ -222,14 +222,14 @@ def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> N
             return
         enough = stage.lanes - stage.lanes // _REFILL if started < len(waiting) else 0
         search = _advance(task, stage, search, held, done, enough)
-        done = ~np.asarray(is_running(search.node, np.int32(stage.iterations)))
+        done = ~np.asarray(is_running(search.node, np.asarray(stage.iterations, np.int32)))
 
 
 def _advance(task: _Task, stage: _Stage, search: Search, held: np.ndarray, renewed: np.ndarray, enough: int) -> Search:
     instances, bounds = task.take(held)
-    budget, enough = np.int32(stage.iterations), np.int32(enough)
+    budget, waiting = np.asarray(stage.iterations, np.int32), np.asarray(enough, np.int32)
     costs = task.pair_costs[held]
-    return advance(search, instances, bounds, costs, renewed, task.may_wait, budget, enough, task.objective)
+    return advance(search, instances, bounds, costs, renewed, task.may_wait, budget, waiting, task.objective)
 
 
 def _exhaust(task: _Task, index: int) -> None:

@@ -8,11 +8,14 @@ import dataclasses
 import enum
 import functools
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import MAX_SIZE, STEPS, Instance
 
 INFINITE = np.iinfo(np.uint16).max
@@ -96,12 +99,12 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention) -
     return JointValues(instances=instances, values=values, convention=convention)
 
 
-def value(joint: JointValues, places: jax.Array) -> jax.Array:
+def value(joint: JointValues, places: Array) -> jax.Array:
     """The optimal cost-to-go, int32 ``[]``, of one instance's places int32 ``[agents]``; ``INFINITE`` for none."""
     return joint.values[tuple(jnp.moveaxis(jnp.asarray(places), -1, 0))].astype(jnp.int32)
 
 
-def action_values(joint: JointValues, places: jax.Array) -> jax.Array:
+def action_values(joint: JointValues, places: Array) -> jax.Array:
     """What each joint action costs if the agents are optimal afterwards, int32 ``[5, ..., 5]``, an axis per agent.
 
     The advantage of an action is ``value(joint, places)`` less this. ``INFINITE`` for a joint action that moves an
@@ -143,7 +146,7 @@ def action_values(joint: JointValues, places: jax.Array) -> jax.Array:
     return jnp.where(legal, best, INFINITE)
 
 
-def regret(joint: JointValues, before: jax.Array, after: jax.Array) -> jax.Array:
+def regret(joint: JointValues, before: Array, after: Array) -> jax.Array:
     """How much a step costs beyond the optimum, int32 ``[]``, at least 0; ``INFINITE`` if the goals are lost with it.
 
     Says nothing about how the step came about, so it serves any rule for conflicts: the places before and after are
@@ -158,7 +161,7 @@ def regret(joint: JointValues, before: jax.Array, after: jax.Array) -> jax.Array
     return jnp.where(later == INFINITE, INFINITE, _step_cost(joint, before, after) + later - value(joint, before))
 
 
-def _step_cost(joint: JointValues, before: jax.Array, after: jax.Array) -> jax.Array:
+def _step_cost(joint: JointValues, before: Array, after: Array) -> jax.Array:
     """int32 ``[...]`` for places ``[..., agents]``."""
     if joint.convention is Convention.SUM_OF_COSTS:
         return jnp.sum(after != joint.instances.holes.shape[-1], axis=-1)
@@ -168,7 +171,7 @@ def _step_cost(joint: JointValues, before: jax.Array, after: jax.Array) -> jax.A
     return count(moved.astype(jnp.int32), axis=-1)
 
 
-def _without_parking(free: jax.Array, goals: jax.Array, convention: Convention) -> jax.Array:
+def _without_parking(free: Array, goals: Array, convention: Convention) -> jax.Array:
     """uint16 ``[cells, ..., cells, lanes]`` for free cells ``[size, size, lanes]`` and goals ``[agents, lanes]``."""
     agents, cells = goals.shape[0], free.shape[0] ** 2
     home = [_along(jnp.arange(cells)[:, None] == goals[agent], agent, agents) for agent in range(agents)]
@@ -178,7 +181,7 @@ def _without_parking(free: jax.Array, goals: jax.Array, convention: Convention) 
     return _solve(free, seed, agents, [at.astype(jnp.uint16) for at in home])
 
 
-def _with_parking(free: jax.Array, goals: jax.Array) -> jax.Array:
+def _with_parking(free: Array, goals: Array) -> jax.Array:
     """uint16 ``[cells + 1, ..., cells + 1, lanes]``.
 
     While the same agents are parked, each step costs the same, and to park costs nothing and leads to a table with one
@@ -186,12 +189,12 @@ def _with_parking(free: jax.Array, goals: jax.Array) -> jax.Array:
     """
     agents, lanes = goals.shape
     cell = jnp.arange(free.shape[0] ** 2)[:, None]
-    tables = {(): jnp.zeros(lanes, jnp.uint16)}
+    tables: dict[tuple[int, ...], jax.Array] = {(): jnp.zeros(lanes, jnp.uint16)}
     for count in range(1, agents + 1):
         for moving in itertools.combinations(range(agents), count):
             parked = [agent for agent in range(agents) if agent not in moving]
             open_cells = functools.reduce(jnp.logical_and, [cell != goals[agent] for agent in parked], cell == cell)
-            seed = _FAR
+            seed: Any = _FAR
             for axis, agent in enumerate(moving):
                 table = jnp.expand_dims(tables[moving[:axis] + moving[axis + 1 :]], axis)
                 seed = jnp.minimum(seed, jnp.where(_along(cell == goals[agent], axis, count), table, _FAR))
@@ -204,7 +207,7 @@ def _with_parking(free: jax.Array, goals: jax.Array) -> jax.Array:
     return values
 
 
-def _solve(free: jax.Array, seed: jax.Array, cost: int, home: list[jax.Array]) -> jax.Array:
+def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Array:
     """The least of the seeds that can be reached plus what the steps to them cost, ``[cells, ..., cells, lanes]``.
 
     Bellman's equation, iterated over all joint positions at once until nothing changes.
@@ -217,7 +220,7 @@ def _solve(free: jax.Array, seed: jax.Array, cost: int, home: list[jax.Array]) -
     """
     size, agents, lanes = free.shape[0], seed.ndim - 1, seed.shape[-1]
     cell = np.arange(size * size)
-    ok = [_along(free.reshape(size * size, -1), agent, agents) for agent in range(agents)]
+    ok: Any = [_along(free.reshape(size * size, -1), agent, agents) for agent in range(agents)]
     ok += [_pairwise(cell[:, None] != cell, pair, agents) for pair in itertools.combinations(range(agents), 2)]
     ok = _on_grid(functools.reduce(jnp.logical_and, ok), size)
     seed = jnp.where(ok, _on_grid(seed, size), _FAR)
@@ -256,7 +259,7 @@ def _solve(free: jax.Array, seed: jax.Array, cost: int, home: list[jax.Array]) -
     return table[inner].reshape(*[size * size] * agents, lanes)
 
 
-def _along(cells: jax.Array, axis: int, agents: int) -> jax.Array:
+def _along(cells: Array, axis: int, agents: int) -> Array:
     """``[cells, lanes]`` as the given agent's axis of ``[cells, ..., cells, lanes]``."""
     return cells.reshape(*[-1 if agent == axis else 1 for agent in range(agents)], cells.shape[-1])
 
@@ -266,6 +269,6 @@ def _pairwise(table: np.ndarray, pair: tuple[int, int], agents: int) -> np.ndarr
     return table.reshape(*[len(table) if agent in pair else 1 for agent in range(agents)], 1)
 
 
-def _on_grid(table: jax.Array, size: int) -> jax.Array:
+def _on_grid(table: Array, size: int) -> Array:
     """Every agent's axis split into rows and columns."""
     return table.reshape(*[side for axis in table.shape[:-1] for side in ((size, size) if axis > 1 else (1, 1))], -1)

@@ -9,8 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxlake.record import Array
 
-def apart(on: jax.Array, function: Callable[..., Any], *arguments: Any) -> Any:
+
+def apart(on: Array, function: Callable[..., Any], *arguments: Any) -> Any:
     """The function's results, in memory before anybody reads them.
 
     XLA's CPU fusion recomputes elementwise producers in every consumer, for every element it is broadcast to: 520 us
@@ -28,7 +30,7 @@ def apart(on: jax.Array, function: Callable[..., Any], *arguments: Any) -> Any:
     return jax.lax.cond(on, function, never, *arguments)
 
 
-def pick(rows: jax.Array, index: jax.Array) -> jax.Array:
+def pick(rows: Array, index: Array) -> jax.Array:
     """Per lane ``rows[index[lane]]`` of few rows ``[rows, ..., lanes]``."""
     chosen = rows[0]
     for row in range(1, rows.shape[0]):
@@ -36,13 +38,13 @@ def pick(rows: jax.Array, index: jax.Array) -> jax.Array:
     return chosen
 
 
-def put(rows: jax.Array, index: jax.Array, row: jax.Array, where: jax.Array) -> jax.Array:
+def put(rows: Array, index: Array, row: Array, where: Array) -> jax.Array:
     """``rows`` with ``rows[index[lane]]`` replaced per lane."""
     here = (jnp.arange(rows.shape[0])[:, None] == index) & where
     return jnp.where(here.reshape(rows.shape[0], *[1] * (rows.ndim - 2), -1), row, rows)
 
 
-def fold(combine, values: jax.Array) -> jax.Array:
+def fold(combine, values: Array) -> jax.Array:
     """A reduction over the leading axis by halves; as a reduction it would not vectorise on a CPU."""
     while values.shape[0] > 1:
         half = values.shape[0] // 2

@@ -5,10 +5,10 @@ Everything is lane-minor, ``[..., lanes]``.
 
 import itertools
 
-import chex
 import jax
 import jax.numpy as jnp
 
+from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted
 from jaxlake.solve.bounds import sum_of_gaps
 from jaxlake.solve.constraints import Level
@@ -23,8 +23,8 @@ DEPTH = 48
 """Most branchings between the root and a node; a search that would go deeper gives up."""
 
 
-@chex.dataclass(frozen=True)
-class Problem:
+@record
+class Problem(Record):
     """The instances lane-minor, and what is asked of them.
 
     Attributes:
@@ -37,18 +37,18 @@ class Problem:
       pair_costs: int32 ``[pairs, lanes]``, what two agents cost at least.
     """
 
-    free: chex.Array
-    starts: chex.Array
-    goals: chex.Array
-    distances: chex.Array
-    reachable: chex.Array
-    num_agents: chex.Array
-    cost_bound: chex.Array
-    pair_costs: chex.Array
+    free: Array
+    starts: Array
+    goals: Array
+    distances: Array
+    reachable: Array
+    num_agents: Array
+    cost_bound: Array
+    pair_costs: Array
 
 
-@chex.dataclass(frozen=True)
-class Node:
+@record
+class Node(Record):
     """Where each lane's search is.
 
     Attributes:
@@ -69,30 +69,30 @@ class Node:
       iterations, expansions: int32 ``[lanes]``.
     """
 
-    status: chex.Array
-    planned: chex.Array
-    cost_limit: chex.Array
-    cut: chex.Array
-    beyond: chex.Array
-    failed: chex.Array
-    fresh: chex.Array
-    paths: chex.Array
-    arrivals: chex.Array
-    forbidden: chex.Array
-    fixed: chex.Array
-    park_min: chex.Array
-    park_max: chex.Array
-    depth: chex.Array
+    status: Array
+    planned: Array
+    cost_limit: Array
+    cut: Array
+    beyond: Array
+    failed: Array
+    fresh: Array
+    paths: Array
+    arrivals: Array
+    forbidden: Array
+    fixed: Array
+    park_min: Array
+    park_max: Array
+    depth: Array
     stack: Level
-    count: chex.Array
-    key: chex.Array
-    edges: chex.Array
-    iterations: chex.Array
-    expansions: chex.Array
+    count: Array
+    key: Array
+    edges: Array
+    iterations: Array
+    expansions: Array
 
 
 def begin(
-    instances: Instance, cost_bound: jax.Array, pair_costs: jax.Array, steps: int, objective: Objective
+    instances: Instance, cost_bound: Array, pair_costs: Array, steps: int, objective: Objective
 ) -> tuple[Problem, Node]:
     """The lanes of instances before their first iteration; the arguments as in ``tree.advance``, and the horizon."""
     max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
@@ -155,7 +155,7 @@ def begin(
     return problem, node
 
 
-def _distances(free: jax.Array, starts: jax.Array, goals: jax.Array, max_size: int) -> tuple[jax.Array, jax.Array]:
+def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple[jax.Array, jax.Array]:
     """Length of the shortest paths, int32 ``[agents, lanes]``, and whether there is one."""
     words = free.shape[0]
     goal = one_hot(goals, words)
@@ -178,7 +178,7 @@ def _distances(free: jax.Array, starts: jax.Array, goals: jax.Array, max_size: i
     return jnp.maximum(distance, 0), distance >= 0
 
 
-def total(arrivals: jax.Array, objective: Objective) -> jax.Array:
+def total(arrivals: Array, objective: Objective) -> jax.Array:
     """The cost int32 ``[lanes]`` of arrivals ``[agents, lanes]``."""
     combine = jnp.sum if objective is Objective.SUM_OF_COSTS else jnp.max
     return combine(arrivals, axis=0)

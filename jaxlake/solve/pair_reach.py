@@ -11,16 +11,16 @@ Arrays are lane-minor, ``[boards, rows, lanes]``; a lane is one instance.
 import functools
 from collections.abc import Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array, Record, record
 from jaxlake.types import STEPS
 
 
-@chex.dataclass(frozen=True)
-class Rules:
+@record
+class Rules(Record):
     """Which joint positions and moves there are.
 
     Attributes:
@@ -28,8 +28,8 @@ class Rules:
       wait: word ``[]``, all ones where an agent may wait, else 0.
     """
 
-    mask: chex.Array
-    wait: chex.Array
+    mask: Array
+    wait: Array
 
 
 def word_type(size: int) -> np.dtype:
@@ -37,14 +37,14 @@ def word_type(size: int) -> np.dtype:
     return np.dtype(np.uint8 if size <= 8 else np.uint16)
 
 
-def rules(free: jax.Array, may_wait: jax.Array) -> Rules:
+def rules(free: Array, may_wait: Array) -> Rules:
     """From the free cells, bool ``[size, size, lanes]``."""
     size, _, lanes = free.shape
     word = word_type(size)
     column = np.left_shift(1, np.arange(size)).astype(word)
     # Concatenated, both are kept; else each of them would be computed anew for each of the boards.
     rows = [sum(jnp.where(free[r, q], column[q], word.type(0)) for q in range(size)) for r in range(size)]
-    rows = jnp.concatenate([row[None] for row in rows])
+    rows = jnp.concatenate([jnp.asarray(row)[None] for row in rows])
     guard = jnp.zeros((1, lanes), word)
     present = [jnp.where(free[r], ~word.type(0), word.type(0)) for r in range(size)]
     present = jnp.concatenate([part for row in present for part in (row, guard)])
@@ -60,7 +60,7 @@ def empty(size: int, lanes: int) -> jax.Array:
     return jnp.zeros((_boards(size), size + 2, lanes), word_type(size))
 
 
-def single(cells: jax.Array, there: jax.Array, size: int) -> jax.Array:
+def single(cells: Array, there: Array, size: int) -> jax.Array:
     """The set of one joint position, int32 ``[2, lanes]``, or of none where bool ``[lanes]`` is False."""
     at = _board_of(cells[0], size)
     row, column = jnp.divmod(cells[1], size)
@@ -69,9 +69,7 @@ def single(cells: jax.Array, there: jax.Array, size: int) -> jax.Array:
     return empty(size, len(lane)).at[at, row + 1, lane].set(bit, mode="drop")
 
 
-def step(
-    now: jax.Array, before: jax.Array, after: jax.Array, spread: jax.Array, rules: Rules
-) -> tuple[jax.Array, jax.Array]:
+def step(now: Array, before: Array, after: Array, spread: Array, rules: Rules) -> tuple[jax.Array, jax.Array]:
     """Adds to ``after`` what is reached in one step from ``now`` and is neither in ``now`` nor in ``before``.
 
     Joint moves can be undone, so a step from the positions at distance t leads to those at t - 1, t and t + 1; three
@@ -116,7 +114,7 @@ def scratch(size: int, lanes: int) -> jax.Array:
     return jnp.zeros((_boards(size), size, lanes), word_type(size))
 
 
-def views(sets: Sequence[jax.Array], cells: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Of each of three sets, where one agent is while the other one is on a given cell.
 
     Args:
@@ -157,7 +155,7 @@ def views(sets: Sequence[jax.Array], cells: jax.Array) -> tuple[jax.Array, jax.A
     return rows.reshape(3, size, lanes), hits[:3].reshape(3, size, across, lanes), weight
 
 
-def predecessor(before: jax.Array, cells: jax.Array, may_wait: jax.Array) -> jax.Array:
+def predecessor(before: Array, cells: Array, may_wait: Array) -> jax.Array:
     """A joint position, int32 ``[2, lanes]``, in ``before`` from which a step leads to the given one.
 
     There must be one, else the result means nothing. Among several, the first in the order of ``STEPS``, agent 0's
@@ -170,7 +168,7 @@ def predecessor(before: jax.Array, cells: jax.Array, may_wait: jax.Array) -> jax
     # up once and not for each of the 25 moves.
     boards = (row_0 - down) * (size + 1) + column_0 - right + size + 2
     at = (boards * (size + 2) + row_1) * lanes + jnp.arange(lanes)
-    words = before.reshape(-1)
+    words = jnp.ravel(before)
     rows = jnp.concatenate([words.at[at + near * lanes].get(mode="promise_in_bounds") for near in range(3)])
     rows = rows.reshape(3, len(STEPS), lanes).astype(jnp.int32)
 
@@ -189,7 +187,7 @@ def predecessor(before: jax.Array, cells: jax.Array, may_wait: jax.Array) -> jax
         sum(jnp.where(part == move, step, 0) for move, step in enumerate(steps))
         for part in (best // len(STEPS), best % len(STEPS))
     )
-    return cells - jnp.stack([first, second])
+    return jnp.asarray(cells - jnp.stack([first, second]))
 
 
 _WAIT = 4
@@ -199,11 +197,11 @@ def _boards(size: int) -> int:
     return size * (size + 1) + 2 * (size + 2) + 1
 
 
-def _board_of(cell: jax.Array, size: int) -> jax.Array:
+def _board_of(cell: Array, size: int) -> Array:
     return cell // size * (size + 1) + cell % size + size + 2
 
 
-def _entered(now: jax.Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
+def _entered(now: Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
     """The bit of agent 0's cell where agent 1 can enter it from a neighbour other than ``avoid``.
 
     word ``[size, size + 1, lanes]``; what stands at a cell belongs to agent 0 at that cell plus ``shift``.

@@ -9,11 +9,11 @@ goal. Sets of joint positions are bitboards (``pair_reach``), and no step of the
 import functools
 import math
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array, Record, record
 from jaxlake.solve import pair_reach as reach
 from jaxlake.types import ABSENT, MAX_SIZE, STEPS, Instance, Objective, Plan, Solution, Status
 
@@ -33,8 +33,8 @@ _CELL_BITS = 7
 _NO_CELL = np.uint16(65535)
 
 
-@chex.dataclass(frozen=True)
-class _Problem:
+@record
+class _Problem(Record):
     """The instances lane-minor.
 
     Attributes:
@@ -44,16 +44,16 @@ class _Problem:
       may_wait: bool ``[]``.
     """
 
-    free: chex.Array
-    starts: chex.Array
-    goals: chex.Array
-    num_agents: chex.Array
-    cost_bound: chex.Array
-    may_wait: chex.Array
+    free: Array
+    starts: Array
+    goals: Array
+    num_agents: Array
+    cost_bound: Array
+    may_wait: Array
 
 
-@chex.dataclass(frozen=True)
-class _Parking:
+@record
+class _Parking(Record):
     """The best first parking found so far, int32 ``[lanes]``.
 
     Attributes:
@@ -63,15 +63,15 @@ class _Parking:
       other: the cell of the other one at that time.
     """
 
-    key: chex.Array
-    time: chex.Array
-    agent: chex.Array
-    other: chex.Array
+    key: Array
+    time: Array
+    agent: Array
+    other: Array
 
 
 @functools.partial(jax.jit, static_argnames=("max_steps", "objective"))
 def search_pairs(
-    instances: Instance, cost_bound: jax.Array, may_wait: jax.Array, max_steps: int, objective: Objective
+    instances: Instance, cost_bound: Array, may_wait: Array, max_steps: int, objective: Objective
 ) -> Solution:
     """Optimal plans of at most a given cost, for at most two agents.
 
@@ -103,11 +103,11 @@ def search_pairs(
         return padded(jnp.pad(ends, ((0, 0), (0, 2)), constant_values=ABSENT)[:, :2], ABSENT)
 
     size, starts, goals = padded(instances.size, 0), pair(instances.starts), pair(instances.goals)
-    asked = (size, padded(instances.holes, False), starts, goals, padded(instances.num_agents, 0))
-    asked = (*asked, padded(jnp.broadcast_to(cost_bound, (batch,)), 0))
+    counts, bounds = padded(instances.num_agents, 0), padded(jnp.broadcast_to(cost_bound, (batch,)), 0)
+    asked = (size, padded(instances.holes, False), starts, goals, counts, bounds)
 
     def near(group):
-        alone, rest = _distances(_problem(*group, may_wait))
+        alone, rest = _distances(_problem(may_wait, *group))
         return alone.T, rest.reshape(-1, lanes).T
 
     grouped = jax.tree.map(lambda leaf: leaf.reshape(-1, lanes, *leaf.shape[1:]), asked)
@@ -125,7 +125,7 @@ def search_pairs(
             lambda: jax.lax.dynamic_slice(order, (number * lanes,), (lanes,)),
             lambda: jnp.argsort(done)[:lanes],
         )
-        problem = _problem(*(jnp.take(leaf, group, axis=0) for leaf in asked), may_wait)
+        problem = _problem(may_wait, *(jnp.take(leaf, group, axis=0) for leaf in asked))
         maps = alone[group].T, rest[group].T.reshape(2, instances.max_size, instances.max_size, lanes)
         leave = jnp.where(first_pass, lanes // _STRAGGLERS, 0)
         decided, found = _search(problem, *maps, max_steps, objective, leave)
@@ -155,13 +155,13 @@ def search_pairs(
 
 
 def _problem(
-    size: jax.Array,
-    holes: jax.Array,
-    starts: jax.Array,
-    goals: jax.Array,
-    num_agents: jax.Array,
-    cost_bound: jax.Array,
-    may_wait: jax.Array,
+    may_wait: Array,
+    size: Array,
+    holes: Array,
+    starts: Array,
+    goals: Array,
+    num_agents: Array,
+    cost_bound: Array,
 ) -> _Problem:
     max_size = math.isqrt(holes.shape[1])
     axis = jnp.arange(max_size)
@@ -177,7 +177,7 @@ def _problem(
 
 
 def _search(
-    problem: _Problem, alone: jax.Array, rest: jax.Array, max_steps: int, objective: Objective, leave: jax.Array
+    problem: _Problem, alone: Array, rest: Array, max_steps: int, objective: Objective, leave: Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     """Searches until at most ``leave`` of the lanes, with the ``_distances``, are undecided.
 
@@ -278,9 +278,9 @@ def _search(
 def _paths(
     problem: _Problem,
     best: _Parking,
-    solved: jax.Array,
+    solved: Array,
     sets: tuple[jax.Array, ...],
-    rest: jax.Array,
+    rest: Array,
     max_steps: int,
 ) -> tuple[jax.Array, jax.Array]:
     """int8 ``[max_steps + 1, 2, lanes]``, and the times of the last arrivals, int32 ``[2, lanes]``.
@@ -366,7 +366,7 @@ def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
     return jnp.stack(alone), near[2:]
 
 
-def _pick(table: jax.Array, index: jax.Array) -> jax.Array:
+def _pick(table: jax.Array, index: Array) -> jax.Array:
     """Per lane the entry ``index[lane]`` of ``[entries, lanes]``."""
     lanes = table.shape[1]
     return table.reshape(-1).at[index * lanes + jnp.arange(lanes)].get(mode="promise_in_bounds")

@@ -4,10 +4,10 @@ Sets of cells are bitboards, ``[..., words, lanes]``; a lane is one agent of one
 tree nor what the obstacles stand for.
 """
 
-import chex
 import jax
 import jax.numpy as jnp
 
+from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import (
     NOWHERE,
     is_empty,
@@ -23,8 +23,8 @@ NARROW = 128
 """Flag of a cell of a path: every path of the same length is there at that time."""
 
 
-@chex.dataclass(frozen=True)
-class Query:
+@record
+class Query(Record):
     """What is asked of one agent per lane; ``steps`` is the horizon.
 
     Attributes:
@@ -38,18 +38,18 @@ class Query:
       may_wait: bool ``[]``, whether the agent may stay on a cell before its last arrival.
     """
 
-    start: chex.Array
-    goal: chex.Array
-    allowed: chex.Array
-    occupied: chex.Array
-    crossed: tuple[chex.Array, ...]
-    park_from: chex.Array
-    deadline: chex.Array
-    may_wait: chex.Array
+    start: Array
+    goal: Array
+    allowed: Array
+    occupied: Array
+    crossed: tuple[Array, ...]
+    park_from: Array
+    deadline: Array
+    may_wait: Array
 
 
-@chex.dataclass(frozen=True)
-class Answer:
+@record
+class Answer(Record):
     """The path found per lane.
 
     Attributes:
@@ -58,9 +58,9 @@ class Answer:
       found: bool ``[lanes]``, there is a path by the deadline.
     """
 
-    path: chex.Array
-    arrival: chex.Array
-    found: chex.Array
+    path: Array
+    arrival: Array
+    found: Array
 
 
 def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
@@ -165,12 +165,12 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     return Answer(path=path | jnp.where(narrow, NARROW, 0).astype(jnp.uint8), arrival=arrival, found=end >= 0)
 
 
-def obstacles(cells: jax.Array, words: int) -> jax.Array:
+def obstacles(cells: Array, words: int) -> jax.Array:
     """Where any of the agents on uint8 ``[agents, steps + 1, lanes]`` is, ``[steps + 1, words, lanes]``."""
     return _any_of(one_hot(cells, words))
 
 
-def swaps(cells: jax.Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
+def swaps(cells: Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
     """Cells that cannot be left UP, DOWN, LEFT or RIGHT without swapping, four of uint32 ``[steps, words, lanes]``.
 
     Args:
@@ -185,25 +185,25 @@ def swaps(cells: jax.Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
     )
 
 
-def _any_of(boards: jax.Array) -> jax.Array:
+def _any_of(boards: Array) -> jax.Array:
     together = boards[0]
     for board in boards[1:]:
         together = together | board
     return together
 
 
-def _last(times: jax.Array) -> jax.Array:
+def _last(times: Array) -> jax.Array:
     """One more than the last time, int32 ``[lanes]``, at which bool ``[steps, lanes]`` holds; 0 for never."""
     return jnp.max(jnp.where(times, jnp.arange(1, times.shape[0] + 1, dtype=jnp.int32)[:, None], 0), axis=0)
 
 
-def _spread(board: jax.Array, max_size: int) -> jax.Array:
+def _spread(board: Array, max_size: int) -> Array:
     """Where the sets ``[..., words, lanes]`` can be a move later, or could have been a move earlier."""
     up, down, left, right = (shifted(board, by) for by in offsets(max_size))
     return up | down | left | right
 
 
-def _spread_back(board: jax.Array, crossed: list[jax.Array], max_size: int) -> jax.Array:
+def _spread_back(board: Array, crossed: list[jax.Array], max_size: int) -> Array:
     """From where a move that crosses nobody leads into the sets ``[..., words, lanes]``."""
     parts = [shifted(board, -by) & ~ban for by, ban in zip(offsets(max_size), crossed, strict=True)]
     return parts[0] | parts[1] | parts[2] | parts[3]

@@ -14,11 +14,11 @@ One iteration replans one agent in each lane. What a lane finds does not depend 
 
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import NOWHERE, is_empty, one_hot, unguarded
 from jaxlake.solve.bounds import num_pairs, sum_of_gaps
 from jaxlake.solve.constraints import (
@@ -44,8 +44,8 @@ UNBOUNDED = 1 << 12
 
 def search(
     instances: Instance,
-    cost_bound: jax.Array,
-    may_wait: jax.Array,
+    cost_bound: Array,
+    may_wait: Array,
     max_steps: int,
     iterations: int,
     objective: Objective,
@@ -68,8 +68,8 @@ def search(
     return results(search, np.arange(lanes), instances.max_size, max_steps, objective)
 
 
-@chex.dataclass(frozen=True)
-class Search:
+@record
+class Search(Record):
     """A search in every lane; opaque to others but for ``is_running`` and ``results``."""
 
     problem: Problem
@@ -80,7 +80,7 @@ def idle(instances: Instance, steps: int, objective: Objective) -> Search:
     """Lanes that do not search yet, in the shapes for instances ``[lanes]``."""
     bound = np.zeros(len(instances.size), np.int32)
     costs = np.zeros((len(bound), num_pairs(instances.max_agents)), np.int32)
-    shapes = jax.eval_shape(lambda *arrays: begin(*arrays, steps, objective), instances, bound, costs)
+    shapes = jax.eval_shape(lambda a, b, c: begin(a, b, c, steps, objective), instances, bound, costs)
     problem, node = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     return Search(problem=problem, node=node)
 
@@ -89,12 +89,12 @@ def idle(instances: Instance, steps: int, objective: Objective) -> Search:
 def advance(
     search: Search,
     instances: Instance,
-    cost_bound: jax.Array,
-    pair_costs: jax.Array,
-    renewed: jax.Array,
-    may_wait: jax.Array,
-    iterations: jax.Array,
-    enough: jax.Array,
+    cost_bound: Array,
+    pair_costs: Array,
+    renewed: Array,
+    may_wait: Array,
+    iterations: Array,
+    enough: Array,
     objective: Objective,
 ) -> Search:
     """Starts some lanes anew and searches until few are left.
@@ -124,14 +124,12 @@ def advance(
     return Search(problem=problem, node=node)
 
 
-def is_running(node: Node, iterations: jax.Array) -> jax.Array:
+def is_running(node: Node, iterations: Array) -> jax.Array:
     """bool ``[lanes]``, not decided and not given up."""
     return (node.status == RUNNING) & (node.iterations < iterations)
 
 
-def _iterate(
-    problem: Problem, node: Node, may_wait: jax.Array, budget: jax.Array, max_size: int, objective: Objective
-) -> Node:
+def _iterate(problem: Problem, node: Node, may_wait: Array, budget: Array, max_size: int, objective: Objective) -> Node:
     """Backtracks or branches, and then replans one agent, in every lane."""
     on = node.iterations[0] >= 0
     turn = apart(on, functools.partial(_decide, objective=objective), problem, node, budget)
@@ -173,8 +171,8 @@ def _iterate(
     )
 
 
-@chex.dataclass(frozen=True)
-class _Turn:
+@record
+class _Turn(Record):
     """What a lane does in one iteration, ``[lanes]`` unless said otherwise.
 
     Attributes:
@@ -187,30 +185,30 @@ class _Turn:
       status, planned, limit, cut, failed: as in ``Node``.
     """
 
-    running: chex.Array
-    undo: chex.Array
-    enter: chex.Array
-    push: chex.Array
-    asks: chex.Array
+    running: Array
+    undo: Array
+    enter: Array
+    push: Array
+    asks: Array
     left: Level
     level: Level
     undone: Change
     done: Change
-    at: chex.Array
-    depth: chex.Array
-    park_min: chex.Array
-    park_max: chex.Array
-    arrivals: chex.Array
-    deadline: chex.Array
-    budget_left: chex.Array
-    status: chex.Array
-    planned: chex.Array
-    limit: chex.Array
-    cut: chex.Array
-    failed: chex.Array
+    at: Array
+    depth: Array
+    park_min: Array
+    park_max: Array
+    arrivals: Array
+    deadline: Array
+    budget_left: Array
+    status: Array
+    planned: Array
+    limit: Array
+    cut: Array
+    failed: Array
 
 
-def _decide(problem: Problem, node: Node, budget: jax.Array, objective: Objective) -> _Turn:
+def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -> _Turn:
     """What to undo and what to try next."""
     on = node.iterations[0] >= 0
     words = problem.free.shape[0]
@@ -302,9 +300,7 @@ def _decide(problem: Problem, node: Node, budget: jax.Array, objective: Objectiv
     )
 
 
-def _query(
-    problem: Problem, node: Node, agent: jax.Array, deadline: jax.Array, may_wait: jax.Array, max_size: int
-) -> Query:
+def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait: Array, max_size: int) -> Query:
     """What one agent per lane may do under the constraints, and where the others are."""
     agents, length, words, _ = node.forbidden.shape
     mine = jnp.arange(agents)[:, None] == agent
@@ -361,7 +357,7 @@ def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, ob
         status=status.astype(np.int32),
         plan=Plan(
             parsable=solved,
-            num_named=np.sum(there, axis=0, dtype=np.int32),
+            num_named=np.asarray(np.sum(there, axis=0, dtype=np.int32)),
             paths=paths,
             lengths=lengths.T.astype(np.int32),
         ),
@@ -371,7 +367,7 @@ def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, ob
     )
 
 
-def read(stack: Level, at: jax.Array) -> Level:
+def read(stack: Level, at: Array) -> Level:
     lane = jnp.arange(at.shape[0])
 
     def read(rows):
@@ -382,5 +378,5 @@ def read(stack: Level, at: jax.Array) -> Level:
     return jax.tree.map(read, stack)
 
 
-def write(stack: Level, at: jax.Array, level: Level, where: jax.Array) -> Level:
+def write(stack: Level, at: Array, level: Level, where: Array) -> Level:
     return jax.tree.map(lambda rows, row: put(rows, at, row, where), stack, level)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.types import ABSENT, OUTSIDE, STEPS, Action, Plan
 
 _ROOM, _ROOM_PER_CELL = 25_000, 16
@@ -64,7 +65,9 @@ class Reading(NamedTuple):
     problems: tuple[str, ...]
 
 
-def read(text: str, *, max_size: int, max_agents: int, max_steps: int, starts: Sequence[int] | None = None) -> Reading:
+def read(
+    text: str, *, max_size: int, max_agents: int, max_steps: int, starts: Sequence[int] | Array | None = None
+) -> Reading:
     """Reads a plan out of a model's text, tolerantly: never raises, in time linear in the text's length.
 
     The plan is not parsable, and holds nothing, if no answer is complete (see the top of this file). A path cannot be
@@ -92,7 +95,9 @@ def read(text: str, *, max_size: int, max_agents: int, max_steps: int, starts: S
     return Reading(plan, tuple(problems))
 
 
-def parse(text: str, *, max_size: int, max_agents: int, max_steps: int, starts: Sequence[int] | None = None) -> Plan:
+def parse(
+    text: str, *, max_size: int, max_agents: int, max_steps: int, starts: Sequence[int] | Array | None = None
+) -> Plan:
     """The plan of ``read``."""
     return read(text, max_size=max_size, max_agents=max_agents, max_steps=max_steps, starts=starts).plan
 
@@ -103,7 +108,7 @@ def parse_batch(
     max_size: int,
     max_agents: int,
     max_steps: int,
-    starts: Sequence[Sequence[int]] | None = None,
+    starts: Sequence[Sequence[int]] | Array | None = None,
 ) -> Plan:
     """``parse`` for each text (starts ``[batch, max_agents]``) along a leading batch axis; numpy arrays."""
     batch = len(texts)
@@ -124,7 +129,7 @@ class _Format(NamedTuple):
     max_size: int
     max_agents: int
     max_steps: int
-    starts: Sequence[int] | None
+    starts: Sequence[int] | Array | None
 
     def path(self, number: str, body: str) -> tuple[list[int], str]:
         """The cells of an agent's path, none if it cannot be read, and what is wrong with it, if anything."""
@@ -231,15 +236,15 @@ def _cells(body: str, max_size: int) -> tuple[list[int], str]:
             pass
     table = _CellTable.of(max_size)
     found = _BRACKETS.findall(body)
-    cells = [table[brackets] for brackets in found]
+    read = [table[brackets] for brackets in found]
     problem = ""
-    if None in cells:
+    if None in read:
         stray = [
-            brackets for brackets, cell in zip(found, cells, strict=True) if cell is None and _DIGIT.search(brackets)
+            brackets for brackets, cell in zip(found, read, strict=True) if cell is None and _DIGIT.search(brackets)
         ]
         problem = f"{stray[0][:20]!r} is not a coordinate" if stray else ""
-        found = [brackets for brackets, cell in zip(found, cells, strict=True) if cell is not None]
-        cells = [cell for cell in cells if cell is not None]
+        found = [brackets for brackets, cell in zip(found, read, strict=True) if cell is not None]
+    cells = [cell for cell in read if cell is not None]
     if not cells:
         return [], "no coordinate"
     if OUTSIDE in cells:

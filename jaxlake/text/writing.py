@@ -81,7 +81,7 @@ def prompt(instance: Instance, style: PromptStyle, answer_format: AnswerFormat =
     size, max_size = int(instance.size), instance.max_size
     ends = [(_coordinate(start, max_size), _coordinate(goal, max_size)) for start, goal in _agents(instance)]
     if style is PromptStyle.COORDINATES:
-        holes = "".join(_coordinate(cell, max_size) for cell in np.flatnonzero(instance.holes))
+        holes = "".join(_coordinate(cell, max_size) for cell in np.flatnonzero(instance.holes).tolist())
         agents = " ".join(f"{agent}{start}{goal}" for agent, (start, goal) in enumerate(ends))
         return f"{size}x{size} holes{holes} {agents}"
     board = to_text(instance)

@@ -1,0 +1,71 @@
+"""What a package index, Colab and a workflow read: each says the same, and bounds let in what people already have."""
+
+import os
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+COLAB = {  # its GPU runtime in June 2026, on Python 3.12: googlecolab/backend-info, pip-freeze.gpu.txt
+    "jax": "0.7.2",
+    "flax": "0.11.2",
+    "huggingface-hub": "1.17.0",
+    "jinja2": "3.1.6",
+    "matplotlib": "3.10.0",
+    "numpy": "2.0.2",
+    "optax": "0.2.8",
+    "orbax-checkpoint": "0.12.0",
+    "pillow": "11.3.0",
+    "pydantic": "2.12.3",
+    "pyyaml": "6.0.3",
+    "rich": "13.9.4",
+    "safetensors": "0.7.0",
+    "scipy": "1.16.3",
+    "tokenizers": "0.22.2",
+    "transformers": "5.9.0",
+}
+
+
+def requirements(*extras: str) -> list[Requirement]:
+    optional = PROJECT["optional-dependencies"]
+    return [
+        Requirement(line) for line in [*PROJECT["dependencies"], *(line for name in extras for line in optional[name])]
+    ]
+
+
+def test_colab_keeps_what_it_comes_with():
+    ours = {one.name: one for one in requirements("train", "draw")}
+    assert not {name for name, version in COLAB.items() if version not in ours[name].specifier}
+
+
+def test_every_dependency_has_a_lowest_version():
+    free = {one.name for one in requirements(*PROJECT["optional-dependencies"]) if not one.specifier}
+    assert free <= {"jaxlake", "jax", "libtpu"}  # jax[cuda12] and jax[tpu], which are bounded by jax
+
+
+@pytest.mark.parametrize("package", ["jaxlake", "engineer", "rl"])
+def test_an_installed_package_says_that_it_has_types(package):
+    assert Path(__import__(package).__file__).with_name("py.typed").exists()
+
+
+def test_version_and_address_are_the_same_everywhere():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    changes = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert metadata.version("jaxlake") == PROJECT["version"] == citation["version"]
+    assert PROJECT["version"] in changes
+    assert citation["repository-code"] == PROJECT["urls"]["Repository"]
+    assert citation["license"] == PROJECT["license"]
+
+
+def test_the_workflow_calls_scripts_that_are_there():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    scripts = {name for command in commands for name in re.findall(r"\.ci/\w+", command)}
+    assert scripts == {".ci/run", ".ci/matrix", ".ci/lower_bounds"}
+    assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
