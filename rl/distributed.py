@@ -30,8 +30,10 @@ def initialize(coordinator: str | None = None, processes: int | None = None, pro
       processes: how many there are.
       process: which one this is, from 0.
 
+    Where the others do not come within five minutes, JAX ends this process with a trace of its own (SIGABRT).
+
     Raises:
-      ConfigError: if only some are given, they contradict each other, or the others do not come in time.
+      ConfigError: if only some are given, they contradict each other, or JAX cannot begin, as where the port is taken.
     """
     given = (coordinator, processes, process)
     if any(x is not None for x in given):
@@ -41,16 +43,17 @@ def initialize(coordinator: str | None = None, processes: int | None = None, pro
             raise ConfigError(f"--process {process}: must be from 0 to {processes - 1}, as there are {processes}")
         if not coordinator.rpartition(":")[2].isdigit():
             raise ConfigError(f"--coordinator {coordinator}: must be HOST:PORT")
-        _join(coordinator, processes, process)
+        # And nothing else: in a pod JAX would want the package `kubernetes`, under SLURM leave a process only one GPU.
+        _join(coordinator, processes, process, cluster_detection_method="deactivate")
     elif not jax.distributed.is_initialized() and (
         int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1 or _on_tpu_host()
     ):
         _join()
 
 
-def _join(*arguments: Any) -> None:
+def _join(*arguments: Any, **options: Any) -> None:
     try:
-        jax.distributed.initialize(*arguments)
+        jax.distributed.initialize(*arguments, **options)
     except (RuntimeError, ValueError) as error:
         raise ConfigError(f"the processes of this job did not come together: {str(error).splitlines()[0]}") from None
 

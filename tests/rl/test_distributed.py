@@ -26,6 +26,7 @@ from rl.config import ConfigError
 port, me = sys.argv[1:]
 distributed.initialize(f"127.0.0.1:{port}", 2, int(me))
 import jax
+assert jax.config.values["jax_cuda_visible_devices"] == "all"  # whatever SLURM says, the arguments say it all
 me = jax.process_index()
 assert jax.device_count() == 8 and distributed.is_main() == (me == 0)
 assert distributed.share(10, "things") == slice(5 * me, 5 * me + 5)
@@ -94,7 +95,18 @@ def test_alone_everything_is_ones_own():
     assert distributed.is_same("anything")
 
 
-def run_pair(program: str, *arguments: str) -> list[str]:
+AROUND = {
+    "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_NODELIST": "elsewhere",
+    "SLURM_NTASKS": "16",
+    "SLURM_PROCID": "9",
+    "SLURM_LOCALID": "1",
+}
+"""What a process finds in its environment in a pod, and in a step of SLURM."""
+
+
+def run_pair(program: str, *arguments: str, **more: str) -> list[str]:
     """What a program prints in each of two processes with four devices, given the port, its number and `arguments`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -103,6 +115,7 @@ def run_pair(program: str, *arguments: str) -> list[str]:
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         "NPROC": "16",  # see conftest.py
         "PYTHONPATH": str(ROOT),
+        **more,
     }
     processes = [
         subprocess.Popen(
@@ -120,7 +133,7 @@ def run_pair(program: str, *arguments: str) -> list[str]:
 
 
 def test_two_processes_share_gather_and_agree():
-    run_pair(PROGRAM)
+    assert "kubernetes" not in "".join(run_pair(PROGRAM, **AROUND))
 
 
 def test_two_processes_agree_on_the_checkpoint_and_on_whose_the_folder_is(tmp_path):
