@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import io
 import json
 import math
 import os
@@ -22,16 +23,21 @@ from rl.config import Config, ConfigError, TrackingSection
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
+REDRAW = 0.2
+"""Seconds between two states of a notebook's live line, each of which is a message to the browser."""
 PATIENCE = 2.0
 """Seconds after which a step tells what goes on within it."""
+CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+"""What a model may write and a terminal would obey, such as an escape sequence; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
 """Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
 
 
 class Display:
-    """Shows one stage of work at a time; messages stay, the live line goes.
+    """Shows one stage of work at a time; messages stay, the live line goes. In a file there are plain lines instead.
 
-    Use as a context manager, so that the terminal is left in order whatever happens.
+    A notebook gets both as plain text, the live line written over itself: rich's own way there makes an output of each
+    message, and needs ipywidgets. Use as a context manager, so that the terminal is left in order whatever happens.
 
     Args:
       quiet: show nothing, as all processes of a job but one do.
@@ -41,7 +47,13 @@ class Display:
     """
 
     def __init__(self, quiet: bool = False):
-        self.console = Console(highlight=False, soft_wrap=True, quiet=quiet)
+        # Not for rich to guess: notebooks set FORCE_COLOR, by which it takes files of their children for terminals too.
+        self.console = Console(
+            highlight=False, soft_wrap=True, quiet=quiet, force_jupyter=False, force_terminal=sys.stdout.isatty()
+        )
+        # A dumb terminal, such as that of an editor, cannot write over a line: it gets those of a file.
+        self._moves = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._notebook = NotebookLine() if Console().is_jupyter and not quiet else None
         self._live = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=8),  # so that the whole line has 80 columns
@@ -50,7 +62,7 @@ class Display:
             TextColumn("{task.fields[status]}"),
             console=self.console,
             transient=True,
-            disable=quiet or not self.console.is_terminal,
+            disable=quiet or not self._moves,
         )
         self._task = None
         self._name, self._total, self.done, self._told = "", 0, 0, 0
@@ -62,10 +74,14 @@ class Display:
 
     def __exit__(self, *error) -> None:
         self._live.stop()
+        if self._notebook:
+            self._notebook.clear()
 
     def say(self, message: str) -> None:
         """A line that stays."""
-        self.console.print(message, markup=False)
+        if self._notebook:
+            self._notebook.clear()
+        self.console.print(message.translate(CONTROLS), markup=False)
 
     def stage(self, name: str, total: int, done: int = 0) -> None:
         """Begins a stage of `total` steps, `done` of which lie behind."""
@@ -74,6 +90,8 @@ class Display:
         self._task = self._live.add_task(name, total=total, completed=done, status="")
         self._name, self._total, self.done, self._told = name, total, done, done
         self._last = self._advanced = time.monotonic()
+        if self._notebook:
+            self._notebook.draw(self._live)
 
     def advance(self, status: str = "", steps: int = 1) -> None:
         """Counts `steps` more and shows `status`, such as ``reward 0.41  valid 38 %``."""
@@ -89,12 +107,41 @@ class Display:
     def _show(self, status: str) -> None:
         self._live.update(self._task, completed=self.done, status=status)
         now = time.monotonic()
-        if not self.console.is_terminal and (now - self._last > PLAIN_EVERY or self.done == self._total):
+        if self._notebook:
+            if now - self._notebook.drawn > REDRAW or self.done == self._total:
+                self._notebook.draw(self._live)
+        elif not self._moves and (now - self._last > PLAIN_EVERY or self.done == self._total):
             # At the rate since the line before: the first steps compile, and a mean over all would promise hours.
             done = self.done - self._told
             left = f"{(now - self._last) / done * (self._total - self.done):.0f} s left" if done else ""
             self._last, self._told = now, self.done
             self.say("  ".join(filter(None, (self._name, f"{self.done}/{self._total}", status, left))))
+
+
+class NotebookLine:
+    """A line of text that is written over: the one movement that the outputs of all notebooks know.
+
+    Attributes:
+      drawn: when it was last.
+    """
+
+    def __init__(self):
+        self._text = Console(file=io.StringIO(), width=100, force_jupyter=False, force_terminal=False)
+        self._width, self.drawn = 0, 0.0
+
+    def draw(self, progress: Progress) -> None:
+        """Shows what a terminal would, without colours."""
+        with self._text.capture() as captured:
+            self._text.print(progress.get_renderable())
+        line = captured.get().rstrip()
+        print(f"\r{line:{self._width}}", end="", flush=True)
+        self._width, self.drawn = len(line), time.monotonic()
+
+    def clear(self) -> None:
+        """Leaves nothing of it."""
+        if self._width:
+            print(f"\r{'':{self._width}}\r", end="", flush=True)
+        self._width = 0
 
 
 class Trackers:

@@ -14,7 +14,7 @@ from hypothesis import settings  # noqa: E402  (the variables above come before 
 settings.register_profile("jaxlake", deadline=None)  # a first example compiles, and a loaded machine stutters
 settings.load_profile("jaxlake")
 
-SLOWEST = ("test_train.py", "test_compare.py", "test_docs.py", "test_checkpoint.py")
+SLOWEST = ("test_notebooks.py", "test_train.py", "test_compare.py", "test_docs.py", "test_checkpoint.py")
 """Files to begin with: a process that gets one of them last keeps the other waiting for minutes."""
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import struct
 import sys
 from collections.abc import Iterator
@@ -239,7 +240,7 @@ def test_profiler_records_nothing_unless_asked(run):
 
 def test_a_step_of_the_rounds_fits_80_columns(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then draws as on a terminal
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with Display() as display:
         display.stage("round 2: GRPO", 80, done=78)
         display.advance("reward 0.41 valid 38% optimal 30% 8208 tok/s")
@@ -270,3 +271,31 @@ def test_the_time_left_in_a_log_file_forgets_the_slow_first_step(monkeypatch, ca
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "warm start  1/100  4950 s left"
     assert lines[1:] == ["warm start  7/100  186 s left", "warm start  13/100  174 s left"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "variables", "moves", "colours"),
+    [
+        (True, {"TERM": "xterm-256color"}, True, True),
+        (True, {"TERM": "xterm-256color", "NO_COLOR": "1"}, True, False),
+        (True, {"TERM": "dumb"}, False, False),
+        (False, {"TERM": "xterm-256color", "FORCE_COLOR": "1"}, False, False),
+    ],
+)
+def test_what_is_shown_suits_where_it_goes(terminal, variables, moves, colours, monkeypatch, capsys):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    with Display() as display:
+        display.stage("boards", 2)
+        display.advance("one")
+        display.say("a line that stays\x07")  # as a model may write it
+        display.advance("two")
+    told = capsys.readouterr().out
+    assert "a line that stays\ufffd" in told and "\x07" not in told
+    assert ("\x1b[" in told) == moves  # the live line is written over
+    assert bool(re.search(r"\x1b\[[0-9;]*3[0-9;]*m", told)) == colours
+    if not moves:
+        assert told == "a line that stays\ufffd\nboards  2/2  two  0 s left\n"

@@ -1,0 +1,191 @@
+"""Every cell of the notebooks still runs, what is committed is as agreed, and a command behaves in a notebook."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client import KernelManager
+from jupyter_client.kernelspec import KernelSpecManager
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("01_quickstart", "02_environment", "03_qwen3_4b", "04_your_own_engineer")
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+
+
+def execute(*arguments: str | Path) -> subprocess.CompletedProcess:
+    """The runner, with the devices that a user would have and not the tests' virtual ones, and a hasty compiler."""
+    environment = os.environ | {
+        "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("--xla_force_host_platform_device_count=8", ""),
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
+    del environment["NPROC"]
+    command = [sys.executable, ROOT / "notebooks" / "execute.py", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def committed(name: str) -> NotebookNode:
+    return nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def texts(output: NotebookNode) -> list[str]:
+    """Of an output, what is not an image."""
+    if output.output_type == "stream":
+        return [output.text]
+    return [str(content) for kind, content in output.get("data", {}).items() if not kind.startswith("image/")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_runs_at_quick_settings(name):
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    before = path.read_bytes()
+    done = execute("--quick", path)
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes() == before
+
+
+def test_these_are_all_notebooks():
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_opens_in_colab_installs_itself_and_names_its_device(name):
+    title, *rest = committed(name).cells
+    colab = REPOSITORY.replace("https://github.com", "https://colab.research.google.com/github")
+    assert title.cell_type == "markdown"
+    assert title.source.startswith("# ")
+    assert f"({colab}/blob/main/notebooks/{name}.ipynb)" in title.source
+    first = next(cell for cell in rest if cell.cell_type == "code")
+    assert 'find_spec("jaxlake") is None' in first.source
+    assert re.search(rf'%pip install -q "jaxlake(\[[\w,]+\])? @ git\+{re.escape(REPOSITORY)}"', first.source)
+    said = "".join(text for output in first.outputs for text in texts(output))
+    assert re.search(r"JAX \d+\.\d+", said)
+    assert re.search(r"cpu|NVIDIA|TPU", said)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_committed_was_executed_in_order_and_has_only_outputs_for_its_readers(name):
+    cells = code_cells(committed(name))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    for output in outputs:
+        assert output.output_type != "error"
+        assert output.get("name") != "stderr"
+        for text in texts(output):
+            assert not re.search(r"(?<![\w.])/(tmp|work|root|home|usr)/", text)
+            assert "Warning" not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_small(name):
+    assert (ROOT / "notebooks" / f"{name}.ipynb").stat().st_size < 1_000_000
+
+
+def written(path: Path, *sources: str, quick: dict | None = None) -> Path:
+    notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
+    notebook.cells[0].metadata.tags = ["parameters"]
+    notebook.metadata.jaxlake = {"quick": quick or {}}
+    nbformat.write(notebook, path)
+    return path
+
+
+def test_outputs_are_written_back_as_a_reader_sees_them(tmp_path):
+    show = "import time\nfor i in range(N):\n    print(end=f'\\r{i} of {N}', flush=True)\n    time.sleep(0.3)"
+    path = written(tmp_path / "a.ipynb", "N = 3", show, "print('\\rdone')\nN")
+    assert execute(path).returncode == 0
+    notebook = nbformat.read(path, as_version=4)
+    assert [[texts(output) for output in cell.outputs] for cell in notebook.cells] == [
+        [],
+        [["2 of 3"]],
+        [["done\n"], ["3"]],
+    ]
+    assert "execution" not in json.dumps([cell.metadata for cell in notebook.cells])
+
+
+def test_quick_settings_replace_the_parameters_and_nothing_is_written(tmp_path):
+    path = written(tmp_path / "a.ipynb", "N, M = 300, 4", "assert (N, M) == (5, 4)", quick={"N": 5})
+    before = path.read_bytes()
+    assert execute("--quick", path).returncode == 0
+    assert path.read_bytes() == before
+    done = execute(path)
+    assert (done.returncode, done.stderr) == (1, f"{path}: code cell 2: AssertionError:\n")
+
+
+def test_quick_settings_that_no_cell_knows_are_refused(tmp_path):
+    done = execute("--quick", written(tmp_path / "a.ipynb", "N = 300", "print(N)", quick={"STEPS": 5}))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "STEPS" in done.stderr
+
+
+def test_an_error_is_told_in_one_line_and_the_file_stays(tmp_path):
+    path = written(tmp_path / "a.ipynb", "N = 300", "print(N)", "raise ValueError('not\\nso')", "print(N)")
+    before = path.read_bytes()
+    done = execute(path)
+    assert (done.returncode, done.stderr) == (1, f"{path}: code cell 3: ValueError: not\n")
+    assert path.read_bytes() == before
+
+
+COMMAND = """
+import time
+from rl import command
+from rl.tracking import Display
+
+def main(arguments):
+    def work(stop):
+        with Display() as display:
+            display.say("begins")
+            display.stage("waiting", 1000)
+            while not stop.agreed():
+                time.sleep(0.05)
+                display.advance("still")
+            raise command.Interrupted(stop.number)
+
+    return command.guarded("mine", arguments, work)
+"""
+
+
+def test_an_interrupted_command_saves_ends_its_cell_in_one_line_and_leaves_no_live_line(tmp_path):
+    (tmp_path / "mine.py").write_text(COMMAND)
+    manager = KernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    manager.start_kernel(cwd=str(tmp_path), extra_arguments=["--log-level=ERROR"])
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    printed, errors = "", []
+
+    def see(message: dict) -> None:
+        nonlocal printed
+        content = message["content"]
+        if message["msg_type"] == "stream":
+            shown_before = "still" in printed
+            printed += content["text"]
+            if "still" in printed and not shown_before:
+                manager.interrupt_kernel()
+        elif message["msg_type"] == "error":
+            errors.append(content["traceback"])
+
+    try:
+        client.execute_interactive("from rl import notebook\nnotebook.run('mine a=1')", output_hook=see, timeout=60)
+        after = client.execute_interactive("1 + 1", output_hook=see, timeout=60)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert after["content"]["status"] == "ok"
+    assert errors == [["mine: stopped; run this cell again to go on"]]
+    assert [line.rpartition("\r")[2] for line in printed.strip().split("\n")] == [
+        "begins",
+        "Stopped and saved. To go on: python -m mine a=1",
+    ]
