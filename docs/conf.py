@@ -1,0 +1,182 @@
+"""Builds the documentation as a site: ``python -m sphinx -W -n --keep-going -b html docs docs/_build``.
+
+The pages are plain Markdown that GitHub shows as well; what a site needs beyond it is here. Uses no network, and needs
+the extras ``docs``, ``train`` and ``adapters``, as the reference is read from the imported modules.
+"""
+
+import enum
+import importlib
+import inspect
+import json
+import os
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.util.docutils import SphinxDirective
+
+import jaxlake.env
+
+# They import it for type checkers alone, as it imports them.
+jaxlake.observations.State, jaxlake.rewards.Transition = jaxlake.env.State, jaxlake.env.Transition
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
+
+project = "jaxlake"
+version = release = PROJECT["version"]
+extensions = ["sphinx.ext.autodoc", "myst_nb"]
+exclude_patterns = ["_build", "_linkcheck", "**.ipynb_checkpoints"]
+default_role = "code"  # `x` in a docstring
+highlight_language = "none"
+nitpick_ignore_regex = [
+    # Of other projects, whose addresses only the network knows.
+    ("py:.*", r"(annotated_types|argparse|chex|collections|flax|gymnasium|gymnax|jax|jaxlib|jumanji|llguidance)\..*"),
+    ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pydantic|types)\..*"),
+    # Ours, in signatures, and nothing that a user makes or calls.
+    ("py:class", r"rl\.(collect|hlo|standing|tracking|sampler\.draw)\.\w+|engineer\.report\.run\.Run"),
+    ("py:class", r"rl\.config\.(Section|SomeSection|OptimizerFields)|engineer\.comparison\.findings\.\w+"),
+]
+
+html_theme = "furo"
+html_title = f"jaxlake {version}"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_theme_options = {
+    "top_of_page_buttons": [],
+    "light_css_variables": {"code-font-size": "75%"},
+    "dark_css_variables": {"code-font-size": "75%"},
+}
+html_copy_source = False
+html_show_copyright = html_show_sphinx = False
+nb_execution_mode = "off"
+myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]  # as GitHub and notebooks have it
+
+autodoc_default_options = {"members": True}
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+toc_object_entries_show_parents = "hide"
+
+NAPOLEON = Config(
+    napoleon_use_param=False, napoleon_use_rtype=False, napoleon_custom_sections=[("Attributes", "params_style")]
+)
+
+# Sphinx reads only what lies in this folder.
+COPIED = [*ROOT.glob("notebooks/*.ipynb"), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+shutil.rmtree(DOCS / "notebooks", ignore_errors=True)
+(DOCS / "notebooks").mkdir()
+for _path in COPIED:
+    shutil.copyfile(_path, DOCS / _path.relative_to(ROOT))
+
+TREE = r"~jax\.Array \| ~numpy\.ndarray \| ~numpy\.bool \| ~numpy\.number \| bool \| int \| float \| complex"
+WRITTEN = {  # of a signature as autodoc has it, and as the code has it
+    r"jax\.jaxlib\._jax\.Array": "jax.Array",
+    rf"{TREE} \| ~typing\.Iterable\[ArrayTree\] \| ~typing\.Mapping\[~typing\.Any, ArrayTree\]": "optax.OptState",
+    TREE: "chex.Numeric",
+    r"~jaxtyping\.\w+\[~?[\w.]*Array, '[.]*'\]": "~jax.Array",
+    r"<function (\w+)>": r"\1",
+    r"<factory>|<function [\w.]+\.<lambda>>": "...",
+    r"^\(\*args\b.*\*\*kwargs\b.*\)$": "",  # of a metaclass
+    r"<class 'jax\.numpy\.(\w+)'>": r"jnp.\1",
+}
+KINDS = {"null": "`null`", "boolean": "`true`, `false`", "integer": "int", "number": "float", "string": "text"}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+LINK = re.compile(r"(?<=\]\()([^)\s:#]+)(#[^)\s]*)?(?=\))")
+
+
+def link_to_site_or_repository(app, docname, source):
+    """A relative link works on GitHub; here one to a file that is no page of the site leads there."""
+    page = Path(app.env.doc2path(docname))
+    if ROOT / page.relative_to(DOCS) in COPIED:
+        page = ROOT / page.relative_to(DOCS)
+
+    def address(match):
+        target, anchor = Path(os.path.normpath(page.parent / match[1])), match[2] or ""
+        if not target.exists() or target.suffix == ".png":
+            return match[0]
+        if target in COPIED:
+            target = DOCS / target.relative_to(ROOT)
+        if target.is_relative_to(DOCS) and app.env.path2doc(str(target)) in app.env.found_docs:
+            return os.path.relpath(target, Path(app.env.doc2path(docname)).parent) + anchor
+        return f"{REPOSITORY}/{'tree' if target.is_dir() else 'blob'}/main/{target.relative_to(ROOT)}{anchor}"
+
+    source[0] = LINK.sub(address, source[0])
+
+
+def read_docstring(app, what, name, obj, options, lines):
+    """Google style to reStructuredText. Also an attribute's as a function's: Napoleon would look for a type in it."""
+    lines[:] = GoogleDocstring(lines, NAPOLEON, what="function").lines()
+
+
+def read_signature(app, what, name, obj, options, signature, returns):
+    """Types by the names they have in the code; an enumeration shows its members instead, a configuration its page."""
+    if isinstance(obj, enum.EnumType) or hasattr(obj, "model_fields"):
+        return "", None
+    for pattern, name in WRITTEN.items():
+        signature, returns = (re.sub(pattern, name, text) if text else text for text in (signature, returns))
+    return signature, returns
+
+
+def skip_member(app, what, name, obj, skip, options):
+    """Every member of an enumeration is shown; what chex and the base classes bring to a dataclass is not."""
+    if isinstance(obj, enum.Enum) and obj.name == name:
+        return False
+    if name == "model_config":
+        return True
+    home = getattr(obj, "__module__", None)
+    return True if home and home.partition(".")[0] not in ("jaxlake", "engineer", "rl") else None
+
+
+class Settings(SphinxDirective):
+    """The keys of a configuration, a table for each section: ``{settings} rl.config.Config``."""
+
+    required_arguments = 1
+
+    def run(self):
+        module, _, name = self.arguments[0].rpartition(".")
+        return self.parse_text_to_nodes("\n\n".join(settings(getattr(importlib.import_module(module), name))))
+
+
+def settings(section, prefix=""):
+    """Markdown: what a section is for and its table, then the same of the sections in it."""
+    rows, sections = [], []
+    for name, value in section.model_json_schema()["properties"].items():
+        kind = section.model_fields[name].annotation
+        if "$ref" in value:
+            sections += settings(kind, f"{prefix}{name}.")
+        else:
+            default = json.dumps(value["default"]).replace('"', "") if "default" in value else "must be given"
+            rows.append(f"| `{prefix}{name}` | `{default}` | {allowed(value)} | {value.get('description', '')} |")
+    target = f"```{{py:class}} {section.__module__}.{section.__name__}\n:no-typesetting:\n```"  # where types lead
+    head = [f"### {prefix[:-1]}", target, inspect.getdoc(section).partition("\n")[0]] if prefix else []
+    return [*head, "\n".join(["| key | default | allowed | |", "|---|---|---|---|", *rows]), *sections]
+
+
+def allowed(value):
+    """What a JSON schema says of a value, in Markdown: ``int ≥ 3, ≤ 10``."""
+    if "anyOf" in value:
+        return " or ".join(map(allowed, value["anyOf"]))
+    if "enum" in value:
+        return ", ".join(f"`{word}`" for word in value["enum"])
+    if "pattern" in value:
+        return "`module:function`"
+    kind = value.get("type", "any")
+    if kind == "array":
+        return f"list of {allowed(value['items'])}"
+    bounds = ", ".join(f"{sign} {value[name]}" for name, sign in BOUNDS.items() if name in value)
+    return f"{KINDS.get(kind, kind)} {bounds}".rstrip()
+
+
+def setup(app):
+    app.connect("source-read", link_to_site_or_repository)
+    app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("autodoc-process-signature", read_signature)
+    app.connect("autodoc-skip-member", skip_member)
+    app.add_directive("settings", Settings)
