@@ -1,11 +1,17 @@
-"""How many environment steps a second, how much memory, and how many times the peers' rate?
+"""How many environment steps a second, how much memory, and how many times the
+peers' rate?
 
-    python benchmarks/env_speed.py            our three cases, and Jumanji, Navix, JaxUED and POGEMA beside them
-    python benchmarks/env_speed.py --quick    fewer repeats, and only peers that are installed already
+4,096 environments, auto-reset from a bank of 4,096 levels, the full
+observation kept in the scan's carry, 64 steps a repeat; actions, and the keys
+where a step takes one, are drawn beforehand, for us and for the peers. A peer
+is installed with pip into a virtual environment of its own below --peers, and
+plays one repeat after each of ours.
 
-4,096 environments, auto-reset from a bank of 4,096 levels, the full observation kept in the scan's carry, 64 steps a
-repeat; actions, and the keys where a step takes one, are drawn beforehand, for us and for the peers. A peer is
-installed with pip into a virtual environment of its own below --peers, and plays one repeat after each of ours.
+examples:
+  python benchmarks/env_speed.py
+      our three cases, and Jumanji, Navix, JaxUED and POGEMA beside them
+  python benchmarks/env_speed.py --quick
+      fewer repeats, and only peers that are installed already
 """
 
 import dataclasses

@@ -1,12 +1,17 @@
-"""How long do 4,000 solved instances take? The generator against a plain loop around a C++ solver.
+"""How long do 4,000 solved instances take? The generator against a plain loop
+around a C++ solver.
 
-    python benchmarks/generate_speed.py           4,000 instances of two agents, sides 3 to 10, half of them with waits
-    python benchmarks/generate_speed.py --quick   800 instances, one round
+The peer draws boards one by one, drops those whose agents are cut off, and has
+w9-pathfinding's CBS find the optimum, one process on each core (pip install
+w9-pathfinding). It cannot tell strict waits, so it takes every instance whose
+optimum exceeds the shortest paths for one, of which there are more. Seconds;
+the target is of the first call, which compiles.
 
-The peer draws boards one by one, drops those whose agents are cut off, and has w9-pathfinding's CBS find the optimum,
-one process on each core (pip install w9-pathfinding). It cannot tell strict waits, so it takes every instance whose
-optimum exceeds the shortest paths for one, of which there are more. Seconds; the target is of the first call, which
-compiles.
+examples:
+  python benchmarks/generate_speed.py
+      4,000 instances of two agents, sides 3 to 10, half of them with waits
+  python benchmarks/generate_speed.py --quick
+      800 instances, one round
 """
 
 import argparse

@@ -1,19 +1,28 @@
-"""How long does a step of GRPO take, from boards to new parameters? Our step against google-tunix's GRPO learner.
+"""How long does a step of GRPO take, from boards to new parameters? Our step
+against google-tunix's GRPO learner.
 
-    python benchmarks/grpo_step.py            nine turns; installs the peer first, then some two minutes
-    python benchmarks/grpo_step.py --quick    three turns, and only if the peer is installed already
+Both train the same random Qwen3 of the tiny run's shape, float32, on the same
+16 prompts a step, which are boards: eight answers of at most 128 tokens to
+each, one optimizer update on all of them. One token in 32 ends an answer, so
+lengths are ragged; draws differ, so rates are per sampled token, with other
+prompts and seeds every turn. Ours is the step of `rl/rounds.py` with
+everything around it: answers become texts, plans, verdicts and rewards, and
+rows in the logs. The peer is given less to do: its texts are numbers, and its
+reward is the penalty on length alone. Rewards differ within every group, so no
+answer is spared the update. Neither has a reference policy or another forward
+pass than the update's; both clip by the gradients' norm and use AdamW, with a
+rate too small to change the lengths.
 
-Both train the same random Qwen3 of the tiny run's shape, float32, on the same 16 prompts a step, which are boards:
-eight answers of at most 128 tokens to each, one optimizer update on all of them. One token in 32 ends an answer, so
-lengths are ragged; draws differ, so rates are per sampled token, with other prompts and seeds every turn. Ours is the
-step of `rl/rounds.py` with everything around it: answers become texts, plans, verdicts and rewards, and rows in the
-logs. The peer is given less to do: its texts are numbers, and its reward is the penalty on length alone. Rewards differ
-within every group, so no answer is spared the update. Neither has a reference policy or another forward pass than the
-update's; both clip by the gradients' norm and use AdamW, with a rate too small to change the lengths.
+The peer has jax, flax and a Qwen3 of its own in a virtual environment below
+--peers, which `sampler_speed.py` shares, and reads the folder that we wrote.
+They take turns, compiled before: rates are medians, the ratio is that of the
+turns' ratios. Host time is all that is neither rollout nor update.
 
-The peer has jax, flax and a Qwen3 of its own in a virtual environment below --peers, which `sampler_speed.py` shares,
-and reads the folder that we wrote. They take turns, compiled before: rates are medians, the ratio is that of the turns'
-ratios. Host time is all that is neither rollout nor update.
+examples:
+  python benchmarks/grpo_step.py
+      nine turns; installs the peer first, then some two minutes
+  python benchmarks/grpo_step.py --quick
+      three turns, and only if the peer is installed already
 """
 
 import dataclasses

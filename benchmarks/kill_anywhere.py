@@ -1,13 +1,20 @@
-"""Kills a run anywhere and starts it again, twenty times, and compares what comes out with an undisturbed run.
+"""Kills a run anywhere and starts it again, twenty times, and compares what
+comes out with an undisturbed run.
 
-    python benchmarks/kill_anywhere.py            # 20 moments, about five minutes on two cores
-    python benchmarks/kill_anywhere.py --quick    # 6 moments, one of each kind that matters most: a minute and a half
+Run A goes through. Run B gets SIGKILL at random moments, at least two of each
+kind, and the same command each time. A moment is recognised from outside the
+code that is tested, which knows nothing of it: both runs are started by this
+script, which notes when a few of their functions begin and end, and a second
+thread looks a thousand times a second at that, at the folder of checkpoints
+and at the rows of metrics.jsonl. In A it writes down what was done when; the
+moments are drawn from that; in B it kills its own process when that work at
+that row has gone on for the drawn time.
 
-Run A goes through. Run B gets SIGKILL at random moments, at least two of each kind, and the same command each time.
-A moment is recognised from outside the code that is tested, which knows nothing of it: both runs are started by this
-script, which notes when a few of their functions begin and end, and a second thread looks a thousand times a second at
-that, at the folder of checkpoints and at the rows of metrics.jsonl. In A it writes down what was done when; the moments
-are drawn from that; in B it kills its own process when that work at that row has gone on for the drawn time.
+examples:
+  python benchmarks/kill_anywhere.py
+      20 moments, about five minutes on two cores
+  python benchmarks/kill_anywhere.py --quick
+      6 moments, one of each kind that matters most: a minute and a half
 """
 
 import argparse

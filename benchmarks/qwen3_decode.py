@@ -1,13 +1,20 @@
-"""How many tokens a second are generated, and prompts read? Our sampler against `transformers`' `generate` on the CPU.
+"""How many tokens a second are generated, and prompts read? Our sampler
+against `transformers`' `generate` on the CPU.
 
-    pip install torch
-    python benchmarks/qwen3_decode.py            batches of 1, 8 and 32; some three minutes
-    python benchmarks/qwen3_decode.py --quick    two turns of batches of 8 and 32, shorter answers: under a minute
+Both run the same random Qwen3 of four layers and width 512, float32, greedily,
+on all cores that this process may use: prompts of 128 tokens, answers of 128.
+The peer reads the folder that we wrote, in a process of its own, and its
+tokens must be ours. Prefill is the time to the first token, decode what the
+others take; ours computes log-probabilities as well, which its users cannot
+leave out. They take turns: rates are medians, the ratio is that of the turns'
+ratios.
 
-Both run the same random Qwen3 of four layers and width 512, float32, greedily, on all cores that this process may use:
-prompts of 128 tokens, answers of 128. The peer reads the folder that we wrote, in a process of its own, and its tokens
-must be ours. Prefill is the time to the first token, decode what the others take; ours computes log-probabilities as
-well, which its users cannot leave out. They take turns: rates are medians, the ratio is that of the turns' ratios.
+examples:
+  pip install torch
+  python benchmarks/qwen3_decode.py
+      batches of 1, 8 and 32; some three minutes
+  python benchmarks/qwen3_decode.py --quick
+      two turns of batches of 8 and 32, shorter answers: under a minute
 """
 
 import argparse

@@ -1,14 +1,22 @@
-"""How near does Qwen3-4B come to what a GPU can do? Decoding against its bandwidth, training against its FLOPs.
+"""How near does Qwen3-4B come to what a GPU can do? Decoding against its
+bandwidth, training against its FLOPs.
 
-    python benchmarks/qwen3_gpu.py            Qwen3-4B with random weights, bfloat16; some ten minutes
-    python benchmarks/qwen3_gpu.py --quick    the tiny model on whatever is here, also a CPU: only that the script works
+Decoding: eight answers to each of several prompts, 64 and 128 at once, from
+1,024 and 3,072 tokens on. The bound is the bandwidth of a plain copy, measured
+here, over the bytes that a step cannot avoid: all weights, and the keys and
+values of the tokens so far. Training: the supervised step of `rl/sft/` on rows
+of 2,048 tokens, with all parameters where the memory is there for them (100
+GB), and with adapters. The bound is the chip's rated bfloat16 rate (of a chip
+that we do not know: that of a product of matrices, measured) over the analytic
+FLOPs of a token, recomputation not counted: the ratio is the MFU. Each line is
+a process of its own, so that its peak of memory is its own.
 
-Decoding: eight answers to each of several prompts, 64 and 128 at once, from 1,024 and 3,072 tokens on. The bound is the
-bandwidth of a plain copy, measured here, over the bytes that a step cannot avoid: all weights, and the keys and values
-of the tokens so far. Training: the supervised step of `rl/sft/` on rows of 2,048 tokens, with all parameters where
-the memory is there for them (100 GB), and with adapters. The bound is the chip's rated bfloat16 rate (of a chip
-that we do not know: that of a product of matrices, measured) over the analytic FLOPs of a token, recomputation not
-counted: the ratio is the MFU. Each line is a process of its own, so that its peak of memory is its own.
+examples:
+  python benchmarks/qwen3_gpu.py
+      Qwen3-4B with random weights, bfloat16; some ten minutes
+  python benchmarks/qwen3_gpu.py --quick
+      the tiny model on whatever is here, also a CPU: only that the script
+      works
 """
 
 import argparse

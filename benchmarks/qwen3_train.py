@@ -1,13 +1,19 @@
-"""How many tokens a second are trained on? Forward, backward and AdamW, ours against torch's on the CPU.
+"""How many tokens a second are trained on? Forward, backward and AdamW, ours
+against torch's on the CPU.
 
-    pip install torch
-    python benchmarks/qwen3_train.py            seven turns of 8 x 512 tokens; some two minutes
-    python benchmarks/qwen3_train.py --quick    two turns of 8 x 128 tokens: under a minute
+Both train the same random Qwen3 of four layers and width 512, float32, on the
+mean cross-entropy of the next tokens, on all cores that this process may use.
+Ours is the supervised step of `rl/sft/`; the peer is `transformers`' model
+with torch's fused AdamW, in a process of its own. It reads the folder that we
+wrote, and its losses must be ours. They take turns: rates are medians, the
+ratio is that of the turns' ratios.
 
-Both train the same random Qwen3 of four layers and width 512, float32, on the mean cross-entropy of the next tokens, on
-all cores that this process may use. Ours is the supervised step of `rl/sft/`; the peer is `transformers`' model with
-torch's fused AdamW, in a process of its own. It reads the folder that we wrote, and its losses must be ours. They take
-turns: rates are medians, the ratio is that of the turns' ratios.
+examples:
+  pip install torch
+  python benchmarks/qwen3_train.py
+      seven turns of 8 x 512 tokens; some two minutes
+  python benchmarks/qwen3_train.py --quick
+      two turns of 8 x 128 tokens: under a minute
 """
 
 import argparse

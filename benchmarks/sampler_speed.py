@@ -1,15 +1,23 @@
-"""How fast are ragged answers sampled, end to end? Our sampler against google-tunix's vanilla sampler.
+"""How fast are ragged answers sampled, end to end? Our sampler against
+google-tunix's vanilla sampler.
 
-    python benchmarks/sampler_speed.py            15 turns; installs the peer first, then some two minutes
-    python benchmarks/sampler_speed.py --quick    three turns, and only if the peer is installed already
+Eight answers to each of eight prompts of 24 to 64 tokens from the same random
+Qwen3 of the tiny run's shape, float32, at temperature 1, with
+log-probabilities: from lists of tokens to lists of tokens. One token in 32
+ends an answer, so lengths are ragged, 128 at most; draws differ, so rates are
+per sampled token, with other seeds every turn. The peer repeats each prompt
+and runs until the longest of all 64 answers has ended; ours reads a prompt
+once and refills 16 rows from a queue. The peer has jax, flax and a Qwen3 of
+its own in a virtual environment below --peers, reads the folder that we wrote,
+and must agree with us on greedy answers. Both have the same room for prompts
+and answers and are compiled before. They take turns: rates are medians, the
+ratio is that of the turns' ratios.
 
-Eight answers to each of eight prompts of 24 to 64 tokens from the same random Qwen3 of the tiny run's shape, float32,
-at temperature 1, with log-probabilities: from lists of tokens to lists of tokens. One token in 32 ends an answer, so
-lengths are ragged, 128 at most; draws differ, so rates are per sampled token, with other seeds every turn. The peer
-repeats each prompt and runs until the longest of all 64 answers has ended; ours reads a prompt once and refills 16 rows
-from a queue. The peer has jax, flax and a Qwen3 of its own in a virtual environment below --peers, reads the folder
-that we wrote, and must agree with us on greedy answers. Both have the same room for prompts and answers and are
-compiled before. They take turns: rates are medians, the ratio is that of the turns' ratios.
+examples:
+  python benchmarks/sampler_speed.py
+      15 turns; installs the peer first, then some two minutes
+  python benchmarks/sampler_speed.py --quick
+      three turns, and only if the peer is installed already
 """
 
 import dataclasses

@@ -1,14 +1,21 @@
-"""How many instances are solved optimally per second? ``jaxlake.solve`` against CBS in C++ (w9-pathfinding).
+"""How many instances are solved optimally per second? ``jaxlake.solve``
+against CBS in C++ (w9-pathfinding).
 
-    pip install w9-pathfinding
-    python benchmarks/solver_speed.py            sizes 3 to 10, 2 to 5 agents, hole ratios .1 to .3; some 15 minutes
-    python benchmarks/solver_speed.py --quick    a few of them: under a minute
+Both minimise the sum of costs on the same random boards, on which each agent
+alone can reach its goal. Ours is timed from numpy arrays to numpy arrays,
+compiled before. The peer runs one process a core; its grids are built outside
+its timing, it has a second per instance, and it is plain or disjoint CBS,
+whichever is faster on a few boards of the kind; where it is slow it gets the
+first boards only. They take turns: rates are medians of the rounds, and the
+ratio is that of their ratios. Unsolved are those out of budget or time; costs
+found by both are compared, and must be equal.
 
-Both minimise the sum of costs on the same random boards, on which each agent alone can reach its goal. Ours is timed
-from numpy arrays to numpy arrays, compiled before. The peer runs one process a core; its grids are built outside its
-timing, it has a second per instance, and it is plain or disjoint CBS, whichever is faster on a few boards of the kind;
-where it is slow it gets the first boards only. They take turns: rates are medians of the rounds, and the ratio is that
-of their ratios. Unsolved are those out of budget or time; costs found by both are compared, and must be equal.
+examples:
+  pip install w9-pathfinding
+  python benchmarks/solver_speed.py
+      sizes 3 to 10, 2 to 5 agents, hole ratios .1 to .3; some 15 minutes
+  python benchmarks/solver_speed.py --quick
+      a few of them: under a minute
 """
 
 import argparse

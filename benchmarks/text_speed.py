@@ -1,8 +1,12 @@
-"""How long answers take to read, in microseconds each, and hostile texts of a megabyte; compares with no peer.
+"""How long answers take to read, in microseconds each, and hostile texts of a
+megabyte; compares with no peer.
 
-    python benchmarks/text_speed.py [--quick] [--json FILE]
+Answers have 2 to 5 agents with 10 to 20 cells. Times are processor time, the
+best of several rounds.
 
-Answers have 2 to 5 agents with 10 to 20 cells. Times are processor time, the best of several rounds.
+examples:
+  python benchmarks/text_speed.py
+  python benchmarks/text_speed.py --quick --json text_speed.json
 """
 
 import argparse

@@ -1,10 +1,15 @@
-"""Does GRPO improve the policy after its warm start, on every seed? Trains runs and reads their evidence.
+"""Does GRPO improve the policy after its warm start, on every seed? Trains
+runs and reads their evidence.
 
-    python benchmarks/three_seeds.py            three seeds of configs/tiny.yaml
-    python benchmarks/three_seeds.py --quick    one short run: only that the script works
+"Ours" is the sampled valid share after the last round, the peer the same
+policy after its warm start, on the same boards. Met means: higher by more than
+the 95 % interval of the mean.
 
-"Ours" is the sampled valid share after the last round, the peer the same policy after its warm start, on the same
-boards. Met means: higher by more than the 95 % interval of the mean.
+examples:
+  python benchmarks/three_seeds.py
+      three seeds of configs/tiny.yaml
+  python benchmarks/three_seeds.py --quick
+      one short run: only that the script works
 """
 
 import argparse

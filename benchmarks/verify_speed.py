@@ -1,12 +1,18 @@
-"""How many plans are checked per second? ``jaxlake.verify`` against a plain checker in Python, one process a core.
+"""How many plans are checked per second? ``jaxlake.verify`` against a plain
+checker in Python, one process a core.
 
-    python benchmarks/verify_speed.py            65,536 plans of 5 agents and 64 steps on 10x10 boards
-    python benchmarks/verify_speed.py --quick    fewer rounds: under a minute
+The plans are valid random walks, so that every check runs to its end. The peer
+is the usual loop over steps and agents that says valid or not and adds up the
+cost, over Python lists that are made outside its timing; it stops at the first
+fault. Both judge the same plans, turn by turn; a row is the median of the
+rounds, and the ratio that of their ratios. Verdicts are first compared on
+plans of which half are broken.
 
-The plans are valid random walks, so that every check runs to its end. The peer is the usual loop over steps and agents
-that says valid or not and adds up the cost, over Python lists that are made outside its timing; it stops at the first
-fault. Both judge the same plans, turn by turn; a row is the median of the rounds, and the ratio that of their ratios.
-Verdicts are first compared on plans of which half are broken.
+examples:
+  python benchmarks/verify_speed.py
+      65,536 plans of 5 agents and 64 steps on 10x10 boards
+  python benchmarks/verify_speed.py --quick
+      fewer rounds: under a minute
 """
 
 import argparse

@@ -1,5 +1,8 @@
 """Evidence in, next configuration out; text generation is handed in as a function, and no model lives here."""
 
+import importlib.util
+import sys
+
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
 from engineer.engineers import (
     RULES,
@@ -45,3 +48,7 @@ __all__ = [
     "modules",
     "wilson",
 ]
+
+if sys.argv[0] == "-m" and not importlib.util.find_spec("matplotlib"):  # Python looks for `python -m engineer.report`
+    print("error: matplotlib is not installed; reports need pip install 'jaxlake[train]'", file=sys.stderr)
+    sys.exit(2)

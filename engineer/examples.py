@@ -47,7 +47,7 @@ def example(
     Returns:
       the context (user message), the thinking (at most 40 words), the answer (JSON), and the configuration it holds.
     """
-    shown = modules(contexts[rng.integers(len(contexts))] if len(contexts) > 1 else contexts[0])
+    shown = modules(contexts[int(rng.integers(len(contexts)))] if len(contexts) > 1 else contexts[0])
     run = _Run.start(rng, tuple(sizes))
     # Any configuration stands in for round 0's where it is not shown.
     first = _random(rng, tuple(sizes)) if Module.H0 in shown else _middle(tuple(sizes))
@@ -169,13 +169,13 @@ def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig) 
     tokens = rng.uniform(12, 30)
     measured, boards, trained, trained_on = [], [], [], []
     for i, row in enumerate(evidence.by_size):
-        shares = _group_shares(rng, row.sampled_valid, row.n, samples=evidence.samples_per_prompt)
+        shares = _group_shares(rng, row.valid_share, row.n, samples=evidence.samples_per_prompt)
         measured.append(_counted(rng, row, shares, tokens))
         realised = {"data": 1 / len(evidence.by_size), "hole": 0.3, "wait": 0.25}
         boards.append(_boards(rng, row.size, row.n, None, realised))
         count = round(1000 * config.data[i])
         if count:
-            shares = _group_shares(rng, row.sampled_valid, count, samples=8)
+            shares = _group_shares(rng, row.valid_share, count, samples=8)
             trained.append(_counted(rng, _rollouts(rng, row, shares, samples=8), shares, tokens))
             requested = {name: getattr(config, name)[i] for name in FIELDS}
             trained_on.append(_boards(rng, row.size, count, requested, requested))
@@ -244,8 +244,8 @@ def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
     if check == "hole_free":
         holes[row, rng.integers(1, size - 1)] = True
     board = Instance(
-        size=np.int32(size),
-        num_agents=np.int32(2),
+        size=np.asarray(size, np.int32),
+        num_agents=np.asarray(2, np.int32),
         holes=holes.ravel(),
         starts=np.array([row * size, column], np.int32),
         goals=np.array([row * size + size - 1, (size - 1) * size + column], np.int32),

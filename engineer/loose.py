@@ -170,7 +170,7 @@ class _Reader:
             if match.lastgroup == "comment":
                 self._slip("comments")
             elif match.lastgroup != "space":
-                self._kind, self._word = match.lastgroup, match[0]
+                self._kind, self._word = match.lastgroup or "", match[0]
                 return
 
     def _slip(self, what: str) -> None:
@@ -251,7 +251,8 @@ class _Reader:
 def _rows(value: Any, sizes: Sequence[int]) -> tuple[Rows, Notes]:
     """The entries by size in what was read, empty where it is no configuration."""
     if isinstance(value, list):
-        rows, notes = {}, {"list": "entries in a list"}
+        rows: Rows = {}
+        notes: Notes = {"list": "entries in a list"}
         for item in value:
             more, said = _rows(item, sizes)
             rows, notes = rows | more, said | notes

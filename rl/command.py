@@ -3,13 +3,14 @@
 import argparse
 import contextlib
 import errno
+import functools
 import json
 import shlex
 import signal
 import sys
 import textwrap
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import jax
@@ -26,6 +27,9 @@ from rl.tracking import Display
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """What a disk refuses that is nobody's mistake in this program."""
+
+WIDTH, COLUMN = 79, 36
+"""Of the list of keys in --help: its lines, and where in them the meaning of a key begins."""
 
 UNINTERRUPTIBLE = frozenset({"__del__", "_xla_gc_callback"})
 """Functions out of which Python lets no exception: a signal that raised in one was lost, and the stop took 75 s."""
@@ -164,11 +168,13 @@ def run(
       arguments: those of the command line if None.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = _parser(name, description, examples).parse_args(arguments)
+    options = parse(_parser(name, description, examples), arguments)
     path = options.config or shipped("tiny.yaml")
 
     def on_directory(stop: Stop) -> None:
         join(options, stop)
+        if "engineers" in config_.read(path):
+            raise ConfigError(f"{path}: holds a comparison, which python -m rl.compare takes; a run has one engineer")
         config = config_.load(path, options.overrides)
         origins = provenance(path, config, shipped("tiny.yaml"))
         with (
@@ -191,38 +197,61 @@ def join(options: argparse.Namespace, stop: Stop) -> None:
 
 
 def shipped(name: str) -> Path:
-    """A configuration that comes with the package: beside it in a checkout, inside it where it is installed."""
-    package = Path(__file__).parent
-    inside = package / "configs" / name
-    return inside if inside.exists() else package.parent / "configs" / name
+    """A configuration that comes with the package."""
+    return config_.SHIPPED / name
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command with KEY=VALUE, for which a newcomer may well write --key value."""
+    options, unknown = parser.parse_known_intermixed_args(arguments)  # KEY=VALUE on both sides of an option
+    if unknown:
+        parser.error(f"there is no {unknown[0]}; settings have no dashes: KEY=VALUE, such as seed=1 (see --help)")
+    return options
 
 
 def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
-    """Gives a parser --config and KEY=VALUE, and an epilog with the examples and every key."""
-    keys = "\n".join(_key_line(key, field) for key, field in config_.keys().items())
+    """Gives a parser --config and KEY=VALUE, and an epilog with every key and, where a terminal ends, examples."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        f"examples:\n{textwrap.indent(examples, '  ')}\n\n"
-        f"keys and their defaults (a file overrides them, the command line overrides the file):\n{keys}"
+        "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
+        f"{_settings()}\n\nexamples:\n{textwrap.indent(examples, '  ')}"
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
 
 
-def _key_line(key: str, field: FieldInfo) -> str:
-    """A key with its default as an override would give it, the words it may be, and what it means."""
+def _settings() -> str:
+    """All keys, section by section, in 80 columns."""
+    sections: dict[str, list[str]] = {}
+    for key, field in config_.keys().items():
+        section = key.rpartition(".")[0]
+        if section not in sections:
+            names = filter(None, section.split("."))
+            kind = functools.reduce(lambda outer, name: outer.model_fields[name].annotation, names, Config)
+            title = f"{section}: {kind.__doc__.splitlines()[0]}"
+            sections[section] = textwrap.wrap(title, WIDTH) if section else []
+        sections[section] += _key_lines(key, field)
+    return "\n\n".join("\n".join(lines) for lines in sections.values())
+
+
+def _key_lines(key: str, field: FieldInfo) -> list[str]:
+    """A key with its default as an override would give it, and beside it what it means and the words it may be."""
     default = json.dumps(field.get_default()).replace('"', "")  # JSON for YAML's null, false and [3, 4]
     kinds = [field.annotation, *typing.get_args(field.annotation)]
     words = [word for kind in kinds if typing.get_origin(kind) is typing.Literal for word in typing.get_args(kind)]
     words += ["module:function"] if config_.Own in kinds else []
-    parts = (f"{key} = {default}", " | ".join(words), field.description)
-    return textwrap.fill("   ".join(filter(None, parts)), width=100, initial_indent="  ", subsequent_indent="      ")
+    meaning = f"{field.description or ''} {'(' + ', '.join(words) + ')' if words else ''}"
+    left = textwrap.wrap(f"{key} = {default}", WIDTH, initial_indent="  ", subsequent_indent="      ")
+    right = textwrap.wrap(meaning, WIDTH, initial_indent=" " * COLUMN, subsequent_indent=" " * COLUMN)
+    if right and len(left[-1]) < COLUMN - 1:
+        left[-1:], right = [left[-1].ljust(COLUMN) + right[0].lstrip()], right[1:]
+    return left + right
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:
     """Gives a parser what `distributed.initialize` wants to know."""
     job = parser.add_argument_group(
-        "several processes", "the same command in each; on TPU pods and under SLURM (srun) without these options"
+        "several processes", "the same command in each; on TPU pods and under SLURM without these options"
     )
     job.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port there")
     job.add_argument("--processes", type=int, metavar="N", help="how many there are")

@@ -13,29 +13,34 @@ from rl.config import ConfigError
 from rl.tracking import Display
 
 DESCRIPTION = """\
-Compares engineers: what a policy learns when one or another designs its environments.
+Compares engineers: what a policy learns when one or another designs its
+environments.
 
-All start from one warm start. Each seed has one round 0, the same for all engineers; from there each engineer designs
-the rounds that are left, with as many instances and steps as the others. In the end every policy answers the boards of
-the fixed suites, which no training has seen: 2 to 5 agents, all wait subsets.
+All start from one warm start. Each seed has one round 0, the same for all
+engineers; from there each engineer designs the rounds that are left, with as
+many instances and steps as the others. In the end every policy answers the
+boards of the fixed suites, which no training has seen: 2 to 5 agents, all wait
+subsets.
 
-Stopped or killed, it goes on when the same command is given again, also beside others of its kind, on other machines
-that share the disk."""
+Stopped or killed, it goes on when the same command is given again, also beside
+others of its kind, on other machines that share the disk."""
 EXAMPLES = """\
 python -m rl.compare --config configs/compare-tiny.yaml --jobs 2
-python -m rl.compare --config configs/compare-tiny.yaml --out runs/quick seeds=[0,1] overrides.rounds.instances=480
+python -m rl.compare --out runs/two seeds=[0,1] overrides.rounds.count=2
 python -m rl.compare --config configs/compare-contexts.yaml"""
 LAYOUT = """\
 compare.yaml              every value that decides on the result
-start/                    the warm start, a run; in it seed<k>/, round 0 with each seed
-arms/<engineer>/seed<k>/  the other rounds, a run each; evaluation.json has the answers to the held-out boards
+start/                    the warm start, a run; in it seed<k>/, round 0 with
+                          each seed
+arms/<engineer>/seed<k>/  the other rounds, a run each; evaluation.json has
+                          the answers to the held-out boards
 report/                   paired differences, tables, pictures"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code, see `command.guarded`."""
+    """Carries out what is left of a comparison; returns the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(arguments)
+    options = command.parse(_parser(), arguments)
 
     def work(stop: Stop) -> None:
         if options.jobs < 1:
@@ -59,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rl.compare",
         description=DESCRIPTION,
-        epilog=f"examples:\n{textwrap.indent(EXAMPLES, '  ')}\n\nin DIR:\n{textwrap.indent(LAYOUT, '  ')}",
+        epilog=f"in DIR:\n{textwrap.indent(LAYOUT, '  ')}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

@@ -18,6 +18,11 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+WarmupSteps = Annotated[int, Field(ge=0, description="updates in which the rate rises from 0")]
+WeightDecay = Annotated[Ratio, Field(description="of matrices; norms do not decay")]
+PeakRate = Annotated[Rate, Field(description="of AdamW, at its peak")]
+Temperature = Annotated[float, Field(gt=0)]
+TopP = Annotated[Rate, Field(description="draw among the likeliest tokens that have this probability together; 1: all")]
 TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
 REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 """``module:function``, a function of the user's own, see `rl.extensions`."""
@@ -31,6 +36,15 @@ Holes = Annotated[
         description=f"hole ratios, an equal share of the boards each; above {MAX_HOLE} hardly any is solvable",
     ),
 ]
+
+
+def _shipped() -> Path:
+    package = Path(__file__).parent
+    return package / "configs" if (package / "configs").exists() else package.parent / "configs"
+
+
+SHIPPED = _shipped()
+"""Folder of the configurations that come with the package: beside it in a checkout, inside it where it is installed."""
 
 
 class ConfigError(ValueError):
@@ -104,10 +118,10 @@ class MeshSection(Section):
 class TextSection(Section):
     """How an instance is put to the model, and the room for its answer."""
 
-    style: Literal["coordinates", "verbose"] | Own = "coordinates"
+    style: Literal["coordinates", "verbose"] | Own = Field("coordinates", description="the words of the prompt")
     thinking: bool = Field(False, description="let the policy think before its plan")
-    max_prompt_tokens: Count = 40
-    max_new_tokens: Count = 40
+    max_prompt_tokens: Count = Field(40, description="room for the prompt; a longer one is refused before the run")
+    max_new_tokens: Count = Field(40, description="room for the answer, which is cut off there")
 
 
 class SamplerSection(Section):
@@ -124,8 +138,8 @@ class LakeSection(Section):
     sizes: tuple[Annotated[int, Field(ge=3, le=MAX_SIZE)], ...] = Field(
         (3, 4, 5, 6), description="board sizes, ascending"
     )
-    num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS)] = 2
-    objective: Literal["sum_of_costs", "makespan"] = "sum_of_costs"
+    num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS)] = Field(2, description="on every board")
+    objective: Literal["sum_of_costs", "makespan"] = Field("sum_of_costs", description="what an optimal plan has least")
 
     @pydantic.field_validator("sizes")
     @classmethod
@@ -138,28 +152,28 @@ class LakeSection(Section):
 class OptimizerFields(Section):
     """AdamW and its schedule, for a section that trains."""
 
-    learning_rate: Rate = 1e-4
+    learning_rate: PeakRate = 1e-4
     schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="of the rate, after the warmup")
-    warmup_steps: Annotated[int, Field(ge=0)] = Field(0, description="updates in which the rate rises from 0")
+    warmup_steps: WarmupSteps = 0
     final_rate: Ratio = Field(0.0, description="share of the rate that linear and cosine end with")
-    weight_decay: Ratio = Field(0.0, description="of matrices; norms do not decay")
-    max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    weight_decay: WeightDecay = 0.0
+    max_gradient_norm: Annotated[float, Field(gt=0)] = Field(1.0, description="a longer gradient is scaled down to it")
     moments: Literal["float32", "bfloat16"] = Field("float32", description="what Adam's two moments are stored in")
 
 
 class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
-    steps: Annotated[int, Field(ge=0)] = 750
+    steps: Annotated[int, Field(ge=0)] = Field(750, description="updates; 0: no warm start")
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
-    batch: Count = 32
+    batch: Count = Field(32, description="plans a step")
     engineer_every: Count = Field(8, description="every so many steps the batch is engineer examples, not plans")
-    engineer_batch: Count = 4
-    max_context_tokens: Count = 640
-    max_answer_tokens: Count = 160
-    learning_rate: Rate = 1.5e-3
-    warmup_steps: Annotated[int, Field(ge=0)] = 30
-    weight_decay: Ratio = 0.01
+    engineer_batch: Count = Field(4, description="examples in such a batch")
+    max_context_tokens: Count = Field(640, description="room for what an example shows the engineer")
+    max_answer_tokens: Count = Field(160, description="room for its thought and answer")
+    learning_rate: PeakRate = 1.5e-3
+    warmup_steps: WarmupSteps = 30
+    weight_decay: WeightDecay = 0.01
     holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = Field(0.1, description="share of boards that need a wait")
     num_agents: tuple[Annotated[int, Field(ge=2, le=MAX_AGENTS)], ...] = Field(
@@ -180,9 +194,9 @@ class WarmStartSection(OptimizerFields):
 class RoundsSection(Section):
     """The outer loop: how often the environment is designed anew, and how long each round trains."""
 
-    count: Count = 3
-    instances: Count = 1920
-    epochs: Count = 1
+    count: Count = Field(3, description="rounds, the first with a random configuration")
+    instances: Count = Field(1920, description="boards of a round")
+    epochs: Count = Field(1, description="times that a round goes through them")
 
 
 class GRPOSection(OptimizerFields):
@@ -198,10 +212,14 @@ class GRPOSection(OptimizerFields):
         description="dynamic sampling: at most so many further batches of prompts a step, for groups that are all "
         "valid or all invalid; 0: none",
     )
-    advantage: Literal["group_std", "centered", "batch_std", "rloo"] = "group_std"
-    aggregation: Literal["token_mean", "sequence_mean", "sequence_sum", "constant"] = "token_mean"
-    clip_low: Rate = 0.2
-    clip_high: Rate = 0.28
+    advantage: Literal["group_std", "centered", "batch_std", "rloo"] = Field(
+        "group_std", description="how an answer's reward is compared with its group's"
+    )
+    aggregation: Literal["token_mean", "sequence_mean", "sequence_sum", "constant"] = Field(
+        "token_mean", description="what the sum over all tokens is divided by"
+    )
+    clip_low: Rate = Field(0.2, description="the ratio of probabilities is clipped below 1 - clip_low")
+    clip_high: Rate = Field(0.28, description="and above 1 + clip_high")
     dual_clip: Annotated[float, Field(gt=1)] | None = Field(
         None, description="bound of the ratio for answers worse than their group; null: none"
     )
@@ -219,7 +237,7 @@ class GRPOSection(OptimizerFields):
         1.05, description="mean factor between trainer's and sampler's probabilities above which a step is reported"
     )
     max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Temperature = Field(1.0, description="of the answers")
     top_k: int = Field(0, description="0, anything else is refused")
     top_p: float = Field(1.0, description="1, anything else is refused")
 
@@ -245,9 +263,9 @@ class RewardSection(Section):
     kind: Literal["paper", "accuracy", "valid", "optimal", "checks"] | Own = Field(
         "paper", description="paper: accuracy by cost and length with adaptive weights; the others see no length"
     )
-    free_tokens: Count = Field(24, description="L1")
-    limit_tokens: Count = Field(40, description="L2")
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    free_tokens: Count = Field(24, description="L1, the length up to which an answer loses nothing")
+    limit_tokens: Count = Field(40, description="L2, the length from which on it loses all that length can cost")
+    decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="inertia of the adaptive weights")
 
     @pydantic.model_validator(mode="after")
     def _free_below_limit(self):
@@ -259,13 +277,13 @@ class RewardSection(Section):
 class ValidationSection(Section):
     """The fixed boards that are answered greedily, and sampled, before and after every stage."""
 
-    instances: Count = 800
+    instances: Count = Field(800, description="boards")
     samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
-    temperature: Annotated[float, Field(gt=0)] = Field(1.0, description="of the sampled answers")
+    temperature: Temperature = Field(1.0, description="of the sampled answers")
     top_k: TopK = 0
-    top_p: Rate = 1.0
+    top_p: TopP = 1.0
     holes: Holes = (0.2, 0.3, 0.4)
-    wait: Ratio = 0.25
+    wait: Ratio = Field(0.25, description="share of boards that need a wait")
 
 
 class GateSection(Section):
@@ -310,7 +328,7 @@ class EngineerSection(Section):
             "mutate_best",
         ]
         | Own
-    ) = Field("checkpoint", description="checkpoint: the current parameters")
+    ) = Field("checkpoint", description="who; checkpoint: the current parameters")
     context: str = Field("V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X")
     template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
     proposals: Count = Field(1, description="answers asked for at once, of which one is chosen")
@@ -319,12 +337,12 @@ class EngineerSection(Section):
     exploration: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bandit's UCB bonus; 0: none")
     gate: GateSection = GateSection()
     api: ApiSection = ApiSection()
-    temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="0: greedy")
+    temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="of its answers; 0: greedy")
     top_k: TopK = 0
-    top_p: Rate = 1.0
-    max_prompt_tokens: Count = 640
-    max_thinking_tokens: Count = 96
-    max_answer_tokens: Count = 160
+    top_p: TopP = 1.0
+    max_prompt_tokens: Count = Field(640, description="room for the context")
+    max_thinking_tokens: Count = Field(96, description="room for its thought, which is cut off there")
+    max_answer_tokens: Count = Field(160, description="room for its configuration")
     attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
 
     @pydantic.field_validator("context")
@@ -343,7 +361,7 @@ class EngineerSection(Section):
 class CheckpointSection(Section):
     """How often a run is saved."""
 
-    every_steps: Count = 20
+    every_steps: Count = Field(20, description="steps from one checkpoint to the next")
     keep: Count = Field(2, description="latest checkpoints that stay; the best by validation stays besides")
 
 
@@ -351,8 +369,8 @@ class TrackingSection(Section):
     """Where metrics go beside metrics.jsonl, and what is looked at more closely."""
 
     tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
-    wandb: Literal["off", "offline", "online"] = Field("off", description="Weights & Biases (extra `track`)")
-    wandb_project: str = "jaxlake"
+    wandb: Literal["off", "offline", "online"] = Field("off", description="Weights & Biases, with extra `track`")
+    wandb_project: str = Field("jaxlake", description="project there")
     profile_start: Annotated[int, Field(ge=0)] = Field(
         10, description="step of the process at which jax.profiler begins to record"
     )
@@ -362,7 +380,7 @@ class TrackingSection(Section):
 class Config(Section):
     """A run."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="every draw of the run follows from it")
     model: ModelSection = ModelSection()
     mesh: MeshSection = MeshSection()
     text: TextSection = TextSection()
@@ -423,6 +441,8 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         values = _parse(path.read_text(), str(path)) or {}
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; those that come with jaxlake are in {SHIPPED}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -475,8 +495,8 @@ def _one_line(error: dict[str, Any], section: type[Section]) -> str:
         known = keys(section)
         nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
         by_name = [other for other in known if other.rpartition(".")[2] == name]
-        hint = (by_name or nearest or ["see --help"])[0]
-        return f"unknown key {key}; the nearest is {hint}"
+        hint = (by_name or nearest or [None])[0]
+        return f"unknown key {key}; " + (f"the nearest is {hint}" if hint else "--help lists them all")
     if isinstance(error["input"], dict):  # a section whose values do not go together
         return f"{key}: {message}" if key else message
     return f"{key} = {_short(error['input'])}: {message}"
@@ -515,4 +535,6 @@ def _parse(text: str, source: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with one more number format
     except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        where = f", line {mark.line + 1}" if mark and "\n" in text.rstrip() else ""
+        raise ConfigError(f"{source}{where}: not YAML: {problem or ' '.join(str(error).split())}") from None

@@ -48,6 +48,8 @@ class RunDirectory:
         nearest = next(place for place in (path, *path.parents) if place.exists())
         if not nearest.is_dir():
             raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
+        if not os.access(nearest, os.W_OK):  # now, and not after the minutes that come before the first file
+            raise ConfigError(f"{path}: nothing can be written in {nearest}; choose another with --run")
         self._is_run = (path / "config.yaml").exists()
         if self._is_run:
             self._refuse_other()

@@ -18,7 +18,7 @@ from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed
 from rl.checkpoint import RunError
-from rl.command import Interrupted, Stop, add_job_options, guarded, join, shipped
+from rl.command import Interrupted, Stop, add_job_options, guarded, join, parse, shipped
 from rl.config import Config, ConfigError
 from rl.evaluation import Answer, ApiSource, PolicySource, Record, evaluate, to_markdown, to_text
 from rl.qwen3 import presets
@@ -37,34 +37,42 @@ TIMEOUT = 600
 """Seconds for one answer of a server: 8,192 tokens at 14 a second."""
 
 _DESCRIPTION = """\
-Has a fixed suite answered, and tells what the answers are worth: valid, optimal and optimal of the valid per number of
-agents, board size and wait subset, with 95 % intervals, answer lengths, and the paper's figures beside them.
+Has a fixed suite answered, and tells what the answers are worth: valid,
+optimal and optimal of the valid per number of agents, board size and wait
+subset, with 95 % intervals, answer lengths, and the paper's figures beside
+them.
 
-What is answered is kept: the same command goes on where it was stopped or killed, and with a higher --limit it asks
-only for what is new."""
+What is answered is kept: the same command goes on where it was stopped or
+killed, and with a higher --limit it asks only for what is new."""
 _EPILOG = """\
-examples:
-  python -m rl.evaluate --run runs/tiny --suite validation
-  python -m rl.evaluate --run runs/tiny --suite benchmark --samples 8 text.max_new_tokens=120
-  python -m rl.evaluate --model Qwen/Qwen3-4B --suite benchmark --limit 315
-  python -m rl.evaluate --api http://localhost:8000/v1 Qwen/Qwen3-4B --suite benchmark --concurrency 64
-  OPENAI_API_KEY=... python -m rl.evaluate --api https://api.openai.com/v1 gpt-5 --suite validation --temperature 1
+suites:
+  validation   800 boards with 2 agents
+  benchmark    3,150 boards with 3 to 5, the paper's by its description
 
 in the folder of the evaluation:
   report.md, scores.json   the tables
-  answers.jsonl            every answer, which python -m jaxlake.score reads as well
+  answers.jsonl            every answer; python -m jaxlake.score reads it too
   evaluation.json          whose answers they are, and how they were asked for
 
-suites: validation has 800 boards with 2 agents, benchmark 3,150 with 3 to 5, the paper's by its description.
-keys such as text.max_new_tokens and validation.top_p: python -m rl.train --help lists them all.
-exit status: 0 done, 1 some answers are missing, 2 a mistake in the command or the configuration, 130 stopped by Ctrl-C.
+exit status:
+  0 done, 1 some answers are missing, 2 a mistake in the command or the
+  configuration, 130 stopped by Ctrl-C
+
+KEY is such as text.max_new_tokens or validation.top_p; python -m rl.train
+--help lists them all. The key of a server is in OPENAI_API_KEY.
+
+examples:
+  python -m rl.evaluate --run runs/tiny --suite validation
+  python -m rl.evaluate --run runs/tiny --suite benchmark --samples 8
+  python -m rl.evaluate --model Qwen/Qwen3-4B --suite benchmark --limit 315
+  python -m rl.evaluate --api http://localhost:8000/v1 MODEL --suite validation
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status, see `_EPILOG`."""
+    """Asks a policy the fixed boards and writes its tables; returns the exit code, see `rl.command.guarded`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(arguments)
+    options = parse(_parser(), arguments)
 
     def work(stop: Stop) -> None:
         join(options, stop)
@@ -194,7 +202,7 @@ def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
     suite = options.suite + (f"_{options.samples}_samples" if options.samples > 1 else "")
     if options.run:
         if not (options.run / "config.yaml").exists():
-            raise ConfigError(f"{options.run}: no run (it has no config.yaml)")
+            raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
         config = config_.load(options.run / "config.yaml", options.overrides)
         kinds = [kind for kind in ("final", "best") if (options.run / kind).is_dir()]
         if not kinds:

@@ -5,13 +5,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.sharding import Mesh
 
+from jaxlake.record import Array, Record, record
 from rl.qwen3.model import Qwen3, constrain, token_positions
 
 BLOCK_BYTES = 2**26
@@ -20,8 +20,8 @@ MOST_BLOCKS = 32
 """Of 151,936 tokens, 4,748 a block: narrower products would waste an accelerator."""
 
 
-@chex.dataclass(frozen=True)
-class Sequences:
+@record
+class Sequences(Record):
     """Prompts, each with its answer right behind it, padded at the end.
 
     Attributes:
@@ -31,10 +31,10 @@ class Sequences:
       mask: bool ``[B, T]``, answer tokens that count in the loss.
     """
 
-    tokens: chex.Array
-    valid: chex.Array
-    starts: chex.Array
-    mask: chex.Array
+    tokens: Array
+    valid: Array
+    starts: Array
+    mask: Array
 
 
 def join(prompts: Sequence[Sequence[int]], room: int, answers: np.ndarray, mask: np.ndarray) -> Sequences:

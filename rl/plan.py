@@ -24,8 +24,8 @@ from flax import nnx
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
+from rl import command, grpo, policy, sft
 from rl import config as config_
-from rl import grpo, policy, sft
 from rl.config import Config, ConfigError
 from rl.hlo import TokenLoop, read_token_loop
 from rl.optimizer import make_optimizer
@@ -85,7 +85,7 @@ class Figures:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 all programs fit, 1 some do not, 2 a user's mistake."""
-    options = _parser().parse_args(arguments)
+    options = command.parse(_parser(), arguments)
     try:
         if options.json and (options.json.is_dir() or not os.access(options.json.parent, os.W_OK)):
             raise ConfigError(f"--json {options.json}: cannot be written")
@@ -190,15 +190,15 @@ def show(mesh: Mesh, found: Sequence[Program], limit: int) -> list[Figures]:
     name, unit = ("GiB", GIB) if largest > GIB else ("MiB", 2**20)
     print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / unit:,.2f} {name} a device\n")
     print(
-        f"{name + ' a device':20}{'compile':>9}{'arguments':>11}{'outputs':>9}{'temporary':>11}{'beside':>8}{'sum':>9}"
+        f"{name + ' a device':20}{'compile':>8}{'arguments':>10}{'outputs':>8}{'temporary':>10}{'beside':>7}{'sum':>8}"
     )
     figures = []
     for program in found:
         print(f"{program.name:20}", end="", flush=True)  # while it compiles, which can take minutes
         x = compile(program, limit)
         sizes = (x.arguments, x.outputs, x.temporaries, x.beside, x.needed)
-        columns = "".join(f"{size / unit:{width}.2f}" for size, width in zip(sizes, (11, 9, 11, 8, 9), strict=True))
-        print(f"{x.seconds:7.1f} s{columns}  {'fits' if x.fits else 'too large'}", flush=True)
+        columns = "".join(f"{size / unit:{width}.2f}" for size, width in zip(sizes, (10, 8, 10, 7, 8), strict=True))
+        print(f"{x.seconds:6.1f} s{columns}  {'fits' if x.fits else 'no room'}", flush=True)
         figures.append(x)
     for x in figures:
         if x.loop is not None:
@@ -260,9 +260,8 @@ def _reference(trained: nnx.State, dtype: Any) -> nnx.State:
     """What `standing.make_reference` copies: matrices in the compute dtype, where the parameters lie."""
 
     def copy(variable: nnx.Variable) -> nnx.Variable:
-        x = variable.get_value()
-        kind = dtype if len(variable.spec) > 1 else x.dtype
-        return variable.replace(jax.ShapeDtypeStruct(x.shape, kind, sharding=x.sharding))
+        kind = dtype if len(variable.spec) > 1 else variable.dtype
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, kind, sharding=x.sharding), variable)
 
     return jax.tree.map(copy, trained, is_leaf=lambda node: isinstance(node, nnx.Variable))
 
@@ -285,18 +284,20 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m rl.plan",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(
-            "Compiles all programs of a run, for the devices that are here or for TPUs that are not, and prints what\n"
-            "each takes of a device's memory. Ends with 0 if everything fits, with 1 if something does not.\n\n"
+            "Compiles all programs of a run, for the devices that are here or for TPUs that\n"
+            "are not, and prints what each takes of a device's memory. Ends with 0 if\n"
+            "everything fits, with 1 if something does not.\n\n"
             "  arguments  the program's own: weights, optimizer state, cache, batches\n"
             "  outputs    made beside them; what replaces an argument is not counted again\n"
             "  temporary  what the program needs while it runs\n"
-            "  beside     what else of the run lies there meanwhile, such as the optimizer's state during a rollout"
+            "  beside     what else of the run lies there meanwhile, such as the optimizer's\n"
+            "             state during a rollout"
         ),
         epilog=(
             "examples:\n"
             "  python -m rl.plan --config configs/tiny.yaml\n"
-            "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4\n"
-            "  python -m rl.plan --config configs/qwen3-4b.yaml --topology v5p:2x2x2 grpo.micro_batch=16"
+            "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"
+            "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4"
         ),
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML file of the run")

@@ -117,7 +117,7 @@ def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:
 
     def copy(variable: nnx.Variable) -> nnx.Variable:
         dtype = policy.shape.dtype if len(variable.spec) > 1 else variable.dtype
-        return variable.replace(jnp.array(variable.get_value(), dtype, copy=True))
+        return jax.tree.map(lambda x: jnp.array(x, dtype, copy=True), variable)
 
     @jax.jit
     def make(tree):

@@ -19,19 +19,21 @@ from rl.standing import Standing, restore
 from rl.tracking import Display, Meter, Profiler, Trackers
 
 DESCRIPTION = """\
-Trains a policy to plan paths for several agents on frozen lakes, in rounds: after each, the policy
-reads the evidence of its own failures and designs the environment of the next.
+Trains a policy to plan paths for several agents on frozen lakes, in rounds:
+after each, the policy reads the evidence of its own failures and designs the
+environment of the next.
 
-Without arguments: a small model from scratch, minutes on two CPU cores, results in runs/tiny.
-A run that was stopped or killed goes on when the same command is given again."""
+Without arguments: a small model from scratch, minutes on two CPU cores,
+results in runs/tiny. A run that was stopped or killed goes on when the same
+command is given again."""
 EXAMPLES = """\
 python -m rl.train
 python -m rl.train --run runs/seed1 seed=1 grpo.learning_rate=2e-4
-python -m rl.train --config configs/qwen3-4b.yaml model.path=/models/Qwen3-4B"""
+python -m rl.train --config configs/qwen3-4b.yaml model.path=models/Qwen3-4B"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code, see `command.guarded`."""
+    """Trains, or goes on with the run in its directory; returns the exit code, see `rl.command.guarded`."""
 
     def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
         execute(config, directory, display, stop)

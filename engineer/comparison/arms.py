@@ -218,7 +218,7 @@ def _answers(columns: Mapping[str, Sequence[Any]], count: int) -> Answers:
 
 
 def _column(columns: Mapping[str, Sequence[Any]], name: str, count: int, kind: type) -> np.ndarray:
-    found = np.array(columns[name], kind)
+    found: np.ndarray = np.array(columns[name], kind)
     if not count or found.shape != (count,):
         raise ValueError(f"{name} has shape {found.shape} for {count} boards")
     if kind is float and np.isnan(found).any():

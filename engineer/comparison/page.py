@@ -41,7 +41,7 @@ def write(out: str | Path) -> Path:
 
 
 def to_text(comparison: Comparison) -> str:
-    """The tables with a line for each engineer, for a terminal of 100 columns."""
+    """The tables with a line for each engineer, for a terminal of 80 columns."""
     told = [textwrap.fill(note, WIDTH) for note in notes(comparison)]
     return "\n\n".join((*told, *map(as_text, main_tables(comparison))))
 

@@ -188,7 +188,7 @@ def _checkpoints(axes: Axes, arms: Sequence[Arm], values: Mapping[int, np.ndarra
     means = np.array([seeds.mean() for seeds in values.values()])
     below = [seeds.mean() - seeds.min() for seeds in values.values()]
     above = [seeds.max() - seeds.mean() for seeds in values.values()]
-    style = {"fmt": "D", "color": colour, "markersize": 4, "capsize": 2.5, "linewidth": 1.2, "zorder": 3}
+    style: Any = {"fmt": "D", "color": colour, "markersize": 4, "capsize": 2.5, "linewidth": 1.2, "zorder": 3}
     axes.errorbar(list(values), means, (below, above), label=label, clip_on=False, **style)
 
 

@@ -62,7 +62,7 @@ def beside_published(comparison: Comparison) -> Iterable[PublishedRow]:
 
 def _papers_engineers() -> dict[str, tuple[float, Any]]:
     """By name the share valid over the paper's 21 cells of 3 to 5 agents, and whether settings of ours are its kind."""
-    cells = {}
+    cells: dict[str, list[float]] = {}
     for row in published().rows:
         cells.setdefault(row.model, []).extend(valid for valid, _ in row.by_size.values())
     pooled = {model: float(np.mean(valid)) / 100 for model, valid in cells.items()}
@@ -70,7 +70,8 @@ def _papers_engineers() -> dict[str, tuple[float, Any]]:
         name.partition(":")[0]: float(np.mean(list(by_wait.values()))) / 100
         for name, by_wait in published().contexts.items()
     }
-    found = {"fixed random": (pooled["Qwen3-4B +GRPO random"], lambda s: s["kind"] == "fixed_random")}
+    found: dict[str, tuple[float, Any]] = {}
+    found["fixed random"] = (pooled["Qwen3-4B +GRPO random"], lambda s: s["kind"] == "fixed_random")
     found["base engineer"] = (_mean_of_cells(45.21, 27.62, 16.00), lambda s: s["kind"] == "base")
     contexts["V6-full"] = _mean_of_cells(38.83, 24.76, 14.22)
     for context, share in contexts.items():

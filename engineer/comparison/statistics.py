@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import stdtrit
@@ -11,6 +12,8 @@ RESAMPLES = 10_000
 COVERED = 0.95
 """What every interval of a comparison is meant to cover."""
 _CHUNK = 1_000  # resamples at a time: their counts of boards stay below 20 MB
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Interval:
 
 
 def intervals(
-    values: Mapping[str, np.ndarray], weights: np.ndarray, strata: np.ndarray, resamples: int = RESAMPLES
-) -> dict[str, list[Interval]]:
+    values: Mapping[Key, np.ndarray], weights: np.ndarray, strata: np.ndarray, resamples: int = RESAMPLES
+) -> dict[Key, list[Interval]]:
     """Weighted sums over boards, averaged over seeds, with intervals for new seeds and new boards.
 
     Hierarchical bootstrap, percentile interval: each time seeds are drawn with replacement, and boards with

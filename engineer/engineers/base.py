@@ -17,7 +17,15 @@ from jaxlake.config import MAX_HOLE, LakeConfig, counts, covered
 class Engineer(Protocol):
     """Designs the configuration of the round that follows ``history`` from the latest validation."""
 
-    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal: ...
+    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
+        """The next configuration, and how it came about.
+
+        Args:
+          evidence: the validation after the last round of ``history``.
+          history: every finished round in ascending order, at least round 0.
+          key: of every draw: the same arguments give the same proposal, except from a server.
+        """
+        ...
 
 
 Rule = Callable[[Evidence, Sequence[PastRound], jax.Array], LakeConfig]
@@ -28,6 +36,9 @@ Pilot = Callable[[LakeConfig, jax.Array], Mapping[int, np.ndarray]]
 
 A board's number is the share of its sampled answers that are valid.
 """
+
+
+Numbers = Sequence[float] | np.ndarray
 
 
 class Draw(enum.IntEnum):
@@ -106,7 +117,7 @@ def need_round(name: str, history: Sequence[PastRound]) -> None:
         raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
 
 
-def legal(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]) -> LakeConfig:
+def legal(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
     """The nearest legal configuration.
 
     Ratios that were realised are not rounded: 2 holes on 12 free cells, rounded to 0.165, would be 1 hole again.
@@ -124,7 +135,7 @@ def legal(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], 
     )
 
 
-def in_steps(sizes: tuple[int, ...], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]) -> LakeConfig:
+def in_steps(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
     """The nearest legal configuration whose ratios are multiples of 0.005; arguments as of `legal`."""
     exact, steps = legal(sizes, data, hole, wait), round(1 / STEP)
     return dataclasses.replace(

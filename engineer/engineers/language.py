@@ -151,7 +151,7 @@ class LanguageEngineer:
         text, sizes = generation.answer, previous.sizes
         parsed, repairs = (proposal.parse(text), ()) if self.masked else proposal.parse_loosely(text, sizes)
         fault = proposal.fault(text, parsed, sizes)
-        if fault:
+        if fault or parsed is None:
             return _Answer(generation, parsed, previous, (), fault)
         projected, projections = project(parsed, previous)
         return _Answer(generation, parsed, projected, (*repairs, *projections), None)
@@ -161,8 +161,9 @@ class LanguageEngineer:
         if self.choice is Choice.FIRST or len(candidates) == 1:
             return 0
         if self.choice is Choice.MEDOID:
-            far = [sum(proposal.distance(candidate, other) for other in candidates) for candidate in candidates]
+            far = [sum(filter(None, (proposal.distance(one, other) for other in candidates))) for one in candidates]
             return int(np.argmin(far))
+        assert self.pilot is not None  # as __post_init__ found
         return int(np.argmax([learnability(config, self.pilot(config, key)) for config in candidates]))
 
 

@@ -15,7 +15,7 @@ Sums = dict[str, dict[str, Any]]
 """What `add` has counted so far, by size; plain JSON values."""
 
 
-def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
+def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
     """Interval of a share (Wilson 1927), within [0, 1]; z = 1.96 covers 95 %. Nothing counted gives (0, 1)."""
     if n == 0:
         return 0.0, 1.0

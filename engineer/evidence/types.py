@@ -198,7 +198,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     parts = typing.get_args(kind)
     if isinstance(kind, types.UnionType):
         return None if value is None else _read(parts[0], value, where)
-    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         return _read_fields(kind, value, where)
     if typing.get_origin(kind) is tuple and isinstance(value, list):
         return tuple(_read(parts[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))

@@ -8,13 +8,23 @@ from pathlib import Path
 from engineer.report.page import FILE, write
 from engineer.report.several import write_several
 
+_EPILOG = f"""\
+The page of one RUN is RUN/report/{FILE}, that of several is
+{FILE} here, where -o names no other.
+
+examples:
+  python -m engineer.report runs/tiny
+  python -m engineer.report runs/tiny runs/seed1 -o two.html
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m engineer.report",
         description="Writes one HTML page that stands alone, and its pictures as PNG files beside it.",
-        epilog=f"The page of one RUN is RUN/report/{FILE}, that of several {FILE} here, where -o names no other.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="directory of a run, or of a comparison")
     parser.add_argument("-o", type=Path, metavar="FILE", dest="file", help="the page")

@@ -46,8 +46,8 @@ class Change:
 def changes(run: Run, current: Round) -> tuple[Change, ...]:
     """What a round changed; nothing for the first, and for one before which no validation is on disk."""
     previous = next((past for past in run.rounds if past.index == current.index - 1), None)
-    stage = previous and run.stage(previous.name)
-    if stage is None:
+    stage = run.stage(previous.name) if previous else None
+    if previous is None or stage is None:
         return ()
     evidence = stage.evidence
     all_sizes = evidence.valid / evidence.n
@@ -68,8 +68,8 @@ def changes(run: Run, current: Round) -> tuple[Change, ...]:
 def change_table(run: Run, current: Round) -> Table | None:
     """A row per size: its ratios from the round before to this one, the evidence between them, the engineer's words."""
     previous = next((past for past in run.rounds if past.index == current.index - 1), None)
-    stage = previous and run.stage(previous.name)
-    if stage is None:
+    stage = run.stage(previous.name) if previous else None
+    if previous is None or stage is None:
         return None
     found = {(change.size, change.ratio): change for change in changes(run, current)}
     rows = []

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -86,7 +87,7 @@ def _under(rounds: Sequence[Round], i: int, ratio: str) -> str:
     return "\n".join(lines)
 
 
-def _grid(run: Run, value) -> np.ndarray:
+def _grid(run: Run, value: Any) -> np.ndarray:
     """float ``[sizes, rounds]``, NaN where a round has no such value."""
     found = [[value(past, size) for past in run.rounds] for size in run.sizes]
     return np.array([[np.nan if x is None else x for x in row] for row in found], float)
@@ -113,8 +114,7 @@ def _corners(axes: Axes, requested: np.ndarray, realised: np.ndarray, most: floa
             corner = [(j + 0.5, i - 0.5), (j + 0.5, i + 0.5), (j - 0.5, i + 0.5)]
             shade = matplotlib.colormaps[look.SHADES](got / most)
             axes.add_patch(matplotlib.patches.Polygon(corner, facecolor=shade, edgecolor="white", linewidth=0.7))
-            axes.text(
-                j + 0.46, i + 0.42, f"{got:.2f}", ha="right", va="bottom", fontsize=7.5, color=look.ink(got / most)
-            )
+            ink = look.ink(float(got / most))
+            axes.text(j + 0.46, i + 0.42, f"{got:.2f}", ha="right", va="bottom", fontsize=7.5, color=ink)
         x, y, ha, va = (j - 0.46, i - 0.42, "left", "top") if differs else (j, i, "center", "center")
         axes.text(x, y, f"{asked:.2f}", ha=ha, va=va, fontsize=8, color=look.ink(asked / most))

@@ -113,7 +113,9 @@ def read(run_dir: str | Path) -> Run:
     places += [(past.name, f"rounds/{past.index}") for past in rounds]
     stages = tuple(_stage(directory, *place) for place in places if (directory / place[1] / "evidence.json").exists())
     if not stages:
-        raise ValueError(f"{directory}: holds no validation to report on")
+        if not directory.is_dir():
+            raise ValueError(f"{directory}: there is no such directory; a run is one such as runs/tiny")
+        raise ValueError(f"{directory}: holds no validation to report on; a run has one from its first minute on")
     rows, timings = _rows(directory / "metrics.jsonl"), _rows(directory / "timings.jsonl")
     return Run(
         name=directory.resolve().name,
@@ -171,7 +173,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in values.items():
         found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return found

@@ -67,9 +67,8 @@ def instance_of(sample: dict[str, Any]) -> Instance:
     starts, goals = (
         np.array([row * size + column for row, column in board[key]], np.int32) for key in ("starts", "goals")
     )
-    return Instance(
-        size=np.int32(size), num_agents=np.int32(len(starts)), holes=holes.ravel(), starts=starts, goals=goals
-    )
+    size, count = np.asarray(size, np.int32), np.asarray(len(starts), np.int32)
+    return Instance(size=size, num_agents=count, holes=holes.ravel(), starts=starts, goals=goals)
 
 
 def plan_of(sample: dict[str, Any]) -> Plan | None:

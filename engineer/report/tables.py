@@ -1,7 +1,8 @@
-"""The numbers of a run as tables, once for terminals (at most 100 columns) and once for Markdown."""
+"""The numbers of a run as tables, once for terminals (at most 80 columns) and once for Markdown."""
 
 import dataclasses
 import statistics
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from engineer.context import FAILURES
 from engineer.evidence import CHECKS, Evidence, SizeEvidence, wilson
 from engineer.report.run import PARTS, RATIOS, Run, Stage, read
 
-WIDTH = 100
+WIDTH = 80
 """Columns of the plain-text tables."""
 
 Share = tuple[float, float, float]
@@ -52,7 +53,7 @@ def summary_table(run_dir: str | Path) -> list[SummaryRow]:
 
 
 def table_text(run_dir: str | Path) -> str:
-    """The run's tables as plain text of at most 100 columns."""
+    """The run's tables as plain text of at most 80 columns."""
     run = read(run_dir)
     return "\n\n".join(as_text(table) for table in (*validation_tables(run), *config_tables(run)))
 
@@ -142,7 +143,7 @@ def time_tables(run: Run) -> list[Table]:
 
 
 def as_text(table: Table) -> str:
-    """Columns aligned, at most 100 wide: where the columns do not fit, the table goes on below with the next ones."""
+    """Columns aligned, at most 80 wide: where the columns do not fit, the table goes on below with the next ones."""
     columns = list(zip(table.header, *table.rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     blocks, start = [], 1
@@ -154,7 +155,7 @@ def as_text(table: Table) -> str:
         lines = zip(*(columns[i] for i in shown), strict=True)
         blocks.append("\n".join(_line(cells, [widths[i] for i in shown]) for cells in lines))
         start = end
-    return "\n".join((table.title, *blocks))
+    return "\n".join((textwrap.fill(table.title, WIDTH), *blocks))
 
 
 def as_markdown(table: Table) -> str:

@@ -1,23 +1,35 @@
 """The command `python -m rl.comparison DIR`: one worker of those that `python -m rl.compare --jobs N` starts."""
 
+import argparse
 import sys
 from pathlib import Path
 
 from rl import command
 from rl.command import Stop
 from rl.comparison import carry_out, plan, reopen
-from rl.config import ConfigError
 from rl.tracking import Display
+
+DESCRIPTION = """\
+One more worker on a comparison that python -m rl.compare has begun, here or on
+another machine that shares the disk. Ends when nothing is left to do."""
+EXAMPLES = """\
+examples:
+  python -m rl.comparison runs/compare-tiny"""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code, see `command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="python -m rl.comparison",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of the comparison")
+    out = parser.parse_args(arguments).folder
 
     def work(stop: Stop) -> None:
-        if len(arguments) != 1:
-            raise ConfigError("python -m rl.comparison wants one argument, the folder of a comparison")
-        out = Path(arguments[0])
         comparison = reopen(out)
         with Display() as display:
             carry_out(plan(comparison, out), comparison.evaluation, display, stop)

@@ -33,7 +33,7 @@ class Comparison(Section):
     """A comparison as its file has it, with nothing resolved.
 
     Attributes:
-      base: file of the run configuration that all share, beside this file.
+      base: file of the run configuration that all share: beside this file, or a shipped one.
       overrides: of its values, in the form of a run configuration.
       engineers: by name, values of the section `engineer`.
     """
@@ -105,8 +105,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
     Raises:
       ConfigError: naming the file, the key, its value and what is allowed; one line.
     """
-    found = config_.validate(Comparison, config_.override(config_.read(path), overrides), str(path))
-    base = path.parent / found.base
+    values = config_.read(path)
+    if "base" not in values:
+        raise ConfigError(f"{path}: no comparison, as it has no base; the file of a run is for python -m rl.train")
+    found = config_.validate(Comparison, config_.override(values, overrides), str(path))
+    beside, ours = path.parent / found.base, shipped(found.base)
+    base = ours if ours.exists() and not beside.exists() else beside
     try:
         run = config_.validate(Config, merged(config_.read(base), found.overrides, "overrides"), "overrides")
         resolved = Resolved(

@@ -62,6 +62,8 @@ def reopen(out: Path) -> Resolved:
       ConfigError: if it holds none.
     """
     target = out / "compare.yaml"
+    if not target.exists():
+        raise ConfigError(f"{out}: no comparison (it has no compare.yaml); python -m rl.compare begins one")
     return config_.validate(Resolved, config_.read(target), str(target))
 
 

@@ -1,9 +1,11 @@
-"""The tables of an evaluation, for a terminal of 100 columns and as Markdown, the paper's figures beside ours."""
+"""The tables of an evaluation, for a terminal of 80 columns and as Markdown, the paper's figures beside ours."""
 
 import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from engineer.report import tables as tables_
+from engineer.report.tables import WIDTH
 from jaxlake.benchmark import FAILURES, PublishedRow, published
 from rl.evaluation.tables import Evaluation, Line, Share
 
@@ -12,8 +14,6 @@ NOTE = (
     "Optimal | valid: of the valid answers, those that are optimal."
 )
 OURS = "this model"
-WIDTH = 100
-"""Columns of the terminal."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +26,9 @@ class Table:
 
     def to_text(self) -> str:
         """In aligned columns, the first to the left."""
-        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
-        lines = [self.title]
-        for first, *others in self.rows:
-            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-            lines.append("  ".join([first.ljust(widths[0]), *cells]))
-        return "\n".join([*lines, *([self.note] if self.note else [])])
+        header, *rows = map(tuple, self.rows)
+        table = tables_.as_text(tables_.Table(self.title, header, tuple(rows)))
+        return "\n".join([table, *([textwrap.fill(self.note, WIDTH)] if self.note else [])])
 
     def to_markdown(self) -> str:
         """As a section of its own."""

@@ -2,8 +2,9 @@
 
 import enum
 
-import chex
 import numpy as np
+
+from jaxlake.record import Array, Record, record
 
 
 class Role(enum.IntEnum):
@@ -13,8 +14,8 @@ class Role(enum.IntEnum):
     ENGINEER = 1
 
 
-@chex.dataclass(frozen=True)
-class Groups:
+@record
+class Groups(Record):
     """Where each of ``B`` answers belongs; equal in all three fields means one group.
 
     Never by the prompt's text: two instances can read the same, and one instance reads the same in every round that
@@ -26,9 +27,9 @@ class Groups:
       role: int32 ``[B]``, of `Role`.
     """
 
-    version: chex.Array
-    instance: chex.Array
-    role: chex.Array
+    version: Array
+    instance: Array
+    role: Array
 
     def ids(self) -> np.ndarray:
         """int32 ``[B]``: 0, 1, ... for the groups in ascending order of version, instance and role."""

@@ -3,10 +3,10 @@
 import dataclasses
 import enum
 
-import chex
 import jax
 import jax.numpy as jnp
 
+from jaxlake.record import Array, Record, record
 from rl.config import GRPOSection
 from rl.logprobs import Sequences, masked_sum
 
@@ -116,8 +116,8 @@ class LossSettings:
                 return sequences * self.max_new_tokens
 
 
-@chex.dataclass(frozen=True)
-class Batch:
+@record
+class Batch(Record):
     """Prompts with their answers, for one update.
 
     Attributes:
@@ -130,10 +130,10 @@ class Batch:
     """
 
     sequences: Sequences
-    sampler_logprobs: chex.Array
-    advantages: chex.Array
-    old_logprobs: chex.Array | None = None
-    reference_logprobs: chex.Array | None = None
+    sampler_logprobs: Array
+    advantages: Array
+    old_logprobs: Array | None = None
+    reference_logprobs: Array | None = None
 
 
 def policy_loss(

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import GRPOSection
 from rl.grpo.loss import Batch, LossSettings, policy_loss
@@ -22,8 +22,8 @@ from rl.qwen3.model import Qwen3
 from rl.sampler.batch import local_rows
 
 
-@chex.dataclass(frozen=True)
-class Total:
+@record
+class Total(Record):
     """What the micro-batches so far add up to.
 
     Attributes:
@@ -32,7 +32,7 @@ class Total:
     """
 
     gradients: nnx.State
-    loss: chex.Array
+    loss: Array
 
 
 def update(

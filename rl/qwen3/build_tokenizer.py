@@ -1,9 +1,8 @@
-"""Rebuilds the shipped small tokenizer from the project's own texts; needed only when a prompt or context changes.
+"""The command `python -m rl.qwen3.build_tokenizer`: makes the small tokenizer from the project's own texts."""
 
-python -m rl.qwen3.build_tokenizer
-"""
-
-from collections.abc import Iterator
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,13 @@ from engineer import examples
 from rl.qwen3.tokenizer import TINY_TOKENIZER, build
 
 VOCABULARY = 1024
+DESCRIPTION = """\
+Makes the small tokenizer from the project's own texts: prompts, contexts and
+answers. Needed only when one of these changes; writes the package's files."""
+EPILOG = """\
+examples:
+  python -m rl.qwen3.build_tokenizer
+  python -m rl.qwen3.build_tokenizer --folder tokenizer"""
 
 
 def corpus() -> Iterator[str]:
@@ -28,9 +34,25 @@ def corpus() -> Iterator[str]:
         yield f"{thinking}\n\n\n{answer}"
 
 
-def main(folder: Path = TINY_TOKENIZER) -> None:
-    build(corpus(), folder, VOCABULARY)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m rl.qwen3.build_tokenizer",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=TINY_TOKENIZER, metavar="DIR", help="write there (default: the package)"
+    )
+    folder = parser.parse_args(arguments).folder
+    try:
+        build(corpus(), folder, VOCABULARY)
+    except OSError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    print(folder)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

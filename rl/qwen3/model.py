@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -19,6 +18,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxlake.record import Array, Record, record
 from rl.qwen3.attention import AttentionKind, attend, attend_cached, choose, device_of
 from rl.qwen3.lora import LoRAConfig
 
@@ -70,16 +70,16 @@ class Qwen3Config:
     lora: LoRAConfig | None = None
 
 
-@chex.dataclass(frozen=True)
-class KVCache:
+@record
+class KVCache(Record):
     """Keys and values of every layer, time-major so that a batch writes one slot in place.
 
     Attributes:
       keys, values: ``[L, S, K, B, H]`` in the compute dtype.
     """
 
-    keys: chex.Array
-    values: chex.Array
+    keys: Array
+    values: Array
 
     @classmethod
     def zeros(cls, config: Qwen3Config, batch: int, slots: int) -> "KVCache":

@@ -164,7 +164,7 @@ def _map(function: Any, tree: Any) -> Any:
 
     def apply(node):
         if isinstance(node, nnx.Variable):
-            return node.replace(function(node.get_value(), node.spec))
+            return jax.tree.map(lambda leaf: function(leaf, node.spec), node)
         return function(node, P())
 
     return jax.tree.map(apply, tree, is_leaf=lambda node: isinstance(node, nnx.Variable))

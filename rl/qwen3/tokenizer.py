@@ -67,8 +67,8 @@ class Tokenizer:
 
     Attributes:
       folder: that path.
-      stop_ids: any of these ends an answer: <|im_end|> first, then those of generation_config.json.
-      pad_id, end_think_id: of <|endoftext|> and </think>.
+      stop_ids: any of these ends an answer: `<|im_end|>` first, then those of generation_config.json.
+      pad_id, end_think_id: of `<|endoftext|>` and `</think>`.
 
     Raises:
       ConfigError: if there is none, or it is not Qwen's.
@@ -119,10 +119,13 @@ class Tokenizer:
 
     def chat(self, message: str, *, thinking: bool) -> list[int]:
         """Ids of one user message up to where the assistant speaks; without thinking, its empty span is in it."""
-        text = self._tokenizer.apply_chat_template(
+        return self.encode(self.chat_text(message, thinking=thinking))
+
+    def chat_text(self, message: str, *, thinking: bool) -> str:
+        """What `chat` encodes: the message in the chat template, control tokens and all."""
+        return self._tokenizer.apply_chat_template(
             [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
         )
-        return self.encode(text)
 
     def completion(self, text: str) -> list[int]:
         """Ids of what the assistant says, its end token included."""

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def load(
     process of a job reads only what its devices hold.
 
     Args:
-      folder: with *.safetensors, and their index if there are several.
+      folder: with `*.safetensors`, and their index if there are several.
       config: shape of the folder's config.json; with `lora`, the checkpoint is the base.
       mesh: over which parameters are sharded; None puts them on one device.
       key: of the adapters' random half; needed with `config.lora` alone.
@@ -150,7 +150,7 @@ def load(
                 jax.block_until_ready(values[tensor.path])
     flat = [(path, variable.replace(values[path])) for path, variable in variables.items()]
     if config.lora:
-        flat += nnx.to_flat_state(_adapters(config, mesh, key, lora.split(shapes)[0]))
+        flat += nnx.to_flat_state(_adapters(config, mesh)(key))
     return graph, nnx.from_flat_state(flat)
 
 
@@ -161,13 +161,17 @@ def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding 
     return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
 
 
-def _adapters(config: Qwen3Config, mesh: Mesh | None, key: jax.Array, shapes: nnx.State) -> nnx.State:
-    """Fresh adapters, those of `create` with the same key; the compiler leaves out the random base."""
-    make = jax.jit(
+@functools.cache
+def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array], nnx.State]:
+    """Makes fresh adapters, those of `create` with the same key; the compiler leaves out the random base.
+
+    Kept, as it compiles for seconds: a notebook reads its model before a run, in it, and after it.
+    """
+    shapes = lora.split(abstract(config, mesh)[1])[0]
+    return jax.jit(
         lambda key: lora.split(nnx.split(Qwen3(config, nnx.Rngs(key), mesh))[1])[0],
         out_shardings=jax.tree.map(lambda x: x.sharding, shapes),
     )
-    return make(key)
 
 
 def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, list[str]]:

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import ConfigError
 from rl.qwen3.model import Qwen3, Qwen3Config
@@ -36,8 +36,8 @@ WHOLE = Sampling()
 """The model's distribution as it is."""
 
 
-@chex.dataclass(frozen=True)
-class Rollout:
+@record
+class Rollout(Record):
     """What was generated, numpy arrays; the samples of a prompt lie side by side.
 
     Attributes:
@@ -48,10 +48,10 @@ class Rollout:
       truncated: bool ``[B]``, no stop token came in time.
     """
 
-    tokens: chex.Array
-    mask: chex.Array
-    logprobs: chex.Array
-    truncated: chex.Array
+    tokens: Array
+    mask: Array
+    logprobs: Array
+    truncated: Array
 
 
 @dataclasses.dataclass(frozen=True)

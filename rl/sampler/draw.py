@@ -3,10 +3,11 @@
 import dataclasses
 import math
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from jaxlake.record import Array, Record, record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +34,13 @@ class Sampling:
         return Knobs(temperature=np.float32(self.temperature), top_k=np.int32(self.top_k), top_p=np.float32(self.top_p))
 
 
-@chex.dataclass(frozen=True)
-class Knobs:
+@record
+class Knobs(Record):
     """`Sampling` as scalars: float32, int32, float32."""
 
-    temperature: chex.Array
-    top_k: chex.Array
-    top_p: chex.Array
+    temperature: Array
+    top_k: Array
+    top_p: Array
 
 
 def draw(

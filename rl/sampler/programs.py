@@ -4,13 +4,13 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxlake.record import Array, Record, record
 from rl.qwen3.model import KVCache
 from rl.sampler.draw import Knobs, draw
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rl.sampler.batch import Sampler
 
 
-@chex.dataclass(frozen=True)
-class State:
+@record
+class State(Record):
     """Rows under way, B of them, and what they have written so far.
 
     Attributes:
@@ -35,18 +35,18 @@ class State:
     """
 
     cache: KVCache
-    clock: chex.Array
-    lengths: chex.Array
-    last: chex.Array
-    requests: chex.Array
-    count: chex.Array
-    tokens: chex.Array
-    logprobs: chex.Array
-    done: chex.Array
+    clock: Array
+    lengths: Array
+    last: Array
+    requests: Array
+    count: Array
+    tokens: Array
+    logprobs: Array
+    done: Array
 
 
-@chex.dataclass(frozen=True)
-class Arrivals:
+@record
+class Arrivals(Record):
     """Prompts that enter, N of them, and the rows they enter; the first axes are shared out over `fsdp`.
 
     Attributes:
@@ -56,12 +56,12 @@ class Arrivals:
       lengths, last, requests: of the row that begins, as in `State`.
     """
 
-    prompts: chex.Array
-    sizes: chex.Array
-    source: chex.Array
-    lengths: chex.Array
-    last: chex.Array
-    requests: chex.Array
+    prompts: Array
+    sizes: Array
+    source: Array
+    lengths: Array
+    last: Array
+    requests: Array
 
 
 class Programs(NamedTuple):

@@ -11,17 +11,19 @@ from rl.tracking import Display
 from rl.train import execute
 
 DESCRIPTION = """\
-Teaches a policy the plans of the exact solver and the answers of an environment engineer: the warm start of a run,
-validated before and after. What it learned is in <run>/final, for transformers and for other runs.
+Teaches a policy the plans of the exact solver and the answers of an
+environment engineer: the warm start of a run, validated before and after. What
+it learned is in <run>/final, for transformers and for other runs.
 
-Without arguments: a small model from scratch, a minute or two on two CPU cores, results in runs/tiny.
-Stopped or killed, it goes on when the same command is given again; python -m rl.train with the same options goes on
-with the rounds."""
+Without arguments: a small model from scratch, a minute or two on two CPU
+cores, results in runs/tiny. Stopped or killed, it goes on when the same
+command is given again; python -m rl.train with the same options goes on with
+the rounds."""
 EXAMPLES = """\
 python -m rl.sft
-python -m rl.sft --run runs/taught warm_start.steps=2000 warm_start.schedule=cosine
-python -m rl.train --run runs/taught warm_start.steps=2000 warm_start.schedule=cosine
-python -m rl.train --run runs/b warm_start.steps=0 model.path=runs/taught/final"""
+python -m rl.sft --run runs/a warm_start.steps=2000
+python -m rl.train --run runs/a warm_start.steps=2000
+python -m rl.train warm_start.steps=0 model.path=runs/a/final --run runs/b"""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engineer import context as context_
 from engineer.context import (
     ANSWER_LIMIT,
     FAILURES,
@@ -23,7 +24,7 @@ from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, T
 from engineer.proposal import grammar
 from jaxlake.config import LakeConfig
 
-SHIPPED = Path(__file__).parents[2] / "engineer" / "template.md"
+SHIPPED = Path(context_.__file__).with_name("template.md")
 TEMPLATE = Template.read()
 
 

@@ -287,7 +287,7 @@ def test_summary_has_every_size_and_their_total_for_every_stage(run_dir):
 
 def test_terminal_tables_fit_and_hold_the_evidence(run_dir):
     printed = table_text(run_dir)
-    assert max(map(len, printed.splitlines())) <= 100
+    assert max(map(len, printed.splitlines())) <= 80
     evidence = Evidence.from_json(json.loads((run_dir / "rounds" / "2" / "evidence.json").read_text()))
     row = next(line for line in printed.splitlines() if line.startswith("all"))
     assert f"{100 * evidence.valid / evidence.n:.0f} [" in row.split("]")[-2]
@@ -303,7 +303,7 @@ def test_many_rounds_still_fit_the_terminal(run_dir, tmp_path):
         for name in ("config.json", "proposal.json", "evidence.json"):
             (long / "rounds" / str(k) / name).write_text((run_dir / "rounds" / "2" / name).read_text())
     printed = table_text(long)
-    assert max(map(len, printed.splitlines())) <= 100
+    assert max(map(len, printed.splitlines())) <= 80
     headers = [line for line in printed.split("\n\n")[0].splitlines() if line.startswith("size")]
     assert " ".join(headers).count("round") == 12
     names = ("allocation.png", "forgetting.png", "failures.png")
@@ -583,8 +583,12 @@ def test_a_folder_without_a_run_is_named_in_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([str(tmp_path)])
     assert (
-        capsys.readouterr().err == f"python -m engineer.report: error: {tmp_path}: holds no validation to report on\n"
+        capsys.readouterr().err == f"python -m engineer.report: error: {tmp_path}: holds no validation to report on; "
+        "a run has one from its first minute on\n"
     )
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "none")])
+    assert "none: there is no such directory" in capsys.readouterr().err
 
 
 def test_a_row_that_is_still_being_written_is_left_out(run_dir, tmp_path):

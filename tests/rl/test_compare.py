@@ -13,9 +13,9 @@ import yaml
 from shapes import SMALL_JSON
 
 from jaxlake import benchmark
-from rl import comparison, rounds
+from rl import comparison, config, rounds
 from rl.checkpoint import RunError
-from rl.command import Stop
+from rl.command import Stop, shipped
 from rl.compare import main
 from rl.comparison import evaluation, fork, workers
 from rl.comparison.legs import Leg
@@ -201,7 +201,7 @@ def test_what_another_process_is_at_is_left_to_it(out):
         ),
         (("kind: base,", "kid: base,"), "engineers.by_itself: unknown key engineer.kid; the nearest is engineer.kind"),
         (("kind: base,", "kind: bass,"), 'engineers.by_itself: engineer.kind = "bass": it should be'),
-        (("base: base.yaml", "base: none.yaml"), "none.yaml: No such file or directory"),
+        (("base: base.yaml", "base: none.yaml"), "none.yaml: there is no such file"),
         (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds = [0, 0]: each seed at most once"),
         (("kind: base,", "kind: base, template: none.md,"), "context template none.md cannot be read: No such"),
         (("seeds:", "sedes:"), "unknown key sedes; the nearest is seeds"),
@@ -318,3 +318,10 @@ def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_
 def test_a_folder_of_no_comparison_cannot_be_worked_on(tmp_path):
     with pytest.raises(ConfigError, match=r"compare.yaml: No such file"):
         comparison.reopen(tmp_path)
+
+
+def test_a_base_that_is_not_beside_the_file_is_a_shipped_one(tmp_path):
+    path = write(tmp_path, COMPARISON.replace("base.yaml", "tiny.yaml"))
+    assert comparison.load(path).run == config.load(shipped("tiny.yaml"))
+    (tmp_path / "tiny.yaml").write_text("seed: 3\n")
+    assert comparison.load(path).run.seed == 3

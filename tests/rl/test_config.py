@@ -22,6 +22,7 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
     [
         ("grpo.learning_ratee=1", "unknown key grpo.learning_ratee; the nearest is grpo.learning_rate"),
         ("learning_rat=1", "unknown key learning_rat; the nearest is"),
+        ("lr=1", "unknown key lr; --help lists them all"),
         ("sampels=4", "unknown key sampels; the nearest is"),
         ("grpo.prompts=many", 'grpo.prompts = "many"'),
         ("seed=1.5", "seed = 1.5"),
@@ -53,7 +54,9 @@ def test_mistakes_are_named_in_one_line(override, message):
 
 
 def test_a_missing_file_is_named():
-    with pytest.raises(ConfigError, match="nowhere.yaml: No such file"):
+    with pytest.raises(
+        ConfigError, match="nowhere.yaml: there is no such file; those that come with jaxlake are in .*configs"
+    ):
         load(Path("nowhere.yaml"))
 
 

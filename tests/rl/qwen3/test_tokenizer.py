@@ -31,11 +31,10 @@ def test_text_comes_back(tokenizer, text):
 
 
 def test_chat_is_qwens(tokenizer):
-    ids = tokenizer.chat("hello", thinking=False)
-    text = tokenizer._tokenizer.decode(ids)
-    assert text == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-    thinking = tokenizer._tokenizer.decode(tokenizer.chat("hello", thinking=True))
-    assert thinking == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    asked = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    for thinking, text in ((True, asked), (False, asked + "<think>\n\n</think>\n\n")):
+        assert tokenizer.chat_text("hello", thinking=thinking) == text
+        assert tokenizer._tokenizer.decode(tokenizer.chat("hello", thinking=thinking)) == text
 
 
 def test_an_answer_ends_with_qwens_end_of_message(tokenizer):
@@ -48,7 +47,7 @@ def test_a_board_costs_few_tokens(tokenizer):
 
 
 def test_the_shipped_files_are_what_the_builder_makes(tmp_path):
-    build_tokenizer.main(tmp_path)
+    assert build_tokenizer.main(["--folder", str(tmp_path)]) == 0
     for file in sorted(TINY_TOKENIZER.iterdir()):
         assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name
 

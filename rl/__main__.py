@@ -1,0 +1,20 @@
+"""The command ``python -m rl``: says which commands there are, and does nothing else; needs no extra."""
+
+COMMANDS = """\
+The trainer. Each command has --help with examples:
+
+  python -m rl.train            train a policy in rounds, or go on with a run
+  python -m rl.sft              the supervised start of a run alone
+  python -m rl.evaluate         answer the fixed boards, tell what it is worth
+  python -m rl.compare          compare environment engineers over seeds
+  python -m rl.comparison       one more worker on such a comparison
+  python -m rl.plan             does a configuration fit on these devices?
+  python -m engineer.report     one page on a run, several or a comparison
+  python -m rl.qwen3.build_tokenizer
+                                make the small tokenizer anew
+
+A first run:  python -m rl.train
+They need     pip install 'jaxlake[train]'"""
+
+if __name__ == "__main__":
+    print(COMMANDS)

@@ -1,0 +1,55 @@
+"""A newcomer's mistakes at the command line: each is told in one line that says what to do."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import rl
+from rl import command, compare, train
+from rl.config import Config, ConfigError
+from rl.directory import RunDirectory
+
+
+def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["-m"])  # while Python looks for the module of `python -m rl.train`
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "flax" else name)
+    package = compile(Path(rl.__file__).read_text(), rl.__file__, "exec")
+    with pytest.raises(SystemExit) as exit:
+        exec(package, {"__name__": "rl"})
+    assert exit.value.code == 2
+    assert capsys.readouterr().err == "error: flax is not installed; training needs pip install 'jaxlake[train]'\n"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    exec(package, {"__name__": "rl"})
+
+
+def test_settings_stand_on_both_sides_of_an_option(monkeypatch):
+    parser = command._parser("rl.train", "", "")
+    options = command.parse(parser, ["seed=1", "--run", "runs/a", "grpo.samples=4"])
+    assert (options.overrides, options.run) == (["seed=1", "grpo.samples=4"], Path("runs/a"))
+
+
+def test_a_setting_with_dashes_is_explained(capsys):
+    assert_refused(train.main, ["--seed", "1"], "there is no --seed; settings have no dashes", capsys)
+
+
+def test_a_file_of_the_other_command_is_named(capsys):
+    comparison, run = (str(command.shipped(name)) for name in ("compare-tiny.yaml", "tiny.yaml"))
+    assert train.main(["--config", comparison]) == 2
+    assert "holds a comparison, which python -m rl.compare takes" in capsys.readouterr().err
+    assert compare.main(["--config", run]) == 2
+    assert "the file of a run is for python -m rl.train" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatch):
+    RunDirectory(tmp_path / "run", Config()).close()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match=rf"run: nothing can be written in {tmp_path}; choose another with --run"):
+        RunDirectory(tmp_path / "run", Config())
+
+
+def assert_refused(main, arguments, words, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 2 and words in capsys.readouterr().err

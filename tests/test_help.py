@@ -1,0 +1,109 @@
+"""Every command's --help fits a terminal of 80 columns and shows examples, which its own parser takes."""
+
+import argparse
+import importlib
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from engineer.__main__ import COMMANDS as ENGINEER
+from jaxlake.__main__ import COMMANDS as JAXLAKE
+from rl import config as config_
+from rl.__main__ import COMMANDS as RL
+from rl.comparison import load
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = [
+    path.relative_to(ROOT).as_posix()
+    for folder in ("benchmarks", "notebooks")
+    for path in sorted((ROOT / folder).glob("*.py"))
+    if "__main__" in path.read_text()
+]
+LISTED = re.findall(r"python -m ([a-z]+\.[\w.]+)", "\n".join((JAXLAKE, ENGINEER, RL)))
+MODULES = sorted(set(LISTED))
+
+
+class Parsed(Exception):
+    """Options that a command's own parser made of its arguments, before the command does anything with them."""
+
+
+def call(command: str, arguments: list[str], monkeypatch) -> None:
+    """Runs a command in this process as it is run from a shell."""
+    monkeypatch.setattr(sys, "argv", [command, *arguments])
+    if command.endswith(".py"):
+        monkeypatch.syspath_prepend(str((ROOT / command).parent))
+        runpy.run_path(str(ROOT / command), run_name="__main__")
+    else:
+        package = importlib.import_module(command)
+        entry = importlib.import_module(f"{command}.__main__") if hasattr(package, "__path__") else package
+        entry.main()
+
+
+def help_of(command: str, monkeypatch, capsys) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as exit:
+        call(command, ["--help"], monkeypatch)
+    assert not exit.value.code
+    return capsys.readouterr().out
+
+
+@pytest.fixture(autouse=True)
+def settings_of_jax_as_before(monkeypatch):
+    """Some benchmarks choose the CPU, or a share of the memory, when they are imported."""
+    import jax
+
+    platforms = jax.config.jax_platforms
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".75")
+    yield
+    jax.config.update("jax_platforms", platforms)
+
+
+@pytest.mark.parametrize("command", [*MODULES, *SCRIPTS])
+def test_help_fits_80_columns_and_its_examples_are_parsed(command, monkeypatch, capsys):
+    text = help_of(command, monkeypatch, capsys)
+    assert max(map(len, text.splitlines())) <= 80
+    name = f"python {command}" if command.endswith(".py") else f"python -m {command}"
+    _, _, block = text.partition("\nexamples:\n")
+    examples = [line for line in block.splitlines() if re.match(rf"  (echo .* \| )?{re.escape(name)}( |$)", line)]
+    assert examples
+
+    def stops(parse):
+        def parse_and_stop(self, args=None, namespace=None):
+            raise Parsed(parse(self, args, namespace))
+
+        return parse_and_stop
+
+    for method in ("parse_args", "parse_known_intermixed_args"):
+        monkeypatch.setattr(argparse.ArgumentParser, method, stops(getattr(argparse.ArgumentParser, method)))
+    for example in examples:
+        with pytest.raises(Parsed) as parsed:
+            call(command, shlex.split(example.partition(name)[2]), monkeypatch)
+        (found,) = parsed.value.args
+        options, unknown = found if isinstance(found, tuple) else (found, [])
+        assert not unknown
+        if overrides := getattr(options, "overrides", None):
+            read = load if command == "rl.compare" else config_.load
+            shipped = "compare-tiny.yaml" if command == "rl.compare" else "tiny.yaml"
+            assert read(ROOT / (options.config or f"configs/{shipped}"), overrides)
+
+
+def test_the_lists_of_commands_hold_them_all_and_fit():
+    found = set()
+    for room in ("jaxlake", "engineer", "rl"):
+        for path in (ROOT / room).rglob("*.py"):
+            if '__name__ == "__main__"' in path.read_text():
+                name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                found.add(name.removesuffix(".__main__"))
+    assert found - {"jaxlake", "engineer", "rl"} == set(MODULES)
+    assert max(len(line) for text in (JAXLAKE, ENGINEER, RL) for line in text.splitlines()) <= 80
+
+
+def test_every_key_of_a_run_has_a_meaning_in_its_help(monkeypatch, capsys):
+    text = help_of("rl.train", monkeypatch, capsys)
+    for key, field in config_.keys().items():
+        assert f"\n  {key} = " in text
+        assert field.description, key
