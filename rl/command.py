@@ -5,6 +5,7 @@ import contextlib
 import errno
 import functools
 import json
+import os
 import shlex
 import signal
 import sys
@@ -190,9 +191,17 @@ def join(options: argparse.Namespace, stop: Stop) -> None:
     """Joins this process with the others of its job, as the options of `add_job_options` say.
 
     Raises:
-      ConfigError: see `distributed.initialize`.
+      ConfigError: see `distributed.initialize`; or if the devices that JAX_PLATFORMS asks for are not here.
     """
     distributed.initialize(options.coordinator, options.processes, options.process)
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:  # the second, without a word, for `cuda` where CUDA is not installed
+        raise ConfigError(
+            f"JAX_PLATFORMS = {os.environ.get('JAX_PLATFORMS', '')}: JAX cannot use it here"
+            f"{''.join(f' ({line})' for line in str(error).splitlines()[:1])}; unset it to run on what is here, or "
+            "install the extra gpu or tpu"
+        ) from None
     stop.listen()
 
 

@@ -7,21 +7,23 @@ from pathlib import Path
 import pytest
 
 import rl
-from rl import command, compare, train
+from rl import command, compare, notebook, train
 from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
 
 
 def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["-m"])  # while Python looks for the module of `python -m rl.train`
+    monkeypatch.setattr(sys, "argv", ["-m"])  # while Python looks for the module
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "rl.train"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "flax" else name)
     package = compile(Path(rl.__file__).read_text(), rl.__file__, "exec")
     with pytest.raises(SystemExit) as exit:
         exec(package, {"__name__": "rl"})
     assert exit.value.code == 2
     assert capsys.readouterr().err == "error: flax is not installed; training needs pip install 'jaxlake[train]'\n"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "rl"])  # which lists the commands
     exec(package, {"__name__": "rl"})
+    assert capsys.readouterr().err == ""
 
 
 def test_settings_stand_on_both_sides_of_an_option(monkeypatch):
@@ -47,6 +49,24 @@ def test_a_directory_that_cannot_be_written_is_refused_at_once(tmp_path, monkeyp
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=rf"run: nothing can be written in {tmp_path}; choose another with --run"):
         RunDirectory(tmp_path / "run", Config())
+
+
+@pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no cuda\nand more")])  # what JAX raises, by platform
+def test_devices_that_are_not_here_are_one_line(error, monkeypatch, tmp_path, capsys):
+    def devices():
+        raise error
+
+    monkeypatch.setattr(command.jax, "devices", devices)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    assert train.main(["--run", str(tmp_path / "run")]) == 2
+    assert "JAX_PLATFORMS = cuda: JAX cannot use it here" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("line", ["engineer.report nowhere", "rl.train --seed 1"])
+def test_in_a_notebook_a_mistake_ends_the_cell(line):
+    with pytest.raises(notebook.CommandEnded, match=r"ended with an error \(exit code 2\), see above"):
+        notebook.run(line)
 
 
 def assert_refused(main, arguments, words, capsys):
