@@ -49,6 +49,7 @@ __all__ = [
     "wilson",
 ]
 
-if sys.argv[0] == "-m" and not importlib.util.find_spec("matplotlib"):  # Python looks for `python -m engineer.report`
+# While Python looks for the module of `python -m engineer.report`.
+if sys.argv[0] == "-m" and "engineer.report" in sys.orig_argv and not importlib.util.find_spec("matplotlib"):
     print("error: matplotlib is not installed; reports need pip install 'jaxlake[train]'", file=sys.stderr)
     sys.exit(2)

@@ -38,5 +38,7 @@ def main() -> int:
     return main()
 
 
-if sys.argv[0] == "-m" and not _is_complete():  # Python looks for the module of `python -m rl.train`, say
+# While Python looks for the module of `python -m rl.train`, say; `python -m rl` needs nothing, and other programs may
+# import this before they begin.
+if sys.argv[0] == "-m" and any(word.startswith("rl.") for word in sys.orig_argv) and not _is_complete():
     sys.exit(2)

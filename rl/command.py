@@ -196,7 +196,7 @@ def join(options: argparse.Namespace, stop: Stop) -> None:
     distributed.initialize(options.coordinator, options.processes, options.process)
     try:
         jax.devices()
-    except (RuntimeError, AssertionError) as error:  # the second, without a word, for `cuda` where CUDA is not installed
+    except (RuntimeError, AssertionError) as error:  # the second, wordless, for `cuda` where CUDA is not installed
         raise ConfigError(
             f"JAX_PLATFORMS = {os.environ.get('JAX_PLATFORMS', '')}: JAX cannot use it here"
             f"{''.join(f' ({line})' for line in str(error).splitlines()[:1])}; unset it to run on what is here, or "

@@ -20,8 +20,11 @@ def run(command: str) -> None:
       CommandEnded: if it was stopped, or ended with an error.
     """
     name, *arguments = shlex.split(command)
+    module = importlib.import_module(name)
+    if hasattr(module, "__path__"):  # a package, as rl.sft is
+        module = importlib.import_module(f"{name}.__main__")
     try:
-        code = importlib.import_module(name).main(arguments)
+        code = module.main(arguments)
     except SystemExit as error:  # of argparse, which has told what it does not understand
         code = error.code
     if code == 130:

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from jaxlake import text
 from jaxlake.types import MAX_STEPS, Instance, Plan
 from rl import extensions
+from rl.checkpoint import RunError
 from rl.config import Config, ConfigError, ModelSection, TextSection
 from rl.grammar import GrammarSampler
 from rl.qwen3 import lora, presets, weights
@@ -212,10 +213,19 @@ def writer(settings: TextSection) -> Callable[[Instance], str]:
 
     Raises:
       ConfigError: if there is no such function.
+      RunError: from the function that is returned, if the user's own returns no text.
     """
-    if extensions.is_own(settings.style):
-        return extensions.find("text.style", settings.style)
-    return functools.partial(text.prompt, style=text.PromptStyle(settings.style))
+    if not extensions.is_own(settings.style):
+        return functools.partial(text.prompt, style=text.PromptStyle(settings.style))
+    own = extensions.find("text.style", settings.style)
+
+    def write(instance: Instance) -> str:
+        message = own(instance)
+        if not isinstance(message, str):
+            raise RunError(f"text.style = {settings.style}: must return a str, not {type(message).__name__}")
+        return message
+
+    return write
 
 
 def row(batch, index: int):

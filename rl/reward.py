@@ -82,8 +82,10 @@ def rewards(
 
 def _own(name: str, verdict: Verdict, optima: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     worth = np.asarray(extensions.find("reward.kind", name)(verdict, optima, tokens), np.float32)
-    if worth.shape != (len(tokens),) or not np.isfinite(worth).all():
-        raise RunError(f"reward.kind = {name}: must return {len(tokens)} finite numbers, one an answer, not {worth}")
+    infinite = np.count_nonzero(~np.isfinite(worth))
+    if worth.shape != (len(tokens),) or infinite:
+        found = f"shape {worth.shape}, {infinite} of them not finite"
+        raise RunError(f"reward.kind = {name}: must return {len(tokens)} finite numbers, one an answer, not {found}")
     return worth
 
 

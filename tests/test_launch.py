@@ -244,6 +244,7 @@ def test_a_pod_tells_kubernetes_whether_the_run_is_finished(desk, stage, code, t
     environment = desk.environment(stage, CODE=str(code), HANG=str(hanging))
     with start_pod(0, environment) as process:
         while not hanging.exists():
+            assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)  # to bash alone, as process 1 of a container gets it
         assert process.wait() == told

@@ -90,7 +90,8 @@ def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], fold
     """Writes sets, each given as ``(arrays of pack, account)``, and their manifest into a folder."""
     manifest = {}
     for name, (arrays, account) in sets.items():
-        np.savez_compressed(folder / f"{name}.npz", allow_pickle=False, **arrays)
+        fields: dict[str, Any] = arrays  # not of arrays alone: NumPy 2.1 has an option among the names of the fields
+        np.savez_compressed(folder / f"{name}.npz", **fields)
         manifest[name] = {"sha256": content_hash(arrays), **account}
     (folder / _MANIFEST.name).write_text(_json(manifest))
 

@@ -227,9 +227,9 @@ def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> N
 
 def _advance(task: _Task, stage: _Stage, search: Search, held: np.ndarray, renewed: np.ndarray, enough: int) -> Search:
     instances, bounds = task.take(held)
-    budget, waiting = np.asarray(stage.iterations, np.int32), np.asarray(enough, np.int32)
+    budget, searching = np.asarray(stage.iterations, np.int32), np.asarray(enough, np.int32)
     costs = task.pair_costs[held]
-    return advance(search, instances, bounds, costs, renewed, task.may_wait, budget, waiting, task.objective)
+    return advance(search, instances, bounds, costs, renewed, task.may_wait, budget, searching, task.objective)
 
 
 def _exhaust(task: _Task, index: int) -> None:

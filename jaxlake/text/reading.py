@@ -236,15 +236,15 @@ def _cells(body: str, max_size: int) -> tuple[list[int], str]:
             pass
     table = _CellTable.of(max_size)
     found = _BRACKETS.findall(body)
-    read = [table[brackets] for brackets in found]
+    known = [table[brackets] for brackets in found]
     problem = ""
-    if None in read:
+    if None in known:
         stray = [
-            brackets for brackets, cell in zip(found, read, strict=True) if cell is None and _DIGIT.search(brackets)
+            brackets for brackets, cell in zip(found, known, strict=True) if cell is None and _DIGIT.search(brackets)
         ]
         problem = f"{stray[0][:20]!r} is not a coordinate" if stray else ""
-        found = [brackets for brackets, cell in zip(found, read, strict=True) if cell is not None]
-    cells = [cell for cell in read if cell is not None]
+        found = [brackets for brackets, cell in zip(found, known, strict=True) if cell is not None]
+    cells = [cell for cell in known if cell is not None]
     if not cells:
         return [], "no coordinate"
     if OUTSIDE in cells:

@@ -316,7 +316,7 @@ def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_
 
 
 def test_a_folder_of_no_comparison_cannot_be_worked_on(tmp_path):
-    with pytest.raises(ConfigError, match=r"compare.yaml: No such file"):
+    with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):
         comparison.reopen(tmp_path)
 
 

@@ -142,9 +142,12 @@ def test_a_reward_of_ones_own_is_the_whole_reward():
     assert (found.weight_accuracy, found.weight_length, found.total.dtype) == (1, 0, np.float32)
 
 
-@pytest.mark.parametrize("name", ["too_few", "nothing"])
-def test_a_reward_that_is_no_number_an_answer_is_named(name):
-    with pytest.raises(RunError, match=f"reward.kind = mine_lake:{name}: must return 3 finite numbers"):
+@pytest.mark.parametrize(
+    ("name", "found"), [("too_few", r"shape \(2,\), 0 of them"), ("nothing", r"shape \(\), 1 of them")]
+)
+def test_a_reward_that_is_no_number_an_answer_is_named(name, found):
+    message = f"reward.kind = mine_lake:{name}: must return 3 finite numbers, one an answer, not {found} not finite"
+    with pytest.raises(RunError, match=message):
         rewards(RewardSection(kind=f"mine_lake:{name}"), verdict([True] * 3), np.full(3, 6), np.full(3, 9), 0.0)
 
 
@@ -155,3 +158,5 @@ def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
     board = jax.tree.map(np.asarray, stage.data.instances)
     assert writer(settings)(jax.tree.map(lambda x: x[0], board)) == "4 2"
     assert policy.prompts(board).tokens[0] == policy.tokenizer.chat("4 2", thinking=settings.thinking)
+    with pytest.raises(RunError, match="text.style = mine_lake:nothing: must return a str, not NoneType"):
+        writer(settings.model_copy(update={"style": "mine_lake:nothing"}))(board)
