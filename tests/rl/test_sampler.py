@@ -168,7 +168,10 @@ def test_one_long_answer_does_not_hold_the_others(queued, monkeypatch):
     assert sum(lengths) / 4 <= clocks[-1] < 0.9 * in_batches
 
 
-@pytest.mark.parametrize(("fsdp", "tp", "rows"), [(8, 1, 16), (4, 2, 8), pytest.param(2, 4, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("fsdp", "tp", "rows"),
+    [(4, 2, 8), *(pytest.param(*mesh, marks=pytest.mark.slow) for mesh in ((8, 1, 16), (2, 4, 4)))],
+)
 def test_tokens_do_not_depend_on_the_mesh(alone, weights, fsdp, tp, rows):
     assert_same(sample(alone), sample(sampler_on(weights, fsdp, tp, rows)))
 
