@@ -23,7 +23,7 @@ REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["ur
 def execute(*arguments: str | Path) -> subprocess.CompletedProcess:
     """The runner, with the devices that a user would have and not the tests' virtual ones, and a hasty compiler."""
     environment = os.environ | {
-        "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("--xla_force_host_platform_device_count=8", ""),
+        "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("--xla_force_host_platform_device_count=8", "").strip(),
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
     del environment["NPROC"]
