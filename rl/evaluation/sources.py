@@ -149,9 +149,9 @@ class ApiSource:
         from rl.api import ApiError, Request, RequestFailed  # needs a package that not everyone has
 
         settings = self._config.text
-        write = writer(settings)
+        put_in_words = writer(settings)
         wanted = [(place, sample) for place, sample in zip(*np.nonzero(missing), strict=True)]
-        prompts = {place: write(row(asked.instances, place)) for place, _ in wanted}
+        prompts = {place: put_in_words(row(asked.instances, place)) for place, _ in wanted}
         requests = [
             Request(
                 message=prompts[place],

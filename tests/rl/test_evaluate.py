@@ -96,7 +96,8 @@ def test_a_run_is_answered_and_reported(trained, command, tmp_path):
     assert (status, err) == (0, "")
     assert "Qwen3 with 0.01 M parameters on 8 x cpu" in out
     assert "prompts have up to 74 tokens and get the room they need (text.max_prompt_tokens = 16" in out
-    assert "validation suite, 24 of 800 boards, one answer each, greedy; optimal by sum of costs" in out
+    said = " ".join(out.split())  # over as many lines as 80 columns make of it
+    assert "validation suite, 24 of 800 boards, one answer each, greedy; optimal by sum of costs" in said
     assert "% of the answers were cut off at text.max_new_tokens = 12" in out
     assert max(map(len, out.splitlines())) <= 120
     figures = json.loads((tmp_path / "e/scores.json").read_text())
