@@ -1,12 +1,19 @@
 """Qwen3-4B's programs, compiled for TPUs that are not here, keep within what those have; minutes each.
 
 pytest -m tpu_aot -n 0
+
+Tests that load libtpu are all marked so: without a TPU, jax.profiler then crashes when it starts in the same process.
 """
 
 import dataclasses
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from rl import config as config_
 from rl import plan
@@ -50,3 +57,20 @@ def test_a_token_gathers_no_weight_and_copies_no_cache(topology, mesh):
     assert figures.loop.weight_gathers == {}
     assert figures.loop.cache_copies == {}
     assert figures.temporaries < GIB
+
+
+def test_a_program_that_the_compiler_refuses_takes_what_the_compiler_says():
+    whole = NamedSharding(Mesh(np.array(plan.topology_devices("v5e:1x1")).reshape(1, 1), ("fsdp", "tp")), P())
+    x = jax.ShapeDtypeStruct((12 * 2**18, 1024), jnp.float32, sharding=whole)
+    sort = jax.jit(lambda x: jnp.sort(2 * x[: 8 * 2**18], axis=0).sum())
+    figures = plan.compile(plan.Program("sort", lambda: sort.lower(x), x), int(15.75 * plan.GIB))
+    assert not figures.fits
+    assert figures.arguments == 12 * plan.GIB
+    assert 7 * plan.GIB < figures.temporaries < 17 * plan.GIB  # of 8 GiB, and the sorted ones
+
+
+@pytest.mark.parametrize("name", ["v5e:3x3", "v5e-8", "h100:1", "v4:2x2x1"])
+def test_a_topology_that_is_not_known_is_named(name, capsys):
+    assert plan.main(["--config", str(CONFIG), "--topology", name]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and len(error) < 250
