@@ -64,9 +64,14 @@ def _on_tpu_host() -> bool:
     A hosted notebook's TPU knows none: it forbids the query to the cloud's metadata server and names no hosts.
     """
     chips = glob.glob("/dev/accel[0-9]*") or glob.glob("/dev/vfio/[0-9]*")
-    if not chips or importlib.util.find_spec("libtpu") is None or "tpu" not in (jax.config.jax_platforms or "tpu"):
+    if not chips or not may_load_libtpu():
         return False
     return "TPU_WORKER_HOSTNAMES" in os.environ or "TPU_SKIP_MDS_QUERY" not in os.environ
+
+
+def may_load_libtpu() -> bool:
+    """Whether JAX loads the library for TPUs, be there a TPU or not, when it starts its devices."""
+    return importlib.util.find_spec("libtpu") is not None and "tpu" in (jax.config.jax_platforms or "tpu")
 
 
 def is_main() -> bool:

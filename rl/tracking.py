@@ -359,10 +359,18 @@ class Profiler:
     Args:
       settings: at which step of this process it begins (0: the first), and for how many; none by default.
       run: directory of the run.
+
+    Raises:
+      ConfigError: if the profiler would bring the process down (jax 0.10: a segmentation fault).
     """
 
     def __init__(self, settings: TrackingSection, run: Path):
         wanted = settings.profile_steps > 0 and distributed.is_main()
+        if wanted and distributed.may_load_libtpu() and jax.default_backend() != "tpu":
+            raise ConfigError(
+                f"tracking.profile_steps = {settings.profile_steps}: jax.profiler crashes where libtpu is loaded and "
+                "there is no TPU; set JAX_PLATFORMS=cpu (or cuda), or pip uninstall libtpu"
+            )
         self._begin = settings.profile_start if wanted else math.inf
         self._end, self._folder = self._begin + settings.profile_steps, run / "profile"
         self._step, self._recording = 0, False

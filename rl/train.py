@@ -78,6 +78,7 @@ def execute(
         display.say(policy.describe(parameters))
         check_room(policy)
         trackers = Trackers(config, directory.path, display.say)
+        profiler = Profiler(config.tracking, directory.path)
         rounds = make_optimizer(config.grpo, planned_updates(config))
         optimizers = {
             "warm_start": make_optimizer(config.warm_start, config.warm_start.steps),
@@ -100,7 +101,7 @@ def execute(
 
     directory.create()
     directory.cut_logs(standing.progress)
-    with trackers, Profiler(config.tracking, directory.path) as profiler:
+    with trackers, profiler:
         run = Run(
             config=config,
             directory=directory,

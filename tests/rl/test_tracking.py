@@ -15,7 +15,7 @@ import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto.wandb_internal_pb2 import Record
 
-from rl import tracking
+from rl import distributed, tracking
 from rl.config import Config, ConfigError, TrackingSection
 from rl.tracking import Display, Meter, Profiler, Trackers
 
@@ -229,6 +229,12 @@ def test_profiler_closes_its_recording_when_the_run_breaks_off(run):
         profiler.step_done()
         raise RuntimeError
     assert len(traces(run)) == 1
+
+
+def test_a_profile_that_would_crash_is_refused_in_one_line(run, monkeypatch):
+    monkeypatch.setattr(distributed, "may_load_libtpu", lambda: True)
+    with pytest.raises(ConfigError, match=r"^tracking.profile_steps = 2: .*; set JAX_PLATFORMS=cpu [^\n]*$"):
+        Profiler(TrackingSection(profile_steps=2), run)
 
 
 def test_profiler_records_nothing_unless_asked(run):
