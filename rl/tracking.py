@@ -73,7 +73,8 @@ class Display:
         return self
 
     def __exit__(self, *error) -> None:
-        self._live.stop()
+        if self._moves:  # elsewhere rich 13 ends with an empty line
+            self._live.stop()
         if self._notebook:
             self._notebook.clear()
 

@@ -6,7 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/troubleshooting.md"
-FOREIGN = ("externally-managed", "requires a different Python", "No module named", "[Compiling module")
+FOREIGN = (
+    "externally-managed",
+    "requires a different Python",
+    "No module named",
+    "[Compiling module",
+    "Unsupported element type",
+)
 """Of pip, Python and XLA."""
 
 
