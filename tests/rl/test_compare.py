@@ -293,7 +293,7 @@ class Piece:
 
 
 def test_a_worker_that_fails_is_told_of(tmp_path):
-    with pytest.raises(RunError, match=r"a worker failed: error: \S+: no comparison .*worker0.log"):
+    with pytest.raises(RunError, match=r"a worker failed: error: \S+: no comparison .*no compare.yaml.*worker0.log"):
         workers.employ(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
 
 

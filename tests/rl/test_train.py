@@ -463,4 +463,5 @@ def test_help_names_the_keys_and_an_example(capsys):
     assert "grpo.learning_rate = " in text and "python -m rl.train" in text
     # As an override would give it: YAML's words, not Python's.
     assert "lake.sizes = [3, 4, 5, 6]" in text and "grpo.dual_clip = null" in text
-    assert "grpo.advantage = group_std how an answer's reward is compared with its group's (group_std," in text
+    assert "grpo.advantage = group_std how an answer's reward" in text
+    assert "group's (group_std, centered, batch_std, rloo)" in text
