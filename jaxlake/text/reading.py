@@ -4,15 +4,13 @@ What counts of a text, from the outside in:
 
 - Thoughts are left out: only what follows the last ``</think>`` or ``</thinking>`` is read, and nothing if one is not
   closed. Of a long text only the end is read, from the beginning of a line on.
-- A path begins with an agent's number and a colon, at the start of a line (``0:``, ``- **Agent 0:**``, ``"0":``) or,
-  as in JSON, after another path. Further lines belong to it as long as they hold no words (no words but moves). All
-  other lines are skipped.
-- An answer is a sequence of paths of different agents; a number that occurs again begins the next answer. It is
-  complete if each of its paths can be read. Of the complete answers that name the most agents the last one counts, so
-  that neither a correction that breaks off nor an explanation behind the answer takes its place.
-- Coordinates are ``(0,1)`` or ``[0, 1]``, or with words ``(row 0, column 1)``; what is between them is skipped. Moves
-  are U, D, L, R, W (or S) in either case, a run of these capitals, or up, down, left, right, wait (or stay); where
-  there is no word at all they are arrows. No move and nothing else is a path that stays on the start.
+- A path is a label that says whose it is (``0:``, ``- **Agent 0:**``, ``"id": 0,``, a column of a table) and the steps
+  behind it: cells (``(0,1)``, ``[0, 1]``, ``row 0 column 1``) or moves (``R``, ``RRD``, ``3R``, ``right``, ``→`` where
+  nothing else moves), one after the other. Where labels say the time (``t=1:``, ``Step 1:``, ``1.``), each brings a
+  step. Words between steps that do not just link them make it a remark and no path; remarks behind a path are skipped.
+- An answer is a sequence of paths of different agents; one that comes again begins the next answer. Of the complete
+  answers that name the most agents the last one counts, where words before it say that it is meant (``Corrected:``,
+  ``Final answer:``) or where all say the same. Where they contradict each other without such a word nothing counts.
 """
 
 import functools
@@ -23,39 +21,50 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxlake.record import Array
+from jaxlake.text.grammar import (
+    Body,
+    Label,
+    follow,
+    has_compass,
+    is_walk,
+    labels,
+    plain,
+    read_body,
+    rows_as_lines,
+    without_remarks,
+)
 from jaxlake.types import ABSENT, OUTSIDE, STEPS, Action, Plan
 
 _ROOM, _ROOM_PER_CELL = 25_000, 16
 """Characters that are read, and how many more for each cell of a plan: bounds the time that a hostile text takes."""
 
 _THOUGHTS = ("think", "thinking")
-
-# Quantifiers are possessive (``++``), so that no text makes a pattern try twice: time is linear in the text's length.
-_LABEL = re.compile(
-    r"[\s>*`\"'#{\[-]*+(?:\d++[.)][\s*`]*+)?+(?:agent[\s_#]*+)?+(\d++)(?:'s)?+(?:\s*+(?:path|plan|moves))?+[\s*`\"']*+:",
-    re.ASCII | re.IGNORECASE,
+_MEANT = re.compile(
+    r"\b(?:correct\w*|korrigiert\w*|final\w*|answer|solution|fix(?:ed)?|instead|revised?|better|improved?|updated?|"
+    r"actually|therefore|so|thus|hence|wait|no|oops|sorry|wrong|mistake|collides?|collision|conflict|invalid|adjust\w*|"
+    r"retry|redo|let me|result|new plan|paths|drafts?)\b|最终|答案|修正|更正|所以|因此",
+    re.IGNORECASE,
 )
-_LABEL_WITHIN = re.compile(
-    r"([])};\"]\s*+,?+)(?=\s*+[\"'*`]{0,4}+(?:agent[\s_#]*+)?+\d++[\s*`\"']*+:)", re.ASCII | re.IGNORECASE
+"""Words before an answer that set it against what was before."""
+_EITHER = re.compile(
+    r"\b(?:option|alternative\w*|another (?:option|plan|solution)|could also|variant|either|maybe|might|perhaps)\b",
+    re.IGNORECASE,
 )
-_BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*+[)\]}]")
-_COORDINATE = re.compile(
-    r"[\s\"']*+(?:r(?:ow)?+[\s\"'=:]*+)?+(-?\d++)\s*+,[\s\"']*+(?:c(?:ol(?:umn)?+)?+[\s\"'=:]*+)?+(-?\d++)\s*+",
-    re.ASCII | re.IGNORECASE,
+_REJECTED = re.compile(
+    r"\b(?:is|are|was) (?:wrong|invalid|not valid|not allowed|not possible)\b|'s a collision|\bnot able to\b|"
+    r"\b(?:that's|that is) a[\w -]{0,20} collision\b|\bto avoid th(?:is|at)\b|\bso let agent\b|\bthat makes agent\b|"
+    r"\b(?:these|they) (?:two )?collide\b|\bneeds? to (?:be )?change|\bthat(?:'s| is) wrong\b|\bmistake\b",
+    re.IGNORECASE,
 )
-_DIGIT = re.compile("[0-9]")
-_WORD = re.compile("[a-zA-Z]+")
-_WORD_OR_NUMBER = re.compile("[a-zA-Z]+|[0-9]+")
-_ARROW = re.compile("[↑↓←→⬆⬇⬅➡]")
-
-_WORDS = {
-    Action.UP: ("u", "up", "↑", "⬆"),
-    Action.DOWN: ("d", "down", "↓", "⬇"),
-    Action.LEFT: ("l", "left", "←", "⬅"),
-    Action.RIGHT: ("r", "right", "→", "➡"),
-    Action.WAIT: ("w", "s", "wait", "stay", "waits", "stays"),
-}
-_CAPITALS = frozenset("UDLRWS")
+"""Words behind an answer that take it back."""
+_EXAMPLE = re.compile(r"\b(?:format|e\.g\.|example|such as|like)[^\w\n][^\n]{0,60}\Z", re.IGNORECASE)
+"""Words before what only shows how an answer looks."""
+_CHANGED = re.compile(
+    r"\b(?:correct(?:ed|ion)|ha(?:s|ve) to be|must be|fix\w*|changed?|instead|wrong|redo|adjust\w*)\b", re.IGNORECASE
+)
+"""Words that say that what follows is not what was before."""
+_NEXT_TASK = re.compile(r"^[\s#*<|]*(?:human|user|question|problem|board|instruction|im_start)\b", re.I | re.M)
+"""What a model without an end token goes on with."""
 
 
 class Reading(NamedTuple):
@@ -68,24 +77,23 @@ class Reading(NamedTuple):
 def read(
     text: str, *, max_size: int, max_agents: int, max_steps: int, starts: Sequence[int] | Array | None = None
 ) -> Reading:
-    """Reads a plan out of a model's text, tolerantly: never raises, in time linear in the text's length.
+    """Read a plan out of a model's text, tolerantly: never raises, in time linear in the text's length.
 
-    The plan is not parsable, and holds nothing, if no answer is complete (see the top of this file). A path cannot be
-    read if it has no coordinate, or words of which none is a move, or more than ``max_steps + 1`` cells.
+    The plan is not parsable, and holds nothing, if no answer is complete or it is in doubt which one is meant (see the
+    top of this file).
 
     Args:
       text: what the model wrote.
       max_size: side of the padded board.
       max_agents: number of paths that the plan holds; agents from there on are counted and not held.
       max_steps: the plan holds one cell more for each agent.
-      starts: cells ``[max_agents]`` from which the answer's moves begin (``AnswerFormat.MOVES``); None for an answer in
-        coordinates.
+      starts: cells ``[max_agents]`` that moves begin from; None reads coordinates alone, and moves behind them.
 
     Returns:
       A plan of numpy arrays without batch axes: paths int32 ``[max_agents, max_steps + 1]``. A coordinate off the
       padded board is ``OUTSIDE``, and so is every cell from a move off the padded board on.
     """
-    named, problems = _find(text, _Format(max_size, max_agents, max_steps, starts))
+    named, problems = _find(text, _Limits(max_size, max_agents, max_steps, starts))
     paths = np.full((max_agents, max_steps + 1), ABSENT, np.int32)
     lengths = np.zeros(max_agents, np.int32)
     _hold(named, paths, lengths)
@@ -98,7 +106,7 @@ def read(
 def parse(
     text: str, *, max_size: int, max_agents: int, max_steps: int, starts: Sequence[int] | Array | None = None
 ) -> Plan:
-    """The plan of ``read``."""
+    """Return the plan of ``read``."""
     return read(text, max_size=max_size, max_agents=max_agents, max_steps=max_steps, starts=starts).plan
 
 
@@ -110,229 +118,360 @@ def parse_batch(
     max_steps: int,
     starts: Sequence[Sequence[int]] | Array | None = None,
 ) -> Plan:
-    """``parse`` for each text (starts ``[batch, max_agents]``) along a leading batch axis; numpy arrays."""
+    """``parse`` each text (starts ``[batch, max_agents]``) along a leading batch axis; numpy arrays."""
     batch = len(texts)
     paths = np.full((batch, max_agents, max_steps + 1), ABSENT, np.int32)
     lengths = np.zeros((batch, max_agents), np.int32)
     num_named = np.zeros(batch, np.int32)
     for index, text in enumerate(texts):
         begin = None if starts is None else starts[index]
-        named, _ = _find(text, _Format(max_size, max_agents, max_steps, begin))
+        named, _ = _find(text, _Limits(max_size, max_agents, max_steps, begin))
         num_named[index] = len(named)
         _hold(named, paths[index], lengths[index])
     return Plan(parsable=num_named > 0, num_named=num_named, paths=paths, lengths=lengths)
 
 
-class _Format(NamedTuple):
-    """What is to be read: paths in coordinates (starts is None) or in moves, for plans of one size."""
+Paths = dict[str, list[int]]
+"""Cells by agent; the agent as its number is written, without zeros before it."""
+
+
+class _Limits(NamedTuple):
+    """What there is room for, and where the agents start."""
 
     max_size: int
     max_agents: int
     max_steps: int
     starts: Sequence[int] | Array | None
 
-    def path(self, number: str, body: str) -> tuple[list[int], str]:
-        """The cells of an agent's path, none if it cannot be read, and what is wrong with it, if anything."""
-        agent = int(number) if len(number) < 9 else 10**9  # int() refuses more than 4,300 digits.
+    def start(self, agent: str) -> int | None:
+        """The agent's start, ``OUTSIDE`` if the board has no such agent, None if starts are not known."""
         if self.starts is None:
-            cells, problem = _cells(body, self.max_size)
-        else:
-            start = int(self.starts[agent]) if agent < self.max_agents else ABSENT
-            cells, problem = _walk(body, start, self.max_size)
-        if len(cells) > self.max_steps + 1:
-            return [], f"{len(cells)} cells, where at most {self.max_steps + 1} are allowed"
-        if agent >= self.max_agents:
-            problem = f"not held, there is room for {self.max_agents} agents"
-        return cells, problem
-
-    def continues(self, line: str) -> bool:
-        """Whether a line without an agent's number can belong to the path before it."""
-        words = _WORD.findall(line)
-        return not words if self.starts is None else all(_is_move(word, self.max_size) for word in words)
+            return None
+        known = len(agent) < 7 and int(agent) < len(self.starts) and self.starts[int(agent)] >= 0
+        return int(self.starts[int(agent)]) if known else OUTSIDE
 
 
-def _find(text: str, form: _Format) -> tuple[dict[str, list[int]], list[str]]:
-    """The path of each agent by its number, nothing if no answer is complete, and what is wrong in words."""
+class _Answer:
+    """An answer as it grows.
+
+    Attributes:
+      paths: those that could be read.
+      times: the last time of the agents whose paths come step by step.
+      faults: what is wrong with agents of which nothing could be read.
+      cut: a cell at its end is cut off.
+      last: the text ends with it, so that it may be cut off.
+      lead: the words before it.
+      silent: agents that the text names and that it has no path of.
+    """
+
+    def __init__(self, lead: str) -> None:
+        self.paths: Paths = {}
+        self.times: dict[str, int] = {}
+        self.faults: dict[str, str] = {}
+        self.cut, self.last, self.lead = False, False, lead
+        self.silent: set[str] = set()
+
+    def agrees(self, other: Paths) -> bool:
+        """Whether all it says is the other's, the beginning of it where it is cut off, or no more than its two ends."""
+        for agent, path in self.paths.items():
+            whole = other.get(agent, [])
+            same = _settled(path) == _settled(whole) or ((self.cut or self.last) and path == whole[: len(path)])
+            if not same and (len(path) > 2 or len(whole) < 2 or [path[0], path[-1]] != [whole[0], whole[-1]]):
+                return False
+        return True
+
+
+def _settled(path: list[int]) -> list[int]:
+    """The path without waits at its end, which say nothing."""
+    end = len(path)
+    while end > 1 and path[end - 1] == path[end - 2]:
+        end -= 1
+    return path[:end]
+
+
+def _find(text: str, limits: _Limits) -> tuple[Paths, list[str]]:
+    """The path of each agent by its number, nothing if no answer counts, and what is wrong in words."""
     spoken = text
     for tag in _THOUGHTS if "<" in text else ():
         spoken = spoken.rpartition(f"</{tag}>")[2]
         if f"<{tag}>" in spoken:
             return {}, [f"a <{tag}> is not closed"]
-    room = _ROOM + _ROOM_PER_CELL * form.max_agents * (form.max_steps + 1)
+    room = _ROOM + _ROOM_PER_CELL * limits.max_agents * (limits.max_steps + 1)
     notes = []
     if len(spoken) > room:
         notes = [f"only the last {room} of {len(spoken)} characters are read"]
         spoken = spoken[-room:].partition("\n")[2]
-    answers = _answers(spoken, form)
-    if not answers:
-        return {}, [*notes, "no line begins with an agent's number and a colon"]
-    last = len(answers) - 1
-    fault = "it names fewer agents"
-    order = sorted(range(last + 1), key=lambda index: (len(answers[index]), index), reverse=True) if last else [0]
-    for index in order:
-        named, problems = _paths(answers[index], form)
-        if named:
-            if index < last:
-                problems.append(f"answer {index + 1} of {last + 1} is taken, the last one is not complete: {fault}")
-            return named, notes + problems
-        if index == last:
-            fault = problems[-1]
-    return {}, [*notes, fault if last == 0 else f"none of {last + 1} answers is complete; the last one: {fault}"]
-
-
-def _answers(spoken: str, form: _Format) -> list[dict[str, list[str]]]:
-    """For each answer in turn the lines that follow each agent's number."""
-    answers: list[dict[str, list[str]]] = []
-    body: list[str] | None = None
-    pending = spoken.splitlines()[::-1]
-    while pending:
-        line = pending.pop()
-        if label := _LABEL.match(line):
-            rest = line[label.end() :]
-            if ":" in rest and len(parts := _LABEL_WITHIN.sub(r"\1\n", line).split("\n")) > 1:
-                pending += reversed(parts)
-                continue
-            number = label[1].lstrip("0") or "0"
-            if not answers or number in answers[-1]:
-                answers.append({})
-            body = answers[-1][number] = [rest]
-        elif body is not None and line.strip("` "):
-            if form.continues(line):
-                body.append(line)
-            else:
-                body = None
-    return answers
-
-
-def _paths(answer: dict[str, list[str]], form: _Format) -> tuple[dict[str, list[int]], list[str]]:
-    """The path of each agent, nothing if one cannot be read, and what is wrong; the reason for nothing comes last."""
-    named: dict[str, list[int]] = {}
+    named = _as_asked(spoken, limits)
     problems: list[str] = []
-    for number, lines in answer.items():
-        cells, problem = form.path(number, "\n".join(lines))
+    if named is None:
+        named, problems = _choose(*_answers(spoken, limits))
+    if "0" not in named:
+        named, problems = _numbered_from_zero(named, limits, problems)
+    for agent, path in named.items():
+        if len(path) > limits.max_steps + 1:
+            return {}, [*notes, f"agent {agent[:9]}: {len(path)} cells, where at most {limits.max_steps + 1} are held"]
+        if OUTSIDE in path:
+            side, step = limits.max_size, path.index(OUTSIDE)
+            problems.append(f"agent {agent[:9]}: off the board of {side} x {side} in step {step}")
+        if len(agent) > 6 or int(agent) >= limits.max_agents:
+            problems.append(f"agent {agent[:9]}: not held, there is room for {limits.max_agents} agents")
+    return named, notes + problems
+
+
+def _as_asked(spoken: str, limits: _Limits) -> Paths | None:
+    """The paths of an answer just as the prompts ask for it, None for any other: 5 us an agent against 50."""
+    named: Paths = {}
+    cells, moves = _written(limits.max_size), _leads(limits.max_size)
+    celled = False
+    for line in spoken.strip().split("\n"):
+        agent, colon, body = line.partition(":")
+        if not (colon and agent.isdecimal() and agent.isascii() and len(agent) < 7) or agent in named:
+            return None
+        try:
+            if body[:1] == "(" and body[-1:] == ")":
+                celled = True
+                named[agent] = list(map(cells.__getitem__, body[1:-1].split(")(")))
+            elif (start := limits.start(agent)) is not None and not (celled and not body):
+                named[agent] = path = [start]
+                for move in body.split():
+                    path.append(moves[move][path[-1]])
+            else:
+                return None
+        except KeyError:
+            return None
+    return None if any(len(agent) > 1 and agent[0] == "0" for agent in named) else named
+
+
+@functools.cache
+def _written(side: int) -> dict[str, int]:
+    return {f"{row},{column}": row * side + column for row in range(side) for column in range(side)}
+
+
+@functools.cache
+def _leads(side: int) -> dict[str, list[int]]:
+    """For each letter a list: where it leads from each cell, and ``OUTSIDE`` from there (index -2)."""
+    table = {}
+    for action in Action:
+        down, right = STEPS[action]
+        table[action.name[0]] = [
+            row * side + column if 0 <= row < side and 0 <= column < side else OUTSIDE
+            for row in range(down, side + down)
+            for column in range(right, side + right)
+        ] + [OUTSIDE, OUTSIDE]
+    return table
+
+
+class _Entry(NamedTuple):
+    """What a text says of an agent in one place: its label from ``begin`` to ``end``, and the body behind it.
+
+    Attributes:
+      formal: marked as a path, and not prose.
+      inner: the label is a time, of the agent that was named before it.
+      last: the text ends with it.
+    """
+
+    agent: str
+    time: int | None
+    body: Body
+    begin: int
+    end: int
+    marked: bool
+    formal: bool
+    inner: bool
+    last: bool
+
+
+def _answers(spoken: str, limits: _Limits) -> tuple[list[_Answer], str]:
+    """The answers of a text in turn, and the words behind the last one.
+
+    Paths told in prose count only where more agents have one that way than have one written down.
+    """
+    text = without_remarks(rows_as_lines(plain(spoken)))
+    compass = has_compass(text)
+    entries, text = _entries(text, compass, limits)
+    answers, since = _grouped([entry for entry in entries if entry.formal], text, limits)
+    if not all(entry.formal for entry in entries):
+        told, told_since = _grouped(entries, text, limits)
+        if _most(told) > _most(answers) or not answers:
+            answers, since = told, told_since
+    answers = [answer for answer in answers if not _EXAMPLE.search(answer.lead[-80:])] or answers
+    mentioned = {entry.agent for entry in entries}
+    for answer in answers:
+        answer.silent = mentioned - set(answer.paths)
+    return answers or _unlabelled(text, compass, limits), text[since:]
+
+
+def _most(answers: list[_Answer]) -> int:
+    """The number of agents of the complete answers that name the most."""
+    return max((len(answer.paths) for answer in answers if not answer.faults), default=0)
+
+
+def _entries(text: str, compass: bool, limits: _Limits) -> tuple[list[_Entry], str]:
+    """What the text says of each agent in turn, and the text, up to where another task begins."""
+    side = limits.max_size
+    marks = list(labels(text))
+    first = read_body(text[: marks[0].begin], side, compass) if marks and marks[0].agent == "1" else Body([])
+    if first.steps and first.formal and not first.remark:
+        marks.insert(0, Label(0, 0, "0", None, True, True))  # The prompt may have ended in "0:".
+    entries: list[_Entry] = []
+    agent: str | None = None
+    time: int | None = None
+    shared = listed = celled = False
+    # That is: the time is that of all agents behind it; bare numbers are times below a heading; somebody has cells.
+    next_task = _NEXT_TASK.search(text, marks[0].end if marks else 0)
+    for index, mark in enumerate(marks):
+        end = marks[index + 1].begin if index + 1 < len(marks) else len(text)
+        if next_task and entries and mark.begin >= next_task.start():
+            return entries, text[: mark.begin]
+        body = read_body(text[mark.end : end], side, compass)
+        ahead = marks[index + 1] if index + 1 < len(marks) and not body.steps and not body.remark else None
+        inner = mark.agent is None or (mark.bare and listed)
+        if inner:
+            time, shared = mark.time if mark.agent is None else int(mark.agent[:4]), bool(ahead and ahead.agent)
+            if shared or agent is None:
+                continue
+        else:
+            shared = shared and "\n\n" not in text[marks[index - 1].end : mark.begin]
+            agent, listed = mark.agent, not mark.bare and body.empty and bool(ahead and ahead.bare)
+            time = time if shared else None
+            if listed or (body.empty and ahead and ahead.agent is None):
+                continue
+        assert agent is not None
+        start = limits.start(agent)
+        celled = celled or int in map(type, body.steps)
+        if body.empty and mark.marked and start is not None and not inner and not celled:
+            body = body._replace(steps=[start])
+        last = end == len(text) and not body.remark and "\n" not in text[mark.end :].strip()
+        formal = mark.marked and (body.formal or bool(body.problem))
+        entries.append(_Entry(agent, time, body, mark.begin, mark.end, mark.marked, formal, inner, last))
+    return entries, text
+
+
+def _grouped(entries: list[_Entry], text: str, limits: _Limits) -> tuple[list[_Answer], int]:
+    """The answers that the entries make, and where the last path of them begins."""
+    answers: list[_Answer] = []
+    since = 0
+    for entry in entries:
+        last = answers[-1] if answers else None
+        if entry.inner and last and entry.agent not in last.times and len(last.paths.get(entry.agent, [])) > 1:
+            continue  # The path was told at once: this is about all of it.
+        fault = entry.body.problem or ("" if entry.body.steps else "no cell and no move")
+        if not fault:
+            fault = _add(answers, entry, limits, text[since : entry.begin])
+        if not fault:
+            since = entry.end
+        elif entry.marked and not (last and entry.agent in last.paths):
+            if not answers:
+                answers.append(_Answer(text[: entry.begin]))
+            answers[-1].faults[entry.agent] = fault
+    return answers, since
+
+
+def _unlabelled(text: str, compass: bool, limits: _Limits) -> list[_Answer]:
+    """The answer of a text that is nothing but as many paths as there are agents, each from its agent's start."""
+    lines = [line for line in re.sub(r"\][\s,]*+\[(?=\s*+[\[(])", "\n", text).split("\n") if line.strip()]
+    starts = [] if limits.starts is None else [int(start) for start in limits.starts if start >= 0]
+    answer = _Answer("")
+    if not starts or len(lines) != len(starts):
+        return []
+    for agent, (line, start) in enumerate(zip(lines, starts, strict=True)):
+        body = read_body(line, limits.max_size, compass)
+        cells, problem = follow(body.steps, start, limits.max_size, continues=False)
+        if problem or body.problem or not body.formal or not body.steps or cells[0] != start:
+            return []
+        answer.paths[str(agent)] = cells
+    return [answer]
+
+
+def _add(answers: list[_Answer], entry: _Entry, limits: _Limits, lead: str) -> str:
+    """Adds an entry to the last answer, or to a new one, and returns what is wrong with it, if anything."""
+    agent, time, body = entry.agent, entry.time, entry.body
+    start, side = limits.start(agent), limits.max_size
+    last = answers[-1] if answers else None
+    before = last.times.get(agent, 0 if len(last.paths.get(agent, [])) == 1 else None) if last else None
+    if last and before is not None and time is not None and time > before:
+        cells, problem = follow(body.steps, last.paths[agent][-1], side, continues=True)
+        if not problem and (len(cells) != 1 or time != before + 1):
+            problem = f"{len(cells)} steps at time {time}, after time {before}"
         if problem:
-            problems.append(f"agent {number[:9]}: {problem}")
-        if not cells:
-            return {}, problems
-        named[number] = cells
+            del last.paths[agent]
+            last.times.pop(agent, None)
+            return problem
+        last.paths[agent] += cells
+    else:
+        cells, problem = follow(body.steps, start, side, continues=False)
+        if not problem and not body.formal and not is_walk(cells, side):
+            problem = "words between cells that are apart"
+        if problem:
+            return problem
+        if time == 1 and len(cells) == 1 and start is not None and cells[0] != start:
+            cells = [start, *cells]
+        if last is None or agent in last.paths:
+            answers.append(last := _Answer(lead))
+        last.paths[agent] = cells
+        last.faults.pop(agent, None)
+    if time is not None:
+        last.times[agent] = time
+    last.cut, last.last = body.broken, entry.last
+    return ""
+
+
+def _choose(answers: list[_Answer], behind: str) -> tuple[Paths, list[str]]:
+    """The paths of the answer that counts, nothing if none does, and what is wrong; the reason for nothing is last."""
+    if not answers:
+        return {}, ["no line begins with an agent's number and a colon"]
+    most = max((len(answer.paths) for answer in answers if not answer.faults), default=0)
+    if not most:
+        agent, fault = next(iter(answers[-1].faults.items()))
+        return {}, [f"agent {agent[:9]}: {fault}"]
+    whole = [index for index, answer in enumerate(answers) if not answer.faults and len(answer.paths) == most]
+    chosen = whole[-1]
+    earliest = next((index for index in whole if _repeats(answers[chosen], answers[index])), chosen)
+    named = dict(answers[earliest].paths)
+    problems: list[str] = []
+    meant = len(answers) > 1 and _is_meant(answers[chosen].lead)
+    for index, answer in enumerate(answers):
+        if index == chosen or (answer.agrees(named) and not (answer.cut and _CHANGED.search(answer.lead))):
+            continue
+        if index < chosen and (meant or not any(agent in named for agent in answer.paths)):
+            continue
+        changed = index > chosen and _is_meant(answer.lead) and _CHANGED.search(answer.lead)
+        if changed and not answer.faults and not answer.cut and set(answer.paths) < set(named):
+            named |= answer.paths
+            continue
+        return {}, [f"answer {index + 1} of {len(answers)} contradicts another, and no word says which one is meant"]
+    if silent := answers[chosen].silent - set(named):
+        return {}, [f"agent {min(silent)[:9]}: no path"]
+    if _REJECTED.search(behind.strip().partition("\n")[2]) or any(
+        _REJECTED.search(answer.lead) for answer in answers[chosen + 1 :]
+    ):
+        return {}, ["words behind the answer take it back"]
     return named, problems
 
 
-def _hold(named: dict[str, list[int]], paths: np.ndarray, lengths: np.ndarray) -> None:
+def _is_meant(lead: str) -> bool:
+    return bool(_MEANT.search(lead)) and not _EITHER.search(lead)
+
+
+def _repeats(answer: _Answer, earlier: _Answer) -> bool:
+    """Whether it says nothing that the earlier one does not say, so that the earlier one is the whole of it."""
+    return answer.agrees(earlier.paths) and not earlier.cut
+
+
+def _numbered_from_zero(named: Paths, limits: _Limits, problems: list[str]) -> tuple[Paths, list[str]]:
+    """The paths with agents numbered from 0 where they are numbered from 1 and the starts show it; nothing in doubt."""
+    numbers = sorted(int(agent) for agent in named if len(agent) < 7)
+    agents = 0 if limits.starts is None else sum(int(start) >= 0 for start in limits.starts)
+    if not numbers or numbers != list(range(1, agents + 1)):
+        return named, problems
+    if all(path[0] == limits.start(str(int(agent) - 1)) for agent, path in named.items()):
+        return {str(int(agent) - 1): path for agent, path in named.items()}, problems
+    return {}, [*problems, f"agents are numbered from 1 to {agents}, and not from 0"]
+
+
+def _hold(named: Paths, paths: np.ndarray, lengths: np.ndarray) -> None:
     """Writes the paths of the agents for whom there is room."""
     for agent in range(len(lengths)):
         if cells := named.get(str(agent)):
             paths[agent, : len(cells)] = cells
             lengths[agent] = len(cells)
-
-
-def _cells(body: str, max_size: int) -> tuple[list[int], str]:
-    text = body.strip()
-    if text[:1] == "(" and text[-1:] == ")":
-        try:
-            # As the prompts ask for it: three times as fast as what follows.
-            return list(map(_written(max_size).__getitem__, text[1:-1].split(")("))), ""
-        except KeyError:
-            pass
-    table = _CellTable.of(max_size)
-    found = _BRACKETS.findall(body)
-    known = [table[brackets] for brackets in found]
-    problem = ""
-    if None in known:
-        stray = [
-            brackets for brackets, cell in zip(found, known, strict=True) if cell is None and _DIGIT.search(brackets)
-        ]
-        problem = f"{stray[0][:20]!r} is not a coordinate" if stray else ""
-        found = [brackets for brackets, cell in zip(found, known, strict=True) if cell is not None]
-    cells = [cell for cell in known if cell is not None]
-    if not cells:
-        return [], "no coordinate"
-    if OUTSIDE in cells:
-        problem = problem or f"{found[cells.index(OUTSIDE)][:20]} is off the board of {max_size} x {max_size}"
-    return cells, problem
-
-
-@functools.cache
-def _written(max_size: int) -> dict[str, int]:
-    return {f"{row},{column}": row * max_size + column for row in range(max_size) for column in range(max_size)}
-
-
-class _CellTable(dict[str, int | None]):
-    """The cell of what stands in brackets, None if that is no coordinate; keeps what was asked for."""
-
-    def __init__(self, max_size: int):
-        self.max_size = max_size
-
-    @staticmethod
-    @functools.cache
-    def of(max_size: int) -> "_CellTable":
-        return _CellTable(max_size)
-
-    def __missing__(self, brackets: str) -> int | None:
-        cell = None
-        if match := _COORDINATE.fullmatch(brackets, 1, len(brackets) - 1):
-            cell = OUTSIDE
-            if max(map(len, match.groups())) <= 6:
-                row, column = map(int, match.groups())
-                if 0 <= row < self.max_size and 0 <= column < self.max_size:
-                    cell = row * self.max_size + column
-        if len(brackets) <= 24 and len(self) < 10_000:
-            self[brackets] = cell
-        return cell
-
-
-def _walk(body: str, start: int, max_size: int) -> tuple[list[int], str]:
-    table = _move_table(max_size)
-    problem = ""
-    try:
-        moves = [table[word] for word in body.split()]  # As the prompts ask for it.
-    except KeyError:
-        words = _WORD_OR_NUMBER.findall(body) or _ARROW.findall(body)
-        moves = [table[word] for word in words if word in table]
-        if len(moves) < len(words):
-            moves, problem = _moves(words, max_size)
-            if not moves:
-                return [], problem
-    cell = start if start >= 0 else OUTSIDE
-    path = [cell]
-    for move in moves:
-        cell = move[cell]
-        path.append(cell)
-    if cell == OUTSIDE and start >= 0:
-        problem = problem or f"leaves the board of {max_size} x {max_size} in step {path.index(OUTSIDE)}"
-    return path, problem
-
-
-def _moves(words: list[str], max_size: int) -> tuple[list[list[int]], str]:
-    """The moves that the words are, in any case and in runs of capitals, and the first word that is none."""
-    table = _move_table(max_size)
-    moves: list[list[int]] = []
-    problem = ""
-    for word in words:
-        if not _is_move(word, max_size):
-            problem = problem or f"{word[:20]!r} is not a move"
-        elif word.lower() in table:
-            moves.append(table[word.lower()])
-        else:
-            moves.extend(table[letter] for letter in word)
-    return moves, problem
-
-
-@functools.cache
-def _move_table(max_size: int) -> dict[str, list[int]]:
-    """For each word a list: where it leads from each cell, and ``OUTSIDE`` from there (index -2)."""
-    table: dict[str, list[int]] = {}
-    for action, words in _WORDS.items():
-        down, right = STEPS[action]
-        leads = [
-            row * max_size + column if 0 <= row < max_size and 0 <= column < max_size else OUTSIDE
-            for row in range(down, max_size + down)
-            for column in range(right, max_size + right)
-        ]
-        for word in words:
-            table |= dict.fromkeys((word, word.upper(), word.capitalize()), [*leads, OUTSIDE, OUTSIDE])
-    return table
-
-
-def _is_move(word: str, max_size: int) -> bool:
-    return word.lower() in _move_table(max_size) or _CAPITALS.issuperset(word)

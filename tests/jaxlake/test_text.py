@@ -231,17 +231,33 @@ LAST = "0:(0,0)(0,1)\n1:(2,0)(2,1)"
     "text",
     [
         f"0:(3,3)\n1:(4,4)\nNo, better:\n{LAST}",
-        f"0:(3,3)\n1:(4,4)\n0:(3,4)\n{LAST}",
-        f"{LAST}\nWait, agent 0 could also go:\n0:(3,3)",
-        f"{LAST}\n0:(3,3)\n1:",
+        f"0:(3,3)\n1:(4,4)\n0:(3,4)\nFinal answer:\n{LAST}",
+        f"0:(0,0)(3,3)\n1:(4,4)\nCorrection:\n{LAST}",
+        f"{LAST}\nFinal answer:\n0:(0,0)(0,1)\n1:(2,0)(2,",
         f"{LAST}\nIn words:\nAgent 0: goes right.\nAgent 1: does the same.",
         f"Agent 0: must go first.\n{LAST}",
-        f"{LAST}\n0:" + "(0,0)" * (MAX_STEPS + 2) + "\n1:(2,0)",
     ],
-    ids=["two", "three", "correction", "broken off", "explained", "explained before", "too long"],
+    ids=["two", "three", "correction", "cut off", "explained", "explained before"],
 )
 def test_the_last_complete_answer_counts(text):
     assert paths(text) == {0: [(0, 0), (0, 1)], 1: [(2, 0), (2, 1)]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"0:(3,3)\n1:(4,4)\n{LAST}",
+        f"0:(3,3)\n1:(4,4)\nOr, as an alternative:\n{LAST}",
+        f"{LAST}\nWait, agent 0 could also go:\n0:(3,3)",
+        f"{LAST}\n0:(3,3)\n1:",
+        f"{LAST}\nThat is wrong. Corrected:\n0:(0,0)(1,0)\n1:(2,",
+        f"{LAST}\nThis plan is wrong, and I know no other.",
+        f"{LAST}\nAgent 2 goes along the wall.",
+    ],
+    ids=["two", "either", "another of one", "broken off", "correction cut off", "taken back", "one left out"],
+)
+def test_what_is_in_doubt_is_not_parsable(text):
+    assert paths(text) is None
 
 
 @pytest.mark.parametrize(
@@ -249,19 +265,18 @@ def test_the_last_complete_answer_counts(text):
     [
         ("no idea", None, [NO_LINE]),
         ("<think>0:(0,0)", None, ["a <think> is not closed"]),
-        ("0:(0,0)\n1: waits", None, ["agent 1: no coordinate"]),
-        ("0:" + "(0,0)" * 11, None, ["agent 0: 11 cells, where at most 10 are allowed"]),
-        ("0:(0,0)(-1,0)(0,6)", None, ["agent 0: (-1,0) is off the board of 6 x 6"]),
+        ("0:(0,0)\n1: waits", None, ["agent 1: moves from an unknown start"]),
+        ("0:" + "(0,0)" * 11, None, ["agent 0: 11 cells, where at most 10 are held"]),
+        ("0:(0,0)(-1,0)(0,6)", None, ["agent 0: off the board of 6 x 6 in step 1"]),
         ("0:(0,0)\n7:(0,1)", None, ["agent 7: not held, there is room for 3 agents"]),
-        (f"{LAST}\n0:(3,3)", None, ["answer 1 of 2 is taken, the last one is not complete: it names fewer agents"]),
-        (f"{LAST}\n0:x\n1:", None, ["answer 1 of 2 is taken, the last one is not complete: agent 0: no coordinate"]),
+        (f"{LAST}\n0:(3,3)", None, ["answer 2 of 2 contradicts another, and no word says which one is meant"]),
+        (f"{LAST}\n0:x\n1:", None, []),
         ("0:(0,0)\n" * 9000, None, ["only the last 25480 of 72000 characters are read"]),
         ("x" * 90_000, None, ["only the last 25480 of 90000 characters are read", NO_LINE]),
-        ("0:x\n0:y", None, ["none of 2 answers is complete; the last one: agent 0: no coordinate"]),
-        ("0: R then D\n1: U", STARTS, ["agent 0: 'then' is not a move"]),
-        ("0:(0,0)(0,1)", STARTS, ["agent 0: '0' is not a move"]),
-        ("0: R R U", STARTS, ["agent 0: leaves the board of 6 x 6 in step 3"]),
-        ("0:(0,0) (0;1) (1,1)", None, ["agent 0: '(0;1)' is not a coordinate"]),
+        ("0:x\n0:y", None, ["agent 0: no cell and no move"]),
+        ("0: R jumps D\n1: U", STARTS, ["agent 0: 'jumps' within a path"]),
+        ("0: R R U", STARTS, ["agent 0: off the board of 6 x 6 in step 3"]),
+        ("0:(0,0)...(1,1)", None, ["agent 0: steps are left out"]),
     ],
 )
 def test_what_could_not_be_read_is_said(text, starts, problems):
@@ -283,7 +298,7 @@ def test_coordinates_off_the_padded_board_are_outside():
 
 
 def test_agents_beyond_the_arrays_are_counted_and_not_held():
-    plan = parse("0:(0,0)\n3:(1,1)\n99999999999999999999:(1,1)\n003:(2,2)", **LIMITS)
+    plan = parse("0:(0,0)\n3:(1,1)\n99999999999999999999:(1,1)\n003:(1,1)", **LIMITS)
     assert plan.parsable and plan.num_named == 3
     assert plan.lengths.tolist() == [1, 0, 0]
 
