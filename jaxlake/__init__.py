@@ -3,16 +3,32 @@
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Info, Lake, Params, State, TimeStep, Transition
-from jaxlake.generate import Dataset, SizeReport, generate
+from jaxlake.generate import GAPS, Dataset, SizeReport, generate
 from jaxlake.levels import LevelBank, pad, stack, validate
 from jaxlake.render import animate, draw, from_text, gif, png, svg, to_text
-from jaxlake.solve import needs_wait, solve, waits, without_waiting
+from jaxlake.solve import (
+    INFINITE,
+    Convention,
+    JointValues,
+    action_values,
+    joint_values,
+    needs_wait,
+    regret,
+    solve,
+    value,
+    waits,
+    without_waiting,
+)
 from jaxlake.text import AnswerFormat, PromptStyle, Reading, answer, parse, parse_batch, prompt, read
 from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solution, Status, Verdict
 from jaxlake.verify import first_failure, verify
 
+__version__ = "0.1.0"
+
 __all__ = [
     "CLASSIC_SLIP",
+    "GAPS",
+    "INFINITE",
     "MAX_HOLE",
     "Action",
     "AnswerFormat",
@@ -20,11 +36,13 @@ __all__ = [
     "AutoResetMode",
     "Check",
     "ConflictRule",
+    "Convention",
     "Costs",
     "Dataset",
     "HoleRule",
     "Info",
     "Instance",
+    "JointValues",
     "Lake",
     "LakeConfig",
     "LevelBank",
@@ -40,6 +58,7 @@ __all__ = [
     "TimeStep",
     "Transition",
     "Verdict",
+    "action_values",
     "animate",
     "answer",
     "counts",
@@ -48,6 +67,7 @@ __all__ = [
     "from_text",
     "generate",
     "gif",
+    "joint_values",
     "needs_wait",
     "pad",
     "parse",
@@ -56,11 +76,13 @@ __all__ = [
     "project",
     "prompt",
     "read",
+    "regret",
     "solve",
     "stack",
     "svg",
     "to_text",
     "validate",
+    "value",
     "verify",
     "waits",
     "without_waiting",

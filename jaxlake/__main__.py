@@ -11,7 +11,8 @@ The environment. Each command has --help with examples:
   python -m jaxlake.score       tell what a model's answers to them are worth
 
 A first board:  python -m jaxlake.play
-To train:       python -m rl"""
+To train:       python -m rl, in a clone of github.com/jaxlake/jaxlake, or anywhere
+                with the distribution jaxlake-rl"""
 
 if __name__ == "__main__":
     print(COMMANDS)

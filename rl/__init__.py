@@ -29,15 +29,6 @@ def _is_complete() -> bool:
     return not missing
 
 
-def main() -> int:
-    """The command `jaxlake-train`, which is also there where only the environment was installed."""
-    if not _is_complete():
-        return 2
-    from rl.train import main
-
-    return main()
-
-
 # While Python looks for the module of `python -m rl.train`, say; `python -m rl` needs nothing, and other programs may
 # import this before they begin.
 if sys.argv[0] == "-m" and any(word.startswith("rl.") for word in sys.orig_argv) and not _is_complete():

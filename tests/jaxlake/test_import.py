@@ -1,7 +1,12 @@
 """The bare install is jax, chex and numpy: what `import jaxlake` pulls in, and what it costs."""
 
+import importlib
+import pkgutil
 import subprocess
 import sys
+from types import ModuleType
+
+import jaxlake
 
 
 def printed_by(program: str) -> list[str]:
@@ -20,3 +25,20 @@ def test_importing_the_environment_imports_no_more_than_jax_chex_and_numpy():
 def test_importing_the_environment_takes_less_than_a_second_and_a_half_beyond_jax():
     program = "import time, jax; begun = time.process_time(); import jaxlake; print(time.process_time() - begun)"
     assert min(float(printed_by(program)[0]) for _ in range(3)) < 1.5
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """The names that a module lists, or, where it lists none, those that it defines."""
+    defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
+
+
+def test_what_a_function_hides_in_the_module_of_its_name_is_at_the_top():
+    names = {module.name for module in pkgutil.iter_modules(jaxlake.__path__)} - {"__main__"}
+    modules = {name: importlib.import_module(f"jaxlake.{name}") for name in names}
+    hidden = {name: module for name, module in modules.items() if getattr(jaxlake, name) is not module}
+    assert hidden.keys() == {"generate", "solve", "verify"}
+    for function, module in hidden.items():
+        assert function in public_names(module)
+        for name in public_names(module):
+            assert getattr(jaxlake, name) is getattr(module, name)
