@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -24,11 +25,11 @@ jaxlake.observations.State, jaxlake.rewards.Transition = jaxlake.env.State, jaxl
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-REPOSITORY = PROJECT["urls"]["Repository"]
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+sys.path.insert(0, str(ROOT))  # rl and engineer are not installed, and Read the Docs builds in this folder
 
 project = "jaxlake"
-version = release = PROJECT["version"]
+version = release = jaxlake.__version__
 extensions = ["sphinx.ext.autodoc", "myst_nb"]
 exclude_patterns = ["_build", "_linkcheck", "**.ipynb_checkpoints"]
 default_role = "code"  # `x` in a docstring

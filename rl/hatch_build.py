@@ -7,9 +7,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 class FromRepository(BuildHookInterface):
     def initialize(self, version, build_data):
-        """Adds `rl`, `engineer` and `rl/configs`, where this folder is the repository's."""
+        """Adds `rl`, `engineer` and `rl/configs`, where this folder is the repository's and they are to be copied."""
         folder = Path(self.root)
-        if not (folder / "__init__.py").exists():
+        if version == "editable" or not (folder / "__init__.py").exists():
             return
         places = {path: f"rl/{path.name}" for path in folder.iterdir() if _is_packaged(path)}
         places |= {folder.parent / name: f"rl/{name}" for name in ("configs", "LICENSE")}

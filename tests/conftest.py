@@ -1,6 +1,7 @@
 """Eight virtual CPU devices for every test, so that sharding is exercised wherever arrays are placed."""
 
 import os
+from pathlib import Path
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
 # Size of XLA's thread pool. A collective between virtual devices blocks a thread of it, and with as few threads as
@@ -8,6 +9,8 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_p
 os.environ.setdefault("NPROC", "32")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reaches for the network fails at once
+# `rl` and `engineer` are not installed, and programs that a test starts elsewhere import them too.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
 
 from hypothesis import settings  # noqa: E402  (the variables above come before anything that may import JAX)
 

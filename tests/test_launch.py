@@ -307,7 +307,6 @@ def job(desk) -> dict[str, str]:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=2",
         "NPROC": "16",
-        "PYTHONPATH": str(ROOT),
     }
 
 

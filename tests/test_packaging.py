@@ -10,8 +10,11 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import jaxlake
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TRAINER = tomllib.loads((ROOT / "rl" / "pyproject.toml").read_text())["project"]
 COLAB = {  # its GPU runtime in June 2026, on Python 3.12: googlecolab/backend-info, pip-freeze.gpu.txt
     "jax": "0.7.2",
     "flax": "0.11.2",
@@ -57,10 +60,15 @@ def test_an_installed_package_says_that_it_has_types(package):
 def test_version_and_address_are_the_same_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     changes = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert metadata.version("jaxlake") == PROJECT["version"] == citation["version"]
-    assert PROJECT["version"] in changes
-    assert citation["repository-code"] == PROJECT["urls"]["Repository"]
-    assert citation["license"] == PROJECT["license"]
+    assert jaxlake.__version__ == metadata.version("jaxlake") == TRAINER["version"] == citation["version"]
+    assert jaxlake.__version__ in changes
+    assert citation["repository-code"] == PROJECT["urls"]["Repository"] == TRAINER["urls"]["Repository"]
+    assert citation["license"] == PROJECT["license"] == TRAINER["license"]
+
+
+def test_the_trainer_is_for_the_environment_of_the_same_version_and_python():
+    assert TRAINER["dependencies"] == [f"jaxlake[train]=={jaxlake.__version__}"]
+    assert TRAINER["requires-python"] == PROJECT["requires-python"]
 
 
 def test_the_workflow_calls_scripts_that_are_there():

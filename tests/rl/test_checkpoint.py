@@ -20,8 +20,6 @@ from rl.checkpoint import Checkpoints, Progress, RunError, State, fingerprint, f
 from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
 
-ROOT = Path(__file__).parents[2]
-
 
 def state(number: int, best: dict | None = None) -> State:
     """Something of each sort that a run saves; every number another one."""
@@ -227,7 +225,7 @@ except RunError as error:
 
 def fill(folder: Path, limit: str = "") -> str:
     """Saves two small checkpoints and then ones of 4 MB until something happens: what is said of it."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    environment = os.environ | {"XLA_FLAGS": ""}
     command = [sys.executable, "-c", FILL, str(folder), limit]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stderr
@@ -314,9 +312,8 @@ time.sleep(600)
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone_even_by_kill_9(tmp_path):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
-    holder = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(
         ConfigError, match=rf"run: in use by process {holder.pid} on \S+; wait for it or choose"

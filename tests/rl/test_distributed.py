@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,7 +16,6 @@ from rl.checkpoint import Checkpoints
 from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 import numpy as np
@@ -114,7 +112,6 @@ def run_pair(program: str, *arguments: str, **more: str) -> list[str]:
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         "NPROC": "16",  # see conftest.py
-        "PYTHONPATH": str(ROOT),
         **more,
     }
     processes = [

@@ -235,7 +235,7 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *map(str, [*common, *job, me])],
-            env=environment | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -67,7 +67,6 @@ def start(workspace: Path, run: str, *job: str, devices: int = 1) -> subprocess.
         "NPROC": str(4 * devices),  # see conftest.py
         "JAX_COMPILATION_CACHE_DIR": str(workspace / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "PYTHONPATH": str(ROOT),
     }
     return subprocess.Popen(
         command(workspace, run, *job), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
