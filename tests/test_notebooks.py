@@ -67,8 +67,11 @@ def test_a_notebook_opens_in_colab_installs_itself_and_names_its_device(name):
     assert title.source.startswith("# ")
     assert f"({colab}/blob/main/notebooks/{name}.ipynb)" in title.source
     first = next(cell for cell in rest if cell.cell_type == "code")
-    assert 'find_spec("jaxlake") is None' in first.source
-    assert re.search(rf'%pip install -q "jaxlake(\[[\w,]+\])? @ git\+{re.escape(REPOSITORY)}"', first.source)
+    trains = any(re.search(r"^(from|import) rl\b", cell.source, re.MULTILINE) for cell in code_cells(committed(name)))
+    assert f'find_spec("{"rl" if trains else "jaxlake"}") is None' in first.source
+    trainer = f' \\\n        "jaxlake-rl @ git+{REPOSITORY}#subdirectory=rl"' if trains else ""
+    installs = rf'%pip install -q "jaxlake(\[[\w,]+\])? @ git\+{re.escape(REPOSITORY)}"{re.escape(trainer)}\n'
+    assert re.search(installs, first.source)
     said = "".join(text for output in first.outputs for text in texts(output))
     assert re.search(r"JAX \d+\.\d+", said)
     assert re.search(r"cpu|NVIDIA|TPU", said)
