@@ -18,15 +18,16 @@ from pathlib import Path
 from sphinx.ext.napoleon import Config, GoogleDocstring
 from sphinx.util.docutils import SphinxDirective
 
-import jaxlake.env
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))  # rl and engineer are not installed, and Read the Docs builds in docs/
+
+import jaxlake.env  # noqa: E402
 
 # They import it for type checkers alone, as it imports them.
 jaxlake.observations.State, jaxlake.rewards.Transition = jaxlake.env.State, jaxlake.env.Transition
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
-sys.path.insert(0, str(ROOT))  # rl and engineer are not installed, and Read the Docs builds in this folder
 
 project = "jaxlake"
 version = release = jaxlake.__version__
