@@ -11,8 +11,8 @@ The environment. Each command has --help with examples:
   python -m jaxlake.score       tell what a model's answers to them are worth
 
 A first board:  python -m jaxlake.play
-To train:       python -m rl, in a clone of github.com/jaxlake/jaxlake, or anywhere
-                with the distribution jaxlake-rl"""
+To train:       python -m rl, in a clone of github.com/jaxlake/jaxlake or where
+                the distribution jaxlake-rl is installed"""
 
 if __name__ == "__main__":
     print(COMMANDS)
