@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,21 @@ def planes(state: State) -> jax.Array:
     board = (_obstacles(state) & (np.arange(3) == OBSTACLES)[:, None]).astype(jnp.int8)
     board = board.at[plane, both].set(np.stack([number, number]), mode="drop")
     return board.reshape(3, side, side)
+
+
+def one_hot(state: State) -> jax.Array:
+    """The whole board in zeros and ones, int8 ``[1 + 2 * max_agents, max_size, max_size]``.
+
+    For networks without an embedding, to which the numbers in ``planes`` would be quantities. Plane ``OBSTACLES`` is as
+    in ``planes``; then each agent has a plane of its own, by number, and after all of them each goal. The planes of
+    absent agents are 0.
+    """
+    instance = state.instance
+    side, agents = instance.max_size, instance.max_agents
+    cells = jnp.concatenate([state.positions, instance.goals])[:, None]
+    ends = cells == np.arange(side * side, dtype=np.int32)  # ABSENT is no cell.
+    board = jnp.concatenate([_obstacles(state)[None], ends]).astype(jnp.int8)
+    return board.reshape(1 + 2 * agents, side, side)
 
 
 def window(radius: int) -> Callable[[State], jax.Array]:
@@ -78,6 +93,22 @@ def flat(state: State) -> jax.Array:
     obstacles = jnp.broadcast_to(_obstacles(state).astype(jnp.float32), (agents, side * side))
     features = jnp.concatenate([coordinates(state.positions), coordinates(instance.goals), obstacles], axis=1)
     return jnp.where((state.positions != ABSENT)[:, None], features, 0.0)
+
+
+def bounds(observe: Callable[[State], Any], max_agents: int) -> tuple[float, float] | None:
+    """The least and the greatest value that an observation of this module can hold; None for any other function.
+
+    Args:
+      observe: ``planes``, ``one_hot``, ``flat``, what ``window`` returns, or a function of your own.
+      max_agents: agent slots of the levels that are played.
+    """
+    if observe is planes or isinstance(observe, _Window):
+        return 0.0, float(max_agents)
+    if observe is one_hot:
+        return 0.0, 1.0
+    if observe is flat:
+        return -1.0, 1.0
+    return None
 
 
 def text(state: State) -> str:

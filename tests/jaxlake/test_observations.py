@@ -33,6 +33,7 @@ LEVELS = stack(
 def everything(state):
     return {
         "planes": observations.planes(state),
+        "one_hot": observations.one_hot(state),
         "window": observations.window(RADIUS)(state),
         "flat": observations.flat(state),
     }
@@ -65,6 +66,7 @@ def test_every_agent_is_seen_exactly_where_it_is(seed):
             state, seen = jax.tree.map(lambda x, at=(level, time): x[at], (states, observed))
             expected = contents(state)
             assert from_planes(seen["planes"]) == expected
+            assert from_one_hot(seen["one_hot"]) == expected
             assert from_flat(seen["flat"], expected["num_agents"]) == expected
             assert from_characters(observations.text(state), expected) == expected
             check_windows(seen["window"], expected)
@@ -96,6 +98,20 @@ def from_planes(planes: np.ndarray) -> dict:
         "agents": agents,
         "goals": numbered(planes[observations.GOALS]),
         "blocked": {tuple(at.tolist()) for at in np.argwhere(planes[observations.OBSTACLES] == 1)},
+    }
+
+
+def from_one_hot(planes: np.ndarray) -> dict:
+    assert planes.shape == (1 + 2 * MAX_AGENTS, MAX_SIZE, MAX_SIZE) and planes.dtype == np.int8
+    assert set(np.unique(planes)) <= {0, 1}
+    obstacles, agents, goals = np.split(planes, [1, 1 + MAX_AGENTS])
+    agents, goals = ([tuple(at.tolist()) for plane in ends for at in np.argwhere(plane)] for ends in (agents, goals))
+    assert planes[1 + len(agents) : 1 + MAX_AGENTS].sum() + planes[1 + MAX_AGENTS + len(goals) :].sum() == 0
+    return {
+        "num_agents": len(agents),
+        "agents": agents,
+        "goals": goals,
+        "blocked": {tuple(at.tolist()) for at in np.argwhere(obstacles[0])},
     }
 
 
@@ -180,3 +196,16 @@ def test_absent_agents_are_never_drawn():
     state, first = jax.jit(Lake().reset)(from_text("aA.\n...\n...", max_size=4, max_agents=3))
     assert state.positions.tolist() == [0, ABSENT, ABSENT]
     assert first.observation.sum(axis=(1, 2)).tolist() == [7, 1, 1]
+
+
+def test_observations_stay_within_their_bounds_and_reach_them():
+    whole = from_text("a#C\n.b.\nAcB", max_size=3, max_agents=3)
+    lonely = from_text("a.A\n...\n...", max_size=3, max_agents=3)
+    for observe in (observations.planes, observations.one_hot, observations.window(1), observations.flat):
+        least, greatest = observations.bounds(observe, max_agents=3)
+        seen = [np.ravel(Lake(observe=observe).reset(level)[1].observation) for level in (whole, lonely)]
+        assert (np.min(seen), np.max(seen)) == (least, greatest)
+
+
+def test_the_bounds_of_somebody_elses_observation_are_not_known():
+    assert observations.bounds(lambda state: state.positions, max_agents=3) is None
