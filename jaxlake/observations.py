@@ -52,10 +52,11 @@ def one_hot(state: State) -> jax.Array:
     """
     instance = state.instance
     side, agents = instance.max_size, instance.max_agents
-    cells = jnp.concatenate([state.positions, instance.goals])[:, None]
-    ends = cells == np.arange(side * side, dtype=np.int32)  # ABSENT is no cell.
-    board = jnp.concatenate([_obstacles(state)[None], ends]).astype(jnp.int8)
-    return board.reshape(1 + 2 * agents, side, side)
+    nobody = jnp.full(1, ABSENT, jnp.int32)  # on the plane of the obstacles; ABSENT is no cell
+    cells = jnp.concatenate([nobody, state.positions, instance.goals])[:, None]
+    board = (cells == np.arange(side * side, dtype=np.int32)).astype(jnp.int8)
+    # Set afterwards, which XLA does in place: 200 ns against 330 when concatenated.
+    return board.at[OBSTACLES].set(_obstacles(state).astype(jnp.int8)).reshape(1 + 2 * agents, side, side)
 
 
 def window(radius: int) -> Callable[[State], jax.Array]:
@@ -139,30 +140,42 @@ class _Window:
     radius: int
 
     def __call__(self, state: State) -> jax.Array:
-        instance, radius = state.instance, self.radius
-        side, agents = instance.max_size, instance.max_agents
-        padded = jnp.pad(_obstacles(state).reshape(side, side), radius, constant_values=True)
-        numbers = jnp.arange(agents)
-        reach = jnp.arange(-radius, radius + 1)
+        instance, radius, here = state.instance, self.radius, state.positions
+        side, agents, width = instance.max_size, instance.max_agents, 2 * self.radius + 1
+        # Where a cell lies, seen from an agent, as one number: (rows down) * stride + columns right, which is different
+        # for different offsets within the board or the window.
+        stride = side + radius
+        dtype = np.int16 if stride * (stride + 1) < np.iinfo(np.int16).max else np.int32
+        nowhere = np.array(np.iinfo(dtype).max, dtype)
+        reach = np.arange(-radius, radius + 1)
+        offsets = np.add.outer(reach * stride, reach).reshape(-1).astype(dtype)
 
-        def around(agent: Array, position: Array) -> jax.Array:
-            row, column = jnp.divmod(jnp.maximum(position, 0), side)
-            width = 2 * radius + 1
-            obstacles = jax.lax.dynamic_slice(padded, (row, column), (width, width))
+        def offset(cells: Array, agent_cells: Array) -> jax.Array:
+            there = (cells != ABSENT) & (agent_cells != ABSENT)
+            difference = cells - agent_cells + (cells // side - agent_cells // side) * radius
+            return jnp.where(there, difference.astype(dtype), nowhere)
 
-            def shown(cells: Array, who: Array) -> jax.Array:
-                rows, columns = jnp.divmod(cells, side)
-                at = (rows[:, None, None] - row == reach[:, None]) & (columns[:, None, None] - column == reach)
-                at &= (who & (cells != ABSENT))[:, None, None]
-                return jnp.max(jnp.where(at, numbers[:, None, None] + 1, 0), axis=0)
+        def others(cells: Array) -> jax.Array:
+            # Unrolled over the others and flat over the window, which XLA vectorises: see docs/decisions.md.
+            offset_of = jnp.where(np.eye(agents, dtype=bool), nowhere, offset(cells, here[:, None]))
+            numbers = jnp.zeros((agents, width * width), jnp.int8)
+            for other in range(agents):
+                numbers = jnp.where(offset_of[:, other, None] == offsets, np.int8(other + 1), numbers)
+            return numbers
 
-            others = shown(state.positions, numbers != agent)
-            own_goal = shown(instance.goals, numbers == agent) > 0
-            other_goals = shown(instance.goals, numbers != agent)
-            channels = jnp.stack([channel.astype(jnp.int8) for channel in (obstacles, others, own_goal, other_goals)])
-            return jnp.where(position == ABSENT, jnp.int8(0), channels)
+        own_goal = (offset(instance.goals, here)[:, None] == offsets).astype(jnp.int8)
+        padded = jnp.pad(_obstacles(state).reshape(side, side), radius, constant_values=True).astype(jnp.int8)
+        corner = jnp.divmod(jnp.maximum(here, 0), side)
+        obstacles = jax.vmap(lambda row, column: jax.lax.dynamic_slice(padded, (row, column), (width, width)))(*corner)
+        obstacles = jnp.where((here == ABSENT)[:, None, None], np.int8(0), obstacles)
 
-        return jax.vmap(around)(numbers, state.positions)
+        # Set one by one, which XLA does in place; a stack is fused into one loop that is not vectorised: 2.1 us an
+        # environment on a core against 1.1 (radius 5).
+        channels = jnp.zeros((agents, 4, width * width), jnp.int8)
+        channels = channels.at[:, OTHERS].set(others(here))
+        channels = channels.at[:, OWN_GOAL].set(own_goal)
+        channels = channels.at[:, OTHER_GOALS].set(others(instance.goals))
+        return channels.reshape(agents, 4, width, width).at[:, OBSTACLES].set(obstacles)
 
 
 def _obstacles(state: State) -> Array:

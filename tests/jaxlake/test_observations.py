@@ -185,6 +185,24 @@ def test_the_text_names_those_that_have_arrived_and_hides_goals_under_agents():
     assert observations.text(state) == ".A.\na..\n#.b"
 
 
+def test_of_coinciding_goals_a_window_shows_the_largest_number_and_the_agents_own_beside_it():
+    level = from_text("a..b\n....\n...c\n.ABC")
+    level = level.replace(goals=np.array([9, 9, 9], np.int32))
+    _, first = Lake(observe=observations.window(3)).reset(level)
+    at = {agent: (2 - row + 3, 1 - column + 3) for agent, (row, column) in enumerate([(0, 0), (0, 3), (2, 3)])}
+    for agent, largest_other in ((0, 3), (1, 3), (2, 2)):
+        _, _, own_goal, other_goals = np.asarray(first.observation[agent])
+        assert own_goal[at[agent]] == own_goal.sum() == 1
+        assert other_goals[at[agent]] == other_goals.sum() == largest_other
+
+
+@pytest.mark.parametrize("radius", [1, 5])
+def test_a_window_wider_than_the_board_shows_obstacles_all_around_it(radius):
+    _, first = Lake(observe=observations.window(radius)).reset(from_text("a.\n.A"))
+    around = np.pad(np.zeros((2, 2), int), radius, constant_values=1)  # the agent is in its upper left corner
+    assert first.observation[0, observations.OBSTACLES].tolist() == around[:-1, :-1].tolist()
+
+
 def test_a_window_of_radius_zero_is_the_agents_own_cell_and_a_negative_one_is_refused():
     _, first = jax.jit(Lake(observe=observations.window(0)).reset)(from_text("aA.\n...\n..."))
     assert first.observation.tolist() == [[[[0]], [[0]], [[0]], [[0]]]]
