@@ -1,15 +1,15 @@
-"""How many environment steps a second, how much memory, and how many times the
-peers' rate?
+"""How many environment steps a second with each observation, how much memory,
+and how many times the peers' rate?
 
-4,096 environments, auto-reset from a bank of 4,096 levels, the full
-observation kept in the scan's carry, 64 steps a repeat; actions, and the keys
-where a step takes one, are drawn beforehand, for us and for the peers. A peer
-is installed with pip into a virtual environment of its own below --peers, and
-plays one repeat after each of ours.
+4,096 environments, auto-reset from a bank of 4,096 levels, the observation
+kept in the scan's carry, 64 steps a repeat; actions, and the keys where a step
+takes one, are drawn beforehand, for us and for the peers. A peer is installed
+with pip into a virtual environment of its own below --peers, and plays one
+repeat after each of ours, which has an observation of the peer's kind.
 
 examples:
   python benchmarks/env_speed.py
-      our three cases, and Jumanji, Navix, JaxUED and POGEMA beside them
+      our boards and observations, and Jumanji, Navix, JaxUED and POGEMA beside
   python benchmarks/env_speed.py --quick
       fewer repeats, and only peers that are installed already
 """
@@ -27,8 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side import Peer, Unavailable, environment, read_options
 
+from jaxlake import observations
 from jaxlake.autoreset import AutoReset, AutoResetMode
-from jaxlake.env import Lake, Params
+from jaxlake.env import Lake, Params, State
 from jaxlake.levels import LevelBank
 from jaxlake.types import ABSENT, Instance
 
@@ -38,35 +39,53 @@ MAX_COMPILE_S, MAX_BYTES, MAX_RESET_COST = 1.0, 512, 1.5
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Boards of these sizes with these numbers of agents, and the steps a second we want to reach."""
+    """Boards of these sizes with these numbers of agents, what is seen, and the steps a second we want to reach."""
 
     name: str
     sizes: tuple[int, ...]
     agents: tuple[int, ...]
-    target: float
+    target: float | None = None
+    observe: Callable[[State], jax.Array] = observations.planes
 
 
 CASES = (
-    Case("8x8, 4 agents", (8,), (4,), 10e6),
-    Case("10x10, 5 agents", (10,), (5,), 7e6),
-    Case("3x3 to 10x10, 2 to 5 agents", tuple(range(3, 11)), (2, 3, 4, 5), 6e6),
+    Case("8x8, 4 agents: planes", (8,), (4,), 15e6),
+    Case("10x10, 5 agents: planes", (10,), (5,), 7e6),
+    Case("3x3 to 10x10, 2 to 5 agents: planes", tuple(range(3, 11)), (2, 3, 4, 5), 6e6),
+    Case("8x8, 4 agents: one_hot", (8,), (4,), None, observations.one_hot),
+    Case("8x8, 4 agents: flat", (8,), (4,), None, observations.flat),
+    Case("8x8, 4 agents: window(1)", (8,), (4,), None, observations.window(1)),
+    Case("8x8, 4 agents: window(3)", (8,), (4,), None, observations.window(3)),
+    Case("8x8, 4 agents: window(5)", (8,), (4,), 1e6, observations.window(5)),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """A script in ``peers/`` and what it needs."""
+    """A script in ``peers/``, what it needs, and our observation of the same kind."""
 
     name: str
     script: str
     packages: tuple[str, ...]
+    ours: str
+    observe: Callable[[State], jax.Array]
 
 
 PEERS = (
-    Script("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",)),
-    Script("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",)),
-    Script("JaxUED Maze 13x13, 1 agent", "maze.py", ("jaxued==0.0.1", "six")),
-    Script("POGEMA 8x8, 4 agents, Python", "pogema_random.py", ("pogema==1.4.0", "gymnasium==0.28.1", "numpy<2")),
+    # The whole board once for each agent, as in flat.
+    Script("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",), "flat", observations.flat),
+    # The whole board once, as in planes.
+    Script("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",), "planes", observations.planes),
+    Script(
+        "JaxUED Maze 13x13, 1 agent, view 5x5", "maze.py", ("jaxued==0.0.1", "six"), "window(2)", observations.window(2)
+    ),
+    Script(
+        "POGEMA 8x8, 4 agents, views 11x11, Python",
+        "pogema_random.py",
+        ("pogema==1.4.0", "gymnasium==0.28.1", "numpy<2"),
+        "window(5)",
+        observations.window(5),
+    ),
 )
 
 
@@ -75,44 +94,60 @@ def main() -> None:
     repeats = 3 if options.quick else 15
 
     rows = []
-    print(f"{'':30} {'M steps/s':>9} {'bound':>7} {'target':>6} {'compile s':>9} {'bytes':>5} {'reset costs':>11}")
+    print(f"{'':36} {'M steps/s':>9} {'bound':>7} {'target':>6} {'compile s':>9} {'bytes':>5} {'reset costs':>11}")
     for case in CASES:
-        ours, bare = Ours(case, AutoResetMode.SAME_STEP), Ours(case, AutoResetMode.OFF)
-        writing = writes_alone(ours.observation_shape)
-        measured = [(ours.rate(), bare.rate(), writing()) for _ in range(repeats)]
-        rate, bound = (statistics.median(row[column] for row in measured) for column in (0, 2))
-        reset_cost = statistics.median(off / on for on, off, _ in measured)
-        print(
-            f"{case.name:30} {rate / 1e6:9.2f} {bound / 1e6:7.1f} {case.target / 1e6:6.1f} {ours.compile_s:9.2f} "
-            f"{ours.bytes:5.0f} {reset_cost:10.2f}x"
-        )
-        rows += [
-            row(f"{case.name}: steps/s", rate, case.target, rate >= case.target),
-            row(f"{case.name}: compile s", ours.compile_s, MAX_COMPILE_S, ours.compile_s < MAX_COMPILE_S),
-            row(f"{case.name}: bytes an environment", ours.bytes, MAX_BYTES, ours.bytes <= MAX_BYTES),
-            row(f"{case.name}: auto-reset over bare step", reset_cost, MAX_RESET_COST, reset_cost <= MAX_RESET_COST),
-        ]
+        rows += measure(case, repeats)
     print("bound: the same observation written and nothing else; bytes: state and observation\n")
 
-    print(f"{'peer, beside our ' + CASES[0].name:38} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
-    ours = Ours(CASES[0], AutoResetMode.SAME_STEP)
+    print(f"{'peer, and ours on 8x8, 4 agents':54} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
     for peer in PEERS:
+        name = f"{peer.name} / {peer.ours}"
+        ours = Ours(dataclasses.replace(CASES[0], observe=peer.observe), AutoResetMode.SAME_STEP)
         try:
             rates, theirs, facts = alternate(peer, options.peers, ours, repeats, install=not options.quick)
         except Unavailable as reason:
-            print(f"{peer.name:38} not available: {reason}")
+            print(f"{name:54} not available: {reason}")
             continue
         ratio = statistics.median(mine / their for mine, their in zip(rates, theirs, strict=True))
         mine, their = statistics.median(rates), statistics.median(theirs)
         compile_s = "-" if facts["compile_s"] is None else f"{facts['compile_s']:.2f}"
-        print(f"{peer.name:38} {mine / 1e6:9.2f} {their / 1e6:9.3f} {ratio:7.1f}x {compile_s:>9}")
-        rows.append(row(f"steps/s against {peer.name}", mine, 1.0, ratio >= 1, peer=their, ratio=ratio))
+        print(f"{name:54} {mine / 1e6:9.2f} {their / 1e6:9.3f} {ratio:7.1f}x {compile_s:>9}")
+        rows.append(row(f"steps/s with {peer.ours} against {peer.name}", mine, 1.0, ratio >= 1, their, ratio))
     if options.json:
         options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
+def measure(case: Case, repeats: int) -> list[dict]:
+    """Prints a case's line and returns its rows; the bytes and what resets cost are judged where planes are seen."""
+    planes = case.observe is observations.planes
+    ours, bare = Ours(case, AutoResetMode.SAME_STEP), Ours(case, AutoResetMode.OFF) if planes else None
+    writing = writes_alone(ours.observation)
+    measured = [(ours.rate(), bare.rate() if bare else None, writing()) for _ in range(repeats)]
+    rate, bound = (statistics.median(rates[column] for rates in measured) for column in (0, 2))
+    reset_cost = statistics.median(off / on for on, off, _ in measured) if planes else None
+    print(
+        f"{case.name:36} {rate / 1e6:9.2f} {bound / 1e6:7.1f} {case.target / 1e6 if case.target else '-':>6} "
+        f"{ours.compile_s:9.2f} {ours.bytes:5.0f} {f'{reset_cost:.2f}x' if planes else '-':>11}"
+    )
+    rows = [
+        row(f"{case.name}: steps/s", rate, case.target, rate >= case.target if case.target else None),
+        row(f"{case.name}: compile s", ours.compile_s, MAX_COMPILE_S, ours.compile_s < MAX_COMPILE_S),
+    ]
+    if planes:
+        rows += [
+            row(f"{case.name}: bytes an environment", ours.bytes, MAX_BYTES, ours.bytes <= MAX_BYTES),
+            row(f"{case.name}: auto-reset over bare step", reset_cost, MAX_RESET_COST, reset_cost <= MAX_RESET_COST),
+        ]
+    return rows
+
+
 def row(
-    name: str, ours: float, target: float, met: bool, peer: float | None = None, ratio: float | None = None
+    name: str,
+    ours: float,
+    target: float | None,
+    met: bool | None,
+    peer: float | None = None,
+    ratio: float | None = None,
 ) -> dict:
     return {"name": name, "ours": ours, "peer": peer, "ratio": ratio, "target": target, "met": met}
 
@@ -122,7 +157,7 @@ class Ours:
 
     def __init__(self, case: Case, mode: AutoResetMode) -> None:
         bank = LevelBank.build(random_levels(case, LEVELS))
-        episodes = AutoReset(Lake(), mode)
+        episodes = AutoReset(Lake(observe=case.observe), mode)
         state, first = jax.jit(jax.vmap(episodes.reset, in_axes=(None, 0, None)))(
             bank, jax.random.split(jax.random.key(0), BATCH), Params(max_steps=STEPS)
         )
@@ -143,7 +178,7 @@ class Ours:
         program = lowered.compile()
         self.compile_s = time.perf_counter() - start
         self.bytes = sum(leaf.nbytes for leaf in jax.tree.leaves((state, first.observation))) / BATCH
-        self.observation_shape = first.observation.shape
+        self.observation = first.observation
         self._play = partial(program, bank)
         self._carry, self._actions, self._repeats = (state, first.observation), actions, 2
         self.rate()
@@ -156,9 +191,9 @@ class Ours:
         return BATCH * STEPS / (time.perf_counter() - start)
 
 
-def writes_alone(shape: tuple[int, ...]) -> Callable[[], float]:
-    """The rate at which an int8 array of the observation's size is read and written, as one long line."""
-    line = jnp.zeros(int(np.prod(shape)), jnp.int8)
+def writes_alone(observation: jax.Array) -> Callable[[], float]:
+    """The rate at which an array of the observation's bytes is read and written, as one long line of int8."""
+    line = jnp.zeros(observation.nbytes, jnp.int8)
     program = jax.jit(lambda x: jax.lax.fori_loop(0, STEPS, lambda _, y: y + 1, x))
     jax.block_until_ready(program(line))
 

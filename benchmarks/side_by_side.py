@@ -94,7 +94,7 @@ def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
     python, complete = folder / "bin" / "python", folder / "complete"
     if not complete.exists():
         if not install:
-            raise Unavailable(f"not installed in {folder}, and --quick installs nothing")
+            raise Unavailable(f"not installed in {folder}; run without --quick, which installs it")
         venv.create(folder, with_pip=True, clear=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
         result = subprocess.run(pip, capture_output=True, text=True)
