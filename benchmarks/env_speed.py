@@ -72,9 +72,8 @@ class Script:
 
 
 PEERS = (
-    # The whole board once for each agent, as in flat.
-    Script("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",), "flat", observations.flat),
-    # The whole board once, as in planes.
+    # These two give the whole board once, as planes do; the others' are views of each agent.
+    Script("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",), "planes", observations.planes),
     Script("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",), "planes", observations.planes),
     Script(
         "JaxUED Maze 13x13, 1 agent, view 5x5", "maze.py", ("jaxued==0.0.1", "six"), "window(2)", observations.window(2)
