@@ -1,8 +1,8 @@
 """The lake as a Gymnasium 1.x ``VectorEnv`` and ``Env``: one player who moves every agent at once, no rules of its own.
 
 An action is one ``Action`` per agent (0 up, 1 down, 2 left, 3 right, 4 wait) and the reward is the sum over the agents.
-Importing this registers ``jaxlake/Lake-v0`` for ``gymnasium.make(.., bank=bank)`` and, with a whole batch stepped by
-one program, ``gymnasium.make_vec(.., vectorization_mode="vector_entry_point", bank=bank)``.
+Importing this registers ``jaxlake/Lake-v0`` for ``gymnasium.make`` and, with a whole batch stepped by one program,
+``gymnasium.make_vec``; ``gymnasium.make("jaxlake.adapters.gymnasium:jaxlake/Lake-v0")`` imports it by itself.
 """
 
 from functools import partial
@@ -16,17 +16,26 @@ from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from jaxlake import observations
-from jaxlake.autoreset import AutoReset, AutoResetMode, AutoResetTimeStep
+from jaxlake.adapters.host import (
+    RENDER_MODES,
+    Episode,
+    Infos,
+    Layout,
+    bank_of,
+    check_level,
+    check_process,
+    checked_render_mode,
+    infos_of,
+    pack,
+    pictures,
+)
+from jaxlake.adapters.shared import bounds_of, one_array
+from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
 from jaxlake.levels import LevelBank
-from jaxlake.render import rgb
 from jaxlake.types import Action
 
-Infos = dict[str, Any]
-
 DEFAULT_LAKE = Lake()
-RENDER_MODES = ("ansi", "rgb_array")
 
 _MODES = {
     AutoresetMode.NEXT_STEP: AutoResetMode.NEXT_STEP,
@@ -43,32 +52,43 @@ class VectorLake(VectorEnv):
     ``infos["final_info"]``; the other infos are masked out there but for ``action_mask``, the next episode's.
 
     Args:
-      bank: the levels.
+      bank: the levels; by default 1,024 generated ones, the same every time.
       num_envs: how many environments.
       lake: the rules; ``observe`` must give one array.
       params: time limit and slip of all environments.
       autoreset_mode: when the next episode begins; Gymnasium's default.
+      render_mode: ``"ansi"`` for the boards as texts, ``"rgb_array"`` for pictures, or None.
+      size, num_agents: of generated levels, 4 and 2 by default.
 
     Raises:
-      ValueError: when an observation is not one array.
+      ValueError: when an observation is not one array, for another mode, or for a bank beside a size.
     """
 
     def __init__(
         self,
-        bank: LevelBank,
-        num_envs: int,
+        bank: LevelBank | None = None,
+        num_envs: int = 1,
         lake: Lake = DEFAULT_LAKE,
         params: Params = DEFAULT_PARAMS,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        *,
+        size: int | None = None,
+        num_agents: int | None = None,
     ) -> None:
-        self.bank, self.num_envs, self.params = bank, num_envs, params
-        self.metadata = {"autoreset_mode": autoreset_mode}
-        self.single_observation_space = observation_box(bank, lake, params)
-        self.single_action_space = MultiDiscrete([len(Action)] * bank.instances.max_agents)
+        self.bank, self.num_envs, self.params = bank_of(bank, size, num_agents), num_envs, params
+        self.metadata = CentralLake.metadata | {"autoreset_mode": autoreset_mode}
+        self.render_mode = checked_render_mode(render_mode)
+        episode = Episode(self.bank, lake, params)
+        self.single_observation_space = observation_box(episode)
+        self.single_action_space = MultiDiscrete([len(Action)] * self.bank.instances.max_agents)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.state: State | None = None
         self._autoreset = AutoReset(lake, _MODES[autoreset_mode])
+        self._layout = Layout(
+            jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((num_envs, *leaf.shape), leaf.dtype), episode.first)
+        )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
         """Begins new episodes.
@@ -88,15 +108,16 @@ class VectorLake(VectorEnv):
         for level in levels:
             check_level(level, self.bank)
         mask = self._option(options.get("reset_mask", np.ones(self.num_envs, bool)), "reset_mask")
+        check_process()
         lake = self._autoreset.lake
-        state, timestep = _reset_batch(lake, self.bank, levels, self.params)
         if mask.all():
-            self._key, self._steps = jax.random.key(int(self.np_random.integers(2**31))), 0
+            self._seed, self._steps = np.uint32(self.np_random.integers(2**31)), 0
+            self.state, fetched = _reset_batch(lake, self.bank, levels, self.params)
         elif self.state is None:
             raise ValueError("reset_mask leaves out environments that have not begun")
         else:
-            state, timestep = _keep_others(lake, mask, state, timestep, self.state)
-        self.state, timestep = state, to_numpy(timestep)
+            self.state, fetched = _reset_some(lake, self.bank, levels, self.params, mask, self.state)
+        timestep = self._layout.unpack(fetched)
         infos = infos_of(timestep)
         legal = {"action_mask": infos.pop("action_mask")}
         return timestep.observation, _masked(legal, np.ones(self.num_envs, bool)) | _masked(infos, mask)
@@ -118,12 +139,13 @@ class VectorLake(VectorEnv):
         actions = np.asarray(actions, np.int32)
         if actions.shape != self.action_space.shape:
             raise ValueError(f"actions are {list(actions.shape)}: allowed is {list(self.action_space.shape)}")
-        self.state, timestep = _step_batch(
-            self._autoreset, self.bank, self.state, actions, self._key, np.uint32(self._steps)
+        check_process()
+        # The last observations stay on the device unless somebody is to see them.
+        self.state, fetched, final_observation = _step_batch(
+            self._autoreset, self.bank, self.state, actions, self._seed, np.uint32(self._steps)
         )
         self._steps += 1
-        final_observation = timestep.final_observation  # Stays on the device unless somebody is to see it.
-        timestep = to_numpy(timestep.replace(final_observation=None))
+        timestep = self._layout.unpack(fetched)
         everywhere = np.ones(self.num_envs, bool)
         infos = infos_of(timestep)
         ended = timestep.terminated | timestep.truncated
@@ -140,6 +162,12 @@ class VectorLake(VectorEnv):
         rewards = timestep.shared_reward.astype(np.float64)
         return timestep.observation, rewards, timestep.terminated, timestep.truncated, infos
 
+    def render(self) -> tuple[str, ...] | tuple[np.ndarray, ...] | None:
+        """Return each board now: texts, or uint8 ``[height, width, 3]`` of one size; None without a mode."""
+        if self.state is None:
+            raise ValueError("nothing has begun: reset comes first")
+        return None if self.render_mode is None else pictures(self.state, self.render_mode)
+
     def _option(self, value: Any, name: str) -> np.ndarray:
         value = np.asarray(value)
         kind = np.bool_ if name == "reset_mask" else np.integer
@@ -155,27 +183,31 @@ class CentralLake(gymnasium.Env):
     ``reset`` takes ``options={"level": i}`` for level i of the bank. Infos are those of ``infos_of``.
 
     Args:
-      bank: the levels.
+      bank: the levels; by default 1,024 generated ones, the same every time.
       lake: the rules; ``observe`` must give one array.
       params: time limit and slip.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
+      size, num_agents: of generated levels, 4 and 2 by default.
 
     Raises:
-      ValueError: when an observation is not one array, or for another mode.
+      ValueError: when an observation is not one array, for another mode, or for a bank beside a size.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}
 
     def __init__(
         self,
-        bank: LevelBank,
+        bank: LevelBank | None = None,
         lake: Lake = DEFAULT_LAKE,
         params: Params = DEFAULT_PARAMS,
         render_mode: str | None = None,
+        *,
+        size: int | None = None,
+        num_agents: int | None = None,
     ) -> None:
-        self.episode = Episode(bank, lake, params)
-        self.observation_space = observation_box(bank, lake, params)
-        self.action_space = MultiDiscrete([len(Action)] * bank.instances.max_agents)
+        self.episode = Episode(bank_of(bank, size, num_agents), lake, params)
+        self.observation_space = observation_box(self.episode)
+        self.action_space = MultiDiscrete([len(Action)] * self.episode.bank.instances.max_agents)
         self.render_mode = checked_render_mode(render_mode)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
@@ -190,91 +222,20 @@ class CentralLake(gymnasium.Env):
         ends = bool(timestep.terminated), bool(timestep.truncated)
         return timestep.observation, float(timestep.shared_reward), *ends, infos_of(timestep)
 
+    def action_masks(self) -> np.ndarray:
+        """Return what is legal now, bool ``[5 * max_agents]``, agent by agent, as ``MaskablePPO`` asks for it."""
+        return self.episode.legal_actions.reshape(-1)
+
     def render(self) -> str | np.ndarray | None:
-        """Text, or uint8 ``[height, width, 3]``."""
+        """Return text, or uint8 ``[height, width, 3]``; None without a mode."""
         return self.episode.render(self.render_mode)
 
 
-class Episode:
-    """One episode after another on the host, in numpy; what the adapters that step a single environment have in common.
-
-    One program is compiled for all levels of a bank, and shared by everything with the same lake and padded sizes.
-    """
-
-    def __init__(self, bank: LevelBank, lake: Lake, params: Params) -> None:
-        self.bank, self.lake, self.params = bank, lake, params
-        self._state: State | None = None
-
-    @property
-    def state(self) -> State:
-        """The core's state now; ValueError before the first episode."""
-        if self._state is None:
-            raise ValueError("nothing has begun: reset comes first")
-        return self._state
-
-    def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:
-        """The first time step, on the bank's level of that number or on one drawn."""
-        drawn, seed = int(random.integers(len(self.bank))), int(random.integers(2**31))
-        level = drawn if level is None else level
-        check_level(level, self.bank)
-        self._key = jax.random.key(seed)
-        self._state, timestep = _reset_one(self.lake, self.bank, np.int32(level), self.params)
-        return to_numpy(timestep)
-
-    def step(self, actions: np.ndarray) -> TimeStep:
-        """The next time step; actions are int ``[max_agents]``."""
-        self._state, timestep = _step_one(self.lake, self.state, np.asarray(actions, np.int32), self._key)
-        return to_numpy(timestep)
-
-    def render(self, mode: str | None) -> str | np.ndarray | None:
-        """The board now in one of the ``RENDER_MODES``; None for no mode."""
-        if mode == "ansi":
-            return observations.text(self.state)
-        if mode == "rgb_array":
-            return np.array(rgb(self.state.instance, positions=np.asarray(self.state.positions)))
-        return None
-
-
-def infos_of(timestep: TimeStep) -> Infos:
-    """A time step's legal actions as ``action_mask``, int8 ``[..., max_agents, 5]``, and its ``Info``, costs included.
-
-    Args:
-      timestep: in numpy, with any batch axes.
-    """
-    infos = {"action_mask": timestep.legal_actions.astype(np.int8), **timestep.info, **timestep.info.costs}
-    del infos["costs"]
-    return infos
-
-
-def observation_box(bank: LevelBank, lake: Lake, params: Params) -> Box:
-    """The space of observations, with the bounds of their dtype; ValueError when they are not one array."""
-    instance, distances = bank.at(0)
-    shape = jax.eval_shape(lake.reset, instance, params, distances)[1].observation
-    if not isinstance(shape, jax.ShapeDtypeStruct):
-        raise ValueError(f"the observation is {shape}: allowed is one array")
-    if np.issubdtype(shape.dtype, np.integer):
-        low, high = np.iinfo(shape.dtype).min, np.iinfo(shape.dtype).max
-    else:
-        low, high = (0.0, 1.0) if shape.dtype == bool else (-np.inf, np.inf)
-    return Box(low, high, shape.shape, shape.dtype)
-
-
-def checked_render_mode(mode: str | None) -> str | None:
-    """The mode, if it can be rendered; else ValueError."""
-    if mode not in (None, *RENDER_MODES):
-        raise ValueError(f"render_mode is {mode!r}: allowed are None, {', '.join(map(repr, RENDER_MODES))}")
-    return mode
-
-
-def check_level(level: int, bank: LevelBank) -> None:
-    """Raises ValueError if the bank does not have a level of that number."""
-    if not (isinstance(level, (int, np.integer)) and 0 <= level < len(bank)):
-        raise ValueError(f"level is {level}: allowed are 0 to {len(bank) - 1}")
-
-
-def to_numpy(tree: Any) -> Any:
-    """The same tree with arrays that belong to the caller: those of JAX must not be written to."""
-    return jax.tree.map(np.array, jax.device_get(tree))
+def observation_box(episode: Episode) -> Box:
+    """Return the space of observations, with their bounds; ValueError when they are not one array."""
+    seen = one_array(episode.first.observation)
+    low, high = bounds_of(episode.lake, seen, episode.bank.instances.max_agents)
+    return Box(low, high, seen.shape, seen.dtype)
 
 
 def _masked(infos: Infos, mask: np.ndarray) -> Infos:
@@ -286,36 +247,38 @@ def _masked(infos: Infos, mask: np.ndarray) -> Infos:
     return zeroed | {f"_{name}": mask.copy() for name in infos}
 
 
-@partial(jax.jit, static_argnames="lake")
-def _reset_one(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:
-    instance, distances = bank.at(level)
-    return lake.reset(instance, params, distances)
+def _begin(lake: Lake, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, TimeStep]:
+    def begin_one(level: jax.Array) -> tuple[State, TimeStep]:
+        instance, distances = bank.at(level)
+        return lake.reset(instance, params, distances)
+
+    return jax.vmap(begin_one)(levels)
 
 
 @partial(jax.jit, static_argnames="lake")
-def _step_one(lake: Lake, state: State, actions: jax.Array, key: jax.Array) -> tuple[State, TimeStep]:
-    return lake.step(state, actions, jax.random.fold_in(key, state.time))
+def _reset_batch(lake: Lake, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, jax.Array]:
+    state, timestep = _begin(lake, bank, levels, params)
+    return state, pack(timestep)
 
 
 @partial(jax.jit, static_argnames="lake")
-def _reset_batch(lake: Lake, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, TimeStep]:
-    return jax.vmap(partial(_reset_one, lake), in_axes=(None, 0, None))(bank, levels, params)
+def _reset_some(
+    lake: Lake, bank: LevelBank, levels: jax.Array, params: Params, mask: jax.Array, old: State
+) -> tuple[State, jax.Array]:
+    """Fresh states where the mask is set, the old ones elsewhere, with what all of them show."""
+    fresh, timestep = _begin(lake, bank, levels, params)
+    state = jax.tree.map(lambda new, was: jax.vmap(jnp.where)(mask, new, was), fresh, old)
+    seen = {"observation": jax.vmap(lake.observe)(state), "legal_actions": jax.vmap(lake.legal_actions)(state)}
+    return state, pack(timestep.replace(**seen))
 
 
 @partial(jax.jit, static_argnames="autoreset")
 def _step_batch(
-    autoreset: AutoReset, bank: LevelBank, state: State, actions: jax.Array, key: jax.Array, count: jax.Array
-) -> tuple[State, AutoResetTimeStep]:
-    keys = jax.random.split(jax.random.fold_in(key, count), len(actions))
-    return jax.vmap(autoreset.step, in_axes=(None, 0, 0, 0))(bank, state, actions, keys)
-
-
-@partial(jax.jit, static_argnames="lake")
-def _keep_others(lake: Lake, mask: jax.Array, fresh: State, timestep: TimeStep, old: State) -> tuple[State, TimeStep]:
-    """The fresh states where the mask is set, the old ones elsewhere, with what all of them show."""
-    state = jax.tree.map(lambda new, was: jax.vmap(jnp.where)(mask, new, was), fresh, old)
-    seen = {"observation": jax.vmap(lake.observe)(state), "legal_actions": jax.vmap(lake.legal_actions)(state)}
-    return state, timestep.replace(**seen)
+    autoreset: AutoReset, bank: LevelBank, state: State, actions: jax.Array, seed: jax.Array, count: jax.Array
+) -> tuple[State, jax.Array, jax.Array]:
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), count), len(actions))
+    state, timestep = jax.vmap(autoreset.step, in_axes=(None, 0, 0, 0))(bank, state, actions, keys)
+    return state, pack(timestep.replace(final_observation=None)), timestep.final_observation
 
 
 gymnasium.register(

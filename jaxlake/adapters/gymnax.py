@@ -3,7 +3,12 @@
 gymnax and what is built on it (its wrappers, PureJaxRL) know one ``Discrete`` action and one scalar reward. So the
 action is the joint action, a number in base 5 whose digit ``i`` (the last first) is the ``Action`` of agent ``i``
 (0 up, 1 down, 2 left, 3 right, 4 wait), and the reward is the sum over the agents; ``info["rewards"]`` has them apart.
+What may be done next is ``env.action_mask(state)`` and, after a step, ``info["action_mask"]``; ``join_masks`` makes
+joint ones of them.
 """
+
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +16,7 @@ import numpy as np
 from flax import struct
 from gymnax.environments import environment, spaces
 
+from jaxlake.adapters.shared import bounds_of, info_by_name, one_array
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
@@ -40,7 +46,7 @@ class LakeParams:
 class CentralLake(environment.Environment[State, LakeParams]):
     """Episodes on levels drawn from ``params.bank``; ``step`` begins the next one as the base class does.
 
-    The state is the core's ``State``, and ``lake.legal_actions`` of it says what each agent may do next.
+    The state is the core's ``State``.
 
     Args:
       bank: the levels of ``default_params``; those of any other parameters have the same ``max_agents``.
@@ -62,6 +68,21 @@ class CentralLake(environment.Environment[State, LakeParams]):
         """What the environment was made with."""
         return self._default_params
 
+    @partial(jax.jit, static_argnames=("self",))
+    def step(
+        self, key: jax.Array, state: State, action: Array, params: LakeParams | None = None
+    ) -> tuple[Array, State, Array, Array, Array, dict[str, Any]]:
+        """One step, and the next episode where it was the last.
+
+        Returns:
+          Observation, state, summed reward, terminated, truncated, and info: that of ``step_env``, what gymnax adds,
+          and ``action_mask`` of the state that is returned.
+        """
+        observation, state, reward, terminated, truncated, info = super().step(key, state, action, params)
+        # Not in ``step_env``, whose info would have the mask of the ended episode beside the next one's observation.
+        info = {**info, "action_mask": self.action_mask(state)}
+        return observation, state, reward, terminated, truncated, info
+
     def reset_env(self, key: jax.Array, params: LakeParams) -> tuple[Array, State]:
         """A new episode on a level drawn with the key."""
         instance, distances = params.bank.draw(key)
@@ -78,7 +99,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
         """
         actions = split_actions(action, self.num_agents)
         state, timestep = self.lake.step(state.replace(params=_core(params)), actions, key)
-        info = {**timestep.info, "rewards": timestep.rewards}
+        info = {**info_by_name(timestep.info), "rewards": timestep.rewards}
         return timestep.observation, state, timestep.shared_reward, timestep.terminated, info
 
     def observe(self, key: jax.Array, state: State, action: Array | None, params: LakeParams) -> Array:
@@ -93,6 +114,10 @@ class CentralLake(environment.Environment[State, LakeParams]):
         """Ended for any other reason."""
         return state.terminated
 
+    def action_mask(self, state: State) -> jax.Array:
+        """What is legal next, bool ``[max_agents, 5]``; only WAIT for agents that are not there."""
+        return self.lake.legal_actions(state)
+
     @property
     def num_actions(self) -> int:
         """Joint actions: ``5 ** max_agents``."""
@@ -103,13 +128,9 @@ class CentralLake(environment.Environment[State, LakeParams]):
         return spaces.Discrete(self._num_actions)
 
     def observation_space(self, params: LakeParams) -> spaces.Box:
-        """A box as wide as the dtype; ValueError when the observation is not one array."""
-        seen, _ = jax.eval_shape(self.reset_env, jax.random.key(0), params)
-        if not isinstance(seen, jax.ShapeDtypeStruct):
-            raise ValueError(f"the observation is {seen}: allowed is one array")
-        low, high = -jnp.inf, jnp.inf
-        if jnp.issubdtype(seen.dtype, jnp.integer):
-            low, high = jnp.iinfo(seen.dtype).min, jnp.iinfo(seen.dtype).max
+        """The box of observations, with their bounds; ValueError when they are not one array."""
+        seen = one_array(jax.eval_shape(self.reset_env, jax.random.key(0), params)[0])
+        low, high = bounds_of(self.lake, seen, self.num_agents)
         return spaces.Box(low, high, seen.shape, seen.dtype)
 
 
@@ -128,6 +149,16 @@ def split_actions(joint: Array, num_agents: int) -> Array:
 def join_actions(actions: Array) -> Array:
     """The numbers of ``Action`` ``[..., num_agents]`` to joint actions int32 ``[...]``; inverts ``split_actions``."""
     return jnp.sum(jnp.asarray(actions, jnp.int32) * _places(actions.shape[-1]), axis=-1)
+
+
+def join_masks(masks: Array) -> jax.Array:
+    """Masks of actions bool ``[..., num_agents, 5]`` to masks of joint actions, bool ``[..., 5 ** num_agents]``.
+
+    A joint action is legal if the action of each agent is; of ten agents there are ten million.
+    """
+    num_agents = masks.shape[-2]
+    everything = split_actions(np.arange(count_joint_actions(num_agents)), num_agents)
+    return jnp.all(masks[..., np.arange(num_agents), everything], axis=-1)
 
 
 def _places(num_agents: int) -> np.ndarray:

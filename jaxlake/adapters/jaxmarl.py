@@ -14,6 +14,7 @@ from flax import struct
 from jaxmarl.environments import multi_agent_env, spaces
 
 from jaxlake import observations
+from jaxlake.adapters.shared import arrays_by_name, bounds_of
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
@@ -56,9 +57,11 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
             jax.eval_shape(self._first_observation, _with_another_agent(bank)), self.num_agents + 1
         ):
             raise ValueError(f"the observation is {seen}: allowed is one array with an axis of agents in front")
-        space = spaces.Box(-jnp.inf, jnp.inf, seen.shape[1:], seen.dtype)
+        space = spaces.Box(*bounds_of(lake, seen, self.num_agents), seen.shape[1:], seen.dtype)
         self.observation_spaces = dict.fromkeys(self.agents, space)
         self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))
+        _, state = jax.eval_shape(self.reset, jax.random.key(0))
+        self._world_state_size = jax.eval_shape(self.get_world_state, state).shape[1]
 
     @partial(jax.jit, static_argnums=(0,))
     def reset(self, key: jax.Array) -> tuple[multi_agent_env.Observations, LakeState]:
@@ -87,8 +90,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         chosen = jnp.stack([jnp.reshape(actions[agent], ()).astype(jnp.int32) for agent in self.agents])
         episode, timestep = self.lake.step(state.episode, chosen, key)
         absent = jnp.arange(self.num_agents) >= episode.instance.num_agents
-        infos = {**timestep.info, **timestep.info.costs, "truncated": timestep.truncated}
-        del infos["costs"]
+        infos = {**arrays_by_name(timestep.info), "truncated": timestep.truncated}
         return (
             self._by_agent(timestep.observation),
             _state(episode),
@@ -105,6 +107,21 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
     def get_avail_actions(self, state: LakeState) -> multi_agent_env.AvailActions:
         """Bool ``[5]`` per agent; only WAIT for one that the level does not have."""
         return self._by_agent(self.lake.legal_actions(state.episode))
+
+    @partial(jax.jit, static_argnums=(0,))
+    def get_world_state(self, state: LakeState) -> jax.Array:
+        """What a central critic sees for each agent, float32 ``[max_agents, world_state_size]``, whatever agents see.
+
+        The agent's number in one-hot form, ``observations.flat`` of the agent, and the share of the time that is over.
+        """
+        episode, agents = state.episode, self.num_agents
+        over = episode.time / jnp.asarray(episode.params.max_steps, jnp.float32)
+        everything = [jnp.eye(agents), observations.flat(episode), jnp.broadcast_to(over, (agents, 1))]
+        return jnp.concatenate(everything, axis=1, dtype=jnp.float32)
+
+    def world_state_size(self) -> int:
+        """The features of ``get_world_state``, as the wrappers of JaxMARL's MAPPO say it."""
+        return self._world_state_size
 
     @property
     def agent_classes(self) -> dict[str, list[str]]:

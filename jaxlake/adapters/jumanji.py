@@ -5,17 +5,21 @@ with the no-op. Rewards and discounts are per agent, and ``MultiToSingleWrapper`
 episode terminates, and 1 where it runs out of steps.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jumanji import env, specs, types
 
 from jaxlake import env as core
 from jaxlake import observations
+from jaxlake.adapters.shared import bounds_of, info_by_name, one_array
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
+from jaxlake.render import rgb
 from jaxlake.types import Action
 
 PER_AGENT = core.Lake(observe=observations.flat)
@@ -75,7 +79,8 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         draw_key, key = jax.random.split(key)
         instance, distances = self.bank.draw(draw_key)
         episode, timestep = self.lake.reset(instance, self.params, distances)
-        first = types.restart(_observation(episode, timestep), {**timestep.info}, (self.num_agents,), jnp.float32)
+        extras = info_by_name(timestep.info)
+        first = types.restart(_observation(episode, timestep), extras, (self.num_agents,), jnp.float32)
         return State(key=key, episode=episode), first
 
     def step(self, state: State, action: Array) -> tuple[State, types.TimeStep[Observation]]:
@@ -87,20 +92,21 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
             reward=timestep.rewards,
             discount=jnp.full(self.num_agents, ~timestep.terminated, jnp.float32),
             observation=_observation(episode, timestep),
-            extras={**timestep.info},
+            extras=info_by_name(timestep.info),
         )
 
     @cached_property
     def observation_spec(self) -> specs.Spec[Observation]:
-        """An ``Observation`` of specs; nothing is known of the bounds of the view."""
+        """An ``Observation`` of specs, the view with its bounds; ValueError when it is not one array."""
         _, first = jax.eval_shape(self.reset, jax.random.key(0))
-        view = first.observation.agents_view
-        if not isinstance(view, jax.ShapeDtypeStruct):
-            raise ValueError(f"the observation is {view}: allowed is one array")
+        view = one_array(first.observation.agents_view)
+        low, high = bounds_of(self.lake, view, self.num_agents)
+        unbounded = specs.Array(view.shape, view.dtype, "agents_view")
+        bounded = specs.BoundedArray(view.shape, view.dtype, low, high, "agents_view")
         return specs.Spec(
             Observation,
             "ObservationSpec",
-            agents_view=specs.Array(view.shape, view.dtype, "agents_view"),
+            agents_view=bounded if np.isfinite(high) else unbounded,  # A spec's example is its lower bound.
             action_mask=specs.BoundedArray((self.num_agents, len(Action)), bool, False, True, "action_mask"),
             step_count=specs.BoundedArray((), jnp.int32, 0, self.time_limit, "step_count"),
         )
@@ -119,6 +125,32 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
     def discount_spec(self) -> specs.BoundedArray:
         """float32 ``[max_agents]`` of 0 and 1."""
         return specs.BoundedArray((self.num_agents,), jnp.float32, 0.0, 1.0, "discount")
+
+    def render(self, state: State) -> np.ndarray:
+        """Return a picture of the board, uint8 ``[height, width, 3]``; needs Pillow."""
+        episode = jax.device_get(state.episode)
+        return np.array(rgb(episode.instance, positions=episode.positions))
+
+    def animate(self, states: Sequence[State], interval: int = 200, save_path: str | None = None) -> Any:
+        """Return the episode as an animation of matplotlib's, as Jumanji's own environments do.
+
+        Args:
+          states: one after the other, of one episode.
+          interval: milliseconds between two of them.
+          save_path: a file to write it to as well, ``.gif`` or what matplotlib can write.
+        """
+        from matplotlib import animation, figure
+
+        pictures = [self.render(state) for state in states]
+        height, width, _ = pictures[0].shape
+        drawn = figure.Figure(figsize=(width / 100, height / 100), dpi=100)
+        axes = drawn.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        artists = [[axes.imshow(picture, animated=True)] for picture in pictures]
+        moving = animation.ArtistAnimation(drawn, artists, interval=interval, blit=True)
+        if save_path is not None:
+            moving.save(save_path)
+        return moving
 
 
 def _observation(episode: core.State, timestep: core.TimeStep) -> Observation:

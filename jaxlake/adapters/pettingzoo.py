@@ -1,18 +1,22 @@
 """The lake as a PettingZoo ``ParallelEnv``: dictionaries per agent around the core, no rules of its own.
 
 Agents are ``agent_0`` .. and actions are the numbers of ``Action`` (0 up, 1 down, 2 left, 3 right, 4 wait). The mask of
-legal actions is ``infos[agent]["action_mask"]``, where trainers look for it if the observation is an array.
+legal actions is ``infos[agent]["action_mask"]``, where trainers look for it if the observation is an array. As in
+PettingZoo's own modules there are ``parallel_env`` and, with the agents taking turns, ``env``.
 """
 
 from typing import Any
 
+import jax
 import numpy as np
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.utils import seeding
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.utils.conversions import parallel_to_aec
 
 from jaxlake import observations
-from jaxlake.adapters.gymnasium import RENDER_MODES, Episode, checked_render_mode, infos_of, observation_box
+from jaxlake.adapters.gymnasium import observation_box
+from jaxlake.adapters.host import RENDER_MODES, Episode, bank_of, checked_render_mode, infos_of
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, TimeStep
 from jaxlake.levels import LevelBank
 from jaxlake.types import Action
@@ -22,6 +26,8 @@ PerAgent = dict[str, Any]
 
 DEFAULT_LAKE = Lake(observe=observations.flat)
 
+_planes = jax.jit(observations.planes)
+
 
 class ParallelLake(ParallelEnv):
     """Episodes on levels drawn from a bank; all agents of the level act in every step until it is over for all.
@@ -29,29 +35,39 @@ class ParallelLake(ParallelEnv):
     ``possible_agents`` are as many as the bank has agent slots, ``agents`` those of the level.
 
     Args:
-      bank: the levels.
+      bank: the levels; by default 1,024 generated ones, the same every time.
       lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
       params: time limit and slip.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
+      size, num_agents: of generated levels, 4 and 2 by default.
+
+    Attributes:
+      state_space: of what ``state`` returns.
 
     Raises:
-      ValueError: when an observation is not one array with an axis of agents in front, or for another mode.
+      ValueError: when an observation is not one array with an axis of agents in front, for another mode, or for a bank
+        beside a size.
     """
 
     metadata = {"name": "jaxlake_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": True}
 
     def __init__(
         self,
-        bank: LevelBank,
+        bank: LevelBank | None = None,
         lake: Lake = DEFAULT_LAKE,
         params: Params = DEFAULT_PARAMS,
         render_mode: str | None = None,
+        *,
+        size: int | None = None,
+        num_agents: int | None = None,
     ) -> None:
+        bank = bank_of(bank, size, num_agents)
+        side, agents = bank.instances.max_size, bank.instances.max_agents
         self.episode = Episode(bank, lake, params)
         self.render_mode = checked_render_mode(render_mode)
-        self.possible_agents = [f"agent_{index}" for index in range(bank.instances.max_agents)]
+        self.possible_agents = [f"agent_{index}" for index in range(agents)]
         self.agents: list[str] = []
-        box = observation_box(bank, lake, params)
+        box = observation_box(self.episode)
         # Planes are the same for all agents, and on a bank of three agents their shape would pass.
         if box.shape[:1] != (len(self.possible_agents),) or lake.observe is observations.planes:
             raise ValueError(
@@ -63,6 +79,7 @@ class ParallelLake(ParallelEnv):
             for index, agent in enumerate(self.possible_agents)
         }
         self.action_spaces = {agent: Discrete(len(Action)) for agent in self.possible_agents}
+        self.state_space = Box(0, agents, (3, side, side), np.int8)
         self._random, _ = seeding.np_random()
 
     def observation_space(self, agent: str) -> Space:
@@ -115,20 +132,28 @@ class ParallelLake(ParallelEnv):
         return result
 
     def render(self) -> str | np.ndarray | None:
-        """Text, or uint8 ``[height, width, 3]``."""
+        """Return text, or uint8 ``[height, width, 3]``; None without a mode."""
         return self.episode.render(self.render_mode)
 
     def state(self) -> np.ndarray:
-        """The whole board as a critic may see it, int8 ``[3, max_size, max_size]``, ``observations.planes``."""
-        return np.array(observations.planes(self.episode.state))
+        """Return the whole board as a critic may see it, int8 ``[3, max_size, max_size]``, ``observations.planes``."""
+        return np.array(_planes(self.episode.state))
 
     def _observations(self, timestep: TimeStep) -> PerAgent:
-        return {agent: timestep.observation[index].copy() for index, agent in enumerate(self.agents)}
+        return {agent: timestep.observation[index] for index, agent in enumerate(self.agents)}
 
     def _infos(self, timestep: TimeStep) -> PerAgent:
         """``infos_of`` by agent: what is one agent's is given to it alone, the rest to all."""
         infos = infos_of(timestep)
         return {
-            agent: {name: value[index].copy() if value.ndim else value[()] for name, value in infos.items()}
+            agent: {name: value[index] if value.ndim else value[()] for name, value in infos.items()}
             for index, agent in enumerate(self.agents)
         }
+
+
+parallel_env = ParallelLake
+
+
+def env(bank: LevelBank | None = None, lake: Lake = DEFAULT_LAKE, params: Params = DEFAULT_PARAMS) -> AECEnv:
+    """Return a ``ParallelLake`` whose agents are asked one after the other and then move at the same time."""
+    return parallel_to_aec(ParallelLake(bank, lake, params))

@@ -20,9 +20,15 @@ MARGIN = 0.54
 LINE = 0.06
 """Width of lines and rings, in cells."""
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")  # Okabe and Ito: told apart by colour-blind eyes.
-_FREE, _HOLE, _WHITE, _ALARM = "#EEF1F4", "#39424E", "#FFFFFF", "#E8112D"
-_TILE, _RING, _DISC = 0.47, 0.31, 0.22  # Half a tile's side, two radii: a disc on its goal leaves the ring visible.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
+"""The agents', by number; Okabe and Ito's, told apart by colour-blind eyes."""
+
+FREE, HOLE, WHITE = "#EEF1F4", "#39424E", "#FFFFFF"
+
+TILE, RING, DISC = 0.47, 0.31, 0.22
+"""Half a tile's side, the radii of goals and agents, in cells: a disc on its goal leaves the ring visible."""
+
+_ALARM = "#E8112D"
 _CORNERS = ((-1, -1), (1, -1), (-1, 1), (1, 1))
 
 
@@ -90,7 +96,7 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
         goal = divmod(int(instance.goals[agent]), max_size)
         while len(path) > 1 and path[-1] == path[-2] == goal:
             path.pop()
-        shapes += _path(path, goal, 0.36 * ((agent + 0.5) / count - 0.5), _COLOURS[agent % len(_COLOURS)])
+        shapes += _path(path, goal, 0.36 * ((agent + 0.5) / count - 0.5), COLOURS[agent % len(COLOURS)])
         labels += _waits(path, agent)
     cells = np.asarray(instance.starts if positions is None else positions)[:count]
     numbers += [mark.shape for mark in alarms(instance, cells[None])]
@@ -106,15 +112,15 @@ def background(instance: Instance) -> tuple[list[Shape], list[Shape]]:
     shapes: list[Shape] = []
     for row in range(size):
         for column in range(size):
-            colour = _HOLE if instance.holes[row * max_size + column] else _FREE
+            colour = HOLE if instance.holes[row * max_size + column] else FREE
             corners = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-            shapes.append(Polygon(tuple((column + _TILE * x, row + _TILE * y) for x, y in corners), colour))
+            shapes.append(Polygon(tuple((column + TILE * x, row + TILE * y) for x, y in corners), colour))
     numbers: list[Shape] = []
     for agent in range(int(instance.num_agents)):
-        colour = _COLOURS[agent % len(_COLOURS)]
+        colour = COLOURS[agent % len(COLOURS)]
         centre = middle(int(instance.goals[agent]), max_size)
-        shapes.append(Circle(centre, _RING, _WHITE, colour))
-        numbers += [Circle(centre, 0.2, _WHITE, _WHITE), Label(centre, str(agent), 0.28, colour)]
+        shapes.append(Circle(centre, RING, WHITE, colour))
+        numbers += [Circle(centre, 0.2, WHITE, WHITE), Label(centre, str(agent), 0.28, colour)]
     return shapes, numbers
 
 
@@ -125,8 +131,8 @@ def middle(cell: int, max_size: int) -> Point:
 
 def token(agent: int, centre: Point) -> list[Shape]:
     """An agent at a place."""
-    colour = _COLOURS[agent % len(_COLOURS)]
-    return [Circle(centre, _DISC, colour, colour), Label(centre, str(agent), 0.28, _WHITE)]
+    colour = COLOURS[agent % len(COLOURS)]
+    return [Circle(centre, DISC, colour, colour), Label(centre, str(agent), 0.28, WHITE)]
 
 
 def walks(instance: Instance, moves: Plan | np.ndarray) -> np.ndarray:
@@ -163,7 +169,7 @@ def alarms(instance: Instance, positions: np.ndarray) -> list[Mark]:
         ]
         for cell in here:
             if instance.holes[cell]:
-                marks.append(Mark(Circle(middle(cell, max_size), _RING, _HOLE, _ALARM), time, time + 1))
+                marks.append(Mark(Circle(middle(cell, max_size), RING, HOLE, _ALARM), time, time + 1))
         after = positions[min(time + 1, len(positions) - 1)].tolist()
         for agent, other in zip(*np.triu_indices(len(cells), 1), strict=True):
             ours, theirs = cells[agent], cells[other]
@@ -188,7 +194,7 @@ def _path(path: list[tuple[int, int]], goal: tuple[int, int], aside: float, colo
     line = np.array(stops, float) + aside
     direction = np.sign(np.subtract(stops[-1], stops[-2]))
     if stops[-1] == goal:
-        line[-1] -= (_RING + 0.04 + aside * direction.sum()) * direction  # The arrow ends at the goal's ring.
+        line[-1] -= (RING + 0.04 + aside * direction.sum()) * direction  # The arrow ends at the goal's ring.
     tip, base = line[-1].copy(), line[-1] - 0.13 * direction
     wing = 0.09 * direction[::-1]
     line[-1] = base
@@ -199,7 +205,7 @@ def _path(path: list[tuple[int, int]], goal: tuple[int, int], aside: float, colo
 def _waits(path: list[tuple[int, int]], agent: int) -> list[Shape]:
     waits = Counter(here for here, there in zip(path, path[1:], strict=False) if here == there)
     right, down = _CORNERS[agent % len(_CORNERS)]
-    colour = _COLOURS[agent % len(_COLOURS)]
+    colour = COLOURS[agent % len(COLOURS)]
     return [
         Label((column + 0.32 * right, row + 0.35 * down), f"+{count}", 0.2, colour)
         for (row, column), count in waits.items()

@@ -1,0 +1,229 @@
+"""What the adapters that step on the host share: one episode at a time in numpy, its pictures, a bank to begin with.
+
+Everything that a step tells the host leaves the device as one array of bytes. Fetched leaf by leaf, the twenty small
+arrays of a time step took twice as long as the step itself.
+"""
+
+import functools
+import itertools
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake import observations
+from jaxlake.adapters.shared import arrays_by_name
+from jaxlake.config import LakeConfig
+from jaxlake.env import Lake, Params, State, TimeStep
+from jaxlake.generate import generate
+from jaxlake.levels import LevelBank
+from jaxlake.render import rgb, tiles
+
+Infos = dict[str, Any]
+
+RENDER_MODES = ("ansi", "rgb_array")
+GENERATED_LEVELS = 1024
+"""Of a bank that nobody gave."""
+
+_TILE_SIZE = 32
+_in_fork_of_jax = False
+
+
+class Episode:
+    """One episode after another on the host, in numpy; what the adapters that step a single environment have in common.
+
+    One program is compiled for all levels of a bank, and shared by everything with the same lake and padded sizes.
+
+    Attributes:
+      legal_actions: bool ``[max_agents, 5]`` as of the last time step; it is not to be written to.
+    """
+
+    def __init__(self, bank: LevelBank, lake: Lake, params: Params) -> None:
+        self.bank, self.lake, self.params = bank, lake, params
+        self.first = jax.eval_shape(functools.partial(_reset, lake), bank, np.int32(0), params)[1]
+        self._layout = Layout(self.first)
+        self._state: State | None = None
+
+    @property
+    def state(self) -> State:
+        """The core's state now; ValueError before the first episode."""
+        if self._state is None:
+            raise ValueError("nothing has begun: reset comes first")
+        return self._state
+
+    def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:
+        """Return the first time step, on the bank's level of that number or on one drawn."""
+        check_process()
+        drawn, seed = int(random.integers(len(self.bank))), int(random.integers(2**31))
+        level = drawn if level is None else level
+        check_level(level, self.bank)
+        self._seed = np.uint32(seed)
+        self._state, fetched = _reset_one(self.lake, self.bank, np.int32(level), self.params)
+        return self._unpacked(fetched)
+
+    def step(self, actions: np.ndarray) -> TimeStep:
+        """Return the next time step; actions are int ``[max_agents]``."""
+        check_process()
+        self._state, fetched = _step_one(self.lake, self.state, np.asarray(actions, np.int32), self._seed)
+        return self._unpacked(fetched)
+
+    def render(self, mode: str | None) -> str | np.ndarray | None:
+        """Return the board now in one of the ``RENDER_MODES``; None for no mode."""
+        if mode is None:
+            return None
+        state = jax.device_get(self.state)
+        return observations.text(state) if mode == "ansi" else np.array(rgb(state.instance, positions=state.positions))
+
+    def _unpacked(self, fetched: jax.Array) -> TimeStep:
+        timestep = self._layout.unpack(fetched)
+        self.legal_actions = timestep.legal_actions
+        return timestep
+
+
+class Layout:
+    """Where the leaves of a tree lie in the bytes that ``pack`` makes of it.
+
+    Args:
+      tree: of shapes and dtypes, as ``jax.eval_shape`` gives them.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        leaves, self._treedef = jax.tree.flatten(tree)
+        self._places: list[tuple[slice, np.dtype, tuple[int, ...]]] = [(slice(0), np.dtype(bool), ())] * len(leaves)
+        begin = 0
+        for index in _widest_first(leaves):
+            dtype, shape = np.dtype(leaves[index].dtype), leaves[index].shape
+            end = begin + dtype.itemsize * math.prod(shape)
+            self._places[index] = (slice(begin, end), dtype, shape)
+            begin = end
+
+    def unpack(self, packed: jax.Array) -> Any:
+        """Return the tree in numpy, in memory that belongs to the caller: JAX's own must not be written to."""
+        copy = np.array(packed)
+        parts = [copy[place].view(dtype).reshape(shape) for place, dtype, shape in self._places]
+        return jax.tree.unflatten(self._treedef, parts)
+
+
+def pack(tree: Any) -> jax.Array:
+    """Return the bytes of all leaves, uint8 ``[bytes]``, for ``Layout.unpack``; under jit."""
+    leaves = jax.tree.leaves(tree)
+    groups = []
+    for width, indices in itertools.groupby(_widest_first(leaves), lambda index: leaves[index].dtype.itemsize):
+        unsigned = jnp.dtype(f"uint{8 * width}")
+        parts = [leaves[index].reshape(-1) for index in indices]
+        plain = [p.astype(unsigned) if p.dtype == bool else jax.lax.bitcast_convert_type(p, unsigned) for p in parts]
+        groups.append(jax.lax.bitcast_convert_type(jnp.concatenate(plain), jnp.uint8).reshape(-1))
+    return jnp.concatenate(groups)
+
+
+def _widest_first(leaves: Sequence[Any]) -> list[int]:
+    """The order of leaves in which each begins at a multiple of its width, as numpy wants it, without padding."""
+    return sorted(range(len(leaves)), key=lambda index: -leaves[index].dtype.itemsize)
+
+
+def pictures(state: State, mode: str) -> tuple[str, ...] | tuple[np.ndarray, ...]:
+    """Return each board of a batch in one of the ``RENDER_MODES``; pictures are all of one size.
+
+    Args:
+      state: ``[batch]``.
+      mode: ``"ansi"`` or ``"rgb_array"``.
+    """
+    if mode == "rgb_array":
+        return tuple(np.array(_tiles(state.instance, state.positions)))
+    states = jax.device_get(state)
+    return tuple(
+        observations.text(jax.tree.map(lambda leaf, index=index: leaf[index], states))
+        for index in range(len(states.time))
+    )
+
+
+def infos_of(timestep: TimeStep) -> Infos:
+    """Return a time step's legal actions as ``action_mask``, int8 ``[..., max_agents, 5]``, and its ``Info`` by name.
+
+    Args:
+      timestep: in numpy, with any batch axes.
+    """
+    return {"action_mask": timestep.legal_actions.astype(np.int8), **arrays_by_name(timestep.info)}
+
+
+def bank_of(bank: LevelBank | None, size: int | None, num_agents: int | None) -> LevelBank:
+    """Return the bank, or where there is none 1,024 generated levels, the same ones every time.
+
+    Args:
+      bank: the levels, or None.
+      size: side of the boards to generate, 4 by default. A fifth of the cells that are no start or goal are holes.
+      num_agents: agents on each of them, 2 by default.
+
+    Raises:
+      ValueError: if a bank and one of the numbers are given, or no such board can be generated.
+    """
+    if bank is None:
+        return _generated(4 if size is None else size, 2 if num_agents is None else num_agents)
+    if size is not None or num_agents is not None:
+        raise ValueError("size and num_agents are of levels to generate: with a bank both must be left out")
+    return bank
+
+
+def checked_render_mode(mode: str | None) -> str | None:
+    """Return the mode, if it can be rendered; else ValueError."""
+    if mode not in (None, *RENDER_MODES):
+        raise ValueError(f"render_mode is {mode!r}: allowed are None, {', '.join(map(repr, RENDER_MODES))}")
+    return mode
+
+
+def check_level(level: int, bank: LevelBank) -> None:
+    """Raise ValueError if the bank does not have a level of that number."""
+    if not (isinstance(level, (int, np.integer)) and 0 <= level < len(bank)):
+        raise ValueError(f"level is {level}: allowed are 0 to {len(bank) - 1}")
+
+
+def check_process() -> None:
+    """Raise RuntimeError in a process forked from one in which JAX ran: its threads are gone, and it would hang."""
+    if _in_fork_of_jax:
+        raise RuntimeError(
+            "this process was forked from one in which JAX had run, so JAX would hang in it: the context must be "
+            'another, AsyncVectorEnv(.., context="spawn") or SubprocVecEnv(.., start_method="spawn"); VectorLake '
+            "steps a whole batch without processes"
+        )
+
+
+@functools.cache
+def _generated(size: int, num_agents: int) -> LevelBank:
+    check_process()
+    config = LakeConfig.uniform((size,), hole=0.2, wait=0.0)
+    return LevelBank.build(generate(config, jax.random.key(0), GENERATED_LEVELS, num_agents=num_agents).instances)
+
+
+def _note_fork() -> None:
+    from jax._src import xla_bridge  # JAX warns before a fork, but says nothing in public that could be asked after it.
+
+    global _in_fork_of_jax
+    _in_fork_of_jax = xla_bridge.backends_are_initialized()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork.
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+_tiles = jax.jit(jax.vmap(functools.partial(tiles, tile_size=_TILE_SIZE)))
+
+
+def _reset(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:
+    instance, distances = bank.at(level)
+    return lake.reset(instance, params, distances)
+
+
+@functools.partial(jax.jit, static_argnames="lake")
+def _reset_one(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, jax.Array]:
+    state, timestep = _reset(lake, bank, level, params)
+    return state, pack(timestep)
+
+
+@functools.partial(jax.jit, static_argnames="lake")
+def _step_one(lake: Lake, state: State, actions: jax.Array, seed: jax.Array) -> tuple[State, jax.Array]:
+    state, timestep = lake.step(state, actions, jax.random.fold_in(jax.random.key(seed), state.time))
+    return state, pack(timestep)
