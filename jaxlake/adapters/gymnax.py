@@ -16,7 +16,7 @@ import numpy as np
 from flax import struct
 from gymnax.environments import environment, spaces
 
-from jaxlake.adapters.shared import bounds_of, info_by_name, one_array
+from jaxlake.adapters.shared import bounds_of, one_array
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
@@ -99,7 +99,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
         """
         actions = split_actions(action, self.num_agents)
         state, timestep = self.lake.step(state.replace(params=_core(params)), actions, key)
-        info = {**info_by_name(timestep.info), "rewards": timestep.rewards}
+        info = {**vars(timestep.info), "rewards": timestep.rewards}
         return timestep.observation, state, timestep.shared_reward, timestep.terminated, info
 
     def observe(self, key: jax.Array, state: State, action: Array | None, params: LakeParams) -> Array:

@@ -16,7 +16,7 @@ from jumanji import env, specs, types
 
 from jaxlake import env as core
 from jaxlake import observations
-from jaxlake.adapters.shared import bounds_of, info_by_name, one_array
+from jaxlake.adapters.shared import bounds_of, one_array
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.render import rgb
@@ -75,16 +75,15 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         return f"JumanjiLake(levels={len(self.bank)}, num_agents={self.num_agents}, time_limit={self.time_limit})"
 
     def reset(self, key: jax.Array) -> tuple[State, types.TimeStep[Observation]]:
-        """A new episode on a level drawn with the key; ``extras`` is the core's ``Info`` by name."""
+        """A new episode on a level drawn with the key; ``extras`` is the core's ``Info`` by name, all dictionaries."""
         draw_key, key = jax.random.split(key)
         instance, distances = self.bank.draw(draw_key)
         episode, timestep = self.lake.reset(instance, self.params, distances)
-        extras = info_by_name(timestep.info)
-        first = types.restart(_observation(episode, timestep), extras, (self.num_agents,), jnp.float32)
+        first = types.restart(_observation(episode, timestep), _extras(timestep), (self.num_agents,), jnp.float32)
         return State(key=key, episode=episode), first
 
     def step(self, state: State, action: Array) -> tuple[State, types.TimeStep[Observation]]:
-        """One step without reset, of actions int32 ``[max_agents]``; ``extras`` is the core's ``Info`` by name."""
+        """One step without reset, of actions int32 ``[max_agents]``; ``extras`` as of ``reset``."""
         slip_key, key = (None, state.key) if self.params.slip is None else jax.random.split(state.key)
         episode, timestep = self.lake.step(state.episode, action, slip_key)
         return State(key=key, episode=episode), types.TimeStep(
@@ -92,7 +91,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
             reward=timestep.rewards,
             discount=jnp.full(self.num_agents, ~timestep.terminated, jnp.float32),
             observation=_observation(episode, timestep),
-            extras=info_by_name(timestep.info),
+            extras=_extras(timestep),
         )
 
     @cached_property
@@ -151,6 +150,11 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         if save_path is not None:
             moving.save(save_path)
         return moving
+
+
+def _extras(timestep: core.TimeStep) -> dict[str, Any]:
+    # Dictionaries all the way down: dm-tree, with which Jumanji looks into extras, knows no records.
+    return {**vars(timestep.info), "costs": {**vars(timestep.info.costs)}}
 
 
 def _observation(episode: core.State, timestep: core.TimeStep) -> Observation:

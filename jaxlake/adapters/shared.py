@@ -1,6 +1,5 @@
 """What adapters have in common, whether they step on a device or on the host: names and bounds. Knows no library."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -11,15 +10,11 @@ from jaxlake import observations
 from jaxlake.env import Info, Lake
 
 
-def info_by_name(info: Info) -> dict[str, Any]:
-    """Return the fields of an ``Info`` by name, ``costs`` a record of its own."""
-    return {field.name: getattr(info, field.name) for field in dataclasses.fields(info)}
-
-
 def arrays_by_name(info: Info) -> dict[str, Any]:
     """Return the arrays of an ``Info`` by name, those of its costs among them."""
-    costs = {field.name: getattr(info.costs, field.name) for field in dataclasses.fields(info.costs)}
-    return {name: value for name, value in info_by_name(info).items() if name != "costs"} | costs
+    arrays = {**vars(info), **vars(info.costs)}
+    del arrays["costs"]
+    return arrays
 
 
 def one_array(seen: Any) -> jax.ShapeDtypeStruct:

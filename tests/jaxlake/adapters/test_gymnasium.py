@@ -1,5 +1,8 @@
 """The Gymnasium adapters: Gymnasium's checker and wrappers accept them, and what they do is what the core does."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import gymnasium
@@ -10,8 +13,9 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
-from jaxlake import from_text, observations
+from jaxlake import Status, from_text, observations, solve
 from jaxlake.adapters.gymnasium import CentralLake, VectorLake
+from jaxlake.adapters.host import Layout, pack
 from jaxlake.env import CLASSIC_SLIP, Lake, Params
 from jaxlake.levels import LevelBank, stack
 from jaxlake.types import Action
@@ -60,6 +64,62 @@ def test_gymnasium_finds_no_fault(bank):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(env.unwrapped)
+
+
+def test_the_environment_can_be_made_by_its_name_alone_and_gymnasium_finds_no_fault():
+    program = """
+import gymnasium, warnings
+from gymnasium.utils.env_checker import check_env
+env = gymnasium.make("jaxlake.adapters.gymnasium:jaxlake/Lake-v0", size=3, num_agents=2)
+warnings.simplefilter("error")
+check_env(env.unwrapped)
+print(env.observation_space.shape, env.action_space.nvec, env.unwrapped.episode.bank.instances.num_agents.min())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[-2] == "(3, 3, 3) [5 5] 2"
+
+
+def test_levels_that_nobody_gave_have_solutions_and_are_the_same_in_every_environment():
+    one, many = CentralLake(size=3, num_agents=1), VectorLake(num_envs=2, size=3, num_agents=1)
+    bank = one.episode.bank
+    assert len(bank) == 1024 and (bank.instances.size == 3).all() and (bank.instances.num_agents == 1).all()
+    assert (solve(jax.tree.map(np.asarray, bank.instances)).status == Status.SOLVED).all()
+    assert data_equivalence(jax.tree.leaves(bank), jax.tree.leaves(many.bank), exact=True)
+
+
+def test_a_size_beside_a_bank_is_refused(bank):
+    for make in (CentralLake, VectorLake):
+        with pytest.raises(ValueError, match="size and num_agents are of levels to generate"):
+            make(bank, size=5)
+
+
+@pytest.mark.parametrize(
+    ("observe", "low", "high"),
+    [
+        (observations.planes, 0, 2),
+        (observations.one_hot, 0, 1),
+        (observations.flat, -1, 1),
+        (observations.window(1), 0, 2),
+        (lambda state: state.fallen, 0, 1),
+        (lambda state: state.losses, -(2**15), 2**15 - 1),
+        (lambda state: state.time / 2, -np.inf, np.inf),
+    ],
+)
+def test_the_bounds_of_an_observation_are_tight_where_they_are_known(bank, observe, low, high):
+    for env in (CentralLake(bank, Lake(observe=observe)), VectorLake(bank, 2, Lake(observe=observe))):
+        space = env.observation_space
+        assert (space.low == low).all() and (space.high == high).all()
+        assert env.reset(seed=0)[0] in space
+
+
+def test_the_mask_that_maskable_ppo_asks_for_is_the_cores(bank):
+    env = CentralLake(bank)
+    env.reset(options={"level": 1})
+    assert env.action_masks().tolist() == core_step(bank, 1)[1].legal_actions.ravel().tolist()
+    env.step([Action.DOWN, Action.UP])
+    mask = env.action_masks()
+    assert (mask.shape, mask.dtype) == ((10,), bool)
+    assert mask.tolist() == core_step(bank, 1, [Action.DOWN, Action.UP])[1].legal_actions.ravel().tolist()
 
 
 @pytest.mark.parametrize(("action", "expected"), MOVES)
@@ -241,3 +301,82 @@ def test_steps_before_the_first_reset_and_actions_of_another_shape_are_named(ban
     one.reset(seed=0)
     with pytest.raises(ValueError, match=r"actions are \[3\]: allowed is \[2\]"):
         one.step([Action.WAIT] * 3)
+
+
+def test_what_is_packed_on_the_device_is_unpacked_on_the_host_leaf_by_leaf():
+    tree = {
+        "bytes": np.arange(-3, 4, dtype=np.int8),
+        "flag": np.bool_(True),
+        "flags": np.array([[True, False], [False, True]]),
+        "floats": np.array([[1.5, -0.0, np.inf]], np.float32),
+        "half": np.array([1.25], jax.numpy.bfloat16),
+        "none": None,
+        "nothing": np.zeros((0, 3), np.int32),
+        "numbers": np.arange(6, dtype=np.int32).reshape(2, 3),
+        "small": np.array([-(2**15), 2**15 - 1], np.int16),
+    }
+    unpacked = Layout(jax.eval_shape(lambda: tree)).unpack(jax.jit(pack)(tree))
+    assert jax.tree.structure(unpacked) == jax.tree.structure(tree)
+    for name, leaf in tree.items():
+        np.testing.assert_array_equal(unpacked[name], leaf)
+        assert leaf is None or (unpacked[name].dtype == leaf.dtype and unpacked[name].flags.aligned)
+
+
+def test_what_a_step_gives_belongs_to_the_caller(bank):
+    for env, waiting in ((CentralLake(bank), WAIT), (VectorLake(bank, 2), [WAIT, WAIT])):
+        seen, infos = env.reset(seed=0)
+        seen[:], infos["action_mask"][:] = 7, 7
+        later, *_ = env.step(waiting)
+        assert (seen == 7).all() and not (later == 7).any()
+
+
+def test_a_batch_is_rendered_as_texts_and_as_pictures_of_one_size(bank):
+    env = VectorLake(bank, 2, render_mode="ansi")
+    with pytest.raises(ValueError, match="nothing has begun: reset comes first"):
+        env.render()
+    env.reset(seed=0, options={"levels": np.array([0, 1])})
+    env.step([WAIT, RIGHT])
+    assert env.render() == ("....B\n.....\n..a..\n.b...\n....A", ".aA\n...\n.bB")
+    env = gymnasium.make_vec("jaxlake/Lake-v0", 2, bank=bank, render_mode="rgb_array")
+    env.reset(seed=0, options={"levels": np.array([0, 1])})
+    first, second = env.render()
+    assert first.shape == second.shape == (5 * 32, 5 * 32, 3) and first.dtype == np.uint8
+    assert (second[3 * 32 :] == 255).all() and not (first[3 * 32 :] == 255).all()  # White is off the board.
+    with pytest.raises(ValueError, match="render_mode is 'human'"):
+        VectorLake(bank, 2, render_mode="human")
+
+
+PROCESSES = """
+import sys
+from gymnasium.vector import AsyncVectorEnv
+from jaxlake import LevelBank, from_text, stack
+from jaxlake.adapters.gymnasium import CentralLake
+
+if __name__ == "__main__":
+    bank = LevelBank.build(stack([from_text("a.A")]))
+    envs = AsyncVectorEnv([lambda: CentralLake(bank)] * 2, context=sys.argv[1])
+    try:
+        envs.reset(seed=0, options={"level": 0})
+        envs.step([[3], [3]])
+        print(envs.step([[3], [4]])[1].tolist())
+        envs.close()
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize(
+    ("context", "printed"),
+    [
+        ("fork", "this process was forked from one in which JAX had run, so JAX would hang in it"),
+        ("forkserver", "[1.0, 0.0]"),
+        ("spawn", "[1.0, 0.0]"),
+    ],
+)
+def test_environments_in_processes_of_their_own_step_and_in_forked_ones_say_why_they_cannot(tmp_path, context, printed):
+    script = tmp_path / "processes.py"
+    script.write_text(PROCESSES.replace("a.A", "a.A\\n...\\n..."))
+    done = subprocess.run([sys.executable, script, context], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.startswith(printed)
+    assert context != "fork" or 'AsyncVectorEnv(.., context="spawn")' in done.stdout

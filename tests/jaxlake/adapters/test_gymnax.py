@@ -1,5 +1,6 @@
 """The gymnax face: joint actions, one step in each direction against the core, and gymnax's own wrappers on it."""
 
+import itertools
 from functools import cache
 
 import jax
@@ -13,7 +14,13 @@ from gymnax.environments.environment import Environment  # noqa: E402
 from gymnax.experimental.rollout import RolloutWrapper  # noqa: E402
 from gymnax.wrappers import FlattenObservationWrapper, GymnaxToGymWrapper, LogWrapper  # noqa: E402
 
-from jaxlake.adapters.gymnax import CentralLake, LakeParams, join_actions, split_actions  # noqa: E402
+from jaxlake.adapters.gymnax import (  # noqa: E402
+    CentralLake,
+    LakeParams,
+    join_actions,
+    join_masks,
+    split_actions,
+)
 from jaxlake.env import CLASSIC_SLIP, Lake, Params, State, TimeStep  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
 from jaxlake.render import from_text  # noqa: E402
@@ -164,6 +171,32 @@ def test_gymnaxs_bridge_to_gymnasium_takes_it():
     assert env.observation_space.contains(np.asarray(observation)) and env.action_space.n == 125
     _, reward, terminated, truncated, _ = env.step(int(joint(RIGHT, RIGHT, WAIT)))
     assert reward == 2 and terminated and not truncated
+
+
+def test_bounds_are_tight():
+    space = lake().observation_space(params_of(WALK))
+    assert (space.low, space.high) == (0, MAX_AGENTS)
+
+
+def test_a_joint_action_is_legal_if_each_of_its_actions_is():
+    masks = np.random.default_rng(0).random((4, 3, 5)) < 0.5
+    joined = jax.jit(join_masks)(masks)
+    assert joined.shape == (4, 125) and joined.dtype == bool
+    for mask, together in zip(masks, joined.tolist(), strict=True):
+        for actions in itertools.product(range(5), repeat=3):
+            legal = all(mask[agent, action] for agent, action in enumerate(actions))
+            assert together[int(join_actions(np.array(actions)))] == legal
+
+
+def test_the_mask_beside_an_observation_is_of_the_state_that_is_seen():
+    env, params = lake(), params_of(ONE_STEP)
+    _, start = env.reset(jax.random.key(0), params)
+    assert env.action_mask(start)[:2].tolist() == [[False, True, False, True, True], [True, False, False, True, True]]
+    for actions in ((DOWN, WAIT, WAIT), (RIGHT, RIGHT, WAIT)):  # The second ends the episode: the next one's is shown.
+        _, state, _, terminated, _, info = env.step(jax.random.key(1), start, joint(*actions), params)
+        assert bool(terminated) == (actions[1] == RIGHT)
+        assert (info["action_mask"] == env.action_mask(state)).all()
+    assert (info["action_mask"] == env.action_mask(start)).all()
 
 
 def test_more_agents_than_an_int32_can_number_are_refused():

@@ -101,6 +101,26 @@ def test_actions_may_have_the_axis_of_one_that_the_baselines_leave():
     assert state.episode.positions.tolist() == [1 * MAX_SIZE + 0, 2 * MAX_SIZE + 1, ABSENT]
 
 
+def test_bounds_are_tight():
+    space = lake_of(WALK).observation_space("agent_0")
+    assert (space.low, space.high) == (-1, 1)
+    own = MultiAgentLake(bank(WALK), Lake(observe=lambda state: state.positions)).observation_space("agent_0")
+    assert (own.low, own.high) == (-(2**31), 2**31 - 1)
+
+
+def test_a_central_critic_sees_the_whole_board_from_each_agents_place_and_the_time():
+    env = MultiAgentLake(bank(WALK), Lake(observe=observations.window(1)), params=Params(max_steps=4))
+    _, state = env.reset(jax.random.key(0))
+    _, state, *_ = env.step(jax.random.key(1), state, actions(Action.UP, Action.DOWN, Action.WAIT))
+    seen = env.get_world_state(state)
+    assert seen.shape == (MAX_AGENTS, env.world_state_size()) and seen.dtype == jnp.float32
+    assert seen[:, :3].tolist() == np.eye(3).tolist() and seen[:, -1].tolist() == [0.25] * 3
+    others = np.array([3, 2, -MAX_SIZE, -MAX_SIZE, 3, 3, 0, 3]) / MAX_SIZE  # Agent 1, nobody, goals of agents 0 and 1.
+    np.testing.assert_allclose(seen[0, 3:13], [0, 1 / MAX_SIZE, *others], rtol=1e-6)
+    wrapped = LogWrapper(env)
+    assert wrapped.world_state_size() == env.world_state_size()
+
+
 def test_a_solved_board_rewards_and_starts_the_next_episode():
     env = lake_of(ONE_STEP)
     first, start = env.reset(jax.random.key(0))

@@ -1,4 +1,4 @@
-"""The JaxUED face: one step in each direction against the core, and JaxUED's own wrappers and level sampler on it."""
+"""The JaxUED face: one step in each direction against the core, JaxUED's own wrappers on it, and its levels."""
 
 from functools import cache
 
@@ -14,10 +14,19 @@ from jaxued.level_sampler import LevelSampler  # noqa: E402
 from jaxued.wrappers import AutoReplayWrapper, AutoResetWrapper  # noqa: E402
 
 from jaxlake.adapters.gymnax import join_actions  # noqa: E402
-from jaxlake.adapters.jaxued import UnderspecifiedLake  # noqa: E402
-from jaxlake.env import Lake, Params, State, TimeStep  # noqa: E402
-from jaxlake.levels import LevelBank, stack  # noqa: E402
-from jaxlake.render import from_text  # noqa: E402
+from jaxlake.adapters.jaxued import (  # noqa: E402
+    EnvParams,
+    LakeRenderer,
+    Level,
+    UnderspecifiedLake,
+    make_level_generator,
+    make_level_mutator,
+)
+from jaxlake.benchmark import load  # noqa: E402
+from jaxlake.env import Lake, State, TimeStep  # noqa: E402
+from jaxlake.levels import LevelBank, stack, validate  # noqa: E402
+from jaxlake.observations import one_hot  # noqa: E402
+from jaxlake.render import from_text, tiles, to_text  # noqa: E402
 from jaxlake.types import ABSENT, Action, Instance  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3
@@ -61,7 +70,7 @@ def joint(*actions: Action) -> jax.Array:
 
 @jax.jit
 def core_step(actions: jax.Array) -> tuple[State, TimeStep]:
-    return Lake().step(Lake().reset(level(WALK))[0], actions)
+    return Lake(observe=one_hot).step(Lake().reset(level(WALK))[0], actions)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +90,12 @@ def test_a_step_in_each_direction_is_the_cores(action, opposite, cells):
     core, timestep = core_step(jnp.array([action, opposite, WAIT]))
     expected = [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
     assert state.positions.tolist() == core.positions.tolist() == expected
-    assert (observation == timestep.observation).all()
+    assert observation.image.dtype == jnp.float32 and observation.image.shape == (
+        MAX_SIZE,
+        MAX_SIZE,
+        1 + 2 * MAX_AGENTS,
+    )
+    assert (jnp.moveaxis(observation.image, -1, 0) == timestep.observation).all()
 
 
 def test_the_interface_is_that_of_jaxued_and_nothing_resets_by_itself():
@@ -95,7 +109,7 @@ def test_the_interface_is_that_of_jaxued_and_nothing_resets_by_itself():
 
 
 def test_running_out_of_steps_is_done_and_told_apart():
-    env, params = lake(), Params(max_steps=jnp.int32(1))
+    env, params = lake(), EnvParams(max_steps_in_episode=1)
     _, state = env.reset_to_level(jax.random.key(0), level(ONE_STEP), params)
     _, _, reward, done, info = env.step(jax.random.key(1), state, joint(WAIT, WAIT, WAIT), params)
     assert done and info["truncated"] and reward == 0
@@ -113,7 +127,7 @@ def test_auto_replay_plays_the_same_level_again(tree_map):
         return state, (observation, reward, done)
 
     state, (observations, rewards, dones) = jax.lax.scan(step, start, length=3)
-    assert dones.all() and (rewards == 2).all() and (observations == first).all()
+    assert dones.all() and (rewards == 2).all() and (observations.image == first.image).all()
     assert state.env_state.time.tolist() == [0, 0]
     assert (state.env_state.instance.holes == levels.holes).all()
 
@@ -140,3 +154,83 @@ def test_the_level_sampler_replays_the_level_with_the_higher_score(tree_map):
     assert (np.asarray(levels.holes) == np.asarray(level(CORNER).holes)).all()
     _, states = jax.vmap(lake().reset_to_level)(jax.random.split(jax.random.key(1), 8), levels)
     assert states.positions.tolist() == [level(CORNER).starts.tolist()] * 8
+
+
+def test_a_generated_level_has_what_was_asked_for_on_different_cells():
+    levels = jax.jit(jax.vmap(make_level_generator(4, 2, 3)))(jax.random.split(jax.random.key(0), 500)).instance
+    validate(levels)
+    assert set(levels.size.tolist()) == {4} and set(levels.num_agents.tolist()) == {2}
+    assert (levels.holes.sum(axis=1) == 3).all()
+    ends = np.concatenate([levels.starts, levels.goals], axis=1)
+    assert all(len(set(row)) == 4 for row in ends.tolist())
+    # Every cell is every agent's start and goal, and a hole, about as often: 31 and 94 of 500.
+    for column in ends.T:
+        assert (np.abs(np.bincount(column, minlength=16) - 500 / 16) < 5 * np.sqrt(500 / 16)).all()
+    assert (np.abs(levels.holes.sum(axis=0) - 500 * 3 / 16) < 5 * np.sqrt(500 * 3 / 16)).all()
+
+
+def test_the_key_decides_the_level():
+    sample = make_level_generator(5, 3, 4)
+    first, again, other = (to_text(sample(jax.random.key(seed)).instance) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_a_level_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="2 agents and 6 holes do not fit a board of side 3"):
+        make_level_generator(3, 2, 6)
+    assert make_level_generator(3, 2, 5)(jax.random.key(0)).instance.holes.sum() == 5
+
+
+@pytest.mark.parametrize("num_edits", [0, 1, 4])
+def test_a_mutated_level_is_a_level_at_most_so_many_edits_away(num_edits):
+    parent = Level(instance=level(WALK))  # Of side 4, padded to 5, with a slot for a third agent.
+    mutate = jax.jit(jax.vmap(make_level_mutator(8), (0, None, None)))
+    children = mutate(jax.random.split(jax.random.key(0), 300), parent, num_edits).instance
+    validate(children)
+    assert (children.starts == parent.instance.starts).all()
+    flipped = (children.holes != parent.instance.holes).sum(axis=1)
+    moved = (children.goals != parent.instance.goals).sum(axis=1)
+    assert (flipped + moved <= num_edits).all()
+    if num_edits == 1:  # Nothing, a hole and a goal, a third each: 5 standard deviations of 300 draws are 41.
+        assert abs(int(flipped.sum()) - 100) < 41 and abs(int(moved.sum()) - 100) < 41
+        assert (children.goals[:, :2] != parent.instance.goals[:2]).any(axis=0).all()
+    ends = np.concatenate([children.starts[:, :2], children.goals[:, :2]], axis=1)
+    assert all(len(set(row)) == 4 for row in ends.tolist())
+
+
+def test_a_full_board_has_nowhere_to_put_a_goal():
+    full = Level(instance=from_text("aA\nbB"))
+    mutate = jax.vmap(make_level_mutator(4), (0, None, None))
+    children = mutate(jax.random.split(jax.random.key(0), 50), full, 4).instance
+    assert (children.goals == full.instance.goals).all() and not children.holes.any()
+
+
+def test_levels_to_evaluate_on_are_those_of_the_fixed_sets_by_their_ids():
+    boards = load("validation")
+    ids = [boards.ids[index] for index in (220, 100)]
+    assert [name[:7] for name in ids] == ["2ag_5x5", "2ag_4x4"]
+    with pytest.raises(ValueError, match="2ag_4x4.* has side 4 and 2 agents: it must have 5 and 2 as 2ag_5x5"):
+        Level.load_prefabs(ids)
+    with pytest.raises(ValueError, match="no fixed set has a level 'Labyrinth'"):
+        Level.load_prefabs(["Labyrinth"])
+    levels = Level.load_prefabs(boards.ids[100:102])
+    assert levels.wall_map.shape == (2, 4, 4)
+    for index in range(2):
+        whole = jax.tree.map(lambda leaf, at=100 + index: leaf[at], boards.instances)
+        short = jax.tree.map(lambda leaf, at=index: leaf[at], levels.instance)
+        assert to_text(short) == to_text(whole)
+        assert (np.asarray(levels.wall_map[index]) == whole.holes.reshape(10, 10)[:4, :4]).all()
+
+
+def test_levels_and_states_are_rendered_in_batches():
+    env, renderer = lake(), LakeRenderer(lake(), tile_size=8)
+    levels = Level(instance=stack([level(ONE_STEP), level(CORNER)]))
+    keys = jax.random.split(jax.random.key(0), 2)
+    _, states = jax.vmap(env.reset_to_level)(keys, levels)
+    drawn = jax.vmap(renderer.render_level, (0, None))(levels, env.default_params)
+    assert drawn.shape == (2, 8 * MAX_SIZE, 8 * MAX_SIZE, 3) and drawn.dtype == jnp.uint8
+    assert (drawn == jax.vmap(renderer.render_state, (0, None))(states, env.default_params)).all()
+    _, states, *_ = jax.vmap(env.step)(keys, states, jnp.array([joint(RIGHT, WAIT, WAIT)] * 2))
+    after = jax.vmap(renderer.render_state, (0, None))(states, env.default_params)
+    moved = jax.tree.map(lambda leaf: leaf[0], states)
+    assert (after[0] == tiles(moved.instance, moved.positions, 8)).all() and (after != drawn).any()

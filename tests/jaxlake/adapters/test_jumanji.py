@@ -4,7 +4,9 @@ from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("jumanji")
 
@@ -18,7 +20,7 @@ from jaxlake.adapters.jumanji import JumanjiLake  # noqa: E402
 from jaxlake.env import Lake, Params, State, TimeStep  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
 from jaxlake.observations import flat  # noqa: E402
-from jaxlake.render import from_text  # noqa: E402
+from jaxlake.render import from_text, rgb  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3
@@ -107,7 +109,7 @@ def test_a_solved_board_ends_with_discount_zero():
     _, last = step(env, state, SOLVING)
     assert first.first() and last.last()
     assert last.reward.tolist() == [1, 1, 0] and last.discount.tolist() == [0, 0, 0]
-    assert last.extras["solved"] and last.extras["costs"].sum_of_costs == 2
+    assert last.extras["solved"] and last.extras["costs"]["sum_of_costs"] == 2
 
 
 def test_running_out_of_steps_ends_with_discount_one():
@@ -158,6 +160,26 @@ def test_multi_to_single_sums_the_rewards():
     assert timestep.reward == 2 and timestep.discount == 0
 
 
+def test_bounds_are_tight_where_they_are_known():
+    view = lake_of(WALK).observation_spec.agents_view
+    assert (view.minimum == -1).all() and (view.maximum == 1).all()
+    own = JumanjiLake(bank(WALK), Lake(observe=lambda state: state.time / 2)).observation_spec.agents_view
+    assert not hasattr(own, "minimum")
+
+
+def test_states_are_rendered_and_animated(tmp_path):
+    env = lake_of(ONE_STEP)
+    state, _ = reset(env, jax.random.key(0))
+    after, _ = step(env, state, jnp.array([RIGHT, WAIT, WAIT]))
+    instance = jax.tree.map(np.asarray, state.episode.instance)
+    for drawn, positions in ((state, state.episode.positions), (after, jnp.array([1, 2 * MAX_SIZE, ABSENT]))):
+        np.testing.assert_array_equal(env.render(drawn), rgb(instance, positions=np.asarray(positions)))
+    env.animate([state, after], interval=100, save_path=str(tmp_path / "episode.gif"))
+    with Image.open(tmp_path / "episode.gif") as film:
+        assert film.n_frames == 2 and film.size == env.render(state).shape[1::-1]
+        assert film.info["duration"] == 100
+
+
 def test_an_observation_that_is_not_one_array_is_refused():
-    with pytest.raises(ValueError, match="allowed is one array"):
+    with pytest.raises(ValueError, match="it must be one array"):
         JumanjiLake(bank(WALK), Lake(observe=lambda state: (state.positions, state.time)))

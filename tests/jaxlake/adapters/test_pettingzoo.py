@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
-from pettingzoo.test import parallel_api_test, parallel_seed_test
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
+from pettingzoo.test.state_test import state_test
 
 from jaxlake import from_text, observations
-from jaxlake.adapters.pettingzoo import ParallelLake
+from jaxlake.adapters.pettingzoo import ParallelLake, env, parallel_env
 from jaxlake.env import CLASSIC_SLIP, Lake, Params
 from jaxlake.levels import LevelBank, stack
 from jaxlake.types import Action
@@ -51,6 +52,30 @@ def test_pettingzoo_finds_no_fault():
 
 def test_pettingzoo_finds_that_the_seed_decides(bank):
     parallel_seed_test(lambda: ParallelLake(bank))
+
+
+def test_the_module_has_what_pettingzoos_own_modules_have():
+    bank = LevelBank.build(stack([from_text(OPEN)]))
+    taking_turns = env(bank, params=Params(max_steps=40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        api_test(taking_turns, num_cycles=100)
+        state_test(taking_turns, parallel_env(bank))
+    assert taking_turns.possible_agents == parallel_env(bank).possible_agents == ["agent_0", "agent_1"]
+
+
+def test_bounds_are_tight():
+    bank = LevelBank.build(stack([from_text("abc\n...\nABC")]))
+    space, states = ParallelLake(bank).observation_space("agent_2"), ParallelLake(bank).state_space
+    assert (space.low == -1).all() and (space.high == 1).all()
+    assert (states.low == 0).all() and (states.high == 3).all() and states.shape == (3, 3, 3)
+
+
+def test_levels_are_generated_where_nobody_gives_them():
+    lake = parallel_env(size=3, num_agents=1)
+    lake.reset(seed=0)
+    assert lake.agents == ["agent_0"] and lake.state() in lake.state_space
+    assert lake.episode.state.instance.max_size == 3
 
 
 def test_the_seed_decides_levels_and_slips(bank):
