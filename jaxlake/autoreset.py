@@ -1,18 +1,18 @@
 """Episode after episode: what happens once a lake's episode ends. New levels come out of a bank, never a generator."""
 
 import dataclasses
-import enum
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from jaxlake.arguments import Word
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, record
 
 
-class AutoResetMode(enum.Enum):
+class AutoResetMode(Word, argument="mode"):
     """When the next episode begins."""
 
     OFF = "off"
@@ -43,15 +43,14 @@ class AutoReset:
 
     Attributes:
       lake: the rules.
-      mode: when the next episode begins.
+      mode: when the next episode begins; an ``AutoResetMode`` or its word.
     """
 
     lake: Lake
     mode: AutoResetMode = AutoResetMode.SAME_STEP
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mode, AutoResetMode):
-            raise ValueError(f"mode is {self.mode!r}: allowed is an AutoResetMode")
+        object.__setattr__(self, "mode", AutoResetMode(self.mode))
 
     def reset(self, bank: LevelBank, key: Array, params: Params = DEFAULT_PARAMS) -> tuple[State, AutoResetTimeStep]:
         """Begins the first episode, on a level drawn with the key."""

@@ -156,8 +156,8 @@ class Lake:
     goals at once.
 
     Attributes:
-      holes: what a move into a hole does.
-      conflicts: what a conflict does.
+      holes: what a move into a hole does; a ``HoleRule`` or its word.
+      conflicts: what a conflict does; a ``ConflictRule`` or its word.
       observe: ``State -> pytree`` of arrays.
       reward: ``Transition -> float32 [max_agents]``.
     """
@@ -168,10 +168,9 @@ class Lake:
     reward: Callable[[Transition], jax.Array] = rewards.sparse
 
     def __post_init__(self) -> None:
-        # Rules are compared by identity, so that a string would be none of them and nobody would notice.
-        for name, kind in (("holes", HoleRule), ("conflicts", ConflictRule)):
-            if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"{name} is {getattr(self, name)!r}: allowed is a {kind.__name__}")
+        # Rules are compared by identity, so that a word would be none of them and nobody would notice.
+        object.__setattr__(self, "holes", HoleRule(self.holes))
+        object.__setattr__(self, "conflicts", ConflictRule(self.conflicts))
 
     def reset(
         self, instance: Instance, params: Params = DEFAULT_PARAMS, distances: Array | None = None

@@ -5,7 +5,6 @@ then runs along the batch, which XLA for CPUs vectorises, as it does the last ax
 masks, 5 long there, took more than ten times as long.
 """
 
-import enum
 import functools
 import itertools
 import operator
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Action, Instance
 
@@ -22,7 +22,7 @@ MAX_SLOTS = 32
 """Agents that the bits of one integer can stand for."""
 
 
-class HoleRule(enum.Enum):
+class HoleRule(Word, argument="holes"):
     """What a move into a hole does."""
 
     IMPASSABLE = "impassable"
@@ -31,7 +31,7 @@ class HoleRule(enum.Enum):
     """The agent falls in, which ends the episode (the classic frozen lake)."""
 
 
-class ConflictRule(enum.Enum):
+class ConflictRule(Word, argument="conflicts"):
     """What a conflict does: agents that would share a cell, or swap cells."""
 
     BLOCK = "block"
@@ -77,8 +77,9 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
       conflicts: what a conflict does.
 
     Raises:
-      ValueError: for more than 32 agent slots.
+      ValueError: for more than 32 agent slots, or a word that is no rule.
     """
+    holes, conflicts = HoleRule(holes), ConflictRule(conflicts)
     side, agents = instance.max_size, range(instance.max_agents)
     if len(agents) > MAX_SLOTS:
         raise ValueError(f"max_agents is {len(agents)}: the stepwise rules allow at most {MAX_SLOTS}")
@@ -140,7 +141,7 @@ def legal_actions(instance: Instance, positions: Array, holes: HoleRule) -> jax.
 
     Only WAIT for agents that are not there.
     """
-    side = instance.max_size
+    holes, side = HoleRule(holes), instance.max_size
     inside = jax.vmap(lambda cell: _inside(cell, instance.size, side))(jnp.stack(_compact(positions, side)))
     columns = []
     for direction, offset in _offsets(side).items():

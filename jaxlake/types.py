@@ -8,6 +8,7 @@ read them off the array shapes and never take them as arguments.
 import enum
 import math
 
+from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
 
 MAX_SIZE = 10
@@ -47,7 +48,7 @@ class Check(enum.IntEnum):
     GOAL_REACHED = 7
 
 
-class Objective(enum.Enum):
+class Objective(Word, argument="objective"):
     """What an optimal plan minimises; an agent's cost is the time of its last arrival (Stern et al. 2019)."""
 
     SUM_OF_COSTS = "sum_of_costs"

@@ -20,7 +20,9 @@ from jaxlake.types import ABSENT, OUTSIDE, Costs, Instance, Objective, Plan, Ver
 _WORD = 32
 
 
-def verify(instances: Instance, plans: Plan, optimum: Array, objective: Objective = Objective.SUM_OF_COSTS) -> Verdict:
+def verify(
+    instances: Instance, plans: Plan, optimum: Array, objective: Objective | str = Objective.SUM_OF_COSTS
+) -> Verdict:
     """Judges plans on their instances; all arguments share their leading batch axes.
 
     Each check is evaluated on what the plan holds and passes where nothing is held: an agent that is not named breaks
@@ -33,10 +35,13 @@ def verify(instances: Instance, plans: Plan, optimum: Array, objective: Objectiv
       instances: ``[...]``.
       plans: ``[...]``; agents from ``num_agents`` on count for ``num_named`` only.
       optimum: int32 ``[...]``, the least cost; ``ABSENT`` where unknown, and then nothing is optimal.
-      objective: what the cost is.
+      objective: what the cost is; an ``Objective`` or its word.
+
+    Raises:
+      ValueError: for a word that is no objective.
     """
     cells, goals = _staying(instances, plans)
-    return _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), objective)
+    return _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), Objective(objective))
 
 
 def first_failure(checks: Array) -> jax.Array:

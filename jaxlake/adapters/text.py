@@ -36,8 +36,8 @@ Message = Mapping[str, Any]
 def trl_rows(
     instances: Instance,
     optimum: np.ndarray,
-    style: PromptStyle = PromptStyle.VERBOSE,
-    answer_format: AnswerFormat = AnswerFormat.COORDINATES,
+    style: PromptStyle | str = PromptStyle.VERBOSE,
+    answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
 ) -> list[dict[str, Any]]:
     """A row for each instance: ``prompt``, a conversation of one message, and ``level``, what ``path_reward`` needs.
 
@@ -72,8 +72,8 @@ def verl_rows(
     instances: Instance,
     optimum: np.ndarray,
     split: str,
-    style: PromptStyle = PromptStyle.VERBOSE,
-    answer_format: AnswerFormat = AnswerFormat.COORDINATES,
+    style: PromptStyle | str = PromptStyle.VERBOSE,
+    answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
 ) -> list[dict[str, Any]]:
     """A row for each instance, as verl's datasets have them; arguments as for ``trl_rows``.
 
@@ -100,9 +100,10 @@ def compute_score(
 
 
 def _tasks(
-    instances: Instance, optimum: np.ndarray, style: PromptStyle, answer_format: AnswerFormat
+    instances: Instance, optimum: np.ndarray, style: PromptStyle | str, answer_format: AnswerFormat | str
 ) -> list[tuple[str, str]]:
     """The prompt of each instance, and the level as one text: a record of ``files`` that says how to read answers."""
+    style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     instances = jax.tree.map(np.asarray, instances)
     tasks = []
     for index, least in enumerate(np.asarray(optimum)):

@@ -214,8 +214,8 @@ def score(
     answers: Mapping[str, str | Sequence[str]],
     benchmark: Benchmark | None = None,
     *,
-    answer_format: AnswerFormat = AnswerFormat.COORDINATES,
-    objective: Objective = Objective.SUM_OF_COSTS,
+    answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
+    objective: Objective | str = Objective.SUM_OF_COSTS,
 ) -> Scores:
     """Reads and judges answers in plain text, from any model.
 
@@ -226,8 +226,10 @@ def score(
       objective: what an optimal plan minimises.
 
     Raises:
-      ValueError: for an id that the set does not have, or an answer that is not a text.
+      ValueError: for an id that the set does not have, an answer that is not a text, or a word that is no format or
+        objective.
     """
+    answer_format, objective = AnswerFormat(answer_format), Objective(objective)
     benchmark = load() if benchmark is None else benchmark
     place = {identifier: index for index, identifier in enumerate(benchmark.ids)}
     unknown = [identifier for identifier in answers if identifier not in place]

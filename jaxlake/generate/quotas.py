@@ -26,7 +26,7 @@ def generate(
     max_size: int | None = None,
     max_agents: int | None = None,
     max_steps: int = MAX_STEPS,
-    objective: Objective = Objective.SUM_OF_COSTS,
+    objective: Objective | str = Objective.SUM_OF_COSTS,
     interacting: float | None = None,
     exclude: Instance | None = None,
 ) -> Dataset:
@@ -55,6 +55,7 @@ def generate(
     Raises:
       ValueError: naming the argument that is out of its range, or a size for which no solvable board is found.
     """
+    objective = Objective(objective)
     max_size = max(config.sizes) if max_size is None else max_size
     max_agents = num_agents if max_agents is None else max_agents
     if count < 1:

@@ -41,7 +41,9 @@ _THREADS = 2
 instances/s against 17,000 at 10x10 with 5 agents and a hole ratio of 0.1."""
 
 
-def solve(instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS) -> Solution:
+def solve(
+    instances: Instance, objective: Objective | str = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS
+) -> Solution:
     """Optimal plans for a batch, in its order; numpy arrays. What is found does not depend on the rest of the batch.
 
     Up to two agents are searched exhaustively (``search_pairs``), and always decided within the horizon. More are
@@ -52,17 +54,19 @@ def solve(instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, ma
 
     Args:
       instances: ``[batch]``, any size of batch.
-      objective: what an optimal plan minimises.
+      objective: what an optimal plan minimises; an ``Objective`` or its word, as wherever one is asked for.
       max_steps: the horizon. An instance whose optimum may need more steps is ``OUT_OF_BUDGET``.
 
     Raises:
       ValueError: for arrays or a horizon larger than the search's number formats.
     """
     bounds = np.full(len(instances.size), UNBOUNDED, np.int32)
-    return _search(instances, bounds, True, objective, max_steps)
+    return _search(instances, bounds, True, Objective(objective), max_steps)
 
 
-def needs_wait(instances: Instance, solutions: Solution, objective: Objective = Objective.SUM_OF_COSTS) -> np.ndarray:
+def needs_wait(
+    instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
+) -> np.ndarray:
     """bool ``[batch]``: every optimal plan contains a wait before an agent's (last) arrival.
 
     Meaningful where the solution is ``SOLVED``; False where that search ran out of its budget, which
@@ -80,7 +84,7 @@ def waits(solutions: Solution) -> np.ndarray:
 
 
 def without_waiting(
-    instances: Instance, solutions: Solution, objective: Objective = Objective.SUM_OF_COSTS
+    instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
     """The ``Status``, int32 ``[batch]``, of looking for plans as cheap as the optimum in which nobody waits.
 
@@ -95,7 +99,7 @@ def without_waiting(
     indices = np.flatnonzero(asked)
     some = jax.tree.map(lambda part: np.asarray(part)[indices], instances)
     max_steps = solutions.plan.paths.shape[-1] - 1
-    status[indices] = _search(some, np.asarray(solutions.cost)[indices], False, objective, max_steps).status
+    status[indices] = _search(some, np.asarray(solutions.cost)[indices], False, Objective(objective), max_steps).status
     return status
 
 

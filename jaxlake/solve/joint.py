@@ -5,7 +5,6 @@ tables, so boards are small: two agents on any board up to 10x10, three up to 6x
 """
 
 import dataclasses
-import enum
 import functools
 import itertools
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.arguments import Word
 from jaxlake.record import Array
 from jaxlake.types import MAX_SIZE, STEPS, Instance
 
@@ -30,7 +30,7 @@ _STATES = 1 << 19
 """Joint positions, over all instances, that are updated together: about 1 MiB for a table."""
 
 
-class Convention(enum.Enum):
+class Convention(Word, argument="convention"):
     """What a cost-to-go counts. The last two depend on the agents' cells alone; the first on who has parked, too."""
 
     SUM_OF_COSTS = "sum_of_costs"
@@ -60,19 +60,27 @@ class JointValues:
     values: jax.Array
     convention: Convention
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "convention", Convention(self.convention))
 
-@functools.partial(jax.jit, static_argnames=("num_agents", "convention"))
-def joint_values(instances: Instance, num_agents: int, convention: Convention) -> JointValues:
+
+def joint_values(instances: Instance, num_agents: int, convention: Convention | str) -> JointValues:
     """Optimal costs-to-go of every joint position.
 
     Args:
       instances: ``[batch]``, at least one; all with ``num_agents`` agents.
       num_agents: 1 to 3.
-      convention: what is counted.
+      convention: what is counted; a ``Convention`` or its word.
 
     Raises:
-      ValueError: for more agents, or boards larger than 10x10, with three agents 6x6.
+      ValueError: for more agents, or boards larger than 10x10, with three agents 6x6, and for a word that is no
+        ``Convention``.
     """
+    return _joint_values(instances, num_agents, Convention(convention))
+
+
+@functools.partial(jax.jit, static_argnames=("num_agents", "convention"))
+def _joint_values(instances: Instance, num_agents: int, convention: Convention) -> JointValues:
     size, batch = instances.max_size, instances.size.shape[0]
     if size > _LARGEST.get(num_agents, 0):
         raise ValueError(

@@ -1,9 +1,8 @@
 """Instances as prompts and plans as answers; reads nothing."""
 
-import enum
-
 import numpy as np
 
+from jaxlake.arguments import Word
 from jaxlake.render import to_text
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan
 
@@ -32,7 +31,7 @@ _ONE_DRAWING = "In the drawing . is free and # is a hole."
 _TWO_DRAWINGS = "In the drawings . is free and # is a hole; the left one shows the starts, the right one the goals."
 
 
-class PromptStyle(enum.Enum):
+class PromptStyle(Word, argument="style"):
     """How an instance is put into words."""
 
     COORDINATES = "coordinates"
@@ -43,7 +42,7 @@ class PromptStyle(enum.Enum):
     """The rules in English with the board drawn and the answer format stated, for chat models."""
 
 
-class AnswerFormat(enum.Enum):
+class AnswerFormat(Word, argument="answer_format"):
     """How a plan is put into words, a line per agent."""
 
     COORDINATES = "coordinates"
@@ -71,13 +70,24 @@ _ASKS_BRIEFLY = {
 }
 
 
-def prompt(instance: Instance, style: PromptStyle, answer_format: AnswerFormat = AnswerFormat.COORDINATES) -> str:
+def prompt(
+    instance: Instance, style: PromptStyle | str, answer_format: AnswerFormat | str = AnswerFormat.COORDINATES
+) -> str:
     """One instance (no batch axes) as the text that asks for a plan.
 
     In the style COORDINATES: size, holes as (row,column) in row-major order, then each agent's number, start and goal:
     ``4x4 holes(1,1)(2,3) 0(0,0)(3,3) 1(2,0)(0,2)``; without a hole ``4x4 holes 0(0,0)...``. It is the same line for
     every answer format.
+
+    Args:
+      instance: the board.
+      style: how the instance is put into words; a ``PromptStyle`` or its word.
+      answer_format: how the plan is asked for; an ``AnswerFormat`` or its word.
+
+    Raises:
+      ValueError: for a word that is none of them.
     """
+    style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     size, max_size = int(instance.size), instance.max_size
     ends = [(_coordinate(start, max_size), _coordinate(goal, max_size)) for start, goal in _agents(instance)]
     if style is PromptStyle.COORDINATES:
@@ -109,13 +119,14 @@ def prompt(instance: Instance, style: PromptStyle, answer_format: AnswerFormat =
     )
 
 
-def answer(plan: Plan, max_size: int, answer_format: AnswerFormat = AnswerFormat.COORDINATES) -> str:
+def answer(plan: Plan, max_size: int, answer_format: AnswerFormat | str = AnswerFormat.COORDINATES) -> str:
     """One plan (no batch axes) as text, a line per agent; agents without a path are left out.
 
     Raises:
-      ValueError: if a path is to be written in moves and jumps or leaves the padded board.
+      ValueError: if a path is to be written in moves and jumps or leaves the padded board, and for a word that is no
+        ``AnswerFormat``.
     """
-    write = _path if answer_format is AnswerFormat.COORDINATES else _moves
+    write = _path if AnswerFormat(answer_format) is AnswerFormat.COORDINATES else _moves
     paths, lengths = np.asarray(plan.paths), np.asarray(plan.lengths)
     return "\n".join(
         f"{agent}:{write(paths[agent, : lengths[agent]].tolist(), max_size)}" for agent in np.flatnonzero(lengths)

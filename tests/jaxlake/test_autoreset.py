@@ -138,8 +138,8 @@ def test_a_slip_and_the_next_level_do_not_share_their_key():
 
 
 def test_a_mode_that_is_not_one_is_refused():
-    with pytest.raises(ValueError, match="mode is 'same-step': allowed is an AutoResetMode"):
-        AutoReset(LAKE, "same-step")
+    with pytest.raises(ValueError, match="mode = 'same step' must be one of 'off', 'same-step', 'next-step'"):
+        AutoReset(LAKE, "same step")
 
 
 def test_every_mode_compiles_once_for_any_levels_and_limits():

@@ -162,8 +162,8 @@ def everything(state):
         (lambda: LAKE.step(LAKE.reset(LEVEL)[0], [WAIT]), r"actions are \[1\]: allowed is \[3\]"),
         (lambda: LAKE.step(LAKE.reset(LEVEL)[0], np.zeros((4, 3))), r"actions are \[4, 3\]: allowed is \[3\]"),
         (lambda: paid(lambda transition: transition.info.solved), r"the rewards are \[\]: allowed is \[3\]"),
-        (lambda: Lake(holes="fall"), "holes is 'fall': allowed is a HoleRule"),
-        (lambda: Lake(conflicts=HoleRule.FALL), "conflicts is .*: allowed is a ConflictRule"),
+        (lambda: Lake(holes="falls"), "holes = 'falls' must be one of 'impassable', 'fall'"),
+        (lambda: Lake(conflicts=HoleRule.FALL), "conflicts = .*FALL.* must be one of 'block', 'end'"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(play, message):

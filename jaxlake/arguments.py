@@ -1,0 +1,60 @@
+"""What public functions ask of their arguments: a word out of a few, and a whole number. Knows nothing of boards."""
+
+import enum
+import operator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+
+class Word(enum.Enum):
+    """An enum that public functions take as a member or as its word: ``Objective("makespan")``.
+
+    They coerce before they compare or compile, since a string is no member and would take the other branch unnoticed.
+    A subclass says under which name its members are passed: ``class Objective(Word, argument="objective")``.
+
+    Raises:
+      ValueError: for anything else, naming the words.
+    """
+
+    _argument: str
+
+    def __init_subclass__(cls, argument: str) -> None:
+        cls._argument = argument
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Word":
+        words = ", ".join(repr(member.value) for member in cls)
+        raise ValueError(f"{cls._argument} = {shown(value)} must be one of {words}")
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """The whole number that an argument is, of any type that can be one: 100, ``np.int64(100)``, 100.0 and 1e2.
+
+    Raises:
+      ValueError: for a number out of range, one with a fraction, a bool and whatever is no number.
+    """
+    number = None
+    if isinstance(value, (int, float)) or _has_real_dtype(value):
+        # float() of 2 ** 60 + 1 would lose digits, operator.index() of 1e2 raises.
+        try:
+            number = operator.index(value)
+        except TypeError:
+            if np.ndim(value) == 0 and float(value).is_integer():
+                number = int(value)
+    if isinstance(value, bool) or number is None or number < least or (most is not None and number > most):
+        span = f"from {least} on" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} = {shown(value)} must be a whole number {span}")
+    return number
+
+
+def _has_real_dtype(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and any(jnp.issubdtype(dtype, kind) for kind in (np.integer, np.floating))
+
+
+def shown(value: Any) -> str:
+    """A value as an error names it: on one line, and not all of an array."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,130 @@
+"""Arguments: an enum is its word wherever a public function takes one, and whole numbers are whole numbers."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxlake import (
+    AnswerFormat,
+    AutoReset,
+    AutoResetMode,
+    ConflictRule,
+    HoleRule,
+    Lake,
+    LakeConfig,
+    Objective,
+    PromptStyle,
+    answer,
+    from_text,
+    generate,
+    needs_wait,
+    prompt,
+    rules,
+    solve,
+    stack,
+    verify,
+    without_waiting,
+)
+from jaxlake.adapters.text import trl_rows, verl_rows
+from jaxlake.arguments import Word, whole
+from jaxlake.benchmark import load, score
+from jaxlake.solve import Convention, JointValues, joint_values
+
+# Agent 0 waits for agent 1 to leave its only way, or agent 1 goes round: a sum of costs or a makespan.
+BOARD = from_text(["a.B", ".#.", "bA."])
+BOARDS = stack([BOARD])
+SOLVED = solve(BOARDS)
+PLAN = jax.tree.map(lambda leaf: leaf[0], SOLVED.plan)
+TABLE = joint_values(BOARDS, 2, Convention.MAKESPAN)
+CONFIG = LakeConfig.uniform((3,), 0.1, 0.5)
+
+ENTRIES = {
+    "solve": (Objective, lambda word: solve(BOARDS, word)),
+    "needs_wait": (Objective, lambda word: needs_wait(BOARDS, SOLVED, word)),
+    "without_waiting": (Objective, lambda word: without_waiting(BOARDS, SOLVED, word)),
+    "verify": (Objective, lambda word: verify(BOARDS, SOLVED.plan, SOLVED.cost, word)),
+    "generate": (
+        Objective,
+        lambda word: dataclasses.astuple(generate(CONFIG, jax.random.key(0), 4, objective=word))[:3],
+    ),
+    "score, objective": (Objective, lambda word: score({}, load("validation"), objective=word).to_json()),
+    "score, format": (AnswerFormat, lambda word: score({}, load("validation"), answer_format=word).to_json()),
+    "prompt, style": (PromptStyle, lambda word: prompt(BOARD, word)),
+    "prompt, format": (AnswerFormat, lambda word: prompt(BOARD, "verbose", word)),
+    "answer": (AnswerFormat, lambda word: answer(PLAN, 3, word)),
+    "trl_rows, style": (PromptStyle, lambda word: trl_rows(BOARDS, SOLVED.cost, word)),
+    "trl_rows, format": (AnswerFormat, lambda word: trl_rows(BOARDS, SOLVED.cost, answer_format=word)),
+    "verl_rows, style": (PromptStyle, lambda word: verl_rows(BOARDS, SOLVED.cost, "test", word)),
+    "verl_rows, format": (AnswerFormat, lambda word: verl_rows(BOARDS, SOLVED.cost, "test", answer_format=word)),
+    "Lake, holes": (HoleRule, lambda word: Lake(holes=word).holes.name),
+    "Lake, conflicts": (ConflictRule, lambda word: Lake(conflicts=word).conflicts.name),
+    "AutoReset": (AutoResetMode, lambda word: AutoReset(Lake(), word).mode.name),
+    "rules.move, holes": (HoleRule, lambda word: rules.move(BOARD, BOARD.starts, jnp.array([3, 3]), word, "block")),
+    "rules.move, conflicts": (
+        ConflictRule,
+        lambda word: rules.move(BOARD, BOARD.starts, jnp.array([3, 3]), "fall", word),
+    ),
+    "rules.legal_actions": (HoleRule, lambda word: rules.legal_actions(BOARD, BOARD.starts, word)),
+    "joint_values": (Convention, lambda word: joint_values(BOARDS, 2, word).values),
+    "JointValues": (Convention, lambda word: JointValues(TABLE.instances, TABLE.values, word).convention.name),
+}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_word_is_as_good_as_its_member(name):
+    kind, call = ENTRIES[name]
+    results = []
+    for member in kind:
+        results.append(jax.tree.map(np.asarray, call(member)))
+        jax.tree.map(np.testing.assert_array_equal, results[-1], jax.tree.map(np.asarray, call(member.value)))
+    if name not in ("needs_wait", "without_waiting", "solve", "generate", "verify", "score, format"):
+        # The words are not all one, as they were while a word was compared with members.
+        assert len({repr(result) for result in results}) == len(kind)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("wrong", ["sum_of_cost", "SUM_OF_COSTS", "", None, 0])
+def test_a_wrong_word_is_answered_by_the_words(name, wrong):
+    kind, call = ENTRIES[name]
+    words = ", ".join(repr(member.value) for member in kind)
+    with pytest.raises(ValueError) as fault:
+        call(wrong)
+    assert str(fault.value).endswith(f" = {wrong!r} must be one of {words}")
+
+
+def test_no_enum_of_words_is_left_out():
+    assert {kind for kind, _ in ENTRIES.values()} == set(Word.__subclasses__())
+
+
+def test_the_objective_decides_what_is_minimised():
+    # Two agents that meet in a corridor: waiting ends sooner in all, going round ends sooner for the last.
+    board = stack([from_text(["..a.", ".##.", "bA.B", "...."])])
+    for word in ("sum_of_costs", "makespan"):
+        best = solve(board, word)
+        judged = verify(board, best.plan, best.cost, word)
+        assert judged.optimal.all() and (judged.cost == getattr(judged.costs, word)).all()
+
+
+@pytest.mark.parametrize(
+    "hundred", [100, 100.0, 1e2, np.int64(100), np.uint8(100), np.float32(100), np.array(100), jnp.int32(100)]
+)
+def test_a_whole_number_of_any_type_is_taken(hundred):
+    number = whole("count", hundred, 1)
+    assert number == 100 and type(number) is int
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [True, np.True_, None, "100", 99.5, math.nan, math.inf, -1, 0, 201, 1j, [100], np.array([100]), jax.random.key(0)],
+)
+def test_what_is_no_whole_number_in_range_is_one_clear_line(wrong):
+    with pytest.raises(ValueError, match=r"^count = .* must be a whole number from 1 to 200$"):
+        whole("count", wrong, 1, 200)
+
+
+def test_large_whole_numbers_keep_their_digits():
+    assert whole("count", 2**60 + 1, 1) == 2**60 + 1
