@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from jaxlake import levels
+from jaxlake.record import Array
 from jaxlake.render import from_text, to_text
 from jaxlake.types import ABSENT, OUTSIDE, Instance, Plan, Status
 
@@ -36,9 +37,9 @@ def record(
     identifier: str,
     *,
     status: Status | None = None,
-    optimum: int | None = None,
-    lower_bound: int | None = None,
-    needs_wait: bool | None = None,
+    optimum: int | Array | None = None,
+    lower_bound: int | Array | None = None,
+    needs_wait: bool | Array | None = None,
     plan: Plan | None = None,
 ) -> Record:
     """One instance (no batch axes) and what is known about it as plain JSON values; what is None is left out.

@@ -3,14 +3,13 @@
 A level is an ``Instance``. Makes up no instance: that is what ``generate`` is for.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.record import Array
+from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
 
 _MAX_DISTANCE = np.iinfo(np.int8).max
@@ -79,7 +78,7 @@ def validate(instance: Instance) -> None:
     axes = batch.size.shape
     if len(axes) > 1:
         raise ValueError(f"the instances have batch axes {axes}: allowed is one at most")
-    for name, part in batch.items():
+    for name, part in vars(batch).items():
         of_each = name not in ("size", "num_agents")  # an axis of cells or agents
         if part.shape[: len(axes)] != axes or part.ndim != len(axes) + of_each:
             raise ValueError(f"{name} has the shape {part.shape}: allowed is {(*axes, *['n'] * of_each)}")
@@ -120,10 +119,9 @@ def distances(instances: Instance) -> np.ndarray:
     return steps.reshape(*goals.shape[:2], side * side).astype(np.int8)
 
 
-@jax.tree_util.register_dataclass  # not a record: a mapping would count its fields as its length
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LevelBank:
-    """Levels that episodes draw from under jit.
+@record
+class LevelBank(Record):
+    """Levels that episodes draw from under jit; ``len`` counts them, and ``bank[:100]`` is a bank of the first hundred.
 
     Attributes:
       instances: ``[levels]``.
@@ -146,17 +144,15 @@ class LevelBank:
         table = jnp.asarray(distances(instances)) if with_distances else None
         return LevelBank(instances=jax.tree.map(jnp.asarray, instances), distances=table)
 
-    def __len__(self) -> int:
-        return self.instances.size.shape[0]
-
-    def draw(self, key: Array) -> tuple[Instance, jax.Array | None]:
+    def draw(self, key: Array) -> tuple[Instance, Array | None]:
         """A level, each with the same probability, and its distances."""
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
         return self.at(jax.random.bits(key) % np.uint32(len(self)))
 
-    def at(self, index: Array | int) -> tuple[Instance, jax.Array | None]:
+    def at(self, index: Array | int) -> tuple[Instance, Array | None]:
         """The level of that number, int32 ``[]``, and its distances."""
-        return jax.tree.map(lambda part: part[index], (self.instances, self.distances))
+        level = self[index]
+        return level.instances, level.distances
 
 
 def _validate_one(instance: Instance, where: str) -> None:

@@ -306,7 +306,7 @@ def _from_file(path: str, first: int) -> Iterator[Board]:
         raise ValueError(f"--level is {first}: allowed are 0 to {len(names) - 1}, the boards of {path}")
     for count in itertools.count(first):
         number = count % len(names)
-        batch = jax.tree.map(lambda leaf, at=number: leaf[at : at + 1], instances)
+        batch = instances[number : number + 1]
         yield _board(f"{Path(path).name}, board {names[number]}", batch, solve(batch), 0)
 
 
@@ -323,7 +323,7 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
     for seed in itertools.count(options.seed):
         drawn = draw(jax.random.key(seed), 0, BLOCK, shape)
         for first in range(0, BLOCK, _DRAWN):
-            instances = jax.tree.map(lambda leaf, at=first: leaf[at : at + _DRAWN], drawn)
+            instances = drawn[first : first + _DRAWN]
             solutions = solve(instances)
             solved = solutions.status == Status.SOLVED
             if solved.any():
@@ -335,8 +335,7 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
 
 
 def _board(title: str, instances: Instance, solutions: Solution, index: int) -> Board:
-    instance, solution = jax.tree.map(lambda leaf: np.asarray(leaf)[index], (instances, solutions))
-    return Board(title, instance, solution)
+    return Board(title, instances[index], solutions[index])
 
 
 def _words(line: str) -> list[str]:

@@ -1,32 +1,71 @@
-"""What array records are: frozen chex dataclasses with the types that chex, which has none, does not declare."""
+"""What array records are: frozen chex dataclasses of arrays, counted and indexed by their first axis."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+from jaxlake.arguments import shown
 
 Array = jax.Array | np.ndarray
 """On a device or on the host: functions take either, and jitted ones return the first."""
 
 Class = TypeVar("Class")
 
-if TYPE_CHECKING:
 
-    class Record(Mapping[str, Any]):
-        """What ``chex.dataclass`` adds to a class: a mapping from names to fields, and a copy with changes."""
+class Record:
+    """Base of all records: of a batch, ``len`` counts the boards, ``[index]`` takes some and ``for`` goes one by one.
 
-        def replace(self, **changes: Any) -> Self: ...
-        def __getitem__(self, name: str) -> Any: ...
-        def __iter__(self) -> Iterator[str]: ...
-        def __len__(self) -> int: ...
+    An index is a whole number, which takes the leading axis away, or a slice, an array or a list, which keep it; it
+    goes into every array, whatever is None stays None. A record without batch axes has no length: TypeError.
+    """
 
-else:
-    Record = object
+    def replace(self, **changes: Any) -> Self:
+        """A copy with changes."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def __len__(self) -> int:
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(self)]
+        if not all(shapes):
+            raise TypeError(f"this {type(self).__name__} has no batch axes: it has no length and no index")
+        lengths = {shape[0] for shape in shapes}
+        if len(lengths) != 1:
+            raise TypeError(f"the arrays of this {type(self).__name__} differ in their first axes: {sorted(lengths)}")
+        return lengths.pop()
+
+    def __getitem__(self, index: int | slice | Sequence[int] | Array) -> Self:
+        length = len(self)
+        if isinstance(index, jax.core.Tracer):
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self)
+        if not isinstance(index, slice):
+            index = _checked(index, length, type(self).__name__)
+        return jax.tree.map(lambda leaf: leaf[index], self)
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[index] for index in range(len(self)))
+
+    def __bool__(self) -> bool:
+        return True  # Whether there is one, ``if instances``, and not how many boards it has.
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"this {type(self).__name__} is several arrays and not one: take one of them")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[Class]) -> type[Class]:
-    """A class of arrays as a pytree: frozen, built from keyword arguments, and a mapping of its fields."""
-    return chex.dataclass(frozen=True)(cls)
+    """A class of arrays as a pytree: frozen, built from keyword arguments; its fields by name are its ``vars``."""
+    return chex.dataclass(frozen=True, kw_only=True, mappable_dataclass=False)(cls)
+
+
+def _checked(index: Any, length: int, name: str) -> int | np.ndarray:
+    """The index as numpy takes it; an error for what JAX would clamp, or numpy read as another axis or a new one."""
+    wanted = np.asarray(index, int if isinstance(index, list) and not index else None)
+    if isinstance(index, tuple) or wanted.dtype.kind not in ("iub" if wanted.ndim else "iu"):
+        raise TypeError(f"{name}[{shown(index)}] must be a whole number, a slice or an array of them")
+    if wanted.dtype.kind != "b" and np.any((wanted < -length) | (wanted >= length)):
+        raise IndexError(f"{name}[{shown(index)}] must be within {-length} to {length - 1}: the batch has {length}")
+    return wanted if wanted.ndim else int(wanted)

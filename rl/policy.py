@@ -38,7 +38,7 @@ class Prompts:
     def take(self, rows: np.ndarray | slice) -> "Prompts":
         """The prompts at `rows`, in that order."""
         chosen = np.arange(len(self))[rows]
-        return Prompts(jax.tree.map(lambda x: x[chosen], self.instances), [self.tokens[i] for i in chosen])
+        return Prompts(self.instances[chosen], [self.tokens[i] for i in chosen])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +83,7 @@ class Policy:
         instances = jax.tree.map(np.asarray, instances)
         write = writer(settings)
         tokens = [
-            self.tokenizer.chat(write(row(instances, i)), thinking=settings.thinking)
-            for i in range(len(instances.size))
+            self.tokenizer.chat(write(instances[i]), thinking=settings.thinking) for i in range(len(instances.size))
         ]
         check_fit(tokens, settings.max_prompt_tokens, "text.max_prompt_tokens")
         return Prompts(instances, tokens)
@@ -226,8 +225,3 @@ def writer(settings: TextSection) -> Callable[[Instance], str]:
         return message
 
     return write
-
-
-def row(batch, index: int):
-    """One element of a batched dataclass of arrays."""
-    return jax.tree.map(lambda x: x[index], batch)

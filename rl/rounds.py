@@ -237,7 +237,7 @@ def minibatch(batch: grpo.Batch, number: int, settings: GRPOSection) -> grpo.Bat
     """
     count = settings.prompts * settings.samples
     rows = np.arange(count)[distributed.share(count, "grpo.prompts")]
-    return jax.tree.map(lambda x: x[rows // settings.samples % settings.minibatches == number], batch)
+    return batch[rows // settings.samples % settings.minibatches == number]
 
 
 def summary(updates: list[dict[str, float]]) -> dict[str, float]:

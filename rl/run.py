@@ -26,7 +26,7 @@ from rl.command import Interrupted, Stop
 from rl.config import Config, ConfigError
 from rl.directory import RunDirectory
 from rl.logprobs import Sequences
-from rl.policy import Policy, Prompts, row, writer
+from rl.policy import Policy, Prompts, writer
 from rl.qwen3 import lora
 from rl.sampler import Rollout, Sampling
 from rl.standing import Pending, Standing, make_reference, needs_reference, pack, rows_of
@@ -302,10 +302,10 @@ class Run:
     def _trajectories(self, rollout: Rollout, verdicts: Verdict) -> tuple[Trajectory, ...]:
         """The failures that the evidence shows, of the greedy answers to the validation set."""
         chosen = evidence_.typical_failures(self.validation.instances.size, verdicts.checks)
-        rollout, instances = jax.tree.map(lambda x: x[chosen], (rollout, self.validation.instances))
+        rollout, instances = rollout[chosen], self.validation.instances[chosen]
         plans, answers = self.policy.read(instances, rollout), self.policy.texts(rollout.tokens, rollout.mask)
         return tuple(
-            evidence_.trajectory(row(instances, i), row(plans, i), verdicts.checks[place], answers[i])
+            evidence_.trajectory(instances[i], plans[i], verdicts.checks[place], answers[i])
             for i, place in enumerate(chosen)
         )
 
@@ -316,7 +316,7 @@ class Run:
         write = writer(self.config.text)
         found = []
         for i, answer in zip(chosen, self.policy.texts(rollout.tokens[chosen], rollout.mask[chosen]), strict=True):
-            instance = row(instances, i)
+            instance = instances[i]
             found.append(
                 {
                     "instance": {

@@ -106,8 +106,7 @@ def _tasks(
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     instances = jax.tree.map(np.asarray, instances)
     tasks = []
-    for index, least in enumerate(np.asarray(optimum)):
-        instance = jax.tree.map(lambda leaf, at=index: leaf[at], instances)
+    for index, (instance, least) in enumerate(zip(instances, np.asarray(optimum), strict=True)):
         if least < 0:
             raise ValueError(f"instance {index} has no known optimum: allowed are solved ones")
         if instance.size > MAX_SIZE or instance.num_agents > MAX_AGENTS:

@@ -15,7 +15,7 @@ from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.quotas import holes_on
 from jaxlake.generate.search import Found, Quotas, first_boards
 from jaxlake.solve import solve
-from jaxlake.types import MAX_SIZE, Instance, Objective
+from jaxlake.types import MAX_SIZE, Objective
 
 HOLE_PERCENTS = (10, 20, 30, 40, 50)
 _BUDGET = 1 << 18
@@ -136,7 +136,7 @@ def _subsets(needs_wait: np.ndarray, waits: np.ndarray, share: int) -> np.ndarra
 def _columns(found: Found, subset: np.ndarray, recipe: Recipe) -> dict[str, Any]:
     """What is stored of a group, subset after subset and in each in the order of the candidates' numbers."""
     order = np.argsort(subset, kind="stable")
-    instances: Instance = jax.tree.map(lambda leaf: leaf[order], found.instances)
+    instances = found.instances[order]
     place = np.arange(len(order)) - np.searchsorted(subset[order], subset[order])
     return {
         **{field: getattr(instances, field) for field in ("size", "num_agents", "holes", "starts", "goals")},

@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import jax
-
 from jaxlake.benchmark.data import Benchmark
 from jaxlake.files import Record, record, write_whole
 from jaxlake.text import PromptStyle, prompt
@@ -19,8 +17,7 @@ def rows(benchmark: Benchmark) -> Iterator[Record]:
 
     ``prompt`` is the terse line, ``prompt_grid`` and ``prompt_verbose`` draw the board and state the answer's format.
     """
-    for index, identifier in enumerate(benchmark.ids):
-        instance = jax.tree.map(lambda leaf, index=index: leaf[index], benchmark.instances)
+    for index, (identifier, instance) in enumerate(zip(benchmark.ids, benchmark.instances, strict=True)):
         yield record(
             instance,
             identifier,

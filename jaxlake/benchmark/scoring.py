@@ -5,7 +5,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxlake.benchmark.data import Benchmark, load
@@ -270,7 +269,7 @@ def _verdicts(
         # The last chunk is filled up, so that one program serves every number of answers.
         chunk = of[np.minimum(np.arange(begin, begin + _CHUNK), len(texts) - 1)]
         part = texts[begin : begin + _CHUNK]
-        asked = jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], instances)
+        asked = instances[chunk]
         plans = parse_batch(
             [*part, *[""] * (_CHUNK - len(part))],
             max_size=instances.max_size,

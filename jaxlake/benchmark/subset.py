@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import jax
 import numpy as np
 
 from jaxlake.benchmark.data import Benchmark
@@ -37,7 +36,7 @@ def take(benchmark: Benchmark, indices: Sequence[int] | np.ndarray) -> Benchmark
     return Benchmark(
         name=benchmark.name,
         ids=tuple(benchmark.ids[index] for index in indices),
-        instances=jax.tree.map(lambda leaf: leaf[indices], benchmark.instances),
+        instances=benchmark.instances[indices],
         optimum=benchmark.optimum[indices],
         lower_bound=benchmark.lower_bound[indices],
         makespan=benchmark.makespan[indices],

@@ -93,15 +93,15 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _records(dataset: Dataset) -> Iterator[files.Record]:
-    for index in range(len(dataset.needs_wait)):
-        instance, solution = jax.tree.map(lambda leaf, i=index: leaf[i], (dataset.instances, dataset.solutions))
+    solved = zip(dataset.instances, dataset.solutions, dataset.needs_wait, strict=True)
+    for index, (instance, solution, needs_wait) in enumerate(solved):
         yield files.record(
             instance,
             str(index),
             status=Status(int(solution.status)),
             optimum=solution.cost,
             lower_bound=solution.lower_bound,
-            needs_wait=dataset.needs_wait[index],
+            needs_wait=needs_wait,
             plan=solution.plan,
         )
 

@@ -54,8 +54,8 @@ def html(instances: Instance) -> str:
     if np.ndim(instances.size) == 0:
         return svg(instances)
     flat = jax.tree.map(lambda leaf: np.reshape(leaf, (-1, *np.shape(leaf)[np.ndim(instances.size) :])), instances)
-    pictures = [svg(jax.tree.map(lambda leaf, i=i: leaf[i], flat)) for i in range(min(len(flat.size), _MOST))]
-    more = f"<div>and {len(flat.size) - _MOST} more</div>" if len(flat.size) > _MOST else ""
+    pictures = [svg(instance) for instance in flat[:_MOST]]
+    more = f"<div>and {len(flat) - _MOST} more</div>" if len(flat) > _MOST else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(pictures)}</div>{more}'
 
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import jax
 import numpy as np
 
 from jaxlake import files, levels
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         instances = levels.stack([files.from_record(entry) for entry in entries])
         solved: list[files.Record] = []
         for begin in range(0, len(entries), _BOARDS):
-            part = jax.tree.map(lambda leaf, begin=begin: leaf[begin : begin + _BOARDS], instances)
+            part = instances[begin : begin + _BOARDS]
             solved += _solved(entries[begin : begin + _BOARDS], part, options.max_steps)
             if sys.stderr.isatty():
                 print(f"\r{len(solved)} of {len(entries)} boards", end="", file=sys.stderr, flush=True)
@@ -71,13 +71,12 @@ def _solved(entries: Sequence[files.Record], instances: Instance, max_steps: int
     solutions = solve(instances, max_steps=max_steps)
     without = without_waiting(instances, solutions)
     found = []
-    for index, entry in enumerate(entries):
-        instance, solution = jax.tree.map(lambda leaf, i=index: leaf[i], (instances, solutions))
-        known = {}
+    for entry, instance, solution, proof in zip(entries, instances, solutions, without, strict=True):
+        known: dict[str, Any] = {}
         if solution.status == Status.SOLVED:
             known = {"optimum": solution.cost, "lower_bound": solution.lower_bound, "plan": solution.plan}
-            if without[index] != Status.OUT_OF_BUDGET:
-                known["needs_wait"] = without[index] == Status.UNSOLVABLE
+            if proof != Status.OUT_OF_BUDGET:
+                known["needs_wait"] = proof == Status.UNSOLVABLE
         kept = {key: value for key, value in entry.items() if key not in files.KNOWN}
         found.append(kept | files.record(instance, entry["id"], status=Status(int(solution.status)), **known))
     return found

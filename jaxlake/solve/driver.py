@@ -97,7 +97,7 @@ def without_waiting(
     status = np.array(solutions.status)
     asked = (status == Status.SOLVED) & waits(solutions)
     indices = np.flatnonzero(asked)
-    some = jax.tree.map(lambda part: np.asarray(part)[indices], instances)
+    some = jax.tree.map(np.asarray, instances)[indices]
     max_steps = solutions.plan.paths.shape[-1] - 1
     status[indices] = _search(some, np.asarray(solutions.cost)[indices], False, Objective(objective), max_steps).status
     return status
@@ -160,7 +160,7 @@ class _Task:
         return self.result.plan.paths.shape[-1] - 1
 
     def take(self, indices: np.ndarray | int) -> tuple[Instance, np.ndarray]:
-        return jax.tree.map(lambda part: part[indices], self.instances), self.bounds[indices]
+        return self.instances[indices], self.bounds[indices]
 
     def keep(self, indices: np.ndarray, found: Solution) -> None:
         for whole, part in zip(jax.tree.leaves(self.result), jax.tree.leaves(found), strict=True):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.arguments import Word
-from jaxlake.record import Array
+from jaxlake.record import Array, Record
 from jaxlake.types import MAX_SIZE, STEPS, Instance
 
 INFINITE = np.iinfo(np.uint16).max
@@ -43,7 +43,7 @@ class Convention(Word, argument="convention"):
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["instances", "values"], meta_fields=["convention"])
 @dataclasses.dataclass(frozen=True)
-class JointValues:
+class JointValues(Record):
     """Tables of costs-to-go with their instances; any leading batch axes, to be mapped over for the functions below.
 
     An agent's place is its cell; under ``SUM_OF_COSTS`` also ``cells``, one more than the last cell, for an agent that

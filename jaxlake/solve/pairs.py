@@ -215,8 +215,9 @@ def _search(
         left = (nearest >> _CELL_BITS).astype(jnp.int32)
         key = 2 * (costs * time + left) + (time + left > max_steps)
         better = (nearest != _NO_CELL) & (key < best.key)
-        new = (key, time, agent, (nearest & ((1 << _CELL_BITS) - 1)).astype(jnp.int32))
-        return _Parking(**{name: jnp.where(better, value, best[name]) for name, value in zip(best, new, strict=True)})
+        other = (nearest & ((1 << _CELL_BITS) - 1)).astype(jnp.int32)
+        new = _Parking(key=key, time=time, agent=agent, other=other)
+        return jax.tree.map(lambda value, known: jnp.where(better, value, known), new, best)
 
     nothing = jnp.zeros(lanes, jnp.int32)
     best = _Parking(key=2 * (problem.cost_bound + 1), time=nothing, agent=nothing, other=nothing)

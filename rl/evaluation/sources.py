@@ -15,7 +15,7 @@ from rl import distributed
 from rl.checkpoint import fingerprint
 from rl.config import Config
 from rl.evaluation.record import Answer
-from rl.policy import Policy, row, writer
+from rl.policy import Policy, writer
 from rl.sampler import Sampling
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class ApiSource:
         settings = self._config.text
         put_in_words = writer(settings)
         wanted = [(place, sample) for place, sample in zip(*np.nonzero(missing), strict=True)]
-        prompts = {place: put_in_words(row(asked.instances, place)) for place, _ in wanted}
+        prompts = {place: put_in_words(asked.instances[place]) for place, _ in wanted}
         requests = [
             Request(
                 message=prompts[place],

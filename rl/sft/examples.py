@@ -8,7 +8,7 @@ from jaxlake.types import Instance
 from rl.config import ConfigError
 from rl.engineering import read_context
 from rl.logprobs import Sequences, join
-from rl.policy import Policy, row
+from rl.policy import Policy
 from rl.qwen3.tokenizer import check_fit
 from rl.run import Purpose, make_key, mixed_boards
 from rl.tracking import Display
@@ -29,7 +29,7 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequen
     prompts = policy.prompts(boards.instances)
     thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
     answers = [
-        policy.tokenizer.completion(thought + text.answer(row(boards.solutions.plan, i), prompts.instances.max_size))
+        policy.tokenizer.completion(thought + text.answer(boards.solutions.plan[i], prompts.instances.max_size))
         for i in range(len(prompts))
     ]
     room = config.text.max_new_tokens

@@ -20,7 +20,7 @@ from jaxlake.score import read_answers
 from rl import config as config_
 from rl import evaluate
 from rl.evaluation import sources
-from rl.policy import Policy, row
+from rl.policy import Policy
 from rl.qwen3 import presets
 
 SETTINGS = """
@@ -83,7 +83,7 @@ LATE = {"3ag_3x3_hr0.1_020": "0:(2,0)(1,0)(0,0)(0,1)(0,2)\n1:(0,1)(1,1)(1,0)\n2:
 def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
     """The answers that are to boards of this suite, by the prompts that ask for them."""
     benchmark = evaluate.load(suite)
-    boards = {name: row(benchmark.instances, i) for i, name in enumerate(benchmark.ids)}
+    boards = {name: benchmark.instances[i] for i, name in enumerate(benchmark.ids)}
     return {
         text.prompt(boards[name], text.PromptStyle.VERBOSE): answer
         for name, answer in answers.items()
@@ -306,7 +306,7 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     status, out, err = command("--api", server.url, "org/model", "--suite", "benchmark", "--out", tmp_path / "e")
     assert (status, err) == (0, "")
     benchmark = evaluate.load("test")
-    prompts = {text.prompt(row(benchmark.instances, i), text.PromptStyle.VERBOSE) for i in range(63)}
+    prompts = {text.prompt(benchmark.instances[i], text.PromptStyle.VERBOSE) for i in range(63)}
     assert {body["messages"][0]["content"] for body in server.asked} == prompts
     assert len(server.asked) == 63 and 2 <= server.most <= 8
     assert all(body["temperature"] == 0 and body["max_tokens"] == 8192 and "seed" not in body for body in server.asked)

@@ -1,0 +1,130 @@
+"""Records: counted, indexed and walked through by board, pytrees as before, and neither mappings nor arrays."""
+
+import copy
+import io
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxlake import Instance, LevelBank, Params, from_text, generate, solve, stack
+from jaxlake.config import LakeConfig
+from jaxlake.solve import Convention, joint_values
+
+ONE = from_text(["a.B", ".#.", "bA."])
+OTHER = from_text(["ab", "BA"], max_size=3)
+BATCH = stack([ONE, OTHER, ONE, OTHER])
+NESTED = solve(BATCH)  # With a plan in it.
+
+
+def same(first, second):
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+    return jax.tree.structure(first) == jax.tree.structure(second)
+
+
+def test_a_batch_counts_its_boards():
+    assert len(BATCH) == len(NESTED) == len(NESTED.plan) == 4 and len(BATCH[:0]) == 0
+
+
+def test_a_whole_number_takes_one_board():
+    assert same(BATCH[1], OTHER) and same(BATCH[-1], OTHER) and same(BATCH[np.int64(2)], ONE)
+    assert NESTED[0].plan.paths.shape == (2, 65)
+
+
+@pytest.mark.parametrize(
+    "index", [slice(1, 3), [1, 2], np.array([1, 2]), jnp.array([1, 2]), np.array([False, True, True, False])]
+)
+def test_slices_and_arrays_take_several(index):
+    assert same(BATCH[index], stack([OTHER, ONE]))
+
+
+def test_no_index_takes_none():
+    assert len(BATCH[[]]) == len(BATCH[np.zeros(4, bool)]) == 0
+
+
+def test_a_loop_goes_board_by_board():
+    assert all(same(board, (ONE, OTHER)[number % 2]) for number, board in enumerate(BATCH))
+    boards, plans = zip(*zip(BATCH, NESTED.plan, strict=True), strict=True)
+    assert same(stack(boards), BATCH) and len(plans) == 4
+
+
+def test_several_batch_axes_are_taken_one_after_the_other():
+    grid = jax.tree.map(lambda leaf: leaf.reshape(2, 2, *leaf.shape[1:]), BATCH)
+    assert len(grid) == len(grid[0]) == 2 and same(grid[1][0], ONE)
+
+
+def test_what_is_none_stays_none():
+    bank = LevelBank.build(BATCH)
+    assert bank[1].distances is None and len(bank[1:]) == 3
+    assert LevelBank.build(BATCH, with_distances=True)[1:].distances.shape == (3, 2, 9)
+
+
+def test_tables_of_values_are_indexed_too():
+    tables = joint_values(BATCH, 2, Convention.SUM_OF_LOSS)
+    assert len(tables) == 4 and tables[1].values.shape == (9, 9) and tables[1].convention is Convention.SUM_OF_LOSS
+
+
+@pytest.mark.parametrize("ask", [len, iter, lambda record: record[0], lambda record: record[:1]])
+@pytest.mark.parametrize("record", [ONE, NESTED[0], Params(), LevelBank.build(BATCH)[0]])
+def test_without_batch_axes_there_is_no_length_and_no_index(record, ask):
+    with pytest.raises(TypeError, match=f"^this {type(record).__name__} has no batch axes: it has no length"):
+        list(ask(record))
+
+
+@pytest.mark.parametrize("wrong", ["size", None, ..., 1.0, True, np.True_, (0, 1), [0.5], np.array("a")])
+def test_what_is_no_index_is_one_clear_line(wrong):
+    with pytest.raises(TypeError, match=r"^Instance\[.*\] must be a whole number, a slice or an array of them$"):
+        BATCH[wrong]
+
+
+@pytest.mark.parametrize("batch", [BATCH, jax.tree.map(jnp.asarray, BATCH)])
+@pytest.mark.parametrize("beyond", [4, -5, [0, 4], np.array([-5])])
+def test_an_index_beyond_the_batch_is_no_other_board(batch, beyond):
+    with pytest.raises(IndexError, match=r"must be within -4 to 3: the batch has 4$"):
+        batch[beyond]
+
+
+def test_arrays_that_differ_in_their_first_axes_have_no_length():
+    with pytest.raises(TypeError, match=r"of this Instance differ in their first axes: \[2, 4\]"):
+        len(BATCH.replace(size=BATCH.size[:2]))
+
+
+def test_a_record_is_true_whatever_it_holds():
+    assert ONE and BATCH and BATCH[:0] and Params()
+
+
+def test_a_record_is_no_mapping():
+    for misuse in (lambda: dict(**NESTED), lambda: np.savez(io.BytesIO(), **NESTED)):
+        with pytest.raises(TypeError, match="must be a mapping, not Solution"):
+            misuse()
+    assert vars(ONE)["size"] is ONE.size and list(vars(ONE)) == ["size", "num_agents", "holes", "starts", "goals"]
+
+
+@pytest.mark.parametrize("asked", [np.asarray, lambda record: np.array([record, record]), jnp.asarray])
+def test_a_record_is_no_array(asked):
+    with pytest.raises(TypeError, match="this Instance is several arrays and not one"):
+        asked(BATCH)
+
+
+def test_records_are_the_pytrees_that_they_were():
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(NESTED)]
+    assert paths == sorted(paths) and ".plan.paths" in paths and ".status" in paths
+    for copied in (pickle.loads(pickle.dumps(NESTED)), copy.deepcopy(NESTED), jax.tree.map(lambda leaf: leaf, NESTED)):
+        assert type(copied) is type(NESTED) and same(copied, NESTED)
+    assert same(BATCH.replace(size=BATCH.size + 1).replace(size=BATCH.size), BATCH)
+
+
+def test_records_are_indexed_under_jit_scan_and_vmap():
+    one = jax.jit(lambda batch, index: batch[index])(BATCH, jnp.int32(1))
+    constant = jax.jit(lambda index: BATCH[index])(jnp.int32(1))
+    assert same(one, OTHER) and same(constant, OTHER)
+    assert same(jax.jit(lambda batch: batch[1:3])(BATCH), stack([OTHER, ONE]))
+    _, starts = jax.lax.scan(lambda carry, board: (carry, board.starts), None, BATCH)
+    assert (starts == BATCH.starts).all() and (jax.vmap(lambda board: board.size)(BATCH) == BATCH.size).all()
+
+
+def test_what_generate_finds_is_walked_through():
+    found = generate(LakeConfig.uniform((3,), 0.2, 0.5), jax.random.key(0), 4)
+    assert [type(board) for board in found.instances] == [Instance] * 4
