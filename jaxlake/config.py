@@ -67,9 +67,9 @@ class LakeConfig:
     def random(sizes: tuple[int, ...], key: Array) -> "LakeConfig":
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005."""
         data_key, hole_key, wait_key = jax.random.split(key, 3)
-        data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(sizes), np.float32)))
-        hole = np.asarray(jax.random.uniform(hole_key, (len(sizes),), maxval=MAX_HOLE))
-        wait = np.asarray(jax.random.uniform(wait_key, (len(sizes),)))
+        data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(sizes), np.float32), dtype=np.float32))
+        hole = np.asarray(jax.random.uniform(hole_key, (len(sizes),), np.float32, maxval=MAX_HOLE))
+        wait = np.asarray(jax.random.uniform(wait_key, (len(sizes),), np.float32))
         return LakeConfig(
             sizes=tuple(sizes),
             data=tuple(units / _UNITS for units in _largest_remainder(data.tolist(), _UNITS)),

@@ -280,7 +280,7 @@ class Lake:
         return TimeStep(
             observation=self.observe(state),
             rewards=rewards,
-            shared_reward=jnp.sum(rewards),
+            shared_reward=jnp.sum(rewards, dtype=jnp.float32),
             terminated=state.terminated,
             truncated=state.truncated,
             legal_actions=self.legal_actions(state),
@@ -301,8 +301,10 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
 
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:
-    draw = jax.random.uniform(key, actions.shape)
-    first = jnp.where(actions < Action.LEFT, Action.LEFT, Action.UP)  # of the two perpendicular to the action
+    draw = jax.random.uniform(key, actions.shape, jnp.float32)
+    first = jnp.where(
+        actions < Action.LEFT, np.int32(Action.LEFT), np.int32(Action.UP)
+    )  # of the two perpendicular to the action
     slipped = jnp.where(draw < slip / 2, first, first + 1)
     moves = (actions >= Action.UP) & (actions < Action.WAIT)
     return jnp.where((draw < slip) & moves, slipped, actions)

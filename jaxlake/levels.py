@@ -147,7 +147,7 @@ class LevelBank(Record):
     def draw(self, key: Array) -> tuple[Instance, Array | None]:
         """A level, each with the same probability, and its distances."""
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
-        return self.at(jax.random.bits(key) % np.uint32(len(self)))
+        return self.at(jax.random.bits(key, dtype=np.uint32) % np.uint32(len(self)))
 
     def at(self, index: Array | int) -> tuple[Instance, Array | None]:
         """The level of that number, int32 ``[]``, and its distances."""

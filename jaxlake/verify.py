@@ -52,7 +52,7 @@ def first_failure(checks: Array) -> jax.Array:
 
 def _named(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:
     """bool ``[..., agents]``: which agents a plan should name, and which of those it does."""
-    expected = jnp.arange(instances.max_agents) < instances.num_agents[..., None]
+    expected = jnp.arange(instances.max_agents, dtype=jnp.int32) < instances.num_agents[..., None]
     return expected, expected & (plans.lengths > 0)
 
 
@@ -62,7 +62,7 @@ def _staying(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:
 
     Both are small integers. What a path names off the padded board is ``OUTSIDE``, whichever number it has.
     """
-    top, steps = instances.max_size**2, jnp.arange(plans.paths.shape[-1])
+    top, steps = instances.max_size**2, jnp.arange(plans.paths.shape[-1], dtype=jnp.int32)
     last = jnp.take_along_axis(plans.paths, jnp.maximum(plans.lengths - 1, 0)[..., None], axis=-1)
     cells = jnp.where(steps < plans.lengths[..., None], plans.paths, last)
     cells = jnp.where((cells >= 0) & (cells < top), cells, OUTSIDE)
@@ -129,7 +129,7 @@ def _within(path: Array, words: Array) -> Array:
 
 def _jumps(path: Array, max_size: int) -> Array:
     before, after = path[..., :-1].astype(jnp.int32), path[..., 1:].astype(jnp.int32)
-    down = jax.lax.div(after, max_size) - jax.lax.div(before, max_size)
+    down = jax.lax.div(after, np.int32(max_size)) - jax.lax.div(before, np.int32(max_size))
     right = after - before - max_size * down
     return (before >= 0) & (after >= 0) & (jnp.abs(down) + jnp.abs(right) > 1)
 
@@ -148,7 +148,7 @@ def _costs(cells: Array, goals: Array) -> Costs:
     """Costs ``[...]`` of valid plans; ``cells`` is ``[..., agents, steps]`` and ``goals`` ``[..., agents]``."""
     agents, steps = cells.shape[-2:]
     time = np.min_scalar_type(steps)
-    away = jnp.where(cells != goals[..., None], jnp.arange(1, steps + 1), 0).astype(time)
+    away = jnp.where(cells != goals[..., None], jnp.arange(1, steps + 1, dtype=jnp.int32), 0).astype(time)
     arrivals = jnp.max(jax.lax.optimization_barrier(away), axis=-1).astype(jnp.int32)
 
     count = np.min_scalar_type(agents * steps)
@@ -157,7 +157,7 @@ def _costs(cells: Array, goals: Array) -> Costs:
         away = cells[..., agent, :] != goals[..., agent, None]
         lost += (away[..., :-1] | away[..., 1:]).astype(count)
     return Costs(
-        sum_of_costs=jnp.sum(arrivals, axis=-1),
+        sum_of_costs=jnp.sum(arrivals, axis=-1, dtype=jnp.int32),
         sum_of_loss=jnp.sum(jax.lax.optimization_barrier(lost), axis=-1, dtype=count).astype(jnp.int32),
         makespan=jnp.max(arrivals, axis=-1),
     )

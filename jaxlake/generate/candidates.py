@@ -80,12 +80,12 @@ def _draw_block(
         return jax.random.bits(jax.random.fold_in(key, number), (cells,), jnp.uint32)
 
     # The cell rides in the low bits of its own rank: sorting one array is 8 times as fast as two argsorts.
-    bits = jax.vmap(random_bits)(first + jnp.arange(BLOCK)) >> (_CELL_BITS + 1) << _CELL_BITS
+    bits = jax.vmap(random_bits)(first + jnp.arange(BLOCK, dtype=jnp.int32)) >> (_CELL_BITS + 1) << _CELL_BITS
     rank = jnp.where(on_board, bits, jnp.uint32(1 << 31)) | cell
     in_order = jnp.sort(rank, axis=1)
     last_goal, last_hole = (in_order[:, 2 * num_agents - 1 + more, None] for more in (0, holes))
     order = (in_order % (1 << _CELL_BITS)).astype(jnp.int32)
-    slot = jnp.arange(max_agents)
+    slot = jnp.arange(max_agents, dtype=jnp.int32)
     return Instance(
         size=jnp.full(BLOCK, size, jnp.int32),
         num_agents=jnp.full(BLOCK, num_agents, jnp.int32),

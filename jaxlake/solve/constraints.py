@@ -167,7 +167,7 @@ def branch_on(
     pair = jnp.minimum(pair, pairs.shape[1] - 1)
     one, other = (jnp.asarray(side)[pair] for side in pairs)
     before = jnp.maximum(time - 1, 0)
-    lane = jnp.arange(pair.shape[0])
+    lane = jnp.arange(pair.shape[0], dtype=jnp.int32)
 
     def seen(agent, time):
         return paths[agent, time, lane].astype(jnp.int32)
@@ -197,7 +197,7 @@ def branch_on(
         is_fixed = (x["fixed"] == x["cell"]) & (~swap | (x["fixed_before"] == x["cell_before"]))
         narrow = x["is_narrow"] & (~swap | x["was_narrow"])
         parked = ~swap & x["parked"]
-        return is_fixed, narrow, parked, jnp.where(swap, -4, 4) * is_fixed + 2 * parked + narrow
+        return is_fixed, narrow, parked, jnp.where(swap, np.int32(-4), np.int32(4)) * is_fixed + 2 * parked + narrow
 
     both = about(one), about(other)
     swap = both[0]["cell"] != both[1]["cell"]
@@ -212,7 +212,7 @@ def branch_on(
         swap,
         jnp.where(narrow, Split.SWAP_FIXED_FIRST, Split.SWAP_FREED_FIRST),
         jnp.where(narrow, Split.CELL_FIXED_FIRST, Split.CELL_FREED_FIRST),
-    )
+    ).astype(jnp.int32)
     split = jnp.where(parked, Split.ARRIVAL, split)
     split = jnp.where((fixed & ~swap) | (parked & mine["bound"]), Split.FORCED, split)
     split = jnp.where(fixed & swap, Split.SWAP_REST, split)
@@ -263,7 +263,7 @@ def change(
 def forbidding(forbidden: Array, undone: tuple[jax.Array, ...], done: tuple[jax.Array, ...]) -> jax.Array:
     """The table uint32 ``[agents, steps + 1, words, lanes]`` with one ``Change.forbidden`` taken back and one made."""
     agents, length = forbidden.shape[:2]
-    agent, time = jnp.arange(agents)[:, None, None], jnp.arange(length)[:, None]
+    agent, time = jnp.arange(agents, dtype=jnp.int32)[:, None, None], jnp.arange(length, dtype=jnp.int32)[:, None]
 
     def bits(change):
         whose, when, cell = change
@@ -275,7 +275,7 @@ def forbidding(forbidden: Array, undone: tuple[jax.Array, ...], done: tuple[jax.
 def fixing(fixed: Array, undone: tuple, done: tuple) -> Array:
     """The table uint8 ``[agents, steps + 1, lanes]`` with one ``Change.fixed`` taken back and one made."""
     agents, length = fixed.shape[:2]
-    agent, time = jnp.arange(agents)[:, None, None], jnp.arange(length)[:, None]
+    agent, time = jnp.arange(agents, dtype=jnp.int32)[:, None, None], jnp.arange(length, dtype=jnp.int32)[:, None]
     for whose, when, _ in undone:
         fixed = jnp.where((agent == whose) & (time == when), jnp.uint8(NOWHERE), fixed)
     for whose, when, cell in done:

@@ -88,11 +88,11 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
             f"and 3 up to {_LARGEST[3]}"
         )
     lanes = min(batch, max(32, _STATES // size ** (2 * num_agents)))
-    groups = jnp.minimum(jnp.arange(-(-batch // lanes) * lanes), batch - 1).reshape(-1, lanes)
+    groups = jnp.minimum(jnp.arange(-(-batch // lanes) * lanes, dtype=jnp.int32), batch - 1).reshape(-1, lanes)
 
     def tables(group):
         sides, holes, goals = (jnp.asarray(leaf)[group] for leaf in (instances.size, instances.holes, instances.goals))
-        axis = jnp.arange(size)
+        axis = jnp.arange(size, dtype=jnp.int32)
         on_board = (axis[:, None, None] < sides) & (axis[:, None] < sides)
         free = on_board & ~holes.T.reshape(size, size, lanes)
         goals = goals[:, :num_agents].T
@@ -129,13 +129,13 @@ def action_values(joint: JointValues, places: Array) -> jax.Array:
     goals = joint.instances.goals[:agents]
     before = jnp.where(places == cells, goals, places)
     row, column = (part[:, None] for part in jnp.divmod(before, size))
-    down, right = np.array(STEPS).T
+    down, right = np.array(STEPS, np.int32).T
     inside = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
     after = jnp.where(inside, before[:, None] + down * size + right, 0)
     possible = inside & ~joint.instances.holes[after] & ((places != cells)[:, None] | (np.arange(5) == _WAIT))
 
-    agent = np.arange(agents)
-    action = np.stack(np.meshgrid(*[np.arange(5)] * agents, indexing="ij"), axis=-1)
+    agent = np.arange(agents, dtype=np.int32)
+    action = np.stack(np.meshgrid(*[np.arange(5, dtype=np.int32)] * agents, indexing="ij"), axis=-1)
     to = after[agent, action]
     legal = jnp.all(possible[agent, action], axis=-1)
     for one, other in itertools.combinations(range(agents), 2):
@@ -172,17 +172,19 @@ def regret(joint: JointValues, before: Array, after: Array) -> jax.Array:
 def _step_cost(joint: JointValues, before: Array, after: Array) -> jax.Array:
     """int32 ``[...]`` for places ``[..., agents]``."""
     if joint.convention is Convention.SUM_OF_COSTS:
-        return jnp.sum(after != joint.instances.holes.shape[-1], axis=-1)
+        return jnp.sum(after != joint.instances.holes.shape[-1], axis=-1, dtype=jnp.int32)
     goals = joint.instances.goals[: joint.values.ndim]
     moved = (before != goals) | (after != goals)
-    count = jnp.sum if joint.convention is Convention.SUM_OF_LOSS else jnp.max
-    return count(moved.astype(jnp.int32), axis=-1)
+    if joint.convention is Convention.SUM_OF_LOSS:
+        return jnp.sum(moved, axis=-1, dtype=jnp.int32)
+    return jnp.any(moved, axis=-1).astype(jnp.int32)
 
 
 def _without_parking(free: Array, goals: Array, convention: Convention) -> jax.Array:
     """uint16 ``[cells, ..., cells, lanes]`` for free cells ``[size, size, lanes]`` and goals ``[agents, lanes]``."""
     agents, cells = goals.shape[0], free.shape[0] ** 2
-    home = [_along(jnp.arange(cells)[:, None] == goals[agent], agent, agents) for agent in range(agents)]
+    cell = jnp.arange(cells, dtype=jnp.int32)[:, None]
+    home = [_along(cell == goals[agent], agent, agents) for agent in range(agents)]
     seed = jnp.where(functools.reduce(jnp.logical_and, home), np.uint16(0), _FAR)
     if convention is Convention.MAKESPAN:
         return _solve(free, seed, 1, [])
@@ -196,7 +198,7 @@ def _with_parking(free: Array, goals: Array) -> jax.Array:
     axis less, in which the goal is an obstacle. So the tables are found in the order of the number of agents that move.
     """
     agents, lanes = goals.shape
-    cell = jnp.arange(free.shape[0] ** 2)[:, None]
+    cell = jnp.arange(free.shape[0] ** 2, dtype=jnp.int32)[:, None]
     tables: dict[tuple[int, ...], jax.Array] = {(): jnp.zeros(lanes, jnp.uint16)}
     for count in range(1, agents + 1):
         for moving in itertools.combinations(range(agents), count):
@@ -227,7 +229,7 @@ def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Ar
       home: per agent uint16, 1 at its goal, where its waiting takes 1 off the step's cost; empty for no such thing.
     """
     size, agents, lanes = free.shape[0], seed.ndim - 1, seed.shape[-1]
-    cell = np.arange(size * size)
+    cell = np.arange(size * size, dtype=np.int32)
     ok: Any = [_along(free.reshape(size * size, -1), agent, agents) for agent in range(agents)]
     ok += [_pairwise(cell[:, None] != cell, pair, agents) for pair in itertools.combinations(range(agents), 2)]
     ok = _on_grid(functools.reduce(jnp.logical_and, ok), size)

@@ -40,7 +40,7 @@ def pick(rows: Array, index: Array) -> jax.Array:
 
 def put(rows: Array, index: Array, row: Array, where: Array) -> jax.Array:
     """``rows`` with ``rows[index[lane]]`` replaced per lane."""
-    here = (jnp.arange(rows.shape[0])[:, None] == index) & where
+    here = (jnp.arange(rows.shape[0], dtype=jnp.int32)[:, None] == index) & where
     return jnp.where(here.reshape(rows.shape[0], *[1] * (rows.ndim - 2), -1), row, rows)
 
 

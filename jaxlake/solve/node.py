@@ -7,6 +7,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted
@@ -97,7 +98,7 @@ def begin(
     """The lanes of instances before their first iteration; the arguments as in ``tree.advance``, and the horizon."""
     max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
     words = num_words(max_size)
-    axis = jnp.arange(max_size)
+    axis = jnp.arange(max_size, dtype=jnp.int32)
     on_board = (axis[:, None, None] < instances.size) & (axis[None, :, None] < instances.size)
     free = pack(on_board & ~instances.holes.T.reshape(max_size, max_size, lanes))
     starts, goals = guarded(instances.starts.T, max_size), guarded(instances.goals.T, max_size)
@@ -171,7 +172,7 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
         return time + 1, grown, distance, jnp.any((distance < 0) & ~is_empty(grown ^ reached))
 
     start = one_hot(starts, words) & free
-    distance = jnp.where(is_empty(start & goal), -1, 0)
+    distance = jnp.where(is_empty(start & goal), np.int32(-1), np.int32(0))
     _, _, distance, _ = jax.lax.while_loop(
         lambda carry: carry[-1], spread, (jnp.int32(0), start, distance, jnp.bool_(True))
     )
@@ -180,5 +181,6 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
 
 def total(arrivals: Array, objective: Objective) -> jax.Array:
     """The cost int32 ``[lanes]`` of arrivals ``[agents, lanes]``."""
-    combine = jnp.sum if objective is Objective.SUM_OF_COSTS else jnp.max
-    return combine(arrivals, axis=0)
+    if objective is Objective.SUM_OF_COSTS:
+        return jnp.sum(arrivals, axis=0, dtype=jnp.int32)
+    return jnp.max(arrivals, axis=0)

@@ -65,7 +65,7 @@ def single(cells: Array, there: Array, size: int) -> jax.Array:
     at = _board_of(cells[0], size)
     row, column = jnp.divmod(cells[1], size)
     bit = jnp.where(there, jnp.left_shift(1, column), 0).astype(word_type(size))
-    lane = jnp.arange(cells.shape[1])
+    lane = jnp.arange(cells.shape[1], dtype=jnp.int32)
     return empty(size, len(lane)).at[at, row + 1, lane].set(bit, mode="drop")
 
 
@@ -130,10 +130,10 @@ def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array
     size, lanes, word = sets[0].shape[1] - 2, sets[0].shape[-1], sets[0].dtype.type
     across, count = size + 1, size * (size + 1)
     boards = [part[size + 2 : size + 2 + count, 1:-1] for part in sets]
-    first = jnp.arange(count)[:, None] == _board_of(cells[0], size) - (size + 2)
+    first = jnp.arange(count, dtype=jnp.int32)[:, None] == _board_of(cells[0], size) - (size + 2)
     first = jnp.where(first, ~word(0), word(0))[:, None]
     row, column = jnp.divmod(cells[1], size)
-    bit = jnp.where(row == np.arange(size)[:, None], jnp.left_shift(1, column), 0).astype(word)
+    bit = jnp.where(row == np.arange(size, dtype=np.int32)[:, None], jnp.left_shift(1, column), 0).astype(word)
 
     def some(parts):
         return functools.reduce(jnp.bitwise_or, parts)
@@ -151,7 +151,7 @@ def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array
     weight = sum(part[:, at] for part in words for at in range(size))
     hits = [some([part[:, at] & bit[at] for at in range(size)]) for part in boards]
     hits = jnp.concatenate([*hits, weight]).reshape(4, count, lanes)
-    weight = jnp.sum(sum(block(hits[3], at).astype(jnp.int32) for at in range(size)), axis=0)
+    weight = jnp.sum(sum(block(hits[3], at).astype(jnp.int32) for at in range(size)), axis=0, dtype=jnp.int32)
     return rows.reshape(3, size, lanes), hits[:3].reshape(3, size, across, lanes), weight
 
 
@@ -163,11 +163,11 @@ def predecessor(before: Array, cells: Array, may_wait: Array) -> jax.Array:
     """
     size, lanes = before.shape[1] - 2, cells.shape[1]
     (row_0, column_0), (row_1, column_1) = jnp.divmod(cells[0], size), jnp.divmod(cells[1], size)
-    down, right = np.array(STEPS).T[:, :, None]
+    down, right = np.array(STEPS, np.int32).T[:, :, None]
     # The five boards of agent 0, and in each the three rows that agent 1 can come from; concatenated, they are looked
     # up once and not for each of the 25 moves.
     boards = (row_0 - down) * (size + 1) + column_0 - right + size + 2
-    at = (boards * (size + 2) + row_1) * lanes + jnp.arange(lanes)
+    at = (boards * (size + 2) + row_1) * lanes + jnp.arange(lanes, dtype=jnp.int32)
     words = jnp.ravel(before)
     rows = jnp.concatenate([words.at[at + near * lanes].get(mode="promise_in_bounds") for near in range(3)])
     rows = rows.reshape(3, len(STEPS), lanes).astype(jnp.int32)
@@ -179,12 +179,12 @@ def predecessor(before: Array, cells: Array, may_wait: Array) -> jax.Array:
         possible = (column >= 0) & (rows[1 - down_1] >> jnp.maximum(column, 0) & 1 == 1)
         possible &= (source != cells[1]) | (cells[1] - down_1 * size - right_1 != cells[0])
         possible &= may_wait | ((np.arange(len(STEPS)) != _WAIT) & (move != _WAIT))[:, None]
-        number = np.arange(len(STEPS))[:, None] * len(STEPS) + move
+        number = np.arange(len(STEPS), dtype=np.int32)[:, None] * len(STEPS) + move
         best = jnp.where(possible, jnp.minimum(best, number), best)
     best = functools.reduce(jnp.minimum, [best[move] for move in range(len(STEPS))])
-    steps = [down_1 * size + right_1 for down_1, right_1 in STEPS]
+    steps = [np.int32(down_1 * size + right_1) for down_1, right_1 in STEPS]
     first, second = (
-        sum(jnp.where(part == move, step, 0) for move, step in enumerate(steps))
+        sum(jnp.where(part == move, step, np.int32(0)) for move, step in enumerate(steps))
         for part in (best // len(STEPS), best % len(STEPS))
     )
     return jnp.asarray(cells - jnp.stack([first, second]))

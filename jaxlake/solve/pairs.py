@@ -114,7 +114,7 @@ def search_pairs(
     distances = jax.lax.map(near, grouped)
     alone, rest = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[2]), distances)
     # Instances that take about as long are searched together, and first those that have nothing to search.
-    order = jnp.argsort(jnp.where(jnp.all(alone < _FAR, axis=1), jnp.min(alone, axis=1), np.uint8(0)))
+    order = _argsort(jnp.where(jnp.all(alone < _FAR, axis=1), jnp.min(alone, axis=1), np.uint8(0)))
     groups = len(order) // lanes
 
     def next_group(carry):
@@ -123,11 +123,11 @@ def search_pairs(
         group = jax.lax.cond(
             first_pass,
             lambda: jax.lax.dynamic_slice(order, (number * lanes,), (lanes,)),
-            lambda: jnp.argsort(done)[:lanes],
+            lambda: _argsort(done)[:lanes],
         )
         problem = _problem(may_wait, *(jnp.take(leaf, group, axis=0) for leaf in asked))
         maps = alone[group].T, rest[group].T.reshape(2, instances.max_size, instances.max_size, lanes)
-        leave = jnp.where(first_pass, lanes // _STRAGGLERS, 0)
+        leave = jnp.where(first_pass, np.int32(lanes // _STRAGGLERS), np.int32(0))
         decided, found = _search(problem, *maps, max_steps, objective, leave)
         results = jax.tree.map(lambda whole, part: whole.at[group].set(part), results, found)
         return number + 1, done.at[group].set(decided), results
@@ -143,7 +143,8 @@ def search_pairs(
     missing = ((0, 0), (0, max(instances.max_agents - 2, 0)))
     lengths = jnp.pad(lengths, missing)[:, : instances.max_agents]
     paths = jnp.pad(paths, (*missing, (0, 0)))[:, : instances.max_agents]
-    paths = jnp.where(jnp.arange(max_steps + 1) < lengths[..., None], paths, np.int8(ABSENT)).astype(jnp.int32)
+    named = jnp.arange(max_steps + 1, dtype=jnp.int32) < lengths[..., None]
+    paths = jnp.where(named, paths, np.int8(ABSENT)).astype(jnp.int32)
     solved = status == Status.SOLVED
     plan = Plan(
         parsable=solved,
@@ -164,7 +165,7 @@ def _problem(
     cost_bound: Array,
 ) -> _Problem:
     max_size = math.isqrt(holes.shape[1])
-    axis = jnp.arange(max_size)
+    axis = jnp.arange(max_size, dtype=jnp.int32)
     on_board = (axis[:, None, None] < size) & (axis[:, None] < size)
     return _Problem(
         free=on_board & ~holes.T.reshape(max_size, max_size, -1),
@@ -186,12 +187,12 @@ def _search(
       lengths ``[lanes, 2]`` and paths int8 ``[lanes, 2, max_steps + 1]``.
     """
     size, _, lanes = problem.free.shape
-    there = jnp.arange(2)[:, None] < problem.num_agents
+    there = jnp.arange(2, dtype=jnp.int32)[:, None] < problem.num_agents
     both = problem.num_agents == 2
     connected = jnp.all((alone < _FAR) | ~there, axis=0)
     alone = jnp.where(there, alone, 0).astype(jnp.int32)
     costs = 2 if objective is Objective.SUM_OF_COSTS else 1
-    total = jnp.sum if objective is Objective.SUM_OF_COSTS else jnp.max
+    total = functools.partial(jnp.sum, dtype=jnp.int32) if objective is Objective.SUM_OF_COSTS else jnp.max
     cell = np.arange(size * size, dtype=np.uint16).reshape(size, size, 1)
     # Distance and cell in one number, so that one minimum finds both.
     packed = jnp.where(rest < _FAR, (rest.astype(jnp.uint16) << _CELL_BITS) | cell, _NO_CELL)
@@ -257,7 +258,7 @@ def _search(
     earliest = jnp.min(jnp.where(is_active, jnp.min(alone, axis=0), max_steps))
     carry = (jnp.int32(0), sets, reach.scratch(size, lanes), best, is_active, nothing, nothing)
     _, sets, _, best, is_active, _, steps = jax.lax.while_loop(
-        lambda carry: jnp.sum(carry[4]) > leave, three_steps, carry
+        lambda carry: jnp.sum(carry[4], dtype=jnp.int32) > leave, three_steps, carry
     )
 
     found = best.key < 2 * (problem.cost_bound + 1)
@@ -289,7 +290,7 @@ def _paths(
     Until the first parking back through the sets, after it along the distances; meaningless unless solved.
     """
     size, _, lanes = problem.free.shape
-    agent = jnp.arange(2)[:, None]
+    agent = jnp.arange(2, dtype=jnp.int32)[:, None]
     parking = jnp.where(solved, best.time, 0)
     cells = jnp.where(agent == best.agent, problem.goals, best.other)
     paths = jnp.broadcast_to(cells.astype(jnp.int8), (max_steps + 3, 2, lanes))
@@ -336,7 +337,7 @@ def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
     ``_FAR`` where there is no path.
     """
     size, _, lanes = problem.free.shape
-    cell = np.arange(size * size).reshape(size, size, 1)
+    cell = np.arange(size * size, dtype=np.int32).reshape(size, size, 1)
     goals = problem.goals[:, None, None]
     others = (cell == goals[::-1]) & (problem.num_agents == 2)
     free = jnp.concatenate([jnp.broadcast_to(problem.free, others.shape), problem.free & ~others])
@@ -367,7 +368,11 @@ def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
     return jnp.stack(alone), near[2:]
 
 
+def _argsort(keys: jax.Array) -> jax.Array:
+    return jnp.argsort(keys).astype(jnp.int32)
+
+
 def _pick(table: jax.Array, index: Array) -> jax.Array:
     """Per lane the entry ``index[lane]`` of ``[entries, lanes]``."""
     lanes = table.shape[1]
-    return table.reshape(-1).at[index * lanes + jnp.arange(lanes)].get(mode="promise_in_bounds")
+    return table.reshape(-1).at[index * lanes + jnp.arange(lanes, dtype=jnp.int32)].get(mode="promise_in_bounds")

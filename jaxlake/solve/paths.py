@@ -6,6 +6,7 @@ tree nor what the obstacles stand for.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import (
@@ -104,7 +105,13 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     arrives = ~is_empty(reached & goal) & (query.park_from <= 0)
     arrives &= (query.deadline >= 0) & (earliest | (query.deadline == 0))
     table = jnp.zeros_like(query.allowed).at[0].set(reached)
-    carry = (jnp.int32(0), reached, table, jnp.where(arrives, 0, -1), arrives | (query.deadline <= 0))
+    carry = (
+        jnp.int32(0),
+        reached,
+        table,
+        jnp.where(arrives, np.int32(0), np.int32(-1)),
+        arrives | (query.deadline <= 0),
+    )
     last, _, table, end, _ = jax.lax.while_loop(lambda carry: (carry[0] < steps) & ~jnp.all(carry[-1]), forward, carry)
 
     def lead(leading, clean, time):
@@ -158,11 +165,11 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     _, _, path = jax.lax.while_loop(
         lambda carry: carry[0] < last, follow, (jnp.int32(0), one_hot(query.start, words), path)
     )
-    times = jnp.arange(steps + 1)[:, None]
+    times = jnp.arange(steps + 1, dtype=jnp.int32)[:, None]
     narrow |= times >= end
     away = (path != query.goal) & (times <= end)
     arrival = end if earliest else _last(away)
-    return Answer(path=path | jnp.where(narrow, NARROW, 0).astype(jnp.uint8), arrival=arrival, found=end >= 0)
+    return Answer(path=path | jnp.where(narrow, np.uint8(NARROW), np.uint8(0)), arrival=arrival, found=end >= 0)
 
 
 def obstacles(cells: Array, words: int) -> jax.Array:

@@ -117,9 +117,9 @@ def advance(
     def iterate(carry):
         node, _ = carry
         node = _iterate(problem, node, may_wait, iterations, instances.max_size, objective)
-        return node, jnp.sum(is_running(node, iterations))
+        return node, jnp.sum(is_running(node, iterations), dtype=jnp.int32)
 
-    many = jnp.sum(is_running(node, iterations))
+    many = jnp.sum(is_running(node, iterations), dtype=jnp.int32)
     node, _ = jax.lax.while_loop(lambda carry: carry[1] > enough, iterate, (node, many))
     return Search(problem=problem, node=node)
 
@@ -303,8 +303,8 @@ def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -
 def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait: Array, max_size: int) -> Query:
     """What one agent per lane may do under the constraints, and where the others are."""
     agents, length, words, _ = node.forbidden.shape
-    mine = jnp.arange(agents)[:, None] == agent
-    times = jnp.arange(length)[:, None]
+    mine = jnp.arange(agents, dtype=jnp.int32)[:, None] == agent
+    times = jnp.arange(length, dtype=jnp.int32)[:, None]
     on = node.iterations[0] >= 0
     others_fixed = jnp.where(mine[:, None], jnp.uint8(NOWHERE), node.fixed)
     others = jnp.where(mine[:, None], jnp.uint8(NOWHERE), node.paths & np.uint8(NARROW - 1))
@@ -312,7 +312,7 @@ def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait
 
     def allow(node, others_fixed, agent):
         must = pick(node.fixed, agent)
-        parked = (times >= node.park_max[:, None]) & (jnp.arange(agents)[:, None] != agent)[:, None]
+        parked = (times >= node.park_max[:, None]) & (jnp.arange(agents, dtype=jnp.int32)[:, None] != agent)[:, None]
         parked_on = jnp.where(parked, problem.goals[:, None], jnp.uint8(NOWHERE))
         banned = pick(node.forbidden, agent) | obstacles(others_fixed, words) | obstacles(parked_on, words)
         only = jnp.where((must == NOWHERE)[:, None], jnp.uint32(0xFFFFFFFF), one_hot(must, words))
@@ -368,7 +368,7 @@ def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, ob
 
 
 def read(stack: Level, at: Array) -> Level:
-    lane = jnp.arange(at.shape[0])
+    lane = jnp.arange(at.shape[0], dtype=jnp.int32)
 
     def read(rows):
         if rows.ndim == 2:
