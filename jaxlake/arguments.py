@@ -1,6 +1,7 @@
 """What public functions ask of their arguments: a word out of a few, and a whole number. Knows nothing of boards."""
 
 import enum
+import math
 import operator
 from typing import Any
 
@@ -47,6 +48,16 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
         span = f"from {least} on" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} = {shown(value)} must be a whole number {span}")
     return number
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number of Python or NumPy, and no bool."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # A whole number beyond the range of a float.
+        return False
 
 
 def _has_real_dtype(value: Any) -> bool:

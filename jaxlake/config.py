@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxlake.arguments import is_number, shown, whole
 from jaxlake.record import Array
 from jaxlake.types import MAX_SIZE
 
@@ -40,11 +41,12 @@ class LakeConfig:
     wait: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        self._make_plain()
+        for size in self.sizes:
+            if not (isinstance(size, int) and not isinstance(size, bool) and MIN_SIZE <= size <= MAX_SIZE):
+                raise ValueError(f"sizes contain {size}: allowed are whole numbers from {MIN_SIZE} to {MAX_SIZE}")
         if not self.sizes or list(self.sizes) != sorted(set(self.sizes)):
             raise ValueError(f"sizes are {self.sizes}: allowed are different sizes in ascending order, at least one")
-        for size in self.sizes:
-            if not (isinstance(size, int) and MIN_SIZE <= size <= MAX_SIZE):
-                raise ValueError(f"sizes contain {size}: allowed are whole numbers from {MIN_SIZE} to {MAX_SIZE}")
         for field, most in zip(FIELDS, (1 + _TOLERANCE, MAX_HOLE, 1.0), strict=True):
             values = getattr(self, field)
             if len(values) != len(self.sizes):
@@ -52,19 +54,32 @@ class LakeConfig:
                     f"{field} has {len(values)} values: allowed is one for each of {len(self.sizes)} sizes"
                 )
             for size, value in zip(self.sizes, values, strict=True):
-                if not (_is_number(value) and 0 <= value <= most):
+                if not (is_number(value) and 0 <= value <= most):
                     raise ValueError(f"{field} of size {size} is {value}: allowed is 0 to {most:g}")
         if abs(sum(self.data) - 1) > _TOLERANCE:
             raise ValueError(f"data sums to {sum(self.data):g} over sizes {self.sizes}: allowed is 1")
 
-    @staticmethod
-    def uniform(sizes: tuple[int, ...], hole: float, wait: float) -> "LakeConfig":
-        """The same share of data and the same ratios for every size."""
-        count = len(sizes)
-        return LakeConfig(sizes, (1 / count,) * count, (hole,) * count, (wait,) * count)
+    def _make_plain(self) -> None:
+        """Whole numbers and ratios of any type, NumPy's included, in tuples of Python's: what JSON and ``==`` know."""
+        for field in ("sizes", *FIELDS):
+            values = getattr(self, field)
+            if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__") or np.ndim(values) > 1:
+                raise ValueError(f"{field} = {shown(values)} must be a sequence of numbers")
+            numbers = (
+                value.item() if isinstance(value, (np.generic, np.ndarray, jax.Array)) else value for value in values
+            )
+            object.__setattr__(self, field, tuple(numbers))
+        whole_sizes = (int(size) if is_number(size) and float(size).is_integer() else size for size in self.sizes)
+        object.__setattr__(self, "sizes", tuple(whole_sizes))
 
     @staticmethod
-    def random(sizes: tuple[int, ...], key: Array) -> "LakeConfig":
+    def uniform(sizes: Sequence[int], hole: float, wait: float) -> "LakeConfig":
+        """The same share of data and the same ratios for every size."""
+        count = max(len(sizes), 1)
+        return LakeConfig(tuple(sizes), (1 / count,) * count, (hole,) * count, (wait,) * count)
+
+    @staticmethod
+    def random(sizes: Sequence[int], key: Array) -> "LakeConfig":
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005."""
         data_key, hole_key, wait_key = jax.random.split(key, 3)
         data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(sizes), np.float32), dtype=np.float32))
@@ -118,7 +133,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
             entry = kept
         for field in FIELDS:
             value: Any = entry.get(field)
-            if not _is_number(value):
+            if not is_number(value):
                 repairs.append(f"{field} of size {size} is not a finite number: kept {kept[field]:g}")
                 value = kept[field]
             most = {"data": math.inf, "hole": MAX_HOLE, "wait": 1.0}[field]
@@ -176,7 +191,7 @@ def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ..
 
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
     """Instances per size by largest remainder (the smaller size where remainders tie); sums to ``total`` exactly."""
-    return tuple(_largest_remainder(config.data, total))
+    return tuple(_largest_remainder(config.data, whole("total", total, 0)))
 
 
 def _largest_remainder(shares: list[float] | tuple[float, ...], total: int) -> list[int]:
@@ -186,12 +201,3 @@ def _largest_remainder(shares: list[float] | tuple[float, ...], total: int) -> l
     for index in by_remainder[: total - sum(whole)]:
         whole[index] += 1
     return whole
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # A whole number beyond the range of a float.
-        return False

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake import observations, rewards, rules
+from jaxlake import levels, observations, rewards, rules
 from jaxlake.record import Array, Record, record
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.types import ABSENT, MAX_STEPS, Action, Costs, Instance
@@ -186,7 +186,8 @@ class Lake:
           The state, and a time step without rewards. It is terminated already if all agents start on their goals.
 
         Raises:
-          ValueError: for batch axes, distances of another shape, or numbers out of range.
+          ValueError: for batch axes, distances of another shape, numbers out of range, and, where the level is known
+            now and not only under ``jit``, for one that cannot be played (``levels.validate``).
         """
         _check(instance, params, distances)
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
@@ -289,9 +290,12 @@ class Lake:
 
 
 def _check(instance: Instance, params: Params, distances: Array | None) -> None:
-    """Raises ValueError for what shapes and plain numbers show to be wrong."""
-    if np.ndim(instance.size):
-        raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: allowed are none; jax.vmap adds them")
+    """Raises ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
+    axes = levels.check_shapes(instance)
+    if axes:
+        raise ValueError(f"the instance has batch axes {axes}: allowed are none; jax.vmap adds them")
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
+        levels.validate(instance)
     table = (instance.max_agents, instance.max_size**2)
     if distances is not None and np.shape(distances) != table:
         raise ValueError(f"distances are {list(np.shape(distances))}: allowed is {list(table)}")

@@ -3,10 +3,13 @@
 On a CPU, XLA is fast over small integers in plain loops and slow once it fuses much into one. So three programs follow
 one another: where the agents are at each step, what that costs, and what it breaks. 65,536 plans of five agents and 64
 steps take 59 ms of CPU time that way, 159 under an outer ``jit``, which joins them, and 450 in one program over int32.
+They take seconds to compile, so whatever the batch is, they see a power of two of plans: a trainer whose last batch is
+shorter does not wait for them again.
 """
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Iterable
 
@@ -14,10 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake import levels
+from jaxlake.arguments import shown
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
 
 _WORD = 32
+Asked = tuple[Instance, Plan, Array]
 
 
 def verify(
@@ -34,20 +40,79 @@ def verify(
     Args:
       instances: ``[...]``.
       plans: ``[...]``; agents from ``num_agents`` on count for ``num_named`` only.
-      optimum: int32 ``[...]``, the least cost; ``ABSENT`` where unknown, and then nothing is optimal.
+      optimum: int32 ``[...]``, or ``[]`` for all, the least cost; ``ABSENT`` where unknown: nothing is optimal then.
       objective: what the cost is; an ``Objective`` or its word.
 
     Raises:
-      ValueError: for a word that is no objective.
+      ValueError: for a word that is no objective, and for arrays of other shapes or kinds than these.
     """
+    objective, axes = Objective(objective), _check(instances, plans, optimum)
+    asked: Asked = (instances, plans, optimum)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(asked)):
+        return _verdicts(instances, plans, optimum, objective)
+    count = math.prod(axes)
+    room = 1 << max(count - 1, 0).bit_length()
+    if axes == (room,):
+        return _verdicts(instances, plans, optimum, objective)
+    on_device = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(asked))
+    instances, plans, optimum = (_padded_on_device if on_device else _padded)(asked, axes, room)
+    return _cut(_verdicts(instances, plans, optimum, objective), axes)
+
+
+def _verdicts(instances: Instance, plans: Plan, optimum: Array, objective: Objective) -> Verdict:
     cells, goals = _staying(instances, plans)
-    return _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), Objective(objective))
+    return _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), objective)
 
 
 def first_failure(checks: Array) -> jax.Array:
     """Index of the first failing ``Check``, int32 ``[...]``; ``ABSENT`` where all of bool ``[..., 8]`` pass."""
     checks = jnp.asarray(checks)
     return jnp.where(jnp.all(checks, axis=-1), ABSENT, jnp.argmin(checks, axis=-1)).astype(jnp.int32)
+
+
+def _check(instances: Instance, plans: Plan, optimum: Array) -> tuple[int, ...]:
+    """The leading batch axes; ValueError where something does not fit the instances."""
+    axes = levels.check_shapes(instances)
+    if not isinstance(plans, Plan):
+        raise ValueError(f"plans = {shown(plans)} must be a Plan, as solve and parse_batch make them")
+    agents = instances.max_agents
+    steps = np.shape(plans.paths)[-1:]
+    wanted = {"parsable": axes, "num_named": axes, "paths": (*axes, agents, *steps), "lengths": (*axes, agents)}
+    parts = [(f"plans.{name}", getattr(plans, name), shape) for name, shape in wanted.items()]
+    for name, part, shape in [*parts, ("optimum", optimum, axes)]:
+        given, dtype = np.shape(part), part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
+        if given != shape and (name != "optimum" or given):
+            raise ValueError(
+                f"{name} has the shape {given}: with instances {axes} of {agents} agents it must be {shape}"
+            )
+        if not np.issubdtype(dtype, np.bool_ if name == "plans.parsable" else np.integer):
+            raise ValueError(f"{name} is {dtype}: it must be {'bool' if name == 'plans.parsable' else 'int32'}")
+    if steps == (0,):
+        raise ValueError("plans.paths has room for no cell: it must have one for the start at least")
+    return axes
+
+
+def _padded(asked: Asked, axes: tuple[int, ...], room: int) -> Asked:
+    """The arrays with one batch axis of length ``room``, zeros from their own end on."""
+
+    def padded(leaf: Array) -> Array:
+        xp = jnp if isinstance(leaf, jax.Array) else np
+        rest = np.shape(leaf)[len(axes) :]
+        flat = xp.reshape(leaf, (math.prod(axes), *rest))
+        return xp.concatenate([flat, xp.zeros((room - len(flat), *rest), flat.dtype)])
+
+    instances, plans, optimum = asked
+    xp = jnp if isinstance(optimum, jax.Array) else np
+    return jax.tree.map(padded, (instances, plans, xp.broadcast_to(optimum, axes)))
+
+
+_padded_on_device = jax.jit(_padded, static_argnums=(1, 2))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _cut(verdicts: Verdict, axes: tuple[int, ...]) -> Verdict:
+    """The inverse of ``_padded`` for what came of the arrays. One program: a slice each would compile three."""
+    return jax.tree.map(lambda leaf: leaf[: math.prod(axes)].reshape(*axes, *leaf.shape[1:]), verdicts)
 
 
 def _named(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:

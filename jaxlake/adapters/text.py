@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from jaxlake.files import from_record, record
+from jaxlake.levels import validate
 from jaxlake.rewards import accuracy
 from jaxlake.text import AnswerFormat, PromptStyle, parse, prompt
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance
@@ -104,9 +105,16 @@ def _tasks(
 ) -> list[tuple[str, str]]:
     """The prompt of each instance, and the level as one text: a record of ``files`` that says how to read answers."""
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
+    validate(instances)
+    optimum = np.asarray(optimum)
+    if optimum.shape != np.shape(instances.size) or optimum.ndim != 1 or optimum.dtype.kind not in "iu":
+        raise ValueError(
+            f"instances {np.shape(instances.size)} with an optimum of {optimum.dtype} {optimum.shape}: both must be "
+            "[n], whole numbers"
+        )
     instances = jax.tree.map(np.asarray, instances)
     tasks = []
-    for index, (instance, least) in enumerate(zip(instances, np.asarray(optimum), strict=True)):
+    for index, (instance, least) in enumerate(zip(instances, optimum, strict=True)):
         if least < 0:
             raise ValueError(f"instance {index} has no known optimum: allowed are solved ones")
         if instance.size > MAX_SIZE or instance.num_agents > MAX_AGENTS:
@@ -121,6 +129,10 @@ def _tasks(
 
 def _accuracies(texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
     """float32 ``[batch]``. One program for every board: all are padded to the largest."""
+    if len(texts) != len(levels):
+        raise ValueError(f"{len(texts)} completions with {len(levels)} levels: there must be one for each")
+    if not texts:
+        return np.zeros(0, np.float32)
     known = [_read_level(level) for level in levels]
     optimum = np.array([least for _, least, _ in known], np.int32)
     plans = [

@@ -6,12 +6,15 @@ import math
 import jax
 import numpy as np
 
+from jaxlake.arguments import is_number, shown, whole
 from jaxlake.benchmark.data import SETS, load
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.dataset import GAPS, Dataset, SizeReport
 from jaxlake.generate.search import Account, Found, Quotas, first_boards
+from jaxlake.levels import validate
 from jaxlake.record import Array
+from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
 _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards make somebody wait.
@@ -55,11 +58,12 @@ def generate(
     Raises:
       ValueError: naming the argument that is out of its range, or a size for which no solvable board is found.
     """
-    objective = Objective(objective)
-    max_size = max(config.sizes) if max_size is None else max_size
-    max_agents = num_agents if max_agents is None else max_agents
-    if count < 1:
-        raise ValueError(f"count is {count}: at least 1 instance is needed")
+    if not isinstance(config, LakeConfig):
+        raise ValueError(f"config = {shown(config)} must be a LakeConfig")
+    objective, count = Objective(objective), whole("count", count, 1)
+    num_agents, max_steps = whole("num_agents", num_agents, 1), whole("max_steps", max_steps, 1, MAX_HORIZON)
+    max_size = config.sizes[-1] if max_size is None else whole("max_size", max_size, 1)
+    max_agents = num_agents if max_agents is None else whole("max_agents", max_agents, 1)
     if not 1 <= num_agents <= config.sizes[0] ** 2 // 2:
         raise ValueError(f"{num_agents} agents do not fit a board of size {config.sizes[0]}")
     if max_size < config.sizes[-1] or max_agents < num_agents:
@@ -70,8 +74,10 @@ def generate(
         raise ValueError(
             f"max_size {max_size} and max_agents {max_agents}: allowed are at most {MAX_SIZE} and {MAX_AGENTS}"
         )
-    if interacting is not None and not 0 <= interacting <= 1:
-        raise ValueError(f"interacting is {interacting}: allowed is a share from 0 to 1")
+    if interacting is not None and not (is_number(interacting) and 0 <= interacting <= 1):
+        raise ValueError(f"interacting is {shown(interacting)}: allowed is a share from 0 to 1")
+    if exclude is not None:
+        validate(exclude)
     excluded = _fixed() if exclude is None else _fixed().union(fingerprints(exclude))
     parts: list[Found] = []
     report: list[SizeReport] = []

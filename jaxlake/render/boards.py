@@ -5,6 +5,7 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
+from jaxlake.levels import check_alone
 from jaxlake.types import ABSENT, STEPS, Instance, Plan
 
 _ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
@@ -18,8 +19,9 @@ def to_text(instance: Instance, plan: Plan | None = None) -> str:
     an arrow shows how an agent leaves a free cell, and ``+`` a cell that several agents leave.
 
     Raises:
-      ValueError: if there are more agents than letters.
+      ValueError: if there are more agents than letters, and for batch axes.
     """
+    check_alone(instance)
     size, max_size, count = int(instance.size), instance.max_size, int(instance.num_agents)
     if count > len(ascii_lowercase):
         raise ValueError(f"the board has {count} agents: a drawing has letters for {len(ascii_lowercase)}")

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxlake.arguments import whole
+from jaxlake.levels import validate
 from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.exhaustive import search_exhaustively
 from jaxlake.solve.pairs import search_pairs
@@ -44,7 +46,7 @@ instances/s against 17,000 at 10x10 with 5 agents and a hole ratio of 0.1."""
 def solve(
     instances: Instance, objective: Objective | str = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS
 ) -> Solution:
-    """Optimal plans for a batch, in its order; numpy arrays. What is found does not depend on the rest of the batch.
+    """Optimal plans for one instance or a batch, in its order; numpy arrays. What is found depends on that one alone.
 
     Up to two agents are searched exhaustively (``search_pairs``), and always decided within the horizon. More are
     searched by Conflict-Based Search up to a budget, and what that leaves, all joint positions of (``exhaustive``), up
@@ -53,21 +55,26 @@ def solve(
     ``OUT_OF_BUDGET``.
 
     Args:
-      instances: ``[batch]``, any size of batch.
+      instances: ``[batch]``, any size of batch, or without batch axes, as the solution then is.
       objective: what an optimal plan minimises; an ``Objective`` or its word, as wherever one is asked for.
-      max_steps: the horizon. An instance whose optimum may need more steps is ``OUT_OF_BUDGET``.
+      max_steps: the horizon, from 1 on. An instance whose optimum may need more steps is ``OUT_OF_BUDGET``.
 
     Raises:
-      ValueError: for arrays or a horizon larger than the search's number formats.
+      ValueError: for an instance that cannot be played, as ``validate`` tells it, and for arrays or a horizon larger
+        than the search's number formats.
     """
-    bounds = np.full(len(instances.size), UNBOUNDED, np.int32)
-    return _search(instances, bounds, True, Objective(objective), max_steps)
+    objective, max_steps = Objective(objective), whole("max_steps", max_steps, 1, MAX_HORIZON)
+    validate(instances)
+    if np.ndim(instances.size) == 0:
+        return solve(_batch_of(instances), objective, max_steps)[0]
+    bounds = np.full(len(instances), UNBOUNDED, np.int32)
+    return _search(instances, bounds, True, objective, max_steps)
 
 
 def needs_wait(
     instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
-    """bool ``[batch]``: every optimal plan contains a wait before an agent's (last) arrival.
+    """bool ``[batch]`` or ``[]``: every optimal plan contains a wait before an agent's (last) arrival.
 
     Meaningful where the solution is ``SOLVED``; False where that search ran out of its budget, which
     ``without_waiting`` tells apart.
@@ -77,7 +84,7 @@ def needs_wait(
 
 
 def waits(solutions: Solution) -> np.ndarray:
-    """bool ``[batch]``: the plan found contains a wait before an agent's (last) arrival, needed or not."""
+    """bool ``[...]``: the plan found contains a wait before an agent's (last) arrival, needed or not."""
     paths, lengths = np.asarray(solutions.plan.paths), np.asarray(solutions.plan.lengths)
     moved_to = np.arange(1, paths.shape[-1]) < lengths[..., None]
     return np.any(moved_to & (paths[..., 1:] == paths[..., :-1]), axis=(-2, -1))
@@ -86,20 +93,31 @@ def waits(solutions: Solution) -> np.ndarray:
 def without_waiting(
     instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
-    """The ``Status``, int32 ``[batch]``, of looking for plans as cheap as the optimum in which nobody waits.
+    """The ``Status``, int32 ``[batch]`` or ``[]``, of looking for plans as cheap as the optimum without a wait.
 
     Args:
-      instances: ``[batch]``.
+      instances: ``[batch]``, or one without batch axes.
       solutions: what ``solve`` found for them under the same objective. Where it is not ``SOLVED`` its own status is
         repeated.
       objective: as in ``solve``.
+
+    Raises:
+      ValueError: for an instance that cannot be played, and solutions of another number of instances.
     """
+    objective = Objective(objective)
+    validate(instances)
+    if np.shape(solutions.status) != np.shape(instances.size):
+        raise ValueError(
+            f"the solutions are {np.shape(solutions.status)}: the instances are {np.shape(instances.size)}"
+        )
+    if np.ndim(instances.size) == 0:
+        return without_waiting(_batch_of(instances), _batch_of(solutions), objective)[0]
     status = np.array(solutions.status)
     asked = (status == Status.SOLVED) & waits(solutions)
     indices = np.flatnonzero(asked)
     some = jax.tree.map(np.asarray, instances)[indices]
     max_steps = solutions.plan.paths.shape[-1] - 1
-    status[indices] = _search(some, np.asarray(solutions.cost)[indices], False, Objective(objective), max_steps).status
+    status[indices] = _search(some, np.asarray(solutions.cost)[indices], False, objective, max_steps).status
     return status
 
 
@@ -163,8 +181,8 @@ class _Task:
         return self.instances[indices], self.bounds[indices]
 
     def keep(self, indices: np.ndarray, found: Solution) -> None:
-        for whole, part in zip(jax.tree.leaves(self.result), jax.tree.leaves(found), strict=True):
-            whole[indices] = part
+        for kept, part in zip(jax.tree.leaves(self.result), jax.tree.leaves(found), strict=True):
+            kept[indices] = part
 
 
 def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
@@ -253,6 +271,11 @@ def _exhaust(task: _Task, index: int) -> None:
     plan.lengths[index, :agents] = arrivals + 1
     task.result.cost[index] = np.sum(arrivals) if task.objective is Objective.SUM_OF_COSTS else np.max(arrivals)
     task.result.status[index] = Status.SOLVED
+
+
+def _batch_of(part: Any) -> Any:
+    """One record as a batch of one."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[None], part)
 
 
 def _copy(search: Search) -> Search:

@@ -41,7 +41,7 @@ def search_exhaustively(
     """
     agents = int(instance.num_agents)
     near = _neighbours(instance)
-    steps_to_go = distances(jax.tree.map(lambda part: part[None], instance))[0, :agents].astype(int)
+    steps_to_go = distances(jax.tree.map(lambda part: np.asarray(part)[None], instance))[0, :agents].astype(int)
     away = np.where(steps_to_go == ABSENT, _FAR, steps_to_go)
     if np.any(away[np.arange(agents), instance.starts[:agents]] == _FAR):
         return Status.UNSOLVABLE, None

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.arguments import Word
+from jaxlake.arguments import Word, whole
+from jaxlake.levels import check_shapes
 from jaxlake.record import Array, Record
 from jaxlake.types import MAX_SIZE, STEPS, Instance
 
@@ -76,6 +77,12 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention | 
       ValueError: for more agents, or boards larger than 10x10, with three agents 6x6, and for a word that is no
         ``Convention``.
     """
+    axes = check_shapes(instances)
+    if len(axes) != 1 or not axes[0]:
+        raise ValueError(f"the instances have batch axes {axes}: joint_values needs one, of at least 1")
+    num_agents = whole("num_agents", num_agents, 1)
+    if num_agents > instances.max_agents:
+        raise ValueError(f"num_agents = {num_agents} must be at most the instances' {instances.max_agents} agent slots")
     return _joint_values(instances, num_agents, Convention(convention))
 
 

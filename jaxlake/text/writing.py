@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from jaxlake.arguments import Word
+from jaxlake.arguments import Word, whole
+from jaxlake.levels import check_alone
 from jaxlake.render import to_text
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan
 
@@ -85,9 +86,10 @@ def prompt(
       answer_format: how the plan is asked for; an ``AnswerFormat`` or its word.
 
     Raises:
-      ValueError: for a word that is none of them.
+      ValueError: for a word that is none of them, and for batch axes.
     """
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
+    check_alone(instance)
     size, max_size = int(instance.size), instance.max_size
     ends = [(_coordinate(start, max_size), _coordinate(goal, max_size)) for start, goal in _agents(instance)]
     if style is PromptStyle.COORDINATES:
@@ -123,9 +125,12 @@ def answer(plan: Plan, max_size: int, answer_format: AnswerFormat | str = Answer
     """One plan (no batch axes) as text, a line per agent; agents without a path are left out.
 
     Raises:
-      ValueError: if a path is to be written in moves and jumps or leaves the padded board, and for a word that is no
-        ``AnswerFormat``.
+      ValueError: if a path is to be written in moves and jumps or leaves the padded board, for batch axes, and for a
+        word that is no ``AnswerFormat``.
     """
+    if np.ndim(plan.lengths) != 1:
+        raise ValueError(f"the plan has batch axes {np.shape(plan.parsable)}: it must have none, as plans[0]")
+    max_size = whole("max_size", max_size, 1)
     write = _path if AnswerFormat(answer_format) is AnswerFormat.COORDINATES else _moves
     paths, lengths = np.asarray(plan.paths), np.asarray(plan.lengths)
     return "\n".join(

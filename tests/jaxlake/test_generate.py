@@ -240,7 +240,7 @@ def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"count": 0}, "count is 0"),
+        ({"count": 0}, "count = 0 must be a whole number from 1 on"),
         ({"num_agents": 5, "max_agents": 5}, "5 agents do not fit a board of size 3"),
         ({"max_size": 4}, "size 5 with 2 agents exceeds max_size 4"),
         ({"max_agents": 1}, "exceeds max_size 5, max_agents 1"),

@@ -270,7 +270,7 @@ def test_results_come_in_the_order_of_the_instances_whatever_the_batch():
     whole = solve(instances)
     shuffled = solve(jax.tree.map(lambda part: part[order], instances))
     for field in ("status", "cost", "lower_bound"):
-        np.testing.assert_array_equal(whole[field][order], shuffled[field])
+        np.testing.assert_array_equal(getattr(whole, field)[order], getattr(shuffled, field))
     np.testing.assert_array_equal(whole.plan.paths[order], shuffled.plan.paths)
     empty = solve(jax.tree.map(lambda part: part[:0], instances))
     assert empty.status.shape == (0,) and empty.plan.paths.shape == (0, MAX_AGENTS, 65)

@@ -47,8 +47,8 @@ def generated(num_agents: int) -> Any:
 
 
 def solved() -> Any:
-    instances = dataset(3).instances
-    shortest = jl.solve(instances, jl.Objective.MAKESPAN, max_steps=20)
+    instances = dataset(2).instances
+    shortest = jl.solve(instances, jl.Objective.MAKESPAN)
     return shortest, jl.needs_wait(instances, shortest, jl.Objective.MAKESPAN), jl.waits(shortest)
 
 
@@ -96,14 +96,10 @@ def tables(convention: Convention) -> Any:
 def texts() -> Any:
     found = dataset(3)
     rows = text_adapter.trl_rows(found.instances, found.solutions.cost, jl.PromptStyle.GRID, jl.AnswerFormat.MOVES)
-    answers = [jl.answer(plan_of(found, i), 5, jl.AnswerFormat.MOVES) for i in range(len(rows))]
+    answers = [jl.answer(plan, 5, jl.AnswerFormat.MOVES) for plan in found.solutions.plan]
     levels = [row["level"] for row in rows]
     paid = text_adapter.path_reward(answers, levels), text_adapter.path_reward(answers[::-1], levels)
     return np.array(paid), json.dumps(rows).encode()
-
-
-def plan_of(found: jl.Dataset, index: int) -> jl.Plan:
-    return jax.tree.map(lambda leaf: leaf[index], found.solutions.plan)
 
 
 PARTS: dict[str, Callable[[], Any]] = {
