@@ -5,6 +5,7 @@ import math
 import operator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -52,6 +53,8 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number of Python or NumPy, and no bool."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
     try:
@@ -63,6 +66,13 @@ def is_number(value: Any) -> bool:
 def _has_real_dtype(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
     return dtype is not None and any(jnp.issubdtype(dtype, kind) for kind in (np.integer, np.floating))
+
+
+def check_key(key: Any) -> None:
+    """ValueError for what is no key of ``jax.random``, which says so in many lines or takes it for another one."""
+    is_key = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
+    if not is_key and not (hasattr(key, "dtype") and key.dtype == np.uint32 and key.ndim == 1):
+        raise ValueError(f"key = {shown(key)} must be one key of jax.random, as jax.random.key(0) makes it")
 
 
 def shown(value: Any) -> str:

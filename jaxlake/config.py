@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxlake.arguments import is_number, shown, whole
+from jaxlake.arguments import check_key, is_number, shown, whole
 from jaxlake.record import Array
 from jaxlake.types import MAX_SIZE
 
@@ -62,12 +62,8 @@ class LakeConfig:
     def _make_plain(self) -> None:
         """Whole numbers and ratios of any type, NumPy's included, in tuples of Python's: what JSON and ``==`` know."""
         for field in ("sizes", *FIELDS):
-            values = getattr(self, field)
-            if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__") or np.ndim(values) > 1:
-                raise ValueError(f"{field} = {shown(values)} must be a sequence of numbers")
-            numbers = (
-                value.item() if isinstance(value, (np.generic, np.ndarray, jax.Array)) else value for value in values
-            )
+            values = _sequence(field, getattr(self, field))
+            numbers = (value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value for value in values)
             object.__setattr__(self, field, tuple(numbers))
         whole_sizes = (int(size) if is_number(size) and float(size).is_integer() else size for size in self.sizes)
         object.__setattr__(self, "sizes", tuple(whole_sizes))
@@ -75,12 +71,14 @@ class LakeConfig:
     @staticmethod
     def uniform(sizes: Sequence[int], hole: float, wait: float) -> "LakeConfig":
         """The same share of data and the same ratios for every size."""
+        sizes = _sequence("sizes", sizes)
         count = max(len(sizes), 1)
-        return LakeConfig(tuple(sizes), (1 / count,) * count, (hole,) * count, (wait,) * count)
+        return LakeConfig(sizes, (1 / count,) * count, (hole,) * count, (wait,) * count)
 
     @staticmethod
     def random(sizes: Sequence[int], key: Array) -> "LakeConfig":
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005."""
+        check_key(key)
         data_key, hole_key, wait_key = jax.random.split(key, 3)
         data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(sizes), np.float32), dtype=np.float32))
         hole = np.asarray(jax.random.uniform(hole_key, (len(sizes),), np.float32, maxval=MAX_HOLE))
@@ -192,6 +190,12 @@ def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ..
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
     """Instances per size by largest remainder (the smaller size where remainders tie); sums to ``total`` exactly."""
     return tuple(_largest_remainder(config.data, whole("total", total, 0)))
+
+
+def _sequence(name: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) != 1:
+        raise ValueError(f"{name} = {shown(values)} must be a sequence of numbers")
+    return tuple(values)
 
 
 def _largest_remainder(shares: list[float] | tuple[float, ...], total: int) -> list[int]:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import levels, observations, rewards, rules
+from jaxlake.arguments import is_number, shown, whole
 from jaxlake.record import Array, Record, record
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.types import ABSENT, MAX_STEPS, Action, Costs, Instance
@@ -299,9 +300,16 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
     table = (instance.max_agents, instance.max_size**2)
     if distances is not None and np.shape(distances) != table:
         raise ValueError(f"distances are {list(np.shape(distances))}: allowed is {list(table)}")
-    for name, number, least, most in (("max_steps", params.max_steps, 1, _MOST_STEPS), ("slip", params.slip, 0, 1)):
-        if isinstance(number, (int, float, np.number)) and not least <= number <= most:
-            raise ValueError(f"{name} is {number}: allowed is {least} to {most}")
+    for name, number in vars(params).items():
+        if np.ndim(number):
+            raise ValueError(
+                f"params.{name} has the shape {np.shape(number)}: it must be one number; jax.vmap adds axes"
+            )
+    if not isinstance(params.max_steps, jax.Array):
+        whole("max_steps", params.max_steps, 1, _MOST_STEPS)
+    slip = params.slip
+    if not (slip is None or isinstance(slip, jax.Array) or (is_number(slip) and 0 <= slip <= 1)):
+        raise ValueError(f"slip is {shown(slip)}: allowed is 0 to 1")
 
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:

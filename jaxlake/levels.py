@@ -5,7 +5,7 @@ A level is an ``Instance``. Makes up no instance: that is what ``generate`` is f
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +62,9 @@ def stack(instances: Sequence[Instance]) -> Instance:
     Raises:
       ValueError: if there is none, or one has batch axes.
     """
-    if not instances:
+    if not isinstance(instances, Iterable) or not all(isinstance(instance, Instance) for instance in instances):
+        raise ValueError(f"{shown(instances)} must be a sequence of Instances")
+    if not len(instances):
         raise ValueError("no instances to stack: at least 1 is needed")
     for index, instance in enumerate(instances):
         if np.ndim(instance.size):
@@ -106,6 +108,8 @@ def check_shapes(instance: Instance) -> tuple[int, ...]:
     axes = np.shape(instance.size)
     for name, part in vars(instance).items():
         of_each = name not in ("size", "num_agents")  # an axis of cells or agents
+        if isinstance(part, (list, tuple)):
+            raise ValueError(f"{name} is a {type(part).__name__}: it must be an array, or this is no pytree of arrays")
         shape, dtype = np.shape(part), part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
         if shape[: len(axes)] != axes or len(shape) != len(axes) + of_each:
             raise ValueError(f"{name} has the shape {shape}: allowed is {(*axes, *['n'] * of_each)}")
@@ -121,6 +125,8 @@ def check_shapes(instance: Instance) -> tuple[int, ...]:
 
 def check_alone(instance: Instance) -> None:
     """Returns if the instance has no batch axes, as what draws it or puts it into words needs it; else ValueError."""
+    if not isinstance(instance, Instance):
+        raise ValueError(f"{shown(instance)} must be an Instance")
     if np.ndim(instance.size):
         raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: it must have none, as instances[0]")
 
@@ -131,8 +137,10 @@ def distances(instances: Instance) -> np.ndarray:
     ``ABSENT`` for holes, cells off the board, cells that the goal cannot be reached from, and absent agents.
 
     Raises:
-      ValueError: if a distance exceeds 127.
+      ValueError: if a distance exceeds 127, and for other batch axes.
     """
+    if len(axes := check_shapes(instances)) != 1:
+        raise ValueError(f"the instances have batch axes {axes}: distances needs one")
     side = instances.max_size
     row, column = np.divmod(np.arange(side * side), side)
     free = ~np.asarray(instances.holes) & (np.maximum(row, column) < np.asarray(instances.size)[:, None])
@@ -172,8 +180,9 @@ class LevelBank(Record):
         Raises:
           ValueError: as ``validate``, or if there is no level.
         """
-        if np.ndim(instances.size) != 1 or not len(instances.size):
-            raise ValueError(f"instances have batch axes {np.shape(instances.size)}: a bank needs one, of at least 1")
+        axes = check_shapes(instances)
+        if len(axes) != 1 or not axes[0]:
+            raise ValueError(f"instances have batch axes {axes}: a bank needs one, of at least 1")
         validate(instances)
         table = jnp.asarray(distances(instances)) if with_distances else None
         return LevelBank(instances=jax.tree.map(jnp.asarray, instances), distances=table)

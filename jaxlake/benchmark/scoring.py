@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlake.arguments import shown, whole
 from jaxlake.benchmark.data import Benchmark, load
 from jaxlake.text import AnswerFormat, parse_batch
 from jaxlake.types import Check, Objective
@@ -188,8 +189,8 @@ def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: if k is below 1, or there are fewer answers.
     """
-    correct, total = np.asarray(correct), np.asarray(total)
-    if k < 1 or (total < k).any():
+    correct, total, k = np.asarray(correct), np.asarray(total), whole("k", k, 1)
+    if (total < k).any():
         raise ValueError(f"k = {k}: allowed are 1 to {total.min(initial=k)}, the number of answers")
     wrong = total - correct
     # C(w, k) / C(t, k), factor by factor: the chance that the first is wrong, then the second, and so on.
@@ -229,6 +230,8 @@ def score(
         objective.
     """
     answer_format, objective = AnswerFormat(answer_format), Objective(objective)
+    if not isinstance(answers, Mapping):
+        raise ValueError(f"answers = {shown(answers)} must be a mapping from ids to texts")
     benchmark = load() if benchmark is None else benchmark
     place = {identifier: index for index, identifier in enumerate(benchmark.ids)}
     unknown = [identifier for identifier in answers if identifier not in place]

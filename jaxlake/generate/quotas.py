@@ -6,13 +6,13 @@ import math
 import jax
 import numpy as np
 
-from jaxlake.arguments import is_number, shown, whole
+from jaxlake.arguments import check_key, is_number, shown, whole
 from jaxlake.benchmark.data import SETS, load
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.dataset import GAPS, Dataset, SizeReport
 from jaxlake.generate.search import Account, Found, Quotas, first_boards
-from jaxlake.levels import validate
+from jaxlake.levels import stack, validate
 from jaxlake.record import Array
 from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
@@ -60,6 +60,7 @@ def generate(
     """
     if not isinstance(config, LakeConfig):
         raise ValueError(f"config = {shown(config)} must be a LakeConfig")
+    check_key(key)
     objective, count = Objective(objective), whole("count", count, 1)
     num_agents, max_steps = whole("num_agents", num_agents, 1), whole("max_steps", max_steps, 1, MAX_HORIZON)
     max_size = config.sizes[-1] if max_size is None else whole("max_size", max_size, 1)
@@ -78,6 +79,7 @@ def generate(
         raise ValueError(f"interacting is {shown(interacting)}: allowed is a share from 0 to 1")
     if exclude is not None:
         validate(exclude)
+        exclude = exclude if np.ndim(exclude.size) else stack([exclude])
     excluded = _fixed() if exclude is None else _fixed().union(fingerprints(exclude))
     parts: list[Found] = []
     report: list[SizeReport] = []

@@ -5,6 +5,7 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
+from jaxlake.arguments import whole
 from jaxlake.levels import check_alone
 from jaxlake.types import ABSENT, STEPS, Instance, Plan
 
@@ -54,7 +55,7 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
     lines = [line.split() for line in (rows.split("\n") if isinstance(rows, str) else rows)]
     lines = [line for line in lines if line]
     size = len(lines)
-    max_size = size if max_size is None else max_size
+    max_size = size if max_size is None else whole("max_size", max_size, 1)
     drawings = len(lines[0]) if lines else 0
     if drawings not in (1, 2) or any([len(row) for row in line] != [size] * drawings for line in lines):
         lengths = [len(" ".join(line)) for line in lines]
@@ -83,7 +84,7 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
     if (holes[0] != holes[-1]).any():
         raise ValueError("the two boards have different holes")
     num_agents = len(cells) // 2
-    max_agents = num_agents if max_agents is None else max_agents
+    max_agents = num_agents if max_agents is None else whole("max_agents", max_agents, 1)
     letters = ascii_lowercase[:num_agents]
     if set(cells) != set(letters + letters.upper()) or not cells:
         raise ValueError(f"letters {''.join(sorted(cells))!r}: every agent from a on needs its start and its goal")

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxlake.arguments import whole
+from jaxlake.arguments import shown, whole
 from jaxlake.levels import validate
 from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.exhaustive import search_exhaustively
@@ -79,8 +79,8 @@ def needs_wait(
     Meaningful where the solution is ``SOLVED``; False where that search ran out of its budget, which
     ``without_waiting`` tells apart.
     """
-    solved = np.asarray(solutions.status) == Status.SOLVED
-    return solved & (without_waiting(instances, solutions, objective) == Status.UNSOLVABLE)
+    without = without_waiting(instances, solutions, objective)
+    return (np.asarray(solutions.status) == Status.SOLVED) & (without == Status.UNSOLVABLE)
 
 
 def waits(solutions: Solution) -> np.ndarray:
@@ -106,6 +106,8 @@ def without_waiting(
     """
     objective = Objective(objective)
     validate(instances)
+    if not isinstance(solutions, Solution):
+        raise ValueError(f"solutions = {shown(solutions)} must be a Solution, as solve makes it")
     if np.shape(solutions.status) != np.shape(instances.size):
         raise ValueError(
             f"the solutions are {np.shape(solutions.status)}: the instances are {np.shape(instances.size)}"

@@ -156,8 +156,11 @@ def everything(state):
     [
         (lambda: LAKE.reset(stack([LEVEL, LEVEL])), r"batch axes \(2,\): allowed are none; jax.vmap adds them"),
         (lambda: LAKE.reset(LEVEL, distances=TABLE[:2]), r"distances are \[2, 16\]: allowed is \[3, 16\]"),
-        (lambda: LAKE.reset(LEVEL, Params(max_steps=0)), "max_steps is 0: allowed is 1 to 32767"),
-        (lambda: LAKE.reset(LEVEL, Params(max_steps=32_768)), "max_steps is 32768: allowed is 1 to 32767"),
+        (lambda: LAKE.reset(LEVEL, Params(max_steps=0)), "max_steps = 0 must be a whole number from 1 to 32767"),
+        (
+            lambda: LAKE.reset(LEVEL, Params(max_steps=32_768)),
+            "max_steps = 32768 must be a whole number from 1 to 32767",
+        ),
         (lambda: LAKE.reset(LEVEL, Params(slip=1.5)), "slip is 1.5: allowed is 0 to 1"),
         (lambda: LAKE.step(LAKE.reset(LEVEL)[0], [WAIT]), r"actions are \[1\]: allowed is \[3\]"),
         (lambda: LAKE.step(LAKE.reset(LEVEL)[0], np.zeros((4, 3))), r"actions are \[4, 3\]: allowed is \[3\]"),

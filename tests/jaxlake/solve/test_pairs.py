@@ -142,7 +142,7 @@ def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objectiv
     decided = tree.status != Status.OUT_OF_BUDGET
     assert decided.mean() > 0.9
     for field in ("status", "cost"):
-        np.testing.assert_array_equal(found[field][decided], tree[field][decided])
+        np.testing.assert_array_equal(getattr(found, field)[decided], getattr(tree, field)[decided])
     np.testing.assert_array_equal(found.lower_bound, tree.lower_bound)
 
     bounds = np.maximum(found.cost, 0)

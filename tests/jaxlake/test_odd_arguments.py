@@ -1,0 +1,255 @@
+"""Odd arguments: empty batches, one instance, any number of plans, and what ends in one clear line everywhere."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxlake import (
+    Instance,
+    Lake,
+    LakeConfig,
+    LevelBank,
+    Params,
+    answer,
+    counts,
+    first_failure,
+    from_text,
+    generate,
+    needs_wait,
+    pad,
+    prompt,
+    solve,
+    stack,
+    to_text,
+    validate,
+    verify,
+    waits,
+    without_waiting,
+)
+from jaxlake.adapters.text import path_reward, trl_rows
+from jaxlake.levels import distances
+from jaxlake.solve import joint_values
+from jaxlake.types import ABSENT
+from jaxlake.verify import _judge
+
+ONE = from_text(["a.B", ".#.", "bA."])
+OTHER = from_text(["aB.", "...", ".Ab"])
+BATCH = stack([ONE, OTHER] * 4)
+SOLVED = solve(BATCH)
+CONFIG = LakeConfig.uniform((3,), 0.1, 0.5)
+KEY = jax.random.key(0)
+
+
+def at(index):
+    """Plans of which some are wrong, with their instances and optima, as many as there are indices."""
+    lengths = SOLVED.plan.lengths - (np.arange(8) % 3 == 0)[:, None]
+    return BATCH[index], SOLVED.plan.replace(lengths=lengths)[index], SOLVED.cost[index]
+
+
+def same(first, second):
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+    return [leaf.dtype for leaf in jax.tree.leaves(first)] == [leaf.dtype for leaf in jax.tree.leaves(second)]
+
+
+@pytest.mark.parametrize("place", [lambda tree: tree, lambda tree: jax.tree.map(jnp.asarray, tree)])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 8])
+def test_verdicts_do_not_depend_on_how_many_there_are(count, place):
+    instances, plans, optimum = place(at(np.arange(8) % 8))
+    whole = verify(instances, plans, optimum)
+    assert not whole.valid.all() and whole.valid.any()
+    found = verify(instances[:count], plans[:count], optimum[:count])
+    assert same(found, jax.tree.map(lambda leaf: leaf[:count], whole)) and isinstance(found.valid, jax.Array)
+    assert same(verify(*(jax.tree.map(lambda leaf: leaf[3], part) for part in at(np.arange(8)))), whole[3])
+
+
+def test_any_batch_axes_are_judged_and_so_are_those_of_vmap():
+    whole = verify(*at(np.arange(6)))
+    grid = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), at(np.arange(6)))
+    expected = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), whole)
+    assert same(verify(*grid), expected) and same(jax.vmap(verify)(*grid), expected)
+    assert same(jax.jit(verify)(*grid), expected)
+
+
+def test_batches_of_up_to_a_power_of_two_are_one_program():
+    verify(*at(np.arange(8)))
+    before = _judge._cache_size()
+    for count in (5, 6, 7):
+        verify(*at(np.arange(count)))
+    assert _judge._cache_size() == before
+
+
+def test_empty_batches_are_results():
+    none = BATCH[:0]
+    solved = solve(none)
+    assert solved.plan.paths.shape == (0, 2, 65) and len(solved) == 0
+    verdict = verify(none, solved.plan, solved.cost)
+    assert verdict.checks.shape == (0, 8) and verdict.valid.shape == verdict.costs.makespan.shape == (0,)
+    assert first_failure(verdict.checks).shape == (0,)
+    for asked in (needs_wait(none, solved), without_waiting(none, solved), waits(solved)):
+        assert asked.shape == (0,)
+    assert path_reward([], []) == [] and trl_rows(none, solved.cost) == []
+    validate(none)
+
+
+def test_one_instance_is_solved_as_in_a_batch():
+    alone = solve(ONE)
+    assert same(alone, SOLVED[0])
+    for ask in (needs_wait, without_waiting):
+        one, several = ask(ONE, alone), ask(BATCH, SOLVED)
+        assert np.ndim(one) == 0 and one == several[0] and one.dtype == several.dtype
+    assert waits(alone) == waits(SOLVED)[0] and np.ndim(waits(alone)) == 0
+    assert verify(ONE, alone.plan, alone.cost).optimal
+
+
+def ends(starts=(0, 6), goals=(7, 2), holes=(4,)):
+    """The board of ``ONE`` with other ends."""
+    return ONE.replace(
+        starts=np.array(starts, np.int32), goals=np.array(goals, np.int32), holes=np.isin(np.arange(9), holes)
+    )
+
+
+FAULTY = {
+    r"agents 0 and 1 have the same start \(0,0\)": ends(starts=(0, 0)),
+    r"agents 0 and 1 have the same goal \(0,2\)": ends(goals=(2, 2)),
+    r"start \(1,1\) of agent 0 is a hole": ends(starts=(4, 0)),
+    r"goal 9 of agent 1 is off the board of side 3": ends(goals=(7, 9)),
+    r"num_agents is 3: allowed is 1 to 2": ONE.replace(num_agents=np.int32(3)),
+}
+TAKERS = {
+    "solve": solve,
+    "needs_wait": lambda batch: needs_wait(batch, SOLVED[:2]),
+    "without_waiting": lambda batch: without_waiting(batch, SOLVED[:2]),
+    "generate": lambda batch: generate(CONFIG, KEY, 2, exclude=batch),
+    "LevelBank.build": LevelBank.build,
+    "trl_rows": lambda batch: trl_rows(batch, SOLVED.cost[:2]),
+    "Lake.reset": lambda batch: Lake().reset(batch[1]),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+@pytest.mark.parametrize("taker", TAKERS)
+def test_what_cannot_be_played_is_the_same_line_everywhere(taker, fault):
+    batch = jax.tree.map(lambda *leaves: np.stack(leaves), ONE, FAULTY[fault])
+    where = "" if taker == "Lake.reset" else "instance 1: "
+    with pytest.raises(ValueError, match=f"^{where}{fault}"):
+        TAKERS[taker](batch)
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_a_plan_on_what_cannot_be_played_is_not_valid(fault):
+    assert not verify(FAULTY[fault], SOLVED.plan[0], SOLVED.cost[0]).valid
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_what_validation_says_is_what_the_words_of_an_instance_say(data):
+    size, agents = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 3))
+    holes = data.draw(st.lists(st.sampled_from([False] * 5 + [True]), min_size=9, max_size=9))
+    starts, goals = (data.draw(st.lists(st.integers(-1, 9), min_size=2, max_size=2)) for _ in range(2))
+
+    def on_board(cell):
+        return 0 <= cell < 9 and cell // 3 < size and cell % 3 < size
+
+    legal = 1 <= size <= 3 and 1 <= agents <= 2
+    legal = legal and all(on_board(cell) for cell in range(9) if holes[cell])
+    for cells in (starts, goals):
+        legal = legal and all(on_board(cell) and not holes[cell] for cell in cells[:agents])
+        legal = legal and len(set(cells[:agents])) == agents and set(cells[agents:]) <= {ABSENT}
+    level = Instance(
+        size=np.int32(size),
+        num_agents=np.int32(agents),
+        holes=np.array(holes),
+        starts=np.array(starts, np.int32),
+        goals=np.array(goals, np.int32),
+    )
+    batch = jax.tree.map(lambda *leaves: np.stack(leaves), ONE, level, ONE)
+    for asked in (level, batch):
+        try:
+            validate(asked)
+            assert legal
+        except ValueError as fault:
+            assert not legal and "\n" not in str(fault) and (asked is level or str(fault).startswith("instance 1: "))
+
+
+@pytest.mark.parametrize("count", [4, 4.0, np.int64(4), np.float32(4), jnp.int32(4)])
+def test_whole_numbers_are_taken_in_any_type_everywhere(count):
+    assert len(generate(CONFIG, KEY, count).instances) == 4
+    assert counts(CONFIG, count) == (4,) and pad(ONE, count, count).max_size == 4
+    assert solve(ONE, max_steps=count).plan.paths.shape == (2, 5)
+    assert from_text(["aA", ".."], max_size=count).max_size == 4
+    assert LakeConfig.uniform((count,), 0.1, 0.1) == LakeConfig.uniform((4,), 0.1, 0.1)
+    assert Lake().reset(ONE, Params(max_steps=count))[0].params.max_steps == 4
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, None, True, "4", [4], np.array([4]), 1 << 40])
+def test_what_is_no_whole_number_in_range_is_the_same_line_everywhere(count):
+    calls = {
+        "max_steps": [lambda: solve(ONE, max_steps=count), lambda: generate(CONFIG, KEY, 2, max_steps=count)],
+        "num_agents": [lambda: joint_values(BATCH, count, "makespan")],
+        "max_size": [lambda: pad(ONE, count, 2), lambda: answer(SOLVED.plan[0], count)],
+        "count": [lambda: generate(CONFIG, KEY, count)],
+    }
+    for name, asked in calls.items():
+        for call in asked if count != 1 << 40 else asked * (name == "max_steps"):
+            with pytest.raises(ValueError, match=rf"^{name} = .* must be a whole number from 1") as fault:
+                call()
+            assert "\n" not in str(fault.value)
+
+
+def test_numbers_of_numpy_make_a_config_of_pythons():
+    sizes, data = np.array([3, 4]), np.array([0.5, 0.5], np.float32)
+    config = LakeConfig(sizes, data, [np.float32(0.25)] * 2, (np.int64(0), 1))
+    assert config == LakeConfig((3, 4), (0.5, 0.5), (0.25, 0.25), (0, 1))
+    assert {type(value) for field in ("sizes", "data", "hole", "wait") for value in getattr(config, field)} <= {
+        int,
+        float,
+    }
+    assert LakeConfig.from_dict(config.to_dict()) == config
+
+
+LINES = {
+    "None must be an Instance": lambda: solve(None),
+    r"\[Instance.* must be an Instance; levels.stack makes one of several": lambda: solve([ONE]),
+    r"batch axes \(1, 8\): allowed is one at most": lambda: solve(jax.tree.map(lambda leaf: leaf[None], BATCH)),
+    r"size is a list: it must be an array": lambda: solve(BATCH.replace(size=[3] * 8)),
+    r"the solutions are \(2,\): the instances are \(8,\)": lambda: needs_wait(BATCH, SOLVED[:2]),
+    "solutions = None must be a Solution": lambda: needs_wait(BATCH, None),
+    "plans = None must be a Plan": lambda: verify(BATCH, None, SOLVED.cost),
+    r"plans.parsable has the shape \(2,\): with instances \(8,\) of 2 agents it must be \(8,\)": lambda: verify(
+        BATCH, SOLVED.plan[:2], SOLVED.cost
+    ),
+    r"plans.paths has the shape \(8, 2, 65\): .* of 3 agents it must be \(8, 3, 65\)": lambda: verify(
+        pad(BATCH, 3, 3), SOLVED.plan, SOLVED.cost
+    ),
+    r"optimum has the shape \(2,\): .* it must be \(8,\)": lambda: verify(BATCH, SOLVED.plan, SOLVED.cost[:2]),
+    "plans.paths is float64: it must be int32": lambda: verify(
+        BATCH, SOLVED.plan.replace(paths=SOLVED.plan.paths * 1.0), SOLVED.cost
+    ),
+    "key = 0 must be one key of jax.random, as jax.random.key": lambda: generate(CONFIG, 0, 2),
+    "key = None must be one key of jax.random": lambda: LakeConfig.random((3,), None),
+    "config = {'3': {'data': 1.0.* must be a LakeConfig": lambda: generate(CONFIG.to_dict(), KEY, 2),
+    "sizes = 3 must be a sequence of numbers": lambda: LakeConfig.uniform(3, 0.1, 0.1),
+    "interacting is '1': allowed is a share from 0 to 1": lambda: generate(CONFIG, KEY, 2, interacting="1"),
+    r"batch axes \(8,\): it must have none, as instances\[0\]": lambda: prompt(BATCH, "grid"),
+    r"batch axes \(8,\): it must have none, as instances\[0\]$": lambda: to_text(BATCH),
+    r"batch axes \(8,\): it must have none, as plans\[0\]": lambda: answer(SOLVED.plan, 3),
+    r"batch axes \(\): distances needs one": lambda: distances(ONE),
+    r"batch axes \(\): joint_values needs one": lambda: joint_values(ONE, 2, "makespan"),
+    "num_agents = 3 must be at most the instances' 2 agent slots": lambda: joint_values(BATCH, 3, "makespan"),
+    r"params.slip has the shape \(1,\): it must be one number": lambda: Lake().reset(ONE, Params(slip=[0.5])),
+    "slip is '0.5': allowed is 0 to 1": lambda: Lake().reset(ONE, Params(slip="0.5")),
+    "1 completions with 0 levels: there must be one for each": lambda: path_reward(["0:(0,0)"], []),
+    r"an optimum of float64 \(8,\): both must be": lambda: trl_rows(BATCH, SOLVED.cost * 1.0),
+    r"instances \(\) with an optimum of int64 \(\): both must be": lambda: trl_rows(ONE, 3),
+    "'boards' must be a sequence of Instances": lambda: stack("boards"),
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_mistake_is_one_clear_line(line):
+    with pytest.raises(ValueError, match=line) as fault:
+        LINES[line]()
+    assert "\n" not in str(fault.value)
