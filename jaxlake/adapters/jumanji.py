@@ -157,10 +157,5 @@ def _extras(timestep: core.TimeStep) -> dict[str, Any]:
     return {**vars(timestep.info), "costs": {**vars(timestep.info.costs)}}
 
 
-def _extras(timestep: core.TimeStep) -> dict[str, Any]:
-    # Dictionaries all the way down: dm-tree, with which Jumanji looks into extras, knows no records.
-    return {**vars(timestep.info), "costs": {**vars(timestep.info.costs)}}
-
-
 def _observation(episode: core.State, timestep: core.TimeStep) -> Observation:
     return Observation(timestep.observation, timestep.legal_actions, episode.time)
