@@ -8,7 +8,6 @@ from pathlib import Path
 
 from jaxlake.benchmark import SETS, load, score
 from jaxlake.files import write_whole
-from jaxlake.text import AnswerFormat
 from jaxlake.types import Objective
 
 _EPILOG = """\
@@ -36,12 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("answers", type=Path, help="JSON lines with id and answer")
     parser.add_argument("--set", choices=SETS, default="test", help="what they answer (default: test)")
     parser.add_argument(
-        "--format",
-        choices=[form.value for form in AnswerFormat],
-        default="coordinates",
-        help="what paths are written in (default: coordinates)",
-    )
-    parser.add_argument(
         "--objective",
         choices=[objective.value for objective in Objective],
         default="sum_of_costs",
@@ -53,7 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores = score(
             read_answers(options.answers),
             load(options.set),
-            answer_format=AnswerFormat(options.format),
             objective=Objective(options.objective),
         )
         if options.json:

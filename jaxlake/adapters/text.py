@@ -46,7 +46,7 @@ def trl_rows(
       instances: ``[n]``, of sides up to 10 with up to 5 agents.
       optimum: int32 ``[n]``, the least sum of costs.
       style: of the prompts.
-      answer_format: what the prompts ask for, and what is read.
+      answer_format: what the prompts ask for; answers in either are read.
 
     Raises:
       ValueError: naming an instance that is too large or whose optimum is not known.
@@ -103,7 +103,7 @@ def compute_score(
 def _tasks(
     instances: Instance, optimum: np.ndarray, style: PromptStyle | str, answer_format: AnswerFormat | str
 ) -> list[tuple[str, str]]:
-    """The prompt of each instance, and the level as one text: a record of ``files`` that says how to read answers."""
+    """The prompt of each instance, and the level as one text: a record of ``files`` with the optimum."""
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     validate(instances)
     optimum = np.asarray(optimum)
@@ -122,7 +122,7 @@ def _tasks(
                 f"instance {index} has side {instance.size} and {instance.num_agents} agents: allowed are up to "
                 f"{MAX_SIZE} and {MAX_AGENTS}"
             )
-        level = record(instance, str(index), optimum=int(least)) | {"answer": answer_format.value}
+        level = record(instance, str(index), optimum=int(least))
         tasks.append((prompt(instance, style, answer_format), json.dumps(level)))
     return tasks
 
@@ -134,25 +134,25 @@ def _accuracies(texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
     if not texts:
         return np.zeros(0, np.float32)
     known = [_read_level(level) for level in levels]
-    optimum = np.array([least for _, least, _ in known], np.int32)
+    optimum = np.array([least for _, least in known], np.int32)
     plans = [
         parse(
             text,
             max_size=MAX_SIZE,
             max_agents=MAX_AGENTS,
             max_steps=MAX_STEPS,
-            starts=instance.starts if answer_format is AnswerFormat.MOVES else None,
+            starts=instance.starts,
         )
-        for text, (instance, _, answer_format) in zip(texts, known, strict=True)
+        for text, (instance, _) in zip(texts, known, strict=True)
     ]
-    verdicts = verify(_stack([instance for instance, _, _ in known]), _stack(plans), optimum)
+    verdicts = verify(_stack([instance for instance, _ in known]), _stack(plans), optimum)
     return accuracy(np.asarray(verdicts.valid), np.asarray(verdicts.cost), optimum)
 
 
 @functools.lru_cache(maxsize=1024)  # A group of completions shares its level, and reading takes as long as parsing.
-def _read_level(level: str) -> tuple[Instance, int, AnswerFormat]:
+def _read_level(level: str) -> tuple[Instance, int]:
     entry = json.loads(level)
-    return from_record(entry, MAX_SIZE, MAX_AGENTS), entry["optimum"], AnswerFormat(entry["answer"])
+    return from_record(entry, MAX_SIZE, MAX_AGENTS), entry["optimum"]
 
 
 def _stack(parts: Sequence[Any]) -> Any:

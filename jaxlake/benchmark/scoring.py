@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxlake.arguments import shown, whole
 from jaxlake.benchmark.data import Benchmark, load
-from jaxlake.text import AnswerFormat, parse_batch
+from jaxlake.text import parse_batch
 from jaxlake.types import Check, Objective
 from jaxlake.verify import first_failure, verify
 
@@ -214,7 +214,6 @@ def score(
     answers: Mapping[str, str | Sequence[str]],
     benchmark: Benchmark | None = None,
     *,
-    answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
     objective: Objective | str = Objective.SUM_OF_COSTS,
 ) -> Scores:
     """Reads and judges answers in plain text, from any model.
@@ -222,14 +221,12 @@ def score(
     Args:
       answers: by id, one text or several samples; an instance without any counts as invalid.
       benchmark: the set, by default ``load("test")``.
-      answer_format: how the answers write a plan.
       objective: what an optimal plan minimises.
 
     Raises:
-      ValueError: for an id that the set does not have, an answer that is not a text, or a word that is no format or
-        objective.
+      ValueError: for an id that the set does not have, an answer that is not a text, or a word that is no objective.
     """
-    answer_format, objective = AnswerFormat(answer_format), Objective(objective)
+    objective = Objective(objective)
     if not isinstance(answers, Mapping):
         raise ValueError(f"answers = {shown(answers)} must be a mapping from ids to texts")
     benchmark = load() if benchmark is None else benchmark
@@ -248,7 +245,7 @@ def score(
         indices += [place[identifier]] * len(samples)
         texts += samples
     of = np.array(indices, int)
-    first, optimal = _verdicts(of, texts, benchmark, answer_format, objective)
+    first, optimal = _verdicts(of, texts, benchmark, objective)
 
     count = len(benchmark)
     answered = np.bincount(of, minlength=count)
@@ -262,7 +259,7 @@ def score(
 
 
 def _verdicts(
-    of: np.ndarray, texts: Sequence[str], benchmark: Benchmark, answer_format: AnswerFormat, objective: Objective
+    of: np.ndarray, texts: Sequence[str], benchmark: Benchmark, objective: Objective
 ) -> tuple[np.ndarray, np.ndarray]:
     """Per answer its first failing ``Check``, int ``[answers]``, negative for none, and bool ``[answers]`` optimal."""
     optimum = benchmark.optimum if objective is Objective.SUM_OF_COSTS else benchmark.makespan
@@ -278,7 +275,7 @@ def _verdicts(
             max_size=instances.max_size,
             max_agents=instances.max_agents,
             max_steps=_MAX_STEPS,
-            starts=asked.starts if answer_format is AnswerFormat.MOVES else None,
+            starts=asked.starts,
         )
         verdict = verify(asked, plans, optimum[chunk], objective)
         first[begin : begin + _CHUNK] = np.asarray(first_failure(verdict.checks))[: len(part)]

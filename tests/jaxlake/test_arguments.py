@@ -62,7 +62,6 @@ ENTRIES = {
     "verify": (Objective, lambda word: verify(BOARDS, SOLVED.plan, SOLVED.cost, word)),
     "generate": (Objective, lambda word: dataclasses.astuple(drawn(word))[:3]),
     "score, objective": (Objective, lambda word: score({}, load("validation"), objective=word).to_json()),
-    "score, format": (AnswerFormat, lambda word: score({}, load("validation"), answer_format=word).to_json()),
     "prompt, style": (PromptStyle, lambda word: prompt(BOARD, word)),
     "prompt, format": (AnswerFormat, lambda word: prompt(BOARD, "verbose", word)),
     "answer": (AnswerFormat, lambda word: answer(PLAN, 3, word)),

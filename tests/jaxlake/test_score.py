@@ -9,7 +9,6 @@ import pytest
 from jaxlake.benchmark import FAILURES, Benchmark, score
 from jaxlake.render import from_text
 from jaxlake.score import main
-from jaxlake.text import AnswerFormat
 from jaxlake.types import Objective
 
 ACROSS = """
@@ -168,7 +167,7 @@ def test_more_answers_than_are_judged_at_once_are_all_judged(benchmark):
 
 def test_answers_may_be_moves(benchmark):
     answers = {"back": "0: L L\n1: L L", "meeting": "0: R R D\n1: R U", "across": "0: R R\n1: L R R R"}
-    scores = score(answers, benchmark, answer_format=AnswerFormat.MOVES)
+    scores = score(answers, benchmark)
     assert scores.optimal.tolist() == [0, 1, 1, 0, 0, 0]
     assert failures_of(scores, "across") == {"in_bounds": 1}
 

@@ -83,7 +83,7 @@ def test_verl_pays_an_answer_by_its_cost(instances, optimum):
 def test_answers_in_moves_are_asked_for_and_read(instances, optimum):
     row = verl_rows(instances, optimum, "test", answer_format=AnswerFormat.MOVES)[0]
     assert "U for up" in row["prompt"][0]["content"]
-    for answer, expected in (("0: R R D D\n1: U U R R", 1), ("0: R R D D\n1: W U U R R", ONE_MORE), (BEST, 0)):
+    for answer, expected in (("0: R R D D\n1: U U R R", 1), ("0: R R D D\n1: W U U R R", ONE_MORE), (BEST, 1)):
         assert compute_score("jaxlake", answer, row["reward_model"]["ground_truth"]) == pytest.approx(expected)
 
 
