@@ -190,7 +190,8 @@ class Lake:
           ValueError: for batch axes, distances of another shape, numbers out of range, and, where the level is known
             now and not only under ``jit``, for one that cannot be played (``levels.validate``).
         """
-        _check(instance, params, distances)
+        if not isinstance(instance, Instance):
+            raise ValueError(f"{shown(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
         instance = Instance(
             size=jnp.asarray(instance.size, jnp.int32),
@@ -199,6 +200,7 @@ class Lake:
             starts=jnp.asarray(instance.starts, jnp.int32),
             goals=jnp.asarray(instance.goals, jnp.int32),
         )
+        _check(instance, params, distances)
         count = jnp.zeros(instance.max_agents, jnp.int16)
         state = State(
             instance=instance,
