@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.arguments import shown, whole
+from jaxlake.processes import check_process
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
 
@@ -179,7 +180,9 @@ class LevelBank(Record):
 
         Raises:
           ValueError: as ``validate``, or if there is no level.
+          RuntimeError: in a process forked from one in which JAX had run.
         """
+        check_process()
         axes = check_shapes(instances)
         if len(axes) != 1 or not axes[0]:
             raise ValueError(f"instances have batch axes {axes}: a bank needs one, of at least 1")

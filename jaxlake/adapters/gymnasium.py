@@ -23,7 +23,6 @@ from jaxlake.adapters.host import (
     Layout,
     bank_of,
     check_level,
-    check_process,
     checked_render_mode,
     infos_of,
     pack,
@@ -33,6 +32,7 @@ from jaxlake.adapters.shared import bounds_of, one_array
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
 from jaxlake.levels import LevelBank
+from jaxlake.processes import check_process
 from jaxlake.types import Action
 
 DEFAULT_LAKE = Lake()

@@ -7,7 +7,6 @@ arrays of a time step took twice as long as the step itself.
 import functools
 import itertools
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.env import Lake, Params, State, TimeStep
 from jaxlake.generate import generate
 from jaxlake.levels import LevelBank
+from jaxlake.processes import check_process
 from jaxlake.render import rgb, tiles
 
 Infos = dict[str, Any]
@@ -30,7 +30,6 @@ GENERATED_LEVELS = 1024
 """Of a bank that nobody gave."""
 
 _TILE_SIZE = 32
-_in_fork_of_jax = False
 
 
 class Episode:
@@ -39,12 +38,14 @@ class Episode:
     One program is compiled for all levels of a bank, and shared by everything with the same lake and padded sizes.
 
     Attributes:
+      first: shapes and dtypes of a time step.
       legal_actions: bool ``[max_agents, 5]`` as of the last time step; it is not to be written to.
     """
 
     def __init__(self, bank: LevelBank, lake: Lake, params: Params) -> None:
         self.bank, self.lake, self.params = bank, lake, params
-        self.first = jax.eval_shape(functools.partial(_reset, lake), bank, np.int32(0), params)[1]
+        leaves, treedef = jax.tree.flatten((bank, params))
+        self.first = _first(lake, tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves), treedef)
         self._layout = Layout(self.first)
         self._state: State | None = None
 
@@ -181,32 +182,11 @@ def check_level(level: int, bank: LevelBank) -> None:
         raise ValueError(f"level is {level}: allowed are 0 to {len(bank) - 1}")
 
 
-def check_process() -> None:
-    """Raise RuntimeError in a process forked from one in which JAX ran: its threads are gone, and it would hang."""
-    if _in_fork_of_jax:
-        raise RuntimeError(
-            "this process was forked from one in which JAX had run, so JAX would hang in it: the context must be "
-            'another, AsyncVectorEnv(.., context="spawn") or SubprocVecEnv(.., start_method="spawn"); VectorLake '
-            "steps a whole batch without processes"
-        )
-
-
 @functools.cache
 def _generated(size: int, num_agents: int) -> LevelBank:
     check_process()
     config = LakeConfig.uniform((size,), hole=0.2, wait=0.0)
     return LevelBank.build(generate(config, jax.random.key(0), GENERATED_LEVELS, num_agents=num_agents).instances)
-
-
-def _note_fork() -> None:
-    from jax._src import xla_bridge  # JAX warns before a fork, but says nothing in public that could be asked after it.
-
-    global _in_fork_of_jax
-    _in_fork_of_jax = xla_bridge.backends_are_initialized()
-
-
-if hasattr(os, "register_at_fork"):  # Windows does not fork.
-    os.register_at_fork(after_in_child=_note_fork)
 
 
 _tiles = jax.jit(jax.vmap(functools.partial(tiles, tile_size=_TILE_SIZE)))
@@ -215,6 +195,17 @@ _tiles = jax.jit(jax.vmap(functools.partial(tiles, tile_size=_TILE_SIZE)))
 def _reset(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:
     instance, distances = bank.at(level)
     return lake.reset(instance, params, distances)
+
+
+@functools.cache
+def _first(lake: Lake, leaves: tuple[tuple[tuple[int, ...], np.dtype], ...], treedef: Any) -> TimeStep:
+    """Shapes of a time step. Kept, so that in a fork of a process that has asked before, ``reset`` is what raises.
+
+    Gymnasium asks before it forks, and hands errors of ``reset`` to the parent; those of a constructor it does not.
+    """
+    check_process()
+    bank, params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    return jax.eval_shape(functools.partial(_reset, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[1]
 
 
 @functools.partial(jax.jit, static_argnames="lake")

@@ -380,3 +380,31 @@ def test_environments_in_processes_of_their_own_step_and_in_forked_ones_say_why_
     done = subprocess.run([sys.executable, script, context], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.startswith(printed)
     assert context != "fork" or 'AsyncVectorEnv(.., context="spawn")' in done.stdout
+
+
+IMPORTED_IN_THE_CHILD = """
+import multiprocessing
+from jaxlake import LevelBank, from_text, stack
+
+
+def work(bank):
+    from jaxlake.adapters.gymnasium import CentralLake
+
+    CentralLake(bank)
+
+
+if __name__ == "__main__":
+    bank = LevelBank.build(stack([from_text("a.A\\n...\\n...")]))
+    child = multiprocessing.get_context("fork").Process(target=work, args=(bank,))
+    child.start()
+    child.join()
+    print(child.exitcode)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_that_imports_the_adapter_itself_says_so_too():
+    command = [sys.executable, "-c", IMPORTED_IN_THE_CHILD]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == "1\n"
+    assert "RuntimeError: this process was forked from one in which JAX had run" in done.stderr

@@ -1,0 +1,26 @@
+"""Tells a process that was forked from one in which JAX had run, where JAX would hang: its threads are not copied."""
+
+import os
+
+_in_fork_of_jax = False
+
+
+def check_process() -> None:
+    """Raise RuntimeError in a process forked from one in which JAX had run."""
+    if _in_fork_of_jax:
+        raise RuntimeError(
+            "this process was forked from one in which JAX had run, so JAX would hang in it: the context must be "
+            'another, AsyncVectorEnv(.., context="spawn") or SubprocVecEnv(.., start_method="spawn"); VectorLake '
+            "steps a whole batch without processes"
+        )
+
+
+def _note_fork() -> None:
+    from jax._src import xla_bridge  # JAX warns before a fork, but says nothing in public that could be asked after it.
+
+    global _in_fork_of_jax
+    _in_fork_of_jax = xla_bridge.backends_are_initialized()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork.
+    os.register_at_fork(after_in_child=_note_fork)
