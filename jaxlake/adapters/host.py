@@ -45,7 +45,7 @@ class Episode:
     def __init__(self, bank: LevelBank, lake: Lake, params: Params) -> None:
         self.bank, self.lake, self.params = bank, lake, params
         leaves, treedef = jax.tree.flatten((bank, params))
-        self.first = _first(lake, tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves), treedef)
+        self.first = _first(lake, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves), treedef)
         self._layout = Layout(self.first)
         self._state: State | None = None
 
