@@ -189,9 +189,8 @@ def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: if k is below 1, or there are fewer answers.
     """
-    correct, total, k = np.asarray(correct), np.asarray(total), whole("k", k, 1)
-    if (total < k).any():
-        raise ValueError(f"k = {k}: allowed are 1 to {total.min(initial=k)}, the number of answers")
+    correct, total = np.asarray(correct), np.asarray(total)
+    k = whole("k", k, 1, int(total.min()) if total.size else None)
     wrong = total - correct
     # C(w, k) / C(t, k), factor by factor: the chance that the first is wrong, then the second, and so on.
     none = [np.maximum(wrong - drawn, 0) / (total - drawn) for drawn in range(k)]

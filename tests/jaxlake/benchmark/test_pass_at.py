@@ -34,7 +34,7 @@ def test_many_answers_do_not_overflow():
 
 @pytest.mark.parametrize("k", [0, -1, 5])
 def test_more_draws_than_answers_are_refused(k):
-    with pytest.raises(ValueError, match=f"k = {k}: allowed are 1 to "):
+    with pytest.raises(ValueError, match=f"k = {k} must be a whole number from 1 to 4"):
         pass_at(k, np.array([1]), np.array([4]))
 
 

@@ -108,7 +108,7 @@ def test_agents_with_the_same_start_or_goal_have_no_plan():
     board = "a.A\n...\nb.B"
     instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
     for field in ("starts", "goals"):
-        ends = np.array(instance[field])
+        ends = np.array(getattr(instance, field))
         ends[1] = ends[0]
         batch = jax.tree.map(lambda part: np.stack([part] * LANES), instance.replace(**{field: ends}))
         bounds = np.full(LANES, UNBOUNDED, np.int32)
