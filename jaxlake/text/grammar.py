@@ -52,11 +52,11 @@ _COMMENT = re.compile(r"(?<=\S)[ \t]+(?://|#)[^\n]*")
 _SPLIT = re.compile(r"[\[{][^\[\]{}]*+[\]}]")
 _RULE = re.compile(r"[\s:=+-]*+")
 _COLUMN_AGENT = re.compile(
-    r"\W*(?:agent|robot|智能体|代理)?[\s_#]*(\d{1,6}|[a-e])\W*(?:path|moves?|position|action)?s?\W*", re.I | re.A
+    r"[^\w]*+(?:agent|robot|智能体|代理)?[\s_#]*+(\d{1,6}|[a-e])[^\w]*+(?:path|moves?|position|action)?s?[^\w]*+", re.I
 )
-_COLUMN_TIME = re.compile(r"\W*(?:t|time|step|time ?step|tick|turn)?[\s_=]*\d{1,4}\W*", re.IGNORECASE | re.ASCII)
-_TIME_HEAD = re.compile(r"\W*(?:t|time|step|time ?step|tick|turn|时间|步骤?)s?\W*", re.IGNORECASE)
-_PATH_HEAD = re.compile(r"\W*(?:path|plan|route|moves?|actions?|sequence|positions?|cells|路径)\b.*", re.IGNORECASE)
+_COLUMN_TIME = re.compile(r"[^\w]*+(?:t|time|step|time ?step|tick|turn)?[\s_=]*+\d{1,4}[^\w]*+", re.IGNORECASE)
+_TIME_HEAD = re.compile(r"[^\w]*+(?:t|time|step|time ?step|tick|turn|时间|步骤?)s?[^\w]*+", re.IGNORECASE)
+_PATH_HEAD = re.compile(r"[^\w]*+(?:path|plan|route|moves?|actions?|sequence|positions?|cells|路径)\b.*", re.IGNORECASE)
 
 
 def plain(text: str) -> str:

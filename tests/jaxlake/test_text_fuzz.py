@@ -139,6 +139,23 @@ HOSTILE += [
 ]
 
 
+HOSTILE += [
+    "|",
+    "| 0 |\n",
+    "$",
+    "\\boxed{",
+    "&amp;",
+    "<a ",
+    "t=1:",
+    "agent 0 ",
+    "x2 ",
+    "3R",
+    "[a(",
+    "start (0,0) ",
+    "路",
+]
+
+
 @pytest.mark.parametrize("piece", HOSTILE)
 @pytest.mark.parametrize("starts", [None, STARTS], ids=["coordinates", "moves"])
 def test_a_hostile_megabyte_takes_no_time(piece, starts):
