@@ -35,7 +35,7 @@ from jaxlake.text.grammar import (
 )
 from jaxlake.types import ABSENT, OUTSIDE, STEPS, Action, Plan
 
-_ROOM, _ROOM_PER_CELL = 25_000, 16
+_ROOM, _ROOM_PER_CELL = 12_000, 16
 """Characters that are read, and how many more for each cell of a plan: bounds the time that a hostile text takes."""
 
 _THOUGHTS = ("think", "thinking")
