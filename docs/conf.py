@@ -38,9 +38,9 @@ highlight_language = "none"
 nitpick_ignore_regex = [
     # Of other projects, whose addresses only the network knows.
     ("py:.*", r"(annotated_types|argparse|chex|collections|flax|gymnasium|gymnax|jax|jaxlib|jumanji|llguidance)\..*"),
-    ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pydantic|types)\..*"),
+    ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pettingzoo|pydantic|types)\..*"),
     # Ours, in signatures, and nothing that a user makes or calls.
-    ("py:class", r"rl\.(collect|hlo|standing|tracking|sampler\.draw)\.\w+|engineer\.report\.run\.Run"),
+    ("py:class", r"jaxlake\.adapters\.host\.Episode|rl\.(collect|hlo|standing|tracking|sampler\.draw)\.\w+|engineer\.report\.run\.Run"),
     ("py:class", r"rl\.config\.(Section|SomeSection|OptimizerFields)|engineer\.comparison\.findings\.\w+"),
 ]
 
