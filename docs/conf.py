@@ -40,7 +40,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"(annotated_types|argparse|chex|collections|flax|gymnasium|gymnax|jax|jaxlib|jumanji|llguidance)\..*"),
     ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pettingzoo|pydantic|types)\..*"),
     # Ours, in signatures, and nothing that a user makes or calls.
-    ("py:class", r"jaxlake\.adapters\.host\.Episode|rl\.(collect|hlo|standing|tracking|sampler\.draw)\.\w+|engineer\.report\.run\.Run"),
+    ("py:class", r"jaxlake\.adapters\.host\.Episode"),
+    ("py:class", r"rl\.(collect|hlo|standing|tracking|sampler\.draw)\.\w+|engineer\.report\.run\.Run"),
     ("py:class", r"rl\.config\.(Section|SomeSection|OptimizerFields)|engineer\.comparison\.findings\.\w+"),
 ]
 
