@@ -6,14 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DIGEST = Path(__file__).parents[1] / "support" / "core_digest.py"
 
 
-def test_sixty_four_bits_change_no_result():
+@pytest.mark.parametrize("parts", [[], pytest.param(["--all"], marks=pytest.mark.slow)])
+def test_sixty_four_bits_change_no_result(parts):
     # Beside each other: either compiles for most of its time.
     runs = [
         subprocess.Popen(
-            [sys.executable, DIGEST],
+            [sys.executable, DIGEST, *parts],
             env=os.environ | {"JAX_ENABLE_X64": flag, "JAX_PLATFORMS": "cpu"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

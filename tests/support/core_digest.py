@@ -6,6 +6,7 @@ Run as a program, so that a test can compare processes that differ in a setting 
 import functools
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,7 @@ def solved() -> Any:
 
 
 def verified() -> Any:
-    found = dataset(3)
+    found = dataset(2)
     plan = found.solutions.plan
     rng = np.random.default_rng(0)
     paths = np.where(rng.random(plan.paths.shape) < 0.02, rng.integers(-2, 26, plan.paths.shape), plan.paths)
@@ -67,12 +68,12 @@ def verified() -> Any:
 
 
 def drawn() -> Any:
-    bank = jl.LevelBank.build(dataset(3).instances, with_distances=True)
+    bank = jl.LevelBank.build(dataset(2).instances, with_distances=True)
     return jax.vmap(bank.draw)(jax.random.split(jax.random.key(3), 64))
 
 
 def rollouts(mode: jl.AutoResetMode, lake: jl.Lake, slip: float | None) -> Any:
-    bank = jl.LevelBank.build(dataset(3).instances, with_distances=True)
+    bank = jl.LevelBank.build(dataset(2).instances, with_distances=True)
     auto = jl.AutoReset(lake, mode)
     keys = jax.random.split(jax.random.key(4), 8)
     start = jax.vmap(auto.reset, in_axes=(None, 0, None))(bank, keys, jl.Params(max_steps=9, slip=slip))
@@ -94,7 +95,7 @@ def tables(convention: Convention) -> Any:
 
 
 def texts() -> Any:
-    found = dataset(3)
+    found = dataset(2)
     rows = text_adapter.trl_rows(found.instances, found.solutions.cost, jl.PromptStyle.GRID, jl.AnswerFormat.MOVES)
     answers = [jl.answer(plan, 5, jl.AnswerFormat.MOVES) for plan in found.solutions.plan]
     levels = [row["level"] for row in rows]
@@ -105,7 +106,6 @@ def texts() -> Any:
 PARTS: dict[str, Callable[[], Any]] = {
     "LakeConfig.random": lambda: str(config()).encode(),
     "generate, two agents": lambda: generated(2),
-    "generate, three agents": lambda: generated(3),
     "solve, needs_wait, waits": solved,
     "verify, first_failure": verified,
     "LevelBank.draw": drawn,
@@ -115,16 +115,20 @@ PARTS: dict[str, Callable[[], Any]] = {
         jl.Lake(holes=jl.HoleRule.FALL, observe=observations.flat, reward=rewards.shaped(0.1, 0.97)),
         jl.CLASSIC_SLIP,
     ),
+    "joint values, sum of costs": lambda: tables(Convention.SUM_OF_COSTS),
+    "text adapter": texts,
+}
+MORE: dict[str, Callable[[], Any]] = {
+    "generate, three agents": lambda: generated(3),
     "no reset, conflicts end, window, cost": lambda: rollouts(
         jl.AutoResetMode.OFF,
         jl.Lake(conflicts=jl.ConflictRule.END, observe=observations.window(2), reward=rewards.cost),
         None,
     ),
-    "joint values, sum of costs": lambda: tables(Convention.SUM_OF_COSTS),
     "joint values, sum of loss": lambda: tables(Convention.SUM_OF_LOSS),
     "joint values, makespan": lambda: tables(Convention.MAKESPAN),
-    "text adapter": texts,
 }
+"""What takes longer to compile: asked for by ``--all``."""
 
 
 def found(part: Callable[[], Any]) -> str:
@@ -133,4 +137,5 @@ def found(part: Callable[[], Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: found(part) for name, part in PARTS.items()}))
+    parts = PARTS | MORE if "--all" in sys.argv else PARTS
+    print(json.dumps({name: found(part) for name, part in parts.items()}))
