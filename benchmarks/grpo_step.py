@@ -41,18 +41,20 @@ from side_by_side import Peer, Row, Unavailable, alternate, environment, header,
 
 from rl import config as config_
 from rl import grpo, rounds
-from rl.checkpoint import Progress
 from rl.collect import TrainingSet
-from rl.command import Stop
-from rl.directory import RunDirectory
-from rl.optimizer import make_optimizer
+from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run import Purpose, Run, make_key, mixed_boards
-from rl.tracking import Display, Meter, Profiler, Trackers
+from rl.run.boards import mixed_boards
+from rl.run.checkpoint import Progress
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.run import Run
+from rl.run.signals import Stop
+from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
 PROMPTS, SAMPLES, NEW_TOKENS = 16, 8, 128

@@ -66,11 +66,11 @@ KINDS = {
     ("rl.sft", "warm_start"): "warm start",
     ("rl.train", "run_rounds"): "between rounds",
     ("rl.rounds", "train"): "within a round",
-    ("rl.grammar.GrammarSampler", "write"): "engineer decoding",
+    ("rl.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
     ("rl.rounds", "collect"): "rollout",
     ("rl.rounds", "add_logprobs"): "log-probs",
     ("rl.rounds", "make_updates"): "update",
-    ("rl.run.Run", "validate"): "validation",
+    ("rl.run.run.Run", "validate"): "validation",
 }
 SAVING = "middle of a save"
 WANTED = ("rollout", "update", SAVING, "validation", "engineer decoding", "between rounds")

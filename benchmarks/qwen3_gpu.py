@@ -38,8 +38,8 @@ import optax  # noqa: E402
 from side_by_side import header, report, row  # noqa: E402
 
 from rl import grpo, sft  # noqa: E402
-from rl.logprobs import join  # noqa: E402
 from rl.qwen3 import lora, presets  # noqa: E402
+from rl.qwen3.logprobs import join  # noqa: E402
 from rl.qwen3.model import Qwen3Config, abstract, create  # noqa: E402
 from rl.qwen3.sharding import for_rollout, make_mesh, shard_batch  # noqa: E402
 from rl.sampler import Sampler, Sampling  # noqa: E402

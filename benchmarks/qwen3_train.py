@@ -31,8 +31,8 @@ from qwen3_decode import CONFIG
 from side_by_side import Peer, Unavailable, alternate, header, report
 
 from rl import grpo, sft
-from rl.logprobs import join
 from rl.qwen3 import lora, weights
+from rl.qwen3.logprobs import join
 from rl.qwen3.model import Remat, create
 from rl.qwen3.sharding import make_mesh, shard_batch
 

@@ -1,8 +1,5 @@
 """Evidence in, next configuration out; text generation is handed in as a function, and no model lives here."""
 
-import importlib.util
-import sys
-
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
 from engineer.engineers import (
     RULES,
@@ -48,8 +45,3 @@ __all__ = [
     "modules",
     "wilson",
 ]
-
-# While Python looks for the module of `python -m engineer.report`.
-if sys.argv[0] == "-m" and "engineer.report" in sys.orig_argv and not importlib.util.find_spec("matplotlib"):
-    print("error: matplotlib is not installed; reports need pip install 'jaxlake[train]'", file=sys.stderr)
-    sys.exit(2)

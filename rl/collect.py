@@ -8,9 +8,11 @@ import numpy as np
 from engineer import evidence
 from jaxlake.types import Verdict
 from rl import distributed, grpo, metrics, reward
-from rl.logprobs import join
 from rl.policy import Prompts
-from rl.run import Purpose, Run, Stopwatch
+from rl.qwen3.logprobs import join
+from rl.run.keys import Purpose
+from rl.run.run import Run
+from rl.run.tracking import Stopwatch
 from rl.sampler import Rollout, Sampling
 
 

@@ -11,110 +11,25 @@ import signal
 import sys
 import textwrap
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
-import numpy as np
 from pydantic.fields import FieldInfo
 
 from rl import config as config_
 from rl import distributed
-from rl.checkpoint import RunError
-from rl.config import Config, ConfigError
-from rl.directory import RunDirectory
+from rl.config import Config, ConfigError, RunError
 from rl.provenance import provenance
-from rl.tracking import Display
+from rl.run.directory import RunDirectory
+from rl.run.signals import Interrupted, Stop
+from rl.run.tracking import Display
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """What a disk refuses that is nobody's mistake in this program."""
 
 WIDTH, COLUMN = 79, 36
 """Of the list of keys in --help: its lines, and where in them the meaning of a key begins."""
-
-UNINTERRUPTIBLE = frozenset({"__del__", "_xla_gc_callback"})
-"""Functions out of which Python lets no exception: a signal that raised in one was lost, and the stop took 75 s."""
-
-
-class Interrupted(Exception):
-    """A signal asked to stop; everything is saved.
-
-    Args:
-      number: of the signal.
-    """
-
-    def __init__(self, number: int):
-        super().__init__(signal.Signals(number).name)
-        self.number = number
-
-
-class Stop:
-    """A wish to stop, from Ctrl-C or SIGTERM.
-
-    Attributes:
-      number: of the signal, 0 before it.
-    """
-
-    def __init__(self):
-        self.number = 0
-        self._at_once = False
-
-    @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """In here the wish is fulfilled as soon as Python can: for long work that has nothing to save of its own.
-
-        Not in a job of several processes: the others would wait for this one. There it is noted, as elsewhere.
-
-        Raises:
-          Interrupted: wherever the work is.
-        """
-        self._at_once = not jax.distributed.is_initialized()
-        try:
-            if self._at_once and self.number:
-                raise Interrupted(self.number)
-            yield
-        finally:
-            self._at_once = False
-
-    def agreed(self) -> int:
-        """The number of a signal that any process of the job got, 0 if none; all call it at the same place."""
-        return int(distributed.gather(np.array([self.number])).max())
-
-    def _on_signal(self, number, frame):
-        # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.
-        if self.number and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.number = self.number or number
-        self._cut_off(self.number, frame)
-
-    def _cut_off(self, number, frame):
-        """Raises in `at_once`; where Python would drop what is raised, a moment later."""
-        if not self._at_once:
-            return
-        while frame is not None:
-            if frame.f_code.co_name in UNINTERRUPTIBLE:
-                signal.setitimer(signal.ITIMER_REAL, 0.05)
-                return
-            frame = frame.f_back
-        raise Interrupted(self.number)
-
-    def listen(self) -> None:
-        """Takes the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGALRM, self._cut_off)
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator["Stop"]:
-        """Notes Ctrl-C and SIGTERM while it lasts; a Ctrl-C after that stops at once, without saving."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
-        self.listen()
-        try:
-            yield self
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> int:

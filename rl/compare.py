@@ -5,12 +5,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-from engineer import comparison as report
 from rl import command
-from rl.command import Stop
 from rl.comparison import carry_out, employ, load, open_folder, plan
 from rl.config import ConfigError
-from rl.tracking import Display
+from rl.report import comparison as report
+from rl.run.signals import Stop
+from rl.run.tracking import Display
 
 DESCRIPTION = """\
 Compares engineers: what a policy learns when one or another designs its

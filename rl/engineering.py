@@ -31,14 +31,14 @@ from engineer import (
 )
 from engineer.engineers import Rule
 from jaxlake.config import LakeConfig
-from rl import distributed, extensions
-from rl.checkpoint import RunError
-from rl.config import Config, ConfigError
-from rl.run import Run, build_boards
+from rl import distributed
+from rl.config import Config, ConfigError, RunError, extensions
+from rl.run.boards import build_boards
+from rl.run.run import Run
 from rl.sampler import Sampling
 
 if TYPE_CHECKING:
-    from rl.api import ChatClient
+    from rl.sampler.api import ChatClient
 
 
 def make(run: Run, k: int) -> Engineer:
@@ -202,7 +202,7 @@ def _decoding(run: Run, parameters: nnx.State) -> Generate:
 
 
 def _client(config: Config) -> "ChatClient":
-    from rl.api import ChatClient  # needs a package that not everyone has
+    from rl.sampler.api import ChatClient  # needs a package that not everyone has
 
     settings = config.engineer.api
     key = os.environ.get(settings.key_env)
@@ -211,7 +211,7 @@ def _client(config: Config) -> "ChatClient":
 
 def _asking(run: Run) -> Generate:
     """By a server, without a grammar: the first process of a job asks, and all learn what it said."""
-    from rl.api import Request, RequestFailed
+    from rl.sampler.api import Request, RequestFailed
 
     settings, client = run.config.engineer, _client(run.config)
 

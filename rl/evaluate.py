@@ -17,16 +17,16 @@ from jaxlake.files import write_whole
 from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed
-from rl.checkpoint import RunError
-from rl.command import Interrupted, Stop, add_job_options, guarded, join, parse, shipped
-from rl.config import Config, ConfigError
+from rl.command import add_job_options, guarded, join, parse, shipped
+from rl.config import Config, ConfigError, RunError
 from rl.evaluation import Answer, ApiSource, PolicySource, Record, evaluate, to_markdown, to_text
 from rl.qwen3 import presets
+from rl.run.signals import Interrupted, Stop
+from rl.run.tracking import Display
 from rl.sampler import Sampling
-from rl.tracking import Display
 
 if TYPE_CHECKING:
-    from rl.api import ChatClient
+    from rl.sampler.api import ChatClient
 
 SUITES = {"validation": "validation", "benchmark": "test"}
 """Names of the suites, and of their sets."""
@@ -240,7 +240,7 @@ def _sampling(options: argparse.Namespace, config: Config) -> Sampling:
 
 
 def _client(options: argparse.Namespace) -> "ChatClient":
-    from rl.api import ChatClient  # takes 1.7 s, and needs a package that not everyone has
+    from rl.sampler.api import ChatClient  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")

@@ -27,13 +27,13 @@ from jax.sharding import Mesh
 from rl import command, grpo, policy, sft
 from rl import config as config_
 from rl.config import Config, ConfigError
-from rl.hlo import TokenLoop, read_token_loop
-from rl.optimizer import make_optimizer
+from rl.grpo.optimizer import make_optimizer
 from rl.qwen3 import lora, model, sharding, weights
 from rl.rounds import planned_updates
+from rl.run.state import needs_reference
 from rl.sampler import Sampler
+from rl.sampler.hlo import TokenLoop, read_token_loop
 from rl.sampler.programs import abstract
-from rl.standing import needs_reference
 
 GIB = 2**30
 TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}

@@ -13,16 +13,14 @@ from jax.sharding import Mesh
 
 from jaxlake import text
 from jaxlake.types import MAX_STEPS, Instance, Plan
-from rl import extensions
-from rl.checkpoint import RunError
-from rl.config import Config, ConfigError, ModelSection, TextSection
-from rl.grammar import GrammarSampler
+from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
 from rl.qwen3 import lora, presets, weights
 from rl.qwen3.attention import AttentionKind
 from rl.qwen3.model import Qwen3, Qwen3Config, Remat, create
 from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
 from rl.sampler import Rollout, Sampler, Sampling
+from rl.sampler.grammar import GrammarSampler
 
 
 @dataclasses.dataclass(frozen=True)

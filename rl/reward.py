@@ -7,9 +7,7 @@ import numpy as np
 
 from jaxlake.rewards import accuracy
 from jaxlake.types import Check, Verdict
-from rl import extensions
-from rl.checkpoint import RunError
-from rl.config import RewardSection
+from rl.config import RewardSection, RunError, extensions
 
 
 class RewardKind(enum.Enum):

@@ -11,14 +11,17 @@ from engineer.proposal import distance, to_answer
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.types import Instance
-from rl import distributed, engineering, extensions, grpo
-from rl.checkpoint import fingerprint
+from rl import distributed, engineering, grpo
 from rl.collect import TrainingSet, collect
-from rl.config import Config, GRPOSection
-from rl.optimizer import learning_rate, updates_made
+from rl.config import Config, GRPOSection, extensions
+from rl.grpo.optimizer import learning_rate, updates_made
 from rl.policy import Policy
 from rl.qwen3.tokenizer import check_fit
-from rl.run import Pending, Purpose, Run, Stopwatch, build_boards
+from rl.run.boards import build_boards
+from rl.run.checkpoint import fingerprint
+from rl.run.keys import Purpose
+from rl.run.run import Pending, Run
+from rl.run.tracking import Stopwatch
 from rl.sft import engineer_texts
 
 

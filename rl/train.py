@@ -5,18 +5,19 @@ from typing import Literal
 
 import numpy as np
 
-from engineer import report
 from engineer.evidence import environment
-from rl import command, distributed, sft
-from rl.command import Stop
+from rl import command, distributed, report, sft
 from rl.config import Config, ConfigError
-from rl.directory import RunDirectory
-from rl.optimizer import make_optimizer
+from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.rounds import check_room, planned_updates, run_rounds
-from rl.run import Purpose, Run, make_key, mixed_boards
-from rl.standing import Standing, restore
-from rl.tracking import Display, Meter, Profiler, Trackers
+from rl.run.boards import mixed_boards
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.run import Run
+from rl.run.signals import Stop
+from rl.run.state import Standing, restore
+from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 DESCRIPTION = """\
 Trains a policy to plan paths for several agents on frozen lakes, in rounds:

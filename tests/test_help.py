@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from engineer.__main__ import COMMANDS as ENGINEER
 from jaxlake.__main__ import COMMANDS as JAXLAKE
 from rl import config as config_
 from rl.__main__ import COMMANDS as RL
@@ -23,7 +22,7 @@ SCRIPTS = [
     for path in sorted((ROOT / folder).glob("*.py"))
     if "__main__" in path.read_text()
 ]
-LISTED = re.findall(r"python -m ([a-z]+\.[\w.]+)", "\n".join((JAXLAKE, ENGINEER, RL)))
+LISTED = re.findall(r"python -m ([a-z]+\.[\w.]+)", "\n".join((JAXLAKE, RL)))
 MODULES = sorted(set(LISTED))
 
 
@@ -99,7 +98,7 @@ def test_the_lists_of_commands_hold_them_all_and_fit():
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 found.add(name.removesuffix(".__main__"))
     assert found - {"jaxlake", "engineer", "rl"} == set(MODULES)
-    assert max(len(line) for text in (JAXLAKE, ENGINEER, RL) for line in text.splitlines()) <= 80
+    assert max(len(line) for text in (JAXLAKE, RL) for line in text.splitlines()) <= 80
 
 
 def test_every_key_of_a_run_has_a_meaning_in_its_help(monkeypatch, capsys):

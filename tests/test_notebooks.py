@@ -144,7 +144,7 @@ def test_an_error_is_told_in_one_line_and_the_file_stays(tmp_path):
 COMMAND = """
 import time
 from rl import command
-from rl.tracking import Display
+from rl.run.tracking import Display
 
 def main(arguments):
     def work(stop):

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from rl import command
-from rl.command import Stop
 from rl.comparison import carry_out, plan, reopen
-from rl.tracking import Display
+from rl.run.signals import Stop
+from rl.run.tracking import Display
 
 DESCRIPTION = """\
 One more worker on a comparison that python -m rl.compare has begun, here or on

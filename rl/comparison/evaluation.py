@@ -14,8 +14,8 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE, Objective
 from rl.comparison.config import EvaluationSection
 from rl.comparison.legs import EVALUATION, Leg
 from rl.evaluation import Answer, PolicySource, Record
+from rl.run.tracking import Display
 from rl.sampler import Sampling
-from rl.tracking import Display
 
 
 def evaluate(leg: Leg, settings: EvaluationSection, display: Display) -> None:

@@ -6,13 +6,13 @@ import os
 import shutil
 
 from rl.comparison.legs import Leg
-from rl.directory import ORIGIN, RunDirectory
-from rl.optimizer import make_optimizer
+from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.rounds import planned_updates
-from rl.run import Purpose, make_key
-from rl.standing import needs_reference, pack, restore
-from rl.tracking import Display
+from rl.run.directory import ORIGIN, RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.state import needs_reference, pack, restore
+from rl.run.tracking import Display
 
 FOLDERS = ("before", "warm_start", "rounds")
 """What a report reads of the stages that lie behind."""

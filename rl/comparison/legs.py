@@ -6,7 +6,7 @@ from typing import Literal
 
 from rl.comparison.config import Resolved
 from rl.config import Config
-from rl.standing import needs_reference
+from rl.run.state import needs_reference
 
 EVALUATION = "evaluation.json"
 """What a leg ends with; where it is, the leg is done."""

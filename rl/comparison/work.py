@@ -10,15 +10,15 @@ import yaml
 
 from jaxlake.files import write_whole
 from rl import config as config_
-from rl.command import Stop
 from rl.comparison.config import EvaluationSection, Resolved
 from rl.comparison.evaluation import evaluate
 from rl.comparison.fork import fork
 from rl.comparison.legs import Leg
 from rl.config import ConfigError
-from rl.directory import InUse, RunDirectory
 from rl.provenance import flat
-from rl.tracking import Display
+from rl.run.directory import InUse, RunDirectory
+from rl.run.signals import Stop
+from rl.run.tracking import Display
 from rl.train import execute
 
 PATIENCE = 1.0

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rl.checkpoint import RunError
-from rl.command import Interrupted, Stop
 from rl.comparison.legs import Leg
 from rl.comparison.work import Pace
-from rl.tracking import Display
+from rl.config import RunError
+from rl.run.signals import Interrupted, Stop
+from rl.run.tracking import Display
 
 
 def employ(jobs: int, out: Path, legs: Sequence[Leg], display: Display, stop: Stop) -> None:

@@ -4,10 +4,10 @@ import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from engineer.report import tables as tables_
-from engineer.report.tables import WIDTH
 from jaxlake.benchmark import FAILURES, PublishedRow, published
 from rl.evaluation.tables import Evaluation, Line, Share
+from rl.report import tables as tables_
+from rl.report.tables import WIDTH
 
 NOTE = (
     'In brackets 95 % intervals by Wilson, over boards. A mean counts every size the same (the paper\'s "Sum"). '

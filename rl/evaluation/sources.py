@@ -12,14 +12,14 @@ from flax import nnx
 
 from jaxlake.benchmark import Benchmark
 from rl import distributed
-from rl.checkpoint import fingerprint
 from rl.config import Config
 from rl.evaluation.record import Answer
 from rl.policy import Policy, writer
+from rl.run.checkpoint import fingerprint
 from rl.sampler import Sampling
 
 if TYPE_CHECKING:
-    from rl.api import ChatClient
+    from rl.sampler.api import ChatClient
 
 CALL = 4
 """Answers in one call of the sampler, in multiples of its rows. The last ones of a call leave rows empty, which costs
@@ -146,7 +146,7 @@ class ApiSource:
         Raises:
           ApiError: if no request can succeed, or `FAILURES_IN_A_ROW` did not.
         """
-        from rl.api import ApiError, Request, RequestFailed  # needs a package that not everyone has
+        from rl.sampler.api import ApiError, Request, RequestFailed  # needs a package that not everyone has
 
         settings = self._config.text
         put_in_words = writer(settings)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxlake.record import Array, Record, record
 from rl.config import GRPOSection
-from rl.logprobs import Sequences, masked_sum
+from rl.qwen3.logprobs import Sequences, masked_sum
 
 MAX_LOG_RATIO = 20.0
 """Beyond it a ratio of probabilities stays what it is, e^20 = 4.9e8 or its inverse, and has no gradient."""

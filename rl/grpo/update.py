@@ -15,9 +15,9 @@ from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import GRPOSection
 from rl.grpo.loss import Batch, LossSettings, policy_loss
-from rl.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
-from rl.optimizer import step
+from rl.grpo.optimizer import step
 from rl.qwen3 import lora, sharding
+from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
 from rl.qwen3.model import Qwen3
 from rl.sampler.batch import local_rows
 

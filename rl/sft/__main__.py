@@ -2,12 +2,11 @@
 
 import sys
 
-from engineer import report
-from rl import command, distributed
-from rl.command import Stop
+from rl import command, distributed, report
 from rl.config import Config, ConfigError
-from rl.directory import RunDirectory
-from rl.tracking import Display
+from rl.run.directory import RunDirectory
+from rl.run.signals import Stop
+from rl.run.tracking import Display
 from rl.train import execute
 
 DESCRIPTION = """\

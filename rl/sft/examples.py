@@ -7,11 +7,12 @@ from jaxlake import text
 from jaxlake.types import Instance
 from rl.config import ConfigError
 from rl.engineering import read_context
-from rl.logprobs import Sequences, join
 from rl.policy import Policy
+from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.tokenizer import check_fit
-from rl.run import Purpose, make_key, mixed_boards
-from rl.tracking import Display
+from rl.run.boards import mixed_boards
+from rl.run.keys import Purpose, make_key
+from rl.run.tracking import Display
 
 
 def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequences:

@@ -5,10 +5,12 @@ import numpy as np
 import optax
 from flax import nnx
 
-from rl.logprobs import Sequences, take
-from rl.optimizer import learning_rate, updates_made
+from rl.grpo.optimizer import learning_rate, updates_made
 from rl.qwen3 import lora, sharding
-from rl.run import Purpose, Run, Stopwatch
+from rl.qwen3.logprobs import Sequences, take
+from rl.run.keys import Purpose
+from rl.run.run import Run
+from rl.run.tracking import Stopwatch
 from rl.sft.examples import engineer_examples
 from rl.sft.step import update
 

@@ -8,9 +8,9 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from rl.config import WarmStartSection
-from rl.logprobs import Sequences, abstract_sequences, answer_logprobs, masked_sum
-from rl.optimizer import step
+from rl.grpo.optimizer import step
 from rl.qwen3 import lora, sharding
+from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, masked_sum
 from rl.qwen3.model import Qwen3
 
 

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from rl.api import ApiError, ChatClient, Completion, Request, RequestFailed
 from rl.config import ConfigError
+from rl.sampler.api import ApiError, ChatClient, Completion, Request, RequestFailed
 
 QUESTION = Request("Where to?", temperature=0.0, max_tokens=64)
 
@@ -236,10 +236,10 @@ def test_what_openai_variables_hold_is_not_for_every_server(server, monkeypatch)
 
 
 def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.delitem(sys.modules, "rl.api")
+    monkeypatch.delitem(sys.modules, "rl.sampler.api")
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ConfigError, match="^asking a server needs pip install 'jaxlake\\[api\\]' .*openai"):
-        importlib.import_module("rl.api")
+        importlib.import_module("rl.sampler.api")
 
 
 def test_a_proxy_that_cannot_be_used_is_told(server, monkeypatch):

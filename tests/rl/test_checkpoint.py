@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl.checkpoint import Checkpoints, Progress, RunError, State, fingerprint, finite
-from rl.config import Config, ConfigError
-from rl.directory import RunDirectory
+from rl.config import Config, ConfigError, RunError
+from rl.run.checkpoint import Checkpoints, Progress, State, fingerprint, finite
+from rl.run.directory import RunDirectory
 
 
 def state(number: int, best: dict | None = None) -> State:
@@ -208,7 +208,8 @@ FILL = """
 import resource, sys
 from pathlib import Path
 import jax.numpy as jnp, numpy as np
-from rl.checkpoint import Checkpoints, Progress, RunError, State
+from rl.run.checkpoint import Checkpoints, Progress, State
+from rl.config import RunError
 folder, limit = sys.argv[1:]
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
@@ -303,7 +304,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from rl.config import Config
-from rl.directory import RunDirectory
+from rl.run.directory import RunDirectory
 directory = RunDirectory(Path(sys.argv[1]), Config())
 directory.create()
 print("held", flush=True)

@@ -16,14 +16,15 @@ from jaxlake.levels import stack
 from jaxlake.render import from_text
 from jaxlake.types import Check
 from rl import distributed
-from rl.checkpoint import Progress
 from rl.collect import TrainingSet, answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run import Purpose, Run, Stopwatch, make_key
+from rl.run.checkpoint import Progress
+from rl.run.keys import Purpose, make_key
+from rl.run.run import Run
+from rl.run.tracking import Display, Stopwatch
 from rl.sampler import Rollout
-from rl.tracking import Display
 
 ROOM = 40
 OPTIMAL = "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"

@@ -9,7 +9,7 @@ import pytest
 import rl
 from rl import command, compare, notebook, train
 from rl.config import Config, ConfigError
-from rl.directory import RunDirectory
+from rl.run.directory import RunDirectory
 
 
 def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, capsys):
@@ -63,7 +63,7 @@ def test_devices_that_are_not_here_are_one_line(error, monkeypatch, tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("line", ["engineer.report nowhere", "rl.train --seed 1"])
+@pytest.mark.parametrize("line", ["rl.report nowhere", "rl.train --seed 1"])
 def test_in_a_notebook_a_mistake_ends_the_cell(line):
     with pytest.raises(notebook.CommandEnded, match=r"ended with an error \(exit code 2\), see above"):
         notebook.run(line)

@@ -14,14 +14,14 @@ from shapes import SMALL_JSON
 
 from jaxlake import benchmark
 from rl import comparison, config, rounds
-from rl.checkpoint import RunError
-from rl.command import Stop, shipped
+from rl.command import shipped
 from rl.compare import main
 from rl.comparison import evaluation, fork, workers
 from rl.comparison.legs import Leg
-from rl.config import ConfigError
-from rl.directory import RunDirectory
-from rl.tracking import Display
+from rl.config import ConfigError, RunError
+from rl.run.directory import RunDirectory
+from rl.run.signals import Stop
+from rl.run.tracking import Display
 from rl.train import execute
 
 BASE = """

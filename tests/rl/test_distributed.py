@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from rl import distributed
-from rl.checkpoint import Checkpoints
 from rl.config import Config, ConfigError
-from rl.directory import RunDirectory
+from rl.run.checkpoint import Checkpoints
+from rl.run.directory import RunDirectory
 
 PROGRAM = """
 import sys
@@ -51,9 +51,9 @@ port, me, folder = sys.argv[1:]
 distributed.initialize(f"127.0.0.1:{port}", 2, int(me))
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from rl.checkpoint import Checkpoints, Progress, State
+from rl.run.checkpoint import Checkpoints, Progress, State
 from rl.config import Config, ConfigError
-from rl.directory import RunDirectory
+from rl.run.directory import RunDirectory
 
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("fsdp",)), P("fsdp"))
 def values(number):

@@ -11,12 +11,12 @@ from stage import Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from rl import engineering
-from rl.api import ApiError
-from rl.checkpoint import fingerprint
 from rl.config import Config, ConfigError
 from rl.policy import Policy
 from rl.rounds import check_room, design
-from rl.run import Run
+from rl.run.checkpoint import fingerprint
+from rl.run.run import Run
+from rl.sampler.api import ApiError
 
 PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
 LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'

@@ -7,9 +7,8 @@ from stage import Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from jaxlake.types import Costs, Verdict
-from rl import command, extensions
-from rl.checkpoint import RunError
-from rl.config import Config, ConfigError, RewardSection, load
+from rl import command
+from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
 from rl.policy import writer
 from rl.reward import rewards
 from rl.rounds import check_room, design

@@ -9,11 +9,11 @@ import pytest
 from engineer import proposal
 from jaxlake.config import LakeConfig, project
 from rl.config import ConfigError
-from rl.grammar import GrammarSampler, Script
 from rl.qwen3.model import Qwen3Config, abstract, create
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.qwen3.tokenizer import Tokenizer
 from rl.sampler import Sampling
+from rl.sampler.grammar import GrammarSampler, Script
 from rl.sampler.programs import programs
 
 SHAPE = Qwen3Config(

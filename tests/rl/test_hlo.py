@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from rl.hlo import read_token_loop
+from rl.sampler.hlo import read_token_loop
 
 LAYERS, SLOTS, ROWS, WIDTH = 3, 40, 16, 64
 

@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 from shapes import SMALL
 
-from rl import logprobs
+from rl.qwen3 import logprobs
 from rl.qwen3.model import create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_batch
 

@@ -11,7 +11,7 @@ from flax import nnx
 
 from rl import grpo
 from rl.config import GRPOSection, WarmStartSection
-from rl.optimizer import B2, learning_rate, make_optimizer, updates_made
+from rl.grpo.optimizer import B2, learning_rate, make_optimizer, updates_made
 from rl.qwen3.lora import LoRAConfig, split
 from rl.qwen3.model import Qwen3Config, create
 from rl.qwen3.sharding import make_mesh

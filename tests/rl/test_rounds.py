@@ -10,14 +10,14 @@ from stage import SETTINGS, Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from rl import distributed, rounds
-from rl.command import Interrupted
 from rl.config import Config, ConfigError, GRPOSection
 from rl.grpo import Batch
-from rl.logprobs import join
-from rl.optimizer import updates_made
+from rl.grpo.optimizer import updates_made
 from rl.policy import Policy
+from rl.qwen3.logprobs import join
 from rl.rounds import design, minibatch, planned_updates, summary, train
-from rl.run import Run
+from rl.run.run import Run
+from rl.run.signals import Interrupted
 
 
 @pytest.fixture(scope="module")

@@ -16,17 +16,17 @@ from engineer.evidence import Evidence, SizeEnvironment, SizeEvidence, TrainingE
 from jaxlake.levels import stack
 from jaxlake.render import from_text
 from rl import grpo
-from rl.checkpoint import Progress, RunError
-from rl.command import Interrupted, Stop
-from rl.config import Config, GRPOSection
-from rl.directory import RunDirectory
-from rl.logprobs import join
+from rl.config import Config, GRPOSection, RunError
 from rl.policy import Policy, Prompts
+from rl.qwen3.logprobs import join
 from rl.qwen3.sharding import make_mesh, shard_parameters
-from rl.run import Run
+from rl.run.checkpoint import Progress
+from rl.run.directory import RunDirectory
+from rl.run.run import Run
+from rl.run.signals import Interrupted, Stop
+from rl.run.state import Pending, Standing, make_reference, restore
+from rl.run.tracking import Display, Meter
 from rl.sampler import Rollout
-from rl.standing import Pending, Standing, make_reference, restore
-from rl.tracking import Display, Meter
 
 
 class OnePolicy:

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 from rl.config import ConfigError
-from rl.logprobs import answer_logprobs, join
+from rl.qwen3.logprobs import answer_logprobs, join
 from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.sampler import Sampler, Sampling, batch

@@ -18,9 +18,9 @@ from shapes import SMALL, SMALL_JSON
 
 from rl import grpo, sft, train
 from rl.config import WarmStartSection
-from rl.logprobs import join, take
-from rl.optimizer import make_optimizer, updates_made
+from rl.grpo.optimizer import make_optimizer, updates_made
 from rl.qwen3 import lora
+from rl.qwen3.logprobs import join, take
 from rl.qwen3.model import abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rows_for, shard_batch, shard_parameters
 from rl.sft.__main__ import main

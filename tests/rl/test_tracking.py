@@ -16,9 +16,10 @@ import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto.wandb_internal_pb2 import Record
 
-from rl import distributed, tracking
+from rl import distributed
 from rl.config import Config, ConfigError, TrackingSection
-from rl.tracking import Display, Meter, Profiler, Trackers
+from rl.run import tracking
+from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 
 @pytest.fixture(autouse=True)

@@ -24,10 +24,11 @@ from engineer import Context, PastRound, Template, Training, modules, proposal
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 from rl import config as config_
-from rl.checkpoint import fingerprint
-from rl.command import Interrupted, Stop, guarded
+from rl.command import guarded
 from rl.policy import Policy
-from rl.run import Purpose, make_key
+from rl.run.checkpoint import fingerprint
+from rl.run.keys import Purpose, make_key
+from rl.run.signals import Interrupted, Stop
 from rl.train import main
 
 ROOT = Path(__file__).parents[2]

@@ -11,19 +11,20 @@ from shapes import SMALL_JSON
 from engineer.evidence import Evidence, gather
 from jaxlake.levels import stack
 from jaxlake.render import from_text
-from rl.checkpoint import Progress
 from rl.collect import TrainingSet
-from rl.command import Stop
 from rl.config import Config
-from rl.directory import RunDirectory
 from rl.grpo import init
-from rl.optimizer import make_optimizer
+from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.qwen3 import lora
 from rl.rounds import grpo_step, planned_updates
-from rl.run import Purpose, Run, make_key
-from rl.standing import make_reference, needs_reference
-from rl.tracking import Display, Meter, Profiler, Trackers
+from rl.run.checkpoint import Progress
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.run import Run
+from rl.run.signals import Stop
+from rl.run.state import make_reference, needs_reference
+from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 SETTINGS = {
     "lake": {"sizes": (3, 4)},

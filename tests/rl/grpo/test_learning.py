@@ -11,7 +11,7 @@ from shapes import SMALL
 
 from rl import grpo
 from rl.config import GRPOSection
-from rl.logprobs import join
+from rl.qwen3.logprobs import join
 from rl.qwen3.model import create, token_positions
 from rl.qwen3.sharding import make_mesh
 

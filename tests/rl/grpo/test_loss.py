@@ -9,7 +9,7 @@ import pytest
 
 from rl.config import GRPOSection
 from rl.grpo import Aggregation, Batch, Correction, KLEstimator, LossSettings, policy_loss
-from rl.logprobs import Sequences
+from rl.qwen3.logprobs import Sequences
 
 PLAIN = LossSettings.of(GRPOSection(), max_new_tokens=10)
 

@@ -13,9 +13,9 @@ from shapes import SMALL
 
 from rl import distributed, grpo
 from rl.config import GRPOSection
-from rl.logprobs import join
-from rl.optimizer import make_optimizer
+from rl.grpo.optimizer import make_optimizer
 from rl.qwen3 import lora
+from rl.qwen3.logprobs import join
 from rl.qwen3.model import abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_parameters, shardings
 

@@ -1,0 +1,42 @@
+"""Functions of the user's own that a configuration names as ``module:function``: an engineer, a reward, a prompt."""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rl.config.errors import ConfigError
+from rl.config.sections import REFERENCE
+
+
+def is_own(name: str) -> bool:
+    """Whether a setting names a function of the user's own, and not one of ours."""
+    return re.fullmatch(REFERENCE, name) is not None
+
+
+def find(key: str, name: str) -> Callable[..., Any]:
+    """The function ``module:function``; modules of the current directory are found too.
+
+    An error inside the module passes through as it is: its traceback is what its author needs.
+
+    Args:
+      key: of the setting that names it, for the errors.
+
+    Raises:
+      ConfigError: if there is no such module, or no such function in it.
+    """
+    module, _, function = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:  # a console script does not look there, `python -m` does
+        sys.path.append(here)
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(f"{key} = {name}: there is no module {error.name} here ({here}) or installed") from None
+    if not callable(found):
+        raise ConfigError(f"{key} = {name}: module {module} has no function {function}")
+    return found

@@ -1,0 +1,403 @@
+"""Every setting of a run: type, default, meaning and bounds, declared once."""
+
+from typing import Annotated, Literal
+
+import pydantic
+import yaml
+from pydantic import Field
+
+from engineer.context import modules
+from jaxlake.config import MAX_HOLE
+from jaxlake.types import MAX_AGENTS, MAX_SIZE
+
+Count = Annotated[int, Field(ge=1)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+WarmupSteps = Annotated[int, Field(ge=0, description="updates in which the rate rises from 0")]
+WeightDecay = Annotated[Ratio, Field(description="of matrices; norms do not decay")]
+PeakRate = Annotated[Rate, Field(description="of AdamW, at its peak")]
+Temperature = Annotated[float, Field(gt=0)]
+TopP = Annotated[Rate, Field(description="draw among the likeliest tokens that have this probability together; 1: all")]
+TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
+REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
+"""``module:function``, a function of the user's own, see `rl.config.extensions`."""
+
+Own = Annotated[str, Field(pattern=f"^{REFERENCE}$")]
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+Holes = Annotated[
+    tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
+    Field(
+        min_length=1,
+        description=f"hole ratios, an equal share of the boards each; above {MAX_HOLE} hardly any is solvable",
+    ),
+]
+
+
+class Section(pydantic.BaseModel):
+    """A part of the configuration: frozen, nothing unknown, no silent conversion of types, finite numbers."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class LoRASection(Section):
+    """Low-rank adapters (Hu et al. 2021): the checkpoint stays as it is, small products beside it are trained."""
+
+    rank: Annotated[int, Field(ge=0)] = Field(0, description="of the adapters; 0: none, all parameters are trained")
+    alpha: Annotated[float, Field(gt=0)] = Field(32.0, description="the adapters' products are scaled by alpha / rank")
+    targets: Annotated[tuple[Projection, ...], Field(min_length=1)] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        description="projections that get an adapter, in every layer",
+    )
+
+    @pydantic.field_validator("targets")
+    @classmethod
+    def _once_each(cls, targets):
+        if len(set(targets)) < len(targets):
+            raise ValueError("each projection at most once")
+        return targets
+
+
+class ModelSection(Section):
+    """The policy: a checkpoint in Hugging Face format, or the shape of a Qwen3 to start from scratch."""
+
+    shape: str | None = Field(
+        "tiny", description="name of a preset, or a config.json (file or its folder); null: that of model.path"
+    )
+    path: str | None = Field(
+        None, description="checkpoint: a folder or a Hugging Face id; null: random weights and the shipped tokenizer"
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of the matrix work; parameters that are trained are float32"
+    )
+    remat: Literal["none", "dots", "full"] = Field("full", description="what the backward pass computes again")
+    attention: Literal["auto", "xla", "cudnn", "splash"] = Field("auto", description="auto: by the devices")
+    lora: LoRASection = LoRASection()
+
+    @pydantic.model_validator(mode="after")
+    def _shape_is_known(self):
+        if self.shape is None and self.path is None:
+            raise ValueError("one of shape and path must be given")
+        return self
+
+
+class MeshSection(Section):
+    """How devices are laid out; both axes are always there."""
+
+    fsdp: int = Field(-1, description="devices over which batch and parameters are sharded; -1: all that tp leaves")
+    tp: Count = Field(1, description="devices over which each matrix product is split")
+
+    @pydantic.field_validator("fsdp")
+    @classmethod
+    def _a_number_of_devices(cls, fsdp):
+        if fsdp < 1 and fsdp != -1:
+            raise ValueError("must be at least 1, or -1 for all devices that tp leaves")
+        return fsdp
+
+
+class TextSection(Section):
+    """How an instance is put to the model, and the room for its answer."""
+
+    style: Literal["coordinates", "verbose"] | Own = Field("coordinates", description="the words of the prompt")
+    thinking: bool = Field(False, description="let the policy think before its plan")
+    max_prompt_tokens: Count = Field(40, description="room for the prompt; a longer one is refused before the run")
+    max_new_tokens: Count = Field(40, description="room for the answer, which is cut off there")
+
+
+class SamplerSection(Section):
+    """How answers are generated."""
+
+    rows: Count = Field(
+        96, description="answers generated at once, over all devices; the others wait until one is finished"
+    )
+
+
+class LakeSection(Section):
+    """The testbed."""
+
+    sizes: tuple[Annotated[int, Field(ge=3, le=MAX_SIZE)], ...] = Field(
+        (3, 4, 5, 6), description="board sizes, ascending"
+    )
+    num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS)] = Field(2, description="on every board")
+    objective: Literal["sum_of_costs", "makespan"] = Field("sum_of_costs", description="what an optimal plan has least")
+
+    @pydantic.field_validator("sizes")
+    @classmethod
+    def _ascending(cls, sizes):
+        if not sizes or list(sizes) != sorted(set(sizes)):
+            raise ValueError("must be ascending, without repeats, at least one")
+        return sizes
+
+
+class OptimizerFields(Section):
+    """AdamW and its schedule, for a section that trains."""
+
+    learning_rate: PeakRate = 1e-4
+    schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="of the rate, after the warmup")
+    warmup_steps: WarmupSteps = 0
+    final_rate: Ratio = Field(0.0, description="share of the rate that linear and cosine end with")
+    weight_decay: WeightDecay = 0.0
+    max_gradient_norm: Annotated[float, Field(gt=0)] = Field(1.0, description="a longer gradient is scaled down to it")
+    moments: Literal["float32", "bfloat16"] = Field("float32", description="what Adam's two moments are stored in")
+
+
+class WarmStartSection(OptimizerFields):
+    """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
+
+    steps: Annotated[int, Field(ge=0)] = Field(750, description="updates; 0: no warm start")
+    instances: Count = Field(20_000, description="boards with solved plans to learn from")
+    batch: Count = Field(32, description="plans a step")
+    engineer_every: Count = Field(8, description="every so many steps the batch is engineer examples, not plans")
+    engineer_batch: Count = Field(4, description="examples in such a batch")
+    max_context_tokens: Count = Field(640, description="room for what an example shows the engineer")
+    max_answer_tokens: Count = Field(160, description="room for its thought and answer")
+    learning_rate: PeakRate = 1.5e-3
+    warmup_steps: WarmupSteps = 30
+    weight_decay: WeightDecay = 0.01
+    holes: Holes = (0.2, 0.3, 0.4)
+    wait: Ratio = Field(0.1, description="share of boards that need a wait")
+    num_agents: tuple[Annotated[int, Field(ge=2, le=MAX_AGENTS)], ...] = Field(
+        (2,), min_length=1, description="numbers of agents, an equal share of the boards each"
+    )
+    contexts: tuple[str, ...] = Field(
+        ("V6",), min_length=1, description="what the engineer examples show, an equal share each; see engineer.context"
+    )
+
+    @pydantic.field_validator("contexts")
+    @classmethod
+    def _contexts_are_known(cls, contexts):
+        for context in contexts:
+            modules(context)
+        return contexts
+
+
+class RoundsSection(Section):
+    """The outer loop: how often the environment is designed anew, and how long each round trains."""
+
+    count: Count = Field(3, description="rounds, the first with a random configuration")
+    instances: Count = Field(1920, description="boards of a round")
+    epochs: Count = Field(1, description="times that a round goes through them")
+
+
+class GRPOSection(OptimizerFields):
+    """The inner loop: what is rolled out in a step, and what is optimised on it."""
+
+    prompts: Count = Field(24, description="instances a step")
+    samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
+    micro_batch: Count = Field(16, description="answers that go through the backward pass at once")
+    minibatches: Count = Field(1, description="parts that a step's answers are split into, an update each")
+    iterations: Count = Field(1, description="passes over a step's answers")
+    resampling: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="dynamic sampling: at most so many further batches of prompts a step, for groups that are all "
+        "valid or all invalid; 0: none",
+    )
+    advantage: Literal["group_std", "centered", "batch_std", "rloo"] = Field(
+        "group_std", description="how an answer's reward is compared with its group's"
+    )
+    aggregation: Literal["token_mean", "sequence_mean", "sequence_sum", "constant"] = Field(
+        "token_mean", description="what the sum over all tokens is divided by"
+    )
+    clip_low: Rate = Field(0.2, description="the ratio of probabilities is clipped below 1 - clip_low")
+    clip_high: Rate = Field(0.28, description="and above 1 + clip_high")
+    dual_clip: Annotated[float, Field(gt=1)] | None = Field(
+        None, description="bound of the ratio for answers worse than their group; null: none"
+    )
+    kl_coefficient: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="of the divergence from the policy at the start of the rounds; above 0 a copy of it is kept"
+    )
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="k1 has no gradient on average, k2 the right one")
+    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="of the bonus on entropy")
+    mask_truncated: bool = Field(False, description="answers without an end do not count in the loss")
+    correction: Literal["none", "token", "sequence"] = Field(
+        "none", description="importance weights of the trainer's policy against the sampler's"
+    )
+    correction_cap: Annotated[float, Field(ge=1)] = Field(2.0, description="largest such weight")
+    mismatch_alarm: Annotated[float, Field(gt=1)] = Field(
+        1.05, description="mean factor between trainer's and sampler's probabilities above which a step is reported"
+    )
+    max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
+    temperature: Temperature = Field(1.0, description="of the answers")
+    top_k: int = Field(0, description="0, anything else is refused")
+    top_p: float = Field(1.0, description="1, anything else is refused")
+
+    @pydantic.field_validator("top_k", "top_p")
+    @classmethod
+    def _samples_come_from_the_whole_distribution(cls, value, field):
+        if value != cls.model_fields[field.field_name].default:
+            raise ValueError(
+                "nothing may be cut off in training: the trainer takes log-probs of the whole distribution, and the "
+                "ratio would be biased"
+            )
+        return value
+
+    @property
+    def updates(self) -> int:
+        """Updates that a step makes."""
+        return self.minibatches * self.iterations
+
+
+class RewardSection(Section):
+    """What an answer is worth; lengths at which the penalty on tokens starts and is full, the inertia of its weight."""
+
+    kind: Literal["paper", "accuracy", "valid", "optimal", "checks"] | Own = Field(
+        "paper", description="paper: accuracy by cost and length with adaptive weights; the others see no length"
+    )
+    free_tokens: Count = Field(24, description="L1, the length up to which an answer loses nothing")
+    limit_tokens: Count = Field(40, description="L2, the length from which on it loses all that length can cost")
+    decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="inertia of the adaptive weights")
+
+    @pydantic.model_validator(mode="after")
+    def _free_below_limit(self):
+        if self.free_tokens >= self.limit_tokens:
+            raise ValueError("free_tokens must be below limit_tokens")
+        return self
+
+
+class ValidationSection(Section):
+    """The fixed boards that are answered greedily, and sampled, before and after every stage."""
+
+    instances: Count = Field(800, description="boards")
+    samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
+    temperature: Temperature = Field(1.0, description="of the sampled answers")
+    top_k: TopK = 0
+    top_p: TopP = 1.0
+    holes: Holes = (0.2, 0.3, 0.4)
+    wait: Ratio = Field(0.25, description="share of boards that need a wait")
+
+
+class GateSection(Section):
+    """A pilot of every proposal with the current policy before it is trained on; the paper has none."""
+
+    action: Literal["off", "mix", "replace"] = Field(
+        "off", description="mix a refused configuration half and half with the previous one, or keep the previous"
+    )
+    boards: Count = Field(8, description="of each size")
+    samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
+    bound: Ratio = Field(0.9, description="largest share of boards whose answers are all valid or all invalid")
+
+
+class ApiSection(Section):
+    """The server that engineer.kind = api asks."""
+
+    url: str | None = Field(None, description="of an OpenAI-compatible server, such as http://localhost:8000/v1")
+    model: str | None = Field(None, description="its name there")
+    key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key")
+    timeout: Count = Field(600, description="seconds for one answer")
+
+
+class EngineerSection(Section):
+    """Who writes the next configuration, and what it reads."""
+
+    kind: (
+        Literal[
+            "checkpoint",
+            "checkpoint_shuffled",
+            "base",
+            "api",
+            "fixed_random",
+            "uniform",
+            "previous",
+            "paper_v6_replay",
+            "threshold_rule",
+            "learnability",
+            "bandit",
+            "adarft",
+            "ladder",
+            "plr",
+            "mutate_best",
+        ]
+        | Own
+    ) = Field("checkpoint", description="who; checkpoint: the current parameters")
+    context: str = Field("V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X")
+    template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
+    proposals: Count = Field(1, description="answers asked for at once, of which one is chosen")
+    choice: Literal["first", "medoid", "best"] = Field("first", description="best: by a pilot, see engineer.gate")
+    floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every size")
+    exploration: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bandit's UCB bonus; 0: none")
+    gate: GateSection = GateSection()
+    api: ApiSection = ApiSection()
+    temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="of its answers; 0: greedy")
+    top_k: TopK = 0
+    top_p: TopP = 1.0
+    max_prompt_tokens: Count = Field(640, description="room for the context")
+    max_thinking_tokens: Count = Field(96, description="room for its thought, which is cut off there")
+    max_answer_tokens: Count = Field(160, description="room for its configuration")
+    attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
+
+    @pydantic.field_validator("context")
+    @classmethod
+    def _context_is_known(cls, context):
+        modules(context)
+        return context
+
+    @pydantic.model_validator(mode="after")
+    def _api_is_named(self):
+        if self.kind == "api" and not (self.api.url and self.api.model):
+            raise ValueError("kind = api needs engineer.api.url and engineer.api.model")
+        return self
+
+
+class CheckpointSection(Section):
+    """How often a run is saved."""
+
+    every_steps: Count = Field(20, description="steps from one checkpoint to the next")
+    keep: Count = Field(2, description="latest checkpoints that stay; the best by validation stays besides")
+
+
+class TrackingSection(Section):
+    """Where metrics go beside metrics.jsonl, and what is looked at more closely."""
+
+    tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
+    wandb: Literal["off", "offline", "online"] = Field("off", description="Weights & Biases, with extra `track`")
+    wandb_project: str = Field("jaxlake", description="project there")
+    profile_start: Annotated[int, Field(ge=0)] = Field(
+        10, description="step of the process at which jax.profiler begins to record"
+    )
+    profile_steps: Annotated[int, Field(ge=0)] = Field(0, description="steps that it records; 0: none")
+
+
+class Config(Section):
+    """A run."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="every draw of the run follows from it")
+    model: ModelSection = ModelSection()
+    mesh: MeshSection = MeshSection()
+    text: TextSection = TextSection()
+    sampler: SamplerSection = SamplerSection()
+    lake: LakeSection = LakeSection()
+    warm_start: WarmStartSection = WarmStartSection()
+    rounds: RoundsSection = RoundsSection()
+    grpo: GRPOSection = GRPOSection()
+    reward: RewardSection = RewardSection()
+    validation: ValidationSection = ValidationSection()
+    engineer: EngineerSection = EngineerSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+    tracking: TrackingSection = TrackingSection()
+
+    @pydantic.model_validator(mode="after")
+    def _whole_batches(self):
+        if self.warm_start.batch > self.warm_start.instances * 0.99:
+            raise ValueError(
+                f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
+                f"{self.warm_start.instances}"
+            )
+        if max(self.warm_start.num_agents) > self.lake.sizes[-1]:
+            raise ValueError(
+                f"warm_start.num_agents = {list(self.warm_start.num_agents)}: boards have as many rows as agents at "
+                f"least, and lake.sizes = {list(self.lake.sizes)} end with {self.lake.sizes[-1]}"
+            )
+        if self.engineer.kind == "checkpoint_shuffled" and len(self.lake.sizes) < 2:
+            raise ValueError("engineer.kind = checkpoint_shuffled needs at least two sizes in lake.sizes")
+        if self.rounds.instances % self.grpo.prompts:
+            raise ValueError(
+                f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
+            )
+        if self.grpo.prompts % self.grpo.minibatches:
+            raise ValueError(
+                f"grpo.prompts = {self.grpo.prompts} must be a multiple of grpo.minibatches = {self.grpo.minibatches}"
+            )
+        return self
+
+    def to_yaml(self) -> str:
+        """Every value of the run, as YAML that `load` reads back to an equal configuration."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

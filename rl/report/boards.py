@@ -1,0 +1,85 @@
+"""Pictures of boards with the plans that the policy answered."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxlake import render
+from rl.report.run import Run
+from rl.report.samples import cost, instance_of, plan_of, verdict
+
+COLUMNS = 4
+"""Boards of each validation in the picture of samples."""
+
+
+def best_and_worst(run: Run) -> Figure | None:
+    """Of the last validation: the costliest optimal plan, and a plan that can be drawn although it fails."""
+    found = next((stage.samples for stage in reversed(run.stages) if stage.samples), ())
+    optimal = [sample for sample in found if sample["optimal"]]
+    failing = [sample for sample in found if not all(sample["checks"].values()) and sample["checks"]["parsable"]]
+    chosen = [max(optimal, key=lambda sample: sample["cost"])] if optimal else []
+    chosen += [max(failing, key=lambda sample: sample["instance"]["size"])] if failing else []
+    if not chosen:
+        return None
+    figure = Figure(figsize=(3.7 * len(chosen), 4.0), layout="constrained")
+    for axes, sample in zip(figure.subplots(1, len(chosen), squeeze=False).flat, chosen, strict=True):
+        _draw(axes, sample)
+    return figure
+
+
+def samples(run: Run) -> Figure | None:
+    """A row per validation, a board per column: the same boards each time, from the smallest to the largest."""
+    stages = [stage for stage in run.stages if stage.samples]
+    if not stages:
+        return None
+    chosen = _spread(stages[0].samples)
+    figure = Figure(figsize=(2.3 * len(chosen) + 0.4, 2.55 * len(stages)))
+    grid = figure.subplots(len(stages), len(chosen), squeeze=False)
+    height = 2.55 * len(stages)
+    figure.subplots_adjust(0.05, 0.05 / height, 0.995, 1 - 0.3 / height, wspace=0.06, hspace=0.16)
+    for row, stage in zip(grid, stages, strict=True):
+        for axes, i in zip(row, chosen, strict=True):
+            _draw(axes, stage.samples[i])
+        title = stage.name if stage.name == "before" else f"after {stage.name}"
+        row[0].text(-0.06, 0.5, title, rotation=90, ha="right", va="center", transform=row[0].transAxes)
+    return figure
+
+
+def walking(run: Run) -> str:
+    """Some boards with the answered plans before the rounds and after the last, as HTML: agents walk, in print paths.
+
+    From the smallest board to the largest, the two of a board side by side; nothing for a run without samples.
+    """
+    stages = [stage for stage in run.stages if stage.samples]
+    if not stages:
+        return ""
+    first = next((stage for stage in stages if stage.name == "warm start"), stages[0])
+    cells = []
+    for i in _spread(stages[0].samples):
+        for stage in (first, stages[-1])[: 1 + (first is not stages[-1])]:
+            cells.append(_walking(stage.samples[i], stage.name if stage.name == "before" else f"after {stage.name}"))
+    return f'<div class="boards">{"".join(cells)}</div>'
+
+
+def _walking(sample: dict[str, Any], when: str) -> str:
+    instance, plan = instance_of(sample), plan_of(sample)
+    still = render.svg(instance, plan)
+    moving = still if plan is None else render.animate(instance, plan)
+    words = verdict(sample) + ("" if cost(sample) == "-" else f", cost {cost(sample)} of {sample['optimum']}")
+    parts = f'<div class="moving">{moving}</div><div class="still">{still}</div>'
+    return f"<figure>{parts}<figcaption>{when}: {words}</figcaption></figure>"
+
+
+def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
+    """Numbers of a few boards, evenly spread from the smallest to the largest."""
+    ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
+    return [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, COLUMNS).astype(int))]
+
+
+def _draw(axes: Axes, sample: dict[str, Any]) -> None:
+    render.draw(instance_of(sample), plan_of(sample), axes)
+    words = verdict(sample).split(" (")[0]
+    axes.set_title(words if cost(sample) == "-" else f"{words}, cost {cost(sample)}")

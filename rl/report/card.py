@@ -1,0 +1,78 @@
+"""A run's card: what it was, what it was made of, and where every setting comes from."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rl.report.run import Run
+from rl.report.tables import Table
+
+UNKNOWN = "unknown"
+"""Origin of a setting of a run that does not say."""
+
+
+def tables(run: Run) -> list[Table]:
+    """All but the settings."""
+    found = (_facts(run), _hashes(run))
+    return [table for table in found if table is not None]
+
+
+def settings(run: Run) -> Table | None:
+    """Every setting with its value and its origin."""
+    rows = tuple((key, _value(value), run.origins.get(key, UNKNOWN)) for key, value in run.settings.items())
+    return Table("Settings", ("setting", "value", "origin"), rows) if rows else None
+
+
+def _facts(run: Run) -> Table:
+    """What tells this run from others."""
+    origins = Counter(_tag(run.origins.get(key)) for key in run.settings)
+    rows = {
+        "seed": str(run.settings.get("seed", UNKNOWN)),
+        "engineer": _engineer(run),
+        "rounds with an environment": str(len(run.rounds)),
+        "training steps": f"{len(run.warm_start)} of the warm start, {len(run.steps)} of the rounds",
+        "seconds in those steps": f"{run.seconds:,.0f} (boards, validations and designs not counted)",
+        "settings by origin": ", ".join(f"{count} {tag}" for tag, count in origins.most_common()) or UNKNOWN,
+        "config.yaml": _file_hash(run.directory / "config.yaml"),
+    }
+    return Table("This run", ("", ""), tuple(rows.items()))
+
+
+def _hashes(run: Run) -> Table | None:
+    """By round, sha256 of what the engineer read, of the configuration, and of the policy's parameters at that time."""
+    rows = tuple(
+        (
+            past.name,
+            past.proposal.get("engineer", UNKNOWN),
+            _hash(past.context) if past.context else "-",
+            _hash(json.dumps(past.config.to_dict(), sort_keys=True)),
+            str(past.proposal.get("parameters", UNKNOWN))[:23],
+        )
+        for past in run.rounds
+    )
+    header = ("round", "engineer", "prompt", "configuration", "parameters")
+    return Table("Rounds by sha256", header, rows) if rows else None
+
+
+def _engineer(run: Run) -> str:
+    kind, context = (run.settings.get(f"engineer.{key}") for key in ("kind", "context"))
+    return UNKNOWN if kind is None else f"{kind}, context {context}"
+
+
+def _tag(origin: str | None) -> str:
+    return re.split(r"\W", origin)[0] if origin else UNKNOWN
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _hash(text: str) -> str:
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _file_hash(path: Path) -> str:
+    return f"sha256 {_hash(path.read_text())}" if path.exists() else UNKNOWN

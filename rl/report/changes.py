@@ -1,0 +1,135 @@
+"""What each round changed in the environment, beside the evidence that the engineer had for it and what it said."""
+
+import dataclasses
+import re
+
+from engineer.context import FAILURES
+from engineer.evidence import SizeEvidence, wilson
+from rl.report.html import DOUBT
+from rl.report.run import RATIOS, Round, Run
+from rl.report.tables import Table
+
+CHANGED = 0.02
+"""A ratio has changed if it is more than this away from both what the round before asked for and what it realised."""
+NOTABLE = 0.1
+"""Share of answers that first fail a check, from which the check asks for a change."""
+CHECK_OF = {"hole": "hole_free", "wait": "conflict_free"}
+DEFINITION = (
+    f"A ratio counts as changed where it is more than {CHANGED} away from both what the round before asked for and "
+    f"what it realised. {DOUBT} marks a change that the validation before it does not support. Supported are: another "
+    "share of data for a size whose valid share has a 95 % interval (Wilson) that excludes the valid share of all "
+    "sizes; fewer holes where the interval of the answers that first fail at a hole lies above "
+    f"{100 * NOTABLE:.0f} %, more where it lies below; more waits where the interval of those that first fail by a "
+    f"conflict lies above {100 * NOTABLE:.0f} %, fewer where it lies below. The rule is ours: it asks whether the "
+    "evidence tells the size apart at all, not whether the change was wise."
+)
+_EXCERPT = 160
+"""Characters of an engineer's words that are shown beside a change."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One ratio of one size, from one round to the next.
+
+    Attributes:
+      before, after: as requested.
+      supported: by the validation between the two, see ``DEFINITION``.
+    """
+
+    size: int
+    ratio: str
+    before: float
+    after: float
+    supported: bool
+
+
+def changes(run: Run, current: Round) -> tuple[Change, ...]:
+    """What a round changed; nothing for the first, and for one before which no validation is on disk."""
+    previous = next((past for past in run.rounds if past.index == current.index - 1), None)
+    stage = run.stage(previous.name) if previous else None
+    if previous is None or stage is None:
+        return ()
+    evidence = stage.evidence
+    all_sizes = evidence.valid / evidence.n
+    found = []
+    for row in evidence.by_size:
+        for ratio in RATIOS:
+            before, after = previous.requested(row.size, ratio), current.requested(row.size, ratio)
+            if before is None or after is None:
+                continue
+            realised = previous.realised(row.size, ratio)
+            known = (before, before if realised is None else realised)
+            if min(abs(after - value) for value in known) <= CHANGED + 1e-9:
+                continue
+            found.append(Change(row.size, ratio, before, after, _supported(ratio, after - before, row, all_sizes)))
+    return tuple(found)
+
+
+def change_table(run: Run, current: Round) -> Table | None:
+    """A row per size: its ratios from the round before to this one, the evidence between them, the engineer's words."""
+    previous = next((past for past in run.rounds if past.index == current.index - 1), None)
+    stage = run.stage(previous.name) if previous else None
+    if previous is None or stage is None:
+        return None
+    found = {(change.size, change.ratio): change for change in changes(run, current)}
+    rows = []
+    for row in stage.evidence.by_size:
+        ratios = (
+            _step(previous.requested(row.size, ratio), current.requested(row.size, ratio), found.get((row.size, ratio)))
+            for ratio in RATIOS
+        )
+        shares = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
+        learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
+        rates = (_rate(count, row.n) for count in shares)
+        said = excerpt(current.proposal.get("thinking", ""), row.size)
+        rows.append((str(row.size), *ratios, str(row.n), *rates, learnable, said))
+    return Table(
+        title=f"{previous.name.capitalize()} to {current.name}: changes, the evidence before them, the reason",
+        header=(
+            "size",
+            *RATIOS,
+            "n",
+            "valid %",
+            "hole %",
+            f"{FAILURES['conflict_free']} %",
+            "learnable %",
+            "what the engineer said",
+        ),
+        rows=tuple(rows),
+    )
+
+
+def excerpt(thinking: str, size: int) -> str:
+    """The first sentence of an engineer's thinking that names the size, else its leading words; "-" without any."""
+    sentences = [part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", thinking) if part.strip()]
+    if not sentences:
+        return "-"
+    named = [part for part in sentences if re.search(rf"\bsizes?\b[^.]*\b{size}\b|\b{size} ?x ?{size}\b", part, re.I)]
+    text = named[0] if named else f"(size not named) {sentences[0]}"
+    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
+
+
+def _supported(ratio: str, step: float, row: SizeEvidence, all_sizes: float) -> bool:
+    if ratio == "data":
+        low, high = wilson(row.valid, row.n)
+        return not low <= all_sizes <= high
+    low, high = wilson(row.first_failures[CHECK_OF[ratio]], row.n)
+    eases = ratio == "hole"  # More conflicts ask for more waits to learn from, more falls into holes for fewer holes.
+    return low > NOTABLE if (step < 0) == eases else high < NOTABLE
+
+
+def _step(before: float | None, after: float | None, change: Change | None) -> str:
+    if before is None or after is None:
+        return "-"
+    if change is None:
+        return _short(after)
+    return f"{_short(before)} → {_short(after)}" + (f" {DOUBT}" if not change.supported else "")
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.3f}".rstrip("0").rstrip(".")
+
+
+def _rate(count: int, n: int) -> str:
+    low, high = wilson(count, n)
+    return f"{100 * count / n:.0f} [{100 * low:.0f}-{100 * high:.0f}]"

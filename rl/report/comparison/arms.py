@@ -1,0 +1,226 @@
+"""A comparison's directory as values: which policies are finished and what they answered. Reads only."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from engineer.evidence import CHECKS
+from rl.report import run as runs
+
+EVALUATION = "evaluation.json"
+OUTCOMES = (*CHECKS, "valid")
+"""What becomes of an answer: the first check that it fails, or valid; outcomes are numbers of these."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Boards:
+    """The held-out boards, the same for every policy; numpy arrays ``[boards]``."""
+
+    id: np.ndarray
+    agents: np.ndarray
+    size: np.ndarray
+    wait_subset: np.ndarray
+    needs_wait: np.ndarray
+    hole_ratio: np.ndarray
+
+    @property
+    def cells(self) -> np.ndarray:
+        """int ``[boards]``: number of agents and size in one."""
+        return 100 * self.agents + self.size
+
+    @property
+    def strata(self) -> np.ndarray:
+        """int ``[boards]``: boards that were drawn as one slice of their suite."""
+        return 1000 * self.cells + np.rint(100 * self.wait_subset).astype(int)
+
+    def where(self, agents: int | None, size: int | None = None, wait: float | None = None) -> np.ndarray:
+        """bool ``[boards]``: those of a number of agents, a size and a wait subset; None for any."""
+        here = np.ones(len(self.id), bool)
+        for column, value in ((self.agents, agents), (self.size, size), (self.wait_subset, wait)):
+            if value is not None:
+                here &= column == value
+        return here
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What one policy answered to the boards; numpy arrays ``[boards]``.
+
+    Attributes:
+      valid, optimal: bool, of the greedy answer.
+      outcome: int, its place in ``OUTCOMES``.
+      tokens: its length.
+      truncated: whether the limit on its length ended it.
+      sampled_valid: float, share of the samples that are valid; None where nothing was sampled.
+    """
+
+    valid: np.ndarray
+    optimal: np.ndarray
+    outcome: np.ndarray
+    tokens: np.ndarray
+    truncated: np.ndarray
+    sampled_valid: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """A finished run of one engineer with one seed.
+
+    Attributes:
+      run: its validations, rounds and steps; the first round is the one that all engineers share.
+      before: what the policy answered after that round.
+      after: what the policy answered in the end.
+    """
+
+    run: runs.Run
+    before: Answers
+    after: Answers
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """A whole comparison, as far as it is finished.
+
+    Attributes:
+      name: that of its directory.
+      baseline: the engineer that the others are measured against.
+      seeds: those that were asked for.
+      settings: kind and context of each engineer.
+      boards: held out from training.
+      arms: by engineer and seed, the baseline first, then in the order of the configuration; no engineer without one.
+      left_out: names of the runs that are not finished.
+    """
+
+    name: str
+    baseline: str
+    seeds: tuple[int, ...]
+    settings: Mapping[str, Mapping[str, Any]]
+    boards: Boards
+    arms: Mapping[str, Mapping[int, Arm]]
+    left_out: tuple[str, ...]
+
+    @property
+    def engineers(self) -> tuple[str, ...]:
+        """Those with a finished run, the baseline first."""
+        return tuple(self.arms)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The same without the baseline."""
+        return self.engineers[1:]
+
+    @property
+    def before(self) -> dict[int, Answers]:
+        """By seed, what the policy that all engineers begin with answered."""
+        return {seed: arm.before for arms in self.arms.values() for seed, arm in arms.items()}
+
+    def against(self, baseline: str) -> "Comparison":
+        """The same, measured against another of its engineers.
+
+        Raises:
+          ValueError: if it has none of this name.
+        """
+        if baseline not in self.arms:
+            raise ValueError(f"{self.name} has no engineer {baseline!r}; it has {', '.join(self.arms)}")
+        arms = {baseline: self.arms[baseline]} | dict(self.arms)
+        return dataclasses.replace(self, baseline=baseline, arms=arms)
+
+    def paired_seeds(self, engineer: str) -> tuple[int, ...]:
+        """Those that are finished with this engineer and with the baseline."""
+        return tuple(seed for seed in self.arms[engineer] if seed in self.arms[self.baseline])
+
+
+def read(out: str | Path) -> Comparison:
+    """Reads the directory of ``python -m rl.compare``; what is not finished is left out and named.
+
+    Raises:
+      ValueError: no comparison, none of its baseline's runs finished, a file that is broken, or policies that were
+        asked about different boards; one line.
+    """
+    out = Path(out)
+    asked = _asked(out / "compare.yaml")
+    settings = asked["engineers"]
+    evaluations: dict[Path, tuple[Boards, Answers]] = {}
+    arms: dict[str, dict[int, Arm]] = {}
+    left_out = []
+    for engineer in sorted(settings, key=lambda name: name != asked["baseline"]):
+        for seed in asked["seeds"]:
+            folder, origin = out / "arms" / engineer / f"seed{seed}", out / "start" / f"seed{seed}"
+            if not ((folder / EVALUATION).exists() and (origin / EVALUATION).exists()):
+                left_out.append(f"{engineer} seed {seed}")
+                continue
+            for path in (origin, folder):
+                evaluations[path] = evaluations.get(path) or _evaluation(path / EVALUATION)
+            arm = Arm(runs.read(folder), evaluations[origin][1], evaluations[folder][1])
+            arms.setdefault(engineer, {})[seed] = arm
+    if asked["baseline"] not in arms:
+        raise ValueError(f"{out}: none of the runs of its baseline {asked['baseline']} is finished")
+    first, *others = evaluations
+    boards = evaluations[first][0]
+    for path in others:
+        if not np.array_equal(evaluations[path][0].id, boards.id):
+            raise ValueError(f"{path / EVALUATION}: its boards are not those of {first / EVALUATION}")
+    return Comparison(
+        name=out.resolve().name,
+        baseline=asked["baseline"],
+        seeds=asked["seeds"],
+        settings={name: settings[name] for name in arms},
+        boards=boards,
+        arms=arms,
+        left_out=tuple(left_out),
+    )
+
+
+def _asked(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ValueError(f"{path.parent}: no comparison, it has no {path.name}")
+    """Baseline, seeds, and of each engineer its settings with those that all have in common."""
+    try:
+        found = yaml.safe_load(path.read_text())
+        common = found["run"]["engineer"]
+        engineers = {name: {**common, **(values or {})} for name, values in found["engineers"].items()}
+        return {"baseline": found["baseline"], "seeds": tuple(found["seeds"]), "engineers": engineers}
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: no comparison's settings: {' '.join(str(error).split())}") from None
+
+
+def _evaluation(path: Path) -> tuple[Boards, Answers]:
+    try:
+        found = json.loads(path.read_text())
+        boards, answers = found["boards"], found["answers"]
+        columns = {key: _column(boards, key, len(boards["id"]), kind) for key, kind in _BOARDS.items()}
+        return Boards(**columns), _answers(answers, len(boards["id"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: no evaluation of held-out boards: {error}") from None
+
+
+_BOARDS = {"id": str, "agents": int, "size": int, "wait_subset": float, "needs_wait": bool, "hole_ratio": float}
+
+
+def _answers(columns: Mapping[str, Sequence[Any]], count: int) -> Answers:
+    kinds = {"valid": bool, "optimal": bool, "tokens": float, "truncated": bool}
+    if columns["sampled_valid"] is not None:
+        kinds["sampled_valid"] = float
+    found = {"sampled_valid": None} | {name: _column(columns, name, count, kind) for name, kind in kinds.items()}
+    failures = _column(columns, "first_failure", count, object)
+    for check in failures:
+        if check is not None and check not in CHECKS:
+            raise ValueError(f"first_failure {check!r}: allowed are null, {', '.join(CHECKS)}")
+    outcome = np.array([OUTCOMES.index(check or "valid") for check in failures], int)
+    if (found["valid"] != (outcome == OUTCOMES.index("valid"))).any() or (found["optimal"] & ~found["valid"]).any():
+        raise ValueError("an answer is valid although it fails a check, or the reverse, or optimal and not valid")
+    return Answers(outcome=outcome, **found)
+
+
+def _column(columns: Mapping[str, Sequence[Any]], name: str, count: int, kind: type) -> np.ndarray:
+    found: np.ndarray = np.array(columns[name], kind)
+    if not count or found.shape != (count,):
+        raise ValueError(f"{name} has shape {found.shape} for {count} boards")
+    if kind is float and np.isnan(found).any():
+        raise ValueError(f"{name} is no number for some boards")
+    return found

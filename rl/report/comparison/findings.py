@@ -1,0 +1,410 @@
+"""What a comparison found: flat records of numbers for tables, pictures and ``comparison.json``. Draws nothing."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from engineer.evidence import wilson
+from engineer.proposal import distance
+from rl.report.comparison.arms import OUTCOMES, Answers, Arm, Boards, Comparison
+from rl.report.comparison.statistics import (
+    Interval,
+    cell_weights,
+    cvar,
+    intervals,
+    largest_drop,
+    t_interval,
+    transitions,
+)
+from rl.report.heat import entropy
+from rl.report.run import RATIOS, Run
+
+VALID, OPTIMAL, SAMPLED, GIVEN_VALID = "valid", "optimal", "sampled valid", "optimal given valid"
+START = "round 0"
+"""The row of the policy that all engineers begin with."""
+ALPHAS = tuple(round(0.05 * i, 2) for i in range(1, 21))
+"""Shares of the worst boards whose mean is reported; the last is the mean over all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """A share of an engineer's answers, mean over the seeds and over the sizes, all sizes counting the same.
+
+    Attributes:
+      agents, size, wait: of the boards; None for all.
+      n: answers.
+      share, low, high: with Wilson's interval for as many answers, as if no two were to the same board; it is about
+        these seeds and no others.
+    """
+
+    engineer: str
+    metric: str
+    agents: int | None
+    size: int | None
+    wait: float | None
+    n: int
+    share: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """An engineer less the baseline on the same seeds and boards, mean over sizes ("Sum"); agents None for all."""
+
+    engineer: str
+    metric: str
+    agents: int | None
+    interval: Interval
+
+
+@dataclasses.dataclass(frozen=True)
+class Forgetting:
+    """Valid share of the greedy answers on validation, mean over seeds.
+
+    Attributes:
+      checkpoints, sizes: names of the rows and of the columns.
+      valid: ``[checkpoints][sizes]``.
+      drops: ``[sizes]``, the largest fall below an earlier checkpoint.
+    """
+
+    engineer: str
+    checkpoints: tuple[str, ...]
+    sizes: tuple[int, ...]
+    valid: tuple[tuple[float, ...], ...]
+    drops: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tail:
+    """Mean over the worst boards, for each share in ``ALPHAS``; agents None for all.
+
+    A board counts by the share of valid answers to it over all seeds: of the samples where there are any, else of the
+    greedy answers. The worst boards are chosen by the same answers, so that few answers make the tail look worse, and
+    tails of unequally many seeds cannot be compared.
+
+    Attributes:
+      values: by share in ``ALPHAS``.
+      never: share of the boards without any valid answer; as long as it is above a share, the mean there is 0.
+    """
+
+    engineer: str
+    agents: int | None
+    values: tuple[float, ...]
+    never: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Moves:
+    """What became of the answers from the shared start to the end, all boards counting the same.
+
+    Attributes:
+      before, after: by outcome the share of the answers.
+      changes: by outcome the difference of the two.
+      matrix: ``[outcomes][outcomes]`` answers from the row's outcome to the column's, over all seeds.
+    """
+
+    engineer: str
+    before: dict[str, float]
+    after: dict[str, float]
+    changes: dict[str, Interval]
+    matrix: tuple[tuple[int, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """What an engineer did in one round, mean over seeds.
+
+    Attributes:
+      config: ``{ratio: {size: mean}}`` as requested.
+      entropy: of the data ratios, in nats.
+      data_step: L1 distance of the data ratios from those of the round before; None in the first.
+      hole_step, wait_step: mean over sizes of the absolute change; None in the first.
+      repairs: how many the projection made.
+      fallbacks: in how many of the seeds the round before's configuration stayed for want of another.
+      without_signal: share of the groups of training answers that were all valid or all invalid.
+    """
+
+    engineer: str
+    round: int
+    seeds: int
+    config: dict[str, dict[int, float]]
+    entropy: float
+    data_step: float | None
+    hole_step: float | None
+    wait_step: float | None
+    repairs: float
+    fallbacks: int
+    without_signal: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Validated:
+    """The run's own validation after its last round, sampled: the boards that the engineer saw the evidence of.
+
+    Attributes:
+      valid: share of valid samples, mean over seeds.
+      less_baseline: by seed, this share less the baseline's.
+      t_low, t_high: Student's 95 % interval of their mean; None with one seed.
+    """
+
+    engineer: str
+    valid: float
+    less_baseline: tuple[float, ...]
+    t_low: float | None
+    t_high: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Apart:
+    """How far the designs of two engineers are from each other, which read different things or read differently.
+
+    Attributes:
+      one, other: the engineers.
+      round: in which they designed.
+      distance: `engineer.proposal.distance` of what they asked for with the same seed, mean over seeds; of an engineer
+        and itself with different seeds, mean over pairs. None where it has one seed.
+      equal: in how many of these cases they asked for the same, of ``cases``.
+    """
+
+    one: str
+    other: str
+    round: int
+    distance: float | None
+    equal: int
+    cases: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """All numbers of a comparison."""
+
+    rates: tuple[Rate, ...]
+    differences: tuple[Difference, ...]
+    forgetting: tuple[Forgetting, ...]
+    tails: tuple[Tail, ...]
+    moves: tuple[Moves, ...]
+    designs: tuple[Design, ...]
+    apart: tuple[Apart, ...]
+    validated: tuple[Validated, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return dataclasses.asdict(self)
+
+
+@functools.lru_cache(maxsize=1)
+def findings(comparison: Comparison) -> Findings:
+    """All numbers of a comparison; kept, as tables and pictures ask for the same."""
+    return Findings(
+        rates=tuple(_rates(comparison)),
+        differences=tuple(_differences(comparison)),
+        forgetting=tuple(_forgetting(name, list(arms.values())) for name, arms in comparison.arms.items()),
+        tails=tuple(_tails(comparison)),
+        moves=tuple(_moves(comparison)),
+        designs=tuple(design for name, arms in comparison.arms.items() for design in _designs(name, arms.values())),
+        apart=tuple(_apart(comparison)),
+        validated=tuple(_validated(comparison)),
+    )
+
+
+def agents_and_all(boards: Boards) -> list[int | None]:
+    """The numbers of agents, and None for all of them where there are several."""
+    several = np.unique(boards.agents).tolist()
+    return [*several, None] if len(several) > 1 else several
+
+
+def metrics(comparison: Comparison) -> tuple[str, ...]:
+    """Those that every policy has."""
+    answers = [one for arms in comparison.arms.values() for arm in arms.values() for one in (arm.before, arm.after)]
+    sampled = all(one.sampled_valid is not None for one in answers)
+    return (VALID, OPTIMAL, SAMPLED) if sampled else (VALID, OPTIMAL)
+
+
+def _values(answers: Answers, metric: str) -> np.ndarray:
+    """float ``[boards]``."""
+    return {VALID: answers.valid, OPTIMAL: answers.optimal, SAMPLED: answers.sampled_valid}[metric].astype(float)
+
+
+def table(answers: Iterable[Answers], metric: str) -> np.ndarray:
+    """float ``[seeds, boards]``."""
+    return np.stack([_values(one, metric) for one in answers])
+
+
+def _rates(comparison: Comparison) -> Iterable[Rate]:
+    boards = comparison.boards
+    policies = {START: list(comparison.before.values())}
+    policies |= {name: [arm.after for arm in arms.values()] for name, arms in comparison.arms.items()}
+    kinds = metrics(comparison)
+    for agents in agents_and_all(boards):
+        own = boards.where(agents)
+        waits = np.unique(boards.wait_subset[own]).tolist() if agents is not None else []
+        slices = [(size, None) for size in np.unique(boards.size[own]).tolist()] if agents is not None else []
+        slices += [(None, None), *((None, wait) for wait in waits if len(waits) > 1)]
+        for size, wait in slices:
+            here = boards.where(agents, size, wait)
+            weights = cell_weights(boards.cells, here)
+            for name, answers in policies.items():
+                # Answers that would tell as much if they were drawn from all cells together, see rl.evaluation.
+                told = len(answers) / np.square(weights).sum()
+                shares = {metric: float((table(answers, metric) @ weights).mean()) for metric in kinds}
+                place = {"agents": agents, "size": size, "wait": wait, "n": int(here.sum()) * len(answers)}
+                for metric, share in shares.items():
+                    yield _rate(name, metric, place, share, told)
+                if shares[VALID]:
+                    yield _rate(name, GIVEN_VALID, place, shares[OPTIMAL] / shares[VALID], told * shares[VALID])
+
+
+def _rate(engineer: str, metric: str, place: dict[str, Any], share: float, told: float) -> Rate:
+    low, high = wilson(share * told, told)
+    return Rate(engineer=engineer, metric=metric, share=share, low=low, high=high, **place)
+
+
+def _differences(comparison: Comparison) -> Iterable[Difference]:
+    boards, groups = comparison.boards, agents_and_all(comparison.boards)
+    weights = np.stack([cell_weights(boards.cells, boards.where(agents)) for agents in groups])
+    found = intervals(paired(comparison), weights, boards.strata)
+    for engineer, metric in found:
+        for agents, interval in zip(groups, found[engineer, metric], strict=True):
+            yield Difference(engineer, metric, agents, interval)
+
+
+def paired(comparison: Comparison) -> dict[tuple[str, str], np.ndarray]:
+    """By engineer and metric, float ``[seeds, boards]``: its values less the baseline's."""
+    found = {}
+    for engineer in comparison.others:
+        seeds = comparison.paired_seeds(engineer)
+        ours, theirs = ([comparison.arms[e][s].after for s in seeds] for e in (engineer, comparison.baseline))
+        for metric in metrics(comparison) if seeds else ():
+            found[engineer, metric] = table(ours, metric) - table(theirs, metric)
+    return found
+
+
+def _forgetting(engineer: str, arms: Sequence[Arm]) -> Forgetting:
+    names = [stage.name for stage in arms[0].run.stages if all(arm.run.stage(stage.name) for arm in arms)]
+    names = [name for name in names if name != "before"]  # nothing was learnt yet that could be forgotten
+    sizes = sorted({row.size for arm in arms for row in arm.run.stages[-1].evidence.by_size})
+    valid = np.mean([_validity(arm.run, names, sizes) for arm in arms], axis=0)
+    return Forgetting(engineer, tuple(names), tuple(sizes), _nested(valid), tuple(largest_drop(valid).tolist()))
+
+
+def _validity(run: Run, names: Sequence[str], sizes: Sequence[int]) -> np.ndarray:
+    """float ``[checkpoints, sizes]``."""
+    rows = [{row.size: row.valid / row.n for row in run.stage(name).evidence.by_size} for name in names]
+    return np.array([[row[size] for size in sizes] for row in rows])
+
+
+def _tails(comparison: Comparison) -> Iterable[Tail]:
+    metric = SAMPLED if SAMPLED in metrics(comparison) else VALID
+    policies = {START: list(comparison.before.values())}
+    policies |= {name: [arm.after for arm in arms.values()] for name, arms in comparison.arms.items()}
+    for name, answers in policies.items():
+        values = table(answers, metric).mean(axis=0)
+        for agents in agents_and_all(comparison.boards):
+            own = values[comparison.boards.where(agents)]
+            yield Tail(name, agents, tuple(cvar(own, alpha) for alpha in ALPHAS), float((own == 0).mean()))
+
+
+def _moves(comparison: Comparison) -> Iterable[Moves]:
+    boards, kinds = comparison.boards, np.arange(len(OUTCOMES))
+    pairs = {
+        name: [np.stack([one.outcome for one in side]) for side in zip(*_ends(arms.values()), strict=True)]
+        for name, arms in comparison.arms.items()
+    }
+    changed = {
+        (name, kind): (after == kind).astype(float) - (before == kind)
+        for name, (before, after) in pairs.items()
+        for kind in kinds
+    }
+    some = {key: change for key, change in changed.items() if change.any()}
+    weights = np.full((1, len(boards.id)), 1 / len(boards.id))
+    found = intervals(some, weights, boards.strata)
+    still = Interval(0.0, 0.0, 0.0, None, None, ())
+    for name, (before, after) in pairs.items():
+        yield Moves(
+            engineer=name,
+            before={OUTCOMES[kind]: float((before == kind).mean()) for kind in kinds},
+            after={OUTCOMES[kind]: float((after == kind).mean()) for kind in kinds},
+            changes={OUTCOMES[kind]: found.get((name, kind), [still])[0] for kind in kinds},
+            matrix=_nested(transitions(before.ravel(), after.ravel(), len(OUTCOMES))),
+        )
+
+
+def _ends(arms: Iterable[Arm]) -> list[tuple[Answers, Answers]]:
+    return [(arm.before, arm.after) for arm in arms]
+
+
+def _designs(engineer: str, arms: Iterable[Arm]) -> Iterable[Design]:
+    arms = list(arms)
+    for index in range(min(len(arm.run.rounds) for arm in arms)):
+        rounds = [arm.run.rounds[index] for arm in arms]
+        ratios = {ratio: np.array([getattr(past.config, ratio) for past in rounds]) for ratio in RATIOS}
+        steps = dict.fromkeys(RATIOS)
+        if index:
+            for ratio in RATIOS:
+                earlier = np.array([getattr(arm.run.rounds[index - 1].config, ratio) for arm in arms])
+                moved = np.abs(ratios[ratio] - earlier)
+                steps[ratio] = float((moved.sum(axis=1) if ratio == "data" else moved.mean(axis=1)).mean())
+        lost = [
+            row["all_valid_groups"] + row["all_invalid_groups"]
+            for arm, past in zip(arms, rounds, strict=True)
+            for row in arm.run.steps
+            if row["round"] == past.index and row.get("all_valid_groups") is not None
+        ]
+        sizes = rounds[0].config.sizes
+        yield Design(
+            engineer=engineer,
+            round=rounds[0].index,
+            seeds=len(arms),
+            config={ratio: dict(zip(sizes, ratios[ratio].mean(axis=0).tolist(), strict=True)) for ratio in RATIOS},
+            entropy=float(np.mean([entropy(past.config.data) for past in rounds])),
+            data_step=steps["data"],
+            hole_step=steps["hole"],
+            wait_step=steps["wait"],
+            repairs=float(np.mean([len(past.proposal.get("repairs", ())) for past in rounds])),
+            fallbacks=sum(bool(past.proposal.get("fallback")) for past in rounds),
+            without_signal=float(np.mean(lost)) if lost else None,
+        )
+
+
+def _apart(comparison: Comparison) -> Iterable[Apart]:
+    arms = comparison.arms
+    rounds = range(1, min(len(arm.run.rounds) for of_one in arms.values() for arm in of_one.values()))
+    for index, (one, other) in itertools.product(rounds, itertools.combinations_with_replacement(arms, 2)):
+        mine, theirs = (
+            {seed: arm.run.rounds[index].config for seed, arm in arms[name].items()} for name in (one, other)
+        )
+        if one == other:
+            pairs = list(itertools.combinations(mine.values(), 2))
+        else:
+            pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+        yield Apart(
+            one=one,
+            other=other,
+            round=next(iter(arms[one].values())).run.rounds[index].index,
+            distance=float(np.mean([distance(*pair) for pair in pairs])) if pairs else None,
+            equal=sum(a == b for a, b in pairs),
+            cases=len(pairs),
+        )
+
+
+def _validated(comparison: Comparison) -> Iterable[Validated]:
+    """Of the engineers all whose runs were sampled."""
+    shares = {
+        name: {seed: arm.run.stages[-1].evidence.sampled_valid for seed, arm in arms.items()}
+        for name, arms in comparison.arms.items()
+    }
+    for name, found in shares.items():
+        seeds = comparison.paired_seeds(name)
+        if not seeds or None in found.values() or None in shares[comparison.baseline].values():
+            continue
+        less = np.array([found[seed] - shares[comparison.baseline][seed] for seed in seeds])
+        yield Validated(name, float(np.mean(list(found.values()))), tuple(less.tolist()), *t_interval(less))
+
+
+def _nested(matrix: np.ndarray) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(tuple, matrix.tolist()))

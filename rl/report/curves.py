@@ -1,0 +1,223 @@
+"""Curves over the steps of the rounds: what the answers and the updates were like, and where the time went."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from engineer.context import FAILURES as NAMES
+from engineer.evidence import CHECKS
+from rl.report import look
+from rl.report.look import BLUE, CHECK_COLOURS, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from rl.report.run import PARTS, Run
+
+PART_COLOURS = dict(zip(PARTS, (SKY, GREEN, ORANGE, GREY), strict=True))
+
+LEGEND_BAND = 0.3
+"""Height of a legend, as a share of that of the curves below it."""
+
+Curve = tuple[str, str, str | None]
+"""Key of the metric, colour, label; no label where the panel's title says it."""
+Panel = Callable[[Axes, Run], bool]
+"""Draws on the axes; False if the run has nothing to draw."""
+
+
+def training(run: Run) -> Figure | None:
+    """A panel per group of metrics; one for which a run has none is left out."""
+    sizes = [size for size in run.sizes if any(f"valid/size_{size}" in row for row in run.steps)]
+    colours = look.in_order(len(sizes))
+    by_size = [(f"valid/size_{size}", colour, f"size {size}") for size, colour in zip(sizes, colours, strict=True)]
+    panels: list[tuple[str, Panel]] = [
+        ("answers by first failing check, % (white: valid)", _failures),
+        ("valid answers by board size, %", _lines(by_size, scale=100)),
+        (
+            "groups, %",
+            _lines(
+                [
+                    ("all_invalid_groups", VERMILION, "all invalid"),
+                    ("learnable", BLUE, "learnable (20 to 80 % valid)"),
+                    ("all_valid_groups", GREEN, "all valid"),
+                ],
+                scale=100,
+            ),
+        ),
+        (
+            "length of answers, tokens",
+            _lines(
+                [
+                    ("answer_tokens_max", GREY, "longest"),
+                    ("answer_tokens_ended", SKY, "mean of those that ended"),
+                    ("answer_tokens", BLUE, "mean"),
+                ]
+            ),
+        ),
+        (
+            "truncated answers, clipped tokens, %",
+            _lines(
+                [
+                    ("truncated", VERMILION, "truncated"),
+                    ("clipped_high", BLUE, "clipped high"),
+                    ("clipped_low", SKY, "clipped low"),
+                    ("clipped_dual", PURPLE, "dual clip"),
+                ],
+                scale=100,
+            ),
+        ),
+        ("entropy, nats a token", _lines([("entropy", BLUE, None)])),
+        (
+            "gradient norm, largest ratio",
+            _lines([("gradient_norm", BLUE, "gradient norm"), ("ratio_max", ORANGE, "largest ratio")], log=True),
+        ),
+        (
+            "trainer against sampler and reference, nats",
+            _lines(
+                [
+                    ("mismatch_max", GREY, "largest"),
+                    ("mismatch_mean", BLUE, "mean"),
+                    ("mismatch_k3", SKY, "k3 to sampler"),
+                    ("kl_reference", VERMILION, "KL to reference"),
+                ],
+                log=True,
+            ),
+        ),
+    ]
+    return _figure(run, panels)
+
+
+def time(run: Run) -> Figure | None:
+    """Seconds and tokens by part, memory, compilations."""
+    panels: list[tuple[str, Panel]] = [
+        ("seconds a step, running median", _seconds),
+        (
+            "tokens a second",
+            _lines(
+                [
+                    ("tokens_per_second", "black", "whole step"),
+                    *((f"{part}_tokens_per_second", PART_COLOURS[part], part) for part in PARTS),
+                ],
+                log=True,
+            ),
+        ),
+        ("peak memory, GB", _lines([("memory_gb", BLUE, None)])),
+        ("programs compiled", _compilations),
+    ]
+    return _figure(run, panels)
+
+
+def _figure(run: Run, panels: Sequence[tuple[str, Panel]]) -> Figure | None:
+    """Two columns of those panels that have something to show."""
+    shown = [(title, draw) for title, draw in panels if draw(Figure().subplots(), run)]
+    if not shown:
+        return None
+    rows = -(-len(shown) // 2)
+    height = 2.5 * rows
+    figure = Figure(figsize=(9.0, height))
+    figure.subplots_adjust(0.07, 0.5 / height, 0.98, 1 - 0.3 / height, wspace=0.16, hspace=0.27)
+    grid = list(figure.subplots(rows, 2, squeeze=False, sharex=True).flat)
+    for axes, (title, draw) in zip(grid, shown, strict=False):
+        draw(axes, run)
+        look.mark_rounds(axes, run.steps, named=False)
+        axes.set_title(title, loc="left")
+        axes.set_xlim(0.5, len(run.steps) + 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if axes.get_legend_handles_labels()[1]:
+            _legend(axes)
+    for axes in grid[len(shown) :]:
+        axes.remove()
+    for axes in grid[max(0, len(shown) - 2) : len(shown)]:
+        axes.set_xlabel("reinforcement learning step")
+        axes.tick_params(labelbottom=True)
+    return figure
+
+
+def _legend(axes: Axes) -> None:
+    """In a band of its own above the curves."""
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "log":
+        axes.set_ylim(low, high * (high / low) ** LEGEND_BAND)
+    else:
+        axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
+        axes.set_ylim(low, high + LEGEND_BAND * (high - low))
+    text = {"fontsize": 7.5, "handlelength": 1.2, "columnspacing": 0.9, "labelspacing": 0.3}
+    axes.legend(loc="upper left", ncols=4, frameon=True, framealpha=1.0, edgecolor="none", **text)
+
+
+def _lines(curves: Sequence[Curve], scale: float = 1.0, log: bool = False) -> Panel:
+    def draw(axes: Axes, run: Run) -> bool:
+        steps, parts = np.arange(1, len(run.steps) + 1), look.spans(run.steps)
+        drawn = False
+        for key, colour, label in curves:
+            series = scale * _series(run, key)
+            if log:
+                series = np.where(series > 0, series, np.nan)
+            if np.isnan(series).all():
+                continue
+            drawn = True
+            axes.plot(steps, series, color=colour, alpha=0.25, linewidth=0.7)
+            curve = look.smooth(series, parts, len(steps) // 20)
+            axes.plot(steps, curve, color=colour, linewidth=1.5, label=label, clip_on=False, **look.marks(len(steps)))
+        if log and drawn:
+            _whole_decades(axes)
+        elif drawn:
+            axes.set_ylim(0, 1.05 * axes.dataLim.ymax or 1.0)
+        return drawn
+
+    return draw
+
+
+def _whole_decades(axes: Axes) -> None:
+    """A logarithmic axis that begins and ends at a power of ten, so that there are at least two labels."""
+    low, high = np.log10(axes.dataLim.intervaly)
+    low, high = np.floor(low), max(np.ceil(high), np.floor(low) + 1)
+    axes.set_yscale("log")
+    axes.set_ylim(10**low, 10**high)
+    axes.yaxis.set_major_locator(LogLocator(numticks=7))
+    if high - low > 4:
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _failures(axes: Axes, run: Run) -> bool:
+    steps, parts = np.arange(1, len(run.steps) + 1), look.spans(run.steps)
+    series = {check: 100 * _series(run, f"failure/{check}") for check in CHECKS}
+    seen = {check: look.smooth(y, parts, len(steps) // 20) for check, y in series.items() if np.nansum(y) > 0}
+    if seen:
+        colours, labels = [CHECK_COLOURS[check] for check in seen], [NAMES[check] for check in seen]
+        axes.stackplot(steps, *map(np.nan_to_num, seen.values()), colors=colours, labels=labels, linewidth=0)
+        axes.set(ylim=(0, 100), yticks=range(0, 101, 20))
+    return bool(seen)
+
+
+def _seconds(axes: Axes, run: Run) -> bool:
+    """Medians, as the first step of a shape waits for its compilation."""
+    series = {part: _series(run, part) for part in PARTS}
+    there = {part: y for part, y in series.items() if not np.isnan(y).all()}
+    if there:
+        width = max(3, len(run.steps) // 20)
+        begins = np.clip(np.arange(len(run.steps)) - width // 2, 0, max(0, len(run.steps) - width))
+        medians = [[np.nanmedian(y[begin : begin + width]) for begin in begins] for y in there.values()]
+        colours = [PART_COLOURS[part] for part in there]
+        axes.stackplot(np.arange(1, len(run.steps) + 1), *medians, colors=colours, labels=list(there), linewidth=0)
+        axes.set_ylim(0, None)
+    return bool(there)
+
+
+def _compilations(axes: Axes, run: Run) -> bool:
+    series = _series(run, "compilations")
+    if np.isnan(series).all():
+        return False
+    steps = np.arange(1, len(series) + 1)
+    some = series > 0
+    axes.vlines(steps[some], 0, series[some], color=VERMILION, linewidth=1.5)
+    axes.plot(steps[some], series[some], "o", color=VERMILION, markersize=4)
+    axes.set_ylim(0, max(1.0, 1.05 * np.nanmax(series)))
+    return True
+
+
+def _series(run: Run, key: str) -> np.ndarray:
+    """From the metrics or the timings, one value per step of the rounds; NaN where there is none."""
+    rows = run.steps if any(key in row for row in run.steps) else run.timings
+    found = {(row["round"], row["step"]): row.get(key) for row in rows}
+    return look.values([{key: found.get((row["round"], row["step"]))} for row in run.steps], key)

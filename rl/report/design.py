@@ -1,0 +1,81 @@
+"""What an engineer wrote in a round and what became of it on the way to boards, as parts of a page."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from engineer.proposal import distance
+from rl.report import html
+from rl.report.run import RATIOS, Round
+from rl.report.tables import Table
+
+
+def design(past: Round, level: int) -> str:
+    """One round: the engineer's words verbatim, refused answers, repairs, gate, and the log raw to realised."""
+    proposal = past.proposal
+    words, faults = proposal.get("raw", ""), proposal.get("errors", ())
+    blocks = [html.verbatim(words) if words else "", html.paragraph(_without_words(proposal) if not words else "")]
+    if faults:
+        blocks.append(html.paragraph("Answers that held no configuration:"))
+        blocks.append(html.bullets(f"attempt {i}: {fault}" for i, fault in enumerate(faults, start=1)))
+    if proposal.get("repairs"):
+        blocks += [html.paragraph("Repairs:"), html.bullets(proposal["repairs"])]
+    blocks += [html.paragraph(line) for line in (_outcome(proposal), _choice(proposal), _gate(proposal.get("gate")))]
+    blocks += [html.paragraph(_distances(past)), html.table(_log(past))]
+    blocks.append(html.folded("What it read", [html.verbatim(past.context)] if past.context else []))
+    return html.section(f"{past.name.capitalize()}: {proposal.get('engineer', 'unknown')}", blocks, level)
+
+
+def _without_words(proposal: Mapping[str, Any]) -> str:
+    if proposal.get("errors"):
+        return ""
+    draw = proposal.get("engineer") in ("random", "fixed_random")
+    return "No text: the configuration is a random draw." if draw else "No text: the configuration follows a rule."
+
+
+def _outcome(proposal: Mapping[str, Any]) -> str:
+    if proposal.get("fallback"):
+        return "No answer held a configuration; the previous round's stayed in force."
+    return "Taken as it is: nothing was repaired." if proposal.get("raw") and not proposal.get("repairs") else ""
+
+
+def _choice(proposal: Mapping[str, Any]) -> str:
+    count = len(proposal.get("candidates", ()))
+    return f"Chosen: answer {proposal['chosen'] + 1} of {count}." if count > 1 else ""
+
+
+def _gate(gate: Mapping[str, Any] | None) -> str:
+    if not gate:
+        return ""
+    if gate.get("without_signal") is None:
+        return f"Gate: {gate['verdict']}."
+    return (
+        f"Gate: {gate['verdict']} and {gate['action']}; {100 * gate['without_signal']:.0f} % of the piloted boards had "
+        f"answers that were all valid or all invalid, allowed are {100 * gate['bound']:.0f} %."
+    )
+
+
+def _distances(past: Round) -> str:
+    """From what was read to what was legal to what the boards were."""
+    repaired = past.proposal.get("distances", {}).get("parsed_projected")
+    measured = {str(size): {ratio: past.realised(size, ratio) for ratio in RATIOS} for size in past.config.sizes}
+    realised = {size: {r: x for r, x in entry.items() if x is not None} for size, entry in measured.items()}
+    parts = {"parsed to projected": repaired, "requested to realised": distance(past.config, realised)}
+    known = [f"{name} {value:.3f}" for name, value in parts.items() if value is not None]
+    text = "data: sum of absolute differences; hole and wait: mean of them"
+    return f"Distances ({text}): {', '.join(known)}." if known else ""
+
+
+def _log(past: Round) -> Table:
+    proposal = past.proposal
+    ways = {"parsed": proposal.get("parsed") or {}}
+    candidates = proposal.get("candidates", ())
+    if len(candidates) > 1:
+        ways |= {f"answer {i}": candidate for i, candidate in enumerate(candidates, start=1)}
+    ways |= {name: proposal.get(name, {}) for name in ("projected", "realised")}
+    rows = tuple((str(size), *(_ratios(way.get(str(size))) for way in ways.values())) for size in past.config.sizes)
+    return Table("From answer to boards: data / hole / wait", ("size", *ways), rows)
+
+
+def _ratios(entry: Mapping[str, float | None] | None) -> str:
+    values = [(entry or {}).get(name) for name in RATIOS]
+    return "-" if not entry else " / ".join("-" if value is None else f"{value:.3f}" for value in values)

@@ -1,0 +1,120 @@
+"""Heat maps over sizes: what each round's environment was made of, and what the policy kept of what it could do."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxlake.config import MAX_HOLE
+from rl.report import look
+from rl.report.run import RATIOS, Round, Run
+
+SHOWN = 0.01
+"""Distance of a realised ratio from the requested one from which its value is written."""
+MOST_ABREAST = 4
+"""Rounds up to which the three panels of an allocation stand side by side."""
+
+
+def allocation(run: Run) -> Figure | None:
+    """A panel per ratio, sizes down and rounds across: requested above, realised in the corner below."""
+    if not run.rounds:
+        return None
+    titles = {"data": "data: share of boards", "hole": "hole: share of cells", "wait": "wait: share of boards"}
+    largest = max(past.config.data[i] for past in run.rounds for i in range(len(past.config.sizes)))
+    most = {"data": largest, "hole": MAX_HOLE, "wait": 1.0}
+    count, tall = len(run.rounds), 0.52 * len(run.sizes) + 0.95
+    abreast = count <= MOST_ABREAST
+    shape, size = ((1, 3), (9.0, tall)) if abreast else ((3, 1), (max(6.0, 0.75 * count + 1), 3 * tall))
+    figure = Figure(figsize=size, layout="constrained")
+    for axes, ratio in zip(figure.subplots(*shape).flat, RATIOS, strict=True):
+        requested = _grid(run, lambda past, side, ratio=ratio: past.requested(side, ratio))
+        realised = _grid(run, lambda past, side, ratio=ratio: past.realised(side, ratio))
+        _cells(axes, requested / most[ratio])
+        _corners(axes, requested, realised, most[ratio])
+        axes.set_title(titles[ratio])
+        axes.set_yticks(range(len(run.sizes)), run.sizes)
+        axes.set_xticks(range(count), [_under(run.rounds, i, ratio) for i in range(count)], fontsize=7.5)
+        axes.set_ylabel("board size" if not abreast or ratio == "data" else "")
+    return figure
+
+
+def forgetting(run: Run) -> Figure | None:
+    """Sizes down and validations across, valid % of greedy answers; below it what a size lost since its best."""
+    stages = run.stages
+    if len(stages) < 2:
+        return None
+    rows = [
+        [next((row.valid / row.n for row in stage.evidence.by_size if row.size == size), np.nan) for stage in stages]
+        for size in run.sizes
+    ]
+    shares = np.array([*rows, [stage.evidence.valid / stage.evidence.n for stage in stages]], float)
+    figure = Figure(figsize=(max(4.5, 1.1 * len(stages) + 1.2), 0.5 * len(shares) + 0.8), layout="constrained")
+    axes = figure.subplots()
+    _cells(axes, shares)
+    for (i, j), share in np.ndenumerate(shares):
+        if np.isnan(share):
+            continue
+        earlier = shares[i, :j][~np.isnan(shares[i, :j])]
+        lost = round(100 * share) - round(100 * max(earlier, default=share))
+        text = f"{100 * share:.0f}" + (f"\n({lost})" if lost < 0 else "")
+        axes.text(j, i, text, ha="center", va="center", fontsize=9, color=look.ink(share))
+    axes.axhline(len(shares) - 1.5, color="black", linewidth=0.8)
+    names = [stage.name if stage.name == "before" else f"after\n{stage.name}" for stage in stages]
+    axes.set_xticks(range(len(stages)), names)
+    axes.set_yticks(range(len(shares)), [*map(str, run.sizes), "all"])
+    axes.set_ylabel("board size")
+    return figure
+
+
+def entropy(shares: Sequence[float]) -> float:
+    """Of a distribution, in nats: 0 where one size has all the data, log n where n sizes have the same."""
+    return -sum(share * math.log(share) for share in shares if share > 0)
+
+
+def _under(rounds: Sequence[Round], i: int, ratio: str) -> str:
+    """Name of a round, and how far its ratios are from those of the round before."""
+    current, lines = rounds[i].config, [f"round {rounds[i].index}"]
+    if ratio == "data":
+        lines.append(f"entropy {entropy(current.data):.2f}")
+    if i and rounds[i - 1].config.sizes == current.sizes:
+        pairs = zip(getattr(rounds[i - 1].config, ratio), getattr(current, ratio), strict=True)
+        steps = [abs(after - before) for before, after in pairs]
+        lines.append(f"L1 step {sum(steps):.2f}" if ratio == "data" else f"step {sum(steps) / len(steps):.2f}")
+    return "\n".join(lines)
+
+
+def _grid(run: Run, value: Any) -> np.ndarray:
+    """float ``[sizes, rounds]``, NaN where a round has no such value."""
+    found = [[value(past, size) for past in run.rounds] for size in run.sizes]
+    return np.array([[np.nan if x is None else x for x in row] for row in found], float)
+
+
+def _cells(axes: Axes, shares: np.ndarray) -> None:
+    axes.imshow(shares, cmap=look.SHADES, vmin=0, vmax=1, aspect="auto")
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    rows, columns = shares.shape
+    axes.hlines(np.arange(1, rows) - 0.5, -0.5, columns - 0.5, color="white", linewidth=1.5)
+    axes.vlines(np.arange(1, columns) - 0.5, -0.5, rows - 0.5, color="white", linewidth=1.5)
+
+
+def _corners(axes: Axes, requested: np.ndarray, realised: np.ndarray, most: float) -> None:
+    """The requested values, and in the lower right half of each cell the realised one with its own shade."""
+    for (i, j), asked in np.ndenumerate(requested):
+        got = realised[i, j]
+        if np.isnan(asked):
+            continue
+        differs = not np.isnan(got) and abs(got - asked) > SHOWN
+        if differs:
+            corner = [(j + 0.5, i - 0.5), (j + 0.5, i + 0.5), (j - 0.5, i + 0.5)]
+            shade = matplotlib.colormaps[look.SHADES](got / most)
+            axes.add_patch(matplotlib.patches.Polygon(corner, facecolor=shade, edgecolor="white", linewidth=0.7))
+            ink = look.ink(float(got / most))
+            axes.text(j + 0.46, i + 0.42, f"{got:.2f}", ha="right", va="bottom", fontsize=7.5, color=ink)
+        x, y, ha, va = (j - 0.46, i - 0.42, "left", "top") if differs else (j, i, "center", "center")
+        axes.text(x, y, f"{asked:.2f}", ha=ha, va=va, fontsize=8, color=look.ink(asked / most))

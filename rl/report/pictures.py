@@ -1,0 +1,192 @@
+"""The pictures of a run, drawn off-screen and returned as PNG bytes; writes no file."""
+
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from engineer.context import FAILURES as NAMES
+from engineer.evidence import CHECKS, SizeEvidence, wilson
+from rl.report import boards, curves, heat, look, published
+from rl.report.look import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
+from rl.report.run import Run, Stage
+
+LEARNING, ALLOCATION, FAILURES = "learning.png", "allocation.png", "failures.png"
+LEARNABLE, FORGETTING, PUBLISHED = "learnability.png", "forgetting.png", "published.png"
+TRAINING, TIME, BOARDS, SAMPLES = "training.png", "time.png", "boards.png", "samples.png"
+
+
+def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, bytes]:
+    """PNG bytes by file name, of all pictures or those named; one for which the run holds nothing yet is left out."""
+    with matplotlib.rc_context(look.STYLE):
+        figures = {name: _DRAWS[name](run) for name in names or _DRAWS}
+        return {name: look.png(figure) for name, figure in figures.items() if figure is not None}
+
+
+def _learning(run: Run) -> Figure:
+    """Left the warm start, right the rounds, as far as there are any; one axis of shares for both."""
+    draws = [draw for draw, rows in ((_warm_start, run.warm_start), (_rounds, run.steps)) if rows]
+    figure = Figure(figsize=(9.0 if run.steps else 6.2, 3.9), layout="constrained")
+    panels = figure.subplots(1, len(draws), sharey=True, squeeze=False, width_ratios=(1, 3)[-len(draws) :])[0]
+    for axes, draw in zip(panels, draws, strict=True):
+        draw(axes, run)
+    panels[0].set_ylabel("share, reward" if run.steps else "share")
+    panels[0].set_ylim(min(-0.02, panels[-1].get_ylim()[0]), 1.02)
+    handles = {
+        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
+    return figure
+
+
+def _warm_start(warm: Axes, run: Run) -> None:
+    stages = {stage.name: stage for stage in run.stages}
+    taught = [row for row in run.warm_start if row.get("plan_loss") is not None]
+    steps = [row["step"] for row in taught]
+    likelihood = look.running_mean(np.exp(-look.values(taught, "plan_loss")), len(taught) // 20)
+    warm.plot(steps, likelihood, color=GREY, linewidth=1.6, label="mean token likelihood")
+    last = max(steps, default=1)
+    _validation_points(warm, [(0, stages.get("before")), (last, stages.get("warm start"))], shift=0.035 * last)
+    warm.set(xlabel="supervised step", xlim=(-0.12 * last, 1.06 * last))
+    warm.text(0.5, 1.02, "warm start", ha="center", transform=warm.transAxes)
+
+
+def _rounds(rounds: Axes, run: Run) -> None:
+    stages = {stage.name: stage for stage in run.stages}
+    total = len(run.steps)
+    parts = look.spans(run.steps)
+    for key, colour, label in (("valid", SKY, "training: valid share"), ("reward", PURPLE, "training: reward")):
+        series = look.values(run.steps, key)
+        rounds.plot(np.arange(1, total + 1), series, color=colour, alpha=0.3, linewidth=0.7)
+        smooth = look.smooth(series, parts, total // 20)
+        rounds.plot(np.arange(1, total + 1), smooth, color=colour, linewidth=1.6, label=label, **look.marks(total))
+    look.mark_rounds(rounds, run.steps)
+    ends = {run.steps[begin]["round"]: end for begin, end in parts}
+    points = [
+        (0, stages.get("warm start", stages.get("before"))),
+        *((end, stages.get(f"round {index}")) for index, end in ends.items()),
+    ]
+    _validation_points(rounds, points, shift=0.011 * total)
+    rounds.set(xlabel="reinforcement learning step", xlim=(-0.03 * total, 1.02 * total))
+    rounds.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]], shift: float) -> None:
+    """Greedy and sampled validity with intervals; greedy a little before its step, so that both can be read."""
+    reached = [(x, stage.evidence) for x, stage in points if stage is not None]
+    greedy = [(x, e.valid / e.n, *wilson(e.valid, e.n)) for x, e in reached]
+    sampled = [
+        (x, e.sampled_valid, e.sampled_valid - 1.96 * e.sampled_se, e.sampled_valid + 1.96 * e.sampled_se)
+        for x, e in reached
+        if e.sampled_valid is not None
+    ]
+    for rows, before, marker, colour, label in (
+        (greedy, 1.4 * shift, "o", BLUE, "validation: greedy"),
+        (sampled, 0.4 * shift, "D", VERMILION, "validation: sampled"),
+    ):
+        if rows:
+            x, y, low, high = np.array(rows, float).T
+            error = np.maximum(0, (y - low, high - y))
+            axes.errorbar(
+                x - before, y, error, fmt=marker, color=colour, markersize=5, capsize=2.5, label=label, zorder=3
+            )
+
+
+def _failures(run: Run) -> Figure:
+    """Two panels per stage, failing answers in percent: above stacked by first failing check, below by any."""
+    columns = len(run.stages) if len(run.stages) <= 5 else 4
+    blocks = -(-len(run.stages) // columns)
+    figure = Figure(figsize=(max(4.5, 1.9 * columns), 4.2 * blocks + 0.6), layout="constrained")
+    grid = figure.subplots(2 * blocks, columns, sharey=True, squeeze=False)
+    seen = [check for check in CHECKS if any(row.any_failures[check] for s in run.stages for row in s.evidence.by_size)]
+    for i, stage in enumerate(run.stages):
+        above, below = grid[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
+        by_size = {row.size: row for row in stage.evidence.by_size}
+        rows = [by_size[size] for size in run.sizes if size in by_size]
+        sizes, bottom = [row.size for row in rows], np.zeros(len(rows))
+        for check in seen:
+            colour = CHECK_COLOURS[check]
+            share = np.array([100 * row.first_failures[check] / row.n for row in rows])
+            above.bar(sizes, share, 0.78, bottom, color=colour, edgecolor="white", linewidth=0.5)
+            bottom += share
+            any_share = [100 * row.any_failures[check] / row.n for row in rows]
+            drawn = {"marker": CHECK_MARKS[check], "color": colour, "markersize": 4.5, "linewidth": 1.2}
+            below.plot(sizes, any_share, label=NAMES[check], **drawn)
+        above.set_title(stage.name if stage.name == "before" else f"after {stage.name}")
+        below.set_xlabel("board size")
+        for axes in (above, below):
+            axes.set_xticks(run.sizes)
+            axes.set_xlim(run.sizes[0] - 0.6, run.sizes[-1] + 0.6)
+            axes.tick_params(axis="x", length=0)
+    for axes in grid[-2:, (len(run.stages) - 1) % columns + 1 :].flat:
+        axes.remove()
+    for above, below in zip(grid[::2, 0], grid[1::2, 0], strict=True):
+        above.set_ylabel("first failing, %")
+        below.set_ylabel("any failing, %")
+    grid[0, 0].set(ylim=(0, 104), yticks=range(0, 101, 20))
+    handles, labels = grid[1, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)))
+    return figure
+
+
+def _learnability(run: Run) -> Figure | None:
+    """What could be learnt from each size: above on validation boards, below on the boards of the rounds."""
+    validated = [(stage.name, stage.evidence.by_size) for stage in run.stages]
+    trained = [(stage.name, stage.evidence.training.by_size) for stage in run.stages if stage.evidence.training]
+    kinds = [(name, rows) for name, rows in (("validation", validated), ("training", trained)) if _sampled(rows)]
+    if not kinds:
+        return None
+    figure = Figure(figsize=(9.0, 2.5 * len(kinds) + 0.5), layout="constrained")
+    colours = dict(zip((stage.name for stage in run.stages), look.in_order(len(run.stages)), strict=True))
+    panels = figure.subplots(len(kinds), 3, squeeze=False, sharex=True)
+    for line, (kind, stages) in zip(panels, kinds, strict=True):
+        for axes, (title, value, top) in zip(line, _PANELS, strict=True):
+            for name, rows in stages:
+                points = [(row.size, value(row)) for row in rows if row.groups]
+                if points:
+                    axes.plot(
+                        *zip(*points, strict=True), "o-", color=colours[name], markersize=4, label=name, clip_on=False
+                    )
+            axes.set(title=f"{kind}: {title}", xticks=run.sizes, ylim=(0, top))
+        line[0].set_ylabel("p (1 - p)")
+        line[1].set_ylabel("% of groups")
+    for axes in panels[-1]:
+        axes.set_xlabel("board size")
+    handles = {
+        label: handle for axes in panels[:, 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6)
+    return figure
+
+
+def _sampled(stages: Sequence[tuple[str, Sequence[SizeEvidence]]]) -> bool:
+    return any(row.groups for _, rows in stages for row in rows)
+
+
+def _variance(row: SizeEvidence) -> float:
+    p = row.valid / row.n if row.sampled_valid is None else row.sampled_valid
+    return p * (1 - p)
+
+
+_PANELS: tuple[tuple[str, Callable[[SizeEvidence], float], float], ...] = (
+    ("p (1 - p)", _variance, 0.26),
+    ("learnable", lambda row: 100 * row.learnable / row.groups, 102),
+    ("all invalid", lambda row: 100 * row.all_invalid / row.groups, 102),
+)
+"""Title, value and end of the axis of each panel; p is the sampled valid share of a size."""
+
+_DRAWS: dict[str, Callable[[Run], Figure | None]] = {
+    LEARNING: lambda run: _learning(run) if run.steps or run.warm_start else None,
+    TRAINING: lambda run: curves.training(run) if run.steps else None,
+    ALLOCATION: heat.allocation,
+    FAILURES: _failures,
+    LEARNABLE: _learnability,
+    FORGETTING: heat.forgetting,
+    PUBLISHED: published.overlay,
+    BOARDS: boards.best_and_worst,
+    SAMPLES: boards.samples,
+    TIME: lambda run: curves.time(run) if run.steps else None,
+}

@@ -1,0 +1,73 @@
+"""One page on several runs, or on all runs of a comparison with its statistics; a run's own page says more of it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rl.report import card, comparison, html, page, pictures, tables
+from rl.report.comparison import Comparison
+from rl.report.run import Run, read
+
+
+def write_several(run_dirs: Sequence[Path], file: Path) -> None:
+    """Writes the page, and pictures into folders beside it that are called as the runs are.
+
+    Args:
+      run_dirs: of runs; one that holds a comparison stands for all of its runs.
+      file: the page.
+
+    Raises:
+      ValueError: see `rl.report.write` and `rl.report.comparison.read`; or two runs have the same name.
+      OSError: if the disk does not take it.
+    """
+    runs, compared = _gather(run_dirs)
+    drawn = {name: pictures.draw_all(run, [pictures.ALLOCATION]) for name, run in runs.items()}
+    together = {name: comparison.draw_all(found) for name, found in compared.items()}
+    blocks = [
+        html.section(f"Engineers of {name} side by side", _compared(found, together[name]))
+        for name, found in compared.items()
+    ]
+    blocks.append(html.section("Run by run", [html.table(_side_by_side(runs))]))
+    for name, run in runs.items():
+        parts = (page.headline(run), page.environments(run, drawn[name], level=3), page.designs(run, level=3))
+        blocks.append(html.folded(name, parts))
+    folders = {file.parent / name: pngs for name, pngs in (drawn | together).items()}
+    title = f"Comparison {', '.join(compared)}" if compared else f"{len(runs)} runs"
+    page.save(file, folders, html.document(title, blocks))
+
+
+def _gather(run_dirs: Sequence[Path]) -> tuple[dict[str, Run], dict[str, Comparison]]:
+    """Runs and comparisons by name, a comparison's runs with its own name before theirs."""
+    runs: list[tuple[str, Run]] = []
+    compared = {}
+    for path in run_dirs:
+        name = path.resolve().name
+        if (path / "compare.yaml").exists():
+            compared[name] = comparison.read(path)
+            for engineer, arms in compared[name].arms.items():
+                runs += [(f"{name}/{engineer}/seed{seed}", arm.run) for seed, arm in arms.items()]
+        else:
+            runs.append((name, read(path)))
+    twice = [name for i, (name, _) in enumerate(runs) if name in compared or name in dict(runs[:i])]
+    if twice:
+        raise ValueError(f"two of the runs are called {twice[0]}: give each a page of its own")
+    return dict(runs), compared
+
+
+def _compared(found: Comparison, drawn: Mapping[str, bytes]) -> list[str]:
+    return [
+        *map(html.paragraph, comparison.notes(found)),
+        *(html.picture(png, comparison.CAPTIONS[name]) for name, png in drawn.items()),
+        *map(html.table, comparison.tables(found)),
+    ]
+
+
+def _side_by_side(runs: dict[str, Run]) -> tables.Table:
+    """The last validation of each run."""
+    rows = []
+    for name, run in runs.items():
+        last = run.stages[-1]
+        valid, optimal, sampled = tables.summary_cells(last)
+        engineer = str(run.settings.get("engineer.kind", card.UNKNOWN))
+        rows.append((name, engineer, str(run.settings.get("seed", "-")), last.name, valid, optimal, sampled))
+    header = ("run", "engineer", "seed", "after", "valid %", "optimal %", "sampled valid %")
+    return tables.Table("Last validation of each run [95 % interval]", header, tuple(rows))

@@ -1,0 +1,420 @@
+"""The checkpoints of a run: all that it needs to go on, in one atomic Orbax step that is checked when it is read."""
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import hashlib
+import io
+import json
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+
+from rl import distributed
+from rl.config import ConfigError, RunError
+
+logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax tells its internals on every save, and errors we report
+
+LOGS = ("metrics.jsonl", "timings.jsonl")
+"""Files that grow by a row a step: what was computed, and what was measured by the clock or about the process."""
+
+
+@dataclasses.dataclass
+class Progress:
+    """Where a run stands; plain JSON values, saved in the same atomic step as the arrays.
+
+    There is no state of a random generator in it: every key comes from (seed, purpose, round, step) alone (`Run.key`).
+
+    Attributes:
+      stage: "warm_start", "rounds" or "finished".
+      round, step: next ones to do; `step` counts within the stage or round.
+      cursor: instances of the round consumed so far, over its epochs.
+      update: updates done of the step under way.
+      skipped: updates in a row that were not finite and changed nothing.
+      total_steps: steps of the whole run, which are rows of metrics.jsonl.
+      short_share: moving share of short answers, which sets the weights of the reward; None before the first.
+      training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
+        They move with `cursor`, so that none of them counts twice.
+      lake: configuration of the round under way, None if it is still to be designed.
+      rationale: what its engineer thought.
+      history: finished rounds: {"round", "config" (as realised), "evidence", "rationale"}.
+      best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
+        "checkpoint" (number of the one with those parameters)}; None before the first.
+      config_hash: of the configuration that all this was computed with.
+      log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
+    """
+
+    stage: str = "warm_start"
+    round: int = 0
+    step: int = 0
+    cursor: int = 0
+    update: int = 0
+    skipped: int = 0
+    total_steps: int = 0
+    short_share: float | None = None
+    training: dict[str, Any] | None = None
+    lake: dict[str, Any] | None = None
+    rationale: str = ""
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    best: dict[str, Any] | None = None
+    config_hash: str = ""
+    log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
+
+    def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
+        """A round's configuration is designed."""
+        self.lake, self.rationale, self.training = lake, rationale, None
+
+    def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:
+        """It is trained on and validated: into the history, and on to the next."""
+        self.history.append(
+            {"round": self.round, "config": realised, "evidence": evidence, "rationale": self.rationale}
+        )
+        self.round, self.step, self.cursor = self.round + 1, 0, 0
+        self.lake, self.rationale, self.training = None, "", None
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What one checkpoint holds.
+
+    Attributes:
+      progress: where the run stands.
+      arrays: pytrees of JAX arrays by name, such as "parameters".
+      rows: numpy arrays by name, ``[rows of all processes, ...]``: answers of the step under way; none between steps.
+      notes: plain JSON values that belong to the rows.
+    """
+
+    progress: Progress
+    arrays: dict[str, Any]
+    rows: dict[str, np.ndarray]
+    notes: dict[str, Any]
+
+
+class Checkpoints:
+    """The numbered checkpoints in a folder: the latest ones, and the best.
+
+    All processes of a job call the same methods; the folder lies on a disk that they share. Nothing is written before
+    the first `save`.
+
+    Args:
+      folder: made if it is not there.
+      keep: how many of the latest stay; that of `Progress.best` stays besides.
+      config_hash: of the configuration; checkpoints of another are refused.
+    """
+
+    def __init__(self, folder: Path, keep: int, config_hash: str):
+        self.folder, self._keep, self._config_hash = folder.absolute(), keep, config_hash
+        self._best: int | None = None
+
+    @property
+    def steps(self) -> list[int]:
+        """The numbers of those that are there, ascending."""
+        return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
+
+    @property
+    def next_step(self) -> int:
+        """The number that the next `save` gives."""
+        return ((self._manager.latest_step() if self.folder.exists() else None) or 0) + 1
+
+    @functools.cached_property
+    def _manager(self) -> ocp.CheckpointManager:
+        options = ocp.CheckpointManagerOptions(preservation_policy=self, cleanup_tmp_directories=True)
+        # Named here, as a manager that has saved nothing yet cannot tell what kind of items it finds.
+        handlers = {"arrays": ocp.StandardCheckpointHandler(), "progress": ocp.JsonCheckpointHandler()}
+        return ocp.CheckpointManager(self.folder, options=options, item_handlers=handlers)
+
+    def should_preserve(self, checkpoints, *, context) -> list[bool]:
+        """Which stay; Orbax asks after each save (its `PreservationPolicy`)."""
+        latest = {info.step for info in checkpoints[-self._keep :]}
+        return [info.step in latest or info.step == self._best for info in checkpoints]
+
+    def save(self, state: State) -> None:
+        """Saves all of it as one atomic step, with a digest of every array and of everything else.
+
+        Returns when the arrays are copied; the writing goes on.
+
+        Raises:
+          RunError: if this one or the one before it cannot be written; those before are untouched.
+        """
+        progress = dataclasses.replace(state.progress, config_hash=self._config_hash)
+        record = finite(
+            {
+                "progress": dataclasses.asdict(progress),
+                "arrays": _describe(state.arrays),
+                "rows": {name: _describe_row(x) for name, x in state.rows.items()},
+                "notes": state.notes,
+            }
+        )
+        rows = {name: x for name, x in state.rows.items() if x.size}  # Orbax saves no empty array
+        arrays = state.arrays | ({"rows": rows} if rows else {})
+        self._best = progress.best and progress.best["checkpoint"]
+        self._written(
+            lambda: self._manager.save(
+                self.next_step,
+                args=ocp.args.Composite(
+                    arrays=ocp.args.StandardSave(arrays),
+                    progress=ocp.args.JsonSave({"record": record, "digest": _digest(record)}),
+                ),
+            )
+        )
+
+    def check(self) -> None:
+        """Raises what went wrong in the background, if anything has.
+
+        Raises:
+          RunError: as `save`.
+        """
+        if "_manager" in vars(self):
+            self._written(self._manager.check_for_errors)
+
+    def close(self) -> None:
+        """Waits until everything is written.
+
+        Raises:
+          RunError: as `save`.
+        """
+        if "_manager" in vars(self):
+            manager = vars(self).pop("_manager")
+            try:
+                self._written(manager.wait_until_finished)
+            finally:
+                manager.close()
+
+    def _written(self, action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except Exception as error:  # Orbax and tensorstore raise whatever they like where a disk is full
+            if (reason := disk_problem(error)) is None:
+                raise
+            left = f"the last good one is {self.steps[-1]}" if self.steps else "there is none yet"
+            raise RunError(f"{self.folder}: cannot write a checkpoint ({reason}); {left}") from None
+
+    def progress(self) -> Progress | None:
+        """That of the latest checkpoint whose record can be read; None without any checkpoint.
+
+        Raises:
+          ConfigError: if the processes of this job see different ones.
+          RunError: if no record can be read.
+        """
+        if not distributed.is_same(str(self.steps)):
+            raise ConfigError(
+                f"{self.folder.parent}: not all processes see the same run there; they need a disk that all share"
+            )
+        problems = {}
+        for step in reversed(self.steps):
+            found, problems[step] = self._attempt(functools.partial(self._read, step))
+            if found is not None:
+                return found[0]
+        if problems:
+            raise RunError(self._none_left(problems))
+        return None
+
+    def restore(self, like: Callable[[Progress], dict[str, Any]], say: Callable[[str], None]) -> State | None:
+        """The latest checkpoint that is whole, None without any; damaged ones after it are set aside.
+
+        Damage is whatever makes a file unreadable or an array, or anything else, differ from its digest.
+
+        Args:
+          like: what `State.arrays` is like where a run stands at this point: ShapeDtypeStructs with shardings.
+          say: told, in a line each, of what is damaged.
+
+        Raises:
+          ConfigError: if one was made by another configuration, or does not match `like`.
+          RunError: if all are damaged; they stay where they are.
+        """
+        problems = {}
+        for step in reversed(self.steps):
+            found, problem = self._attempt(functools.partial(self._read, step))
+            if found is not None:
+                progress, record = found
+                self._refuse_other(step, record, wanted := like(progress))
+                loaded, problem = self._attempt(functools.partial(self._load, step, record, wanted))
+            if not problem:
+                arrays, rows = loaded
+                # Only now, as all processes compute these together.
+                different = [
+                    name for name, now in _describe(arrays).items() if now["sums"] != record["arrays"][name]["sums"]
+                ]
+                if not different:
+                    self._set_aside(problems, step, say)
+                    self._best = progress.best and progress.best["checkpoint"]
+                    return State(progress, arrays, rows, record["notes"])
+                problem = f"{different[0]} is not what was saved"
+            problems[step] = problem
+        if problems:
+            raise RunError(self._none_left(problems))
+        return None
+
+    def _attempt(self, action: Callable[[], Any]) -> tuple[Any, str]:
+        """(what `action` gives, "") if it succeeds on all processes, else (None, what is wrong)."""
+        result, problem = None, ""
+        try:
+            result = action()
+        except (MemoryError, jax.errors.JaxRuntimeError):
+            raise  # a lack of memory is no damage
+        except ValueError as error:
+            problem = str(error)
+        if distributed.agree(bool(problem)):
+            return None, problem or "another process cannot read it"
+        return result, ""
+
+    def _read(self, step: int) -> tuple[Progress, dict[str, Any]]:
+        """The progress, and all that is no array, checked."""
+        try:
+            saved = json.loads((self.folder / str(step) / "progress" / "metadata").read_text())
+            record = saved["record"]
+            if _digest(record) != saved["digest"]:
+                raise ValueError
+            return Progress(**record["progress"]), record
+        except OSError as error:
+            raise ValueError(f"progress: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ValueError("progress is not what was saved") from None
+
+    def _load(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arrays as `like`, their sums not yet checked, and rows, checked."""
+        rows = {name: np.empty(x["shape"], x["dtype"]) for name, x in record["rows"].items()}
+        full = {name: x for name, x in rows.items() if x.size}
+        wanted = like | ({"rows": full} if full else {})
+        # The handler and no checkpointer: that has barriers, and where one process fails another would wait in them.
+        handler, folder = ocp.StandardCheckpointHandler(), self.folder / str(step) / "arrays"
+        loaded, problem = _quietly(lambda: handler.restore(folder, args=ocp.args.StandardRestore(wanted)))
+        if problem:
+            raise ValueError(problem)
+        rows |= loaded.pop("rows", {})
+        for name, x in rows.items():
+            if _describe_row(x) != record["rows"][name]:
+                raise ValueError(f"{name} is not what was saved")
+        return loaded, rows
+
+    def _refuse_other(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> None:
+        where = self.folder / str(step)
+        if record["progress"]["config_hash"] != self._config_hash:
+            raise ConfigError(
+                f"{where}: made by another configuration than that in {self.folder.parent}/config.yaml, which was "
+                "changed; put it back, or choose another directory with --run"
+            )
+        ours = {name: (list(x.shape), x.dtype.name) for name, x in _leaves(like)}
+        theirs = {name: (x["shape"], x["dtype"]) for name, x in record["arrays"].items()}
+        for name in [*ours, *theirs]:
+            if ours.get(name) != theirs.get(name):
+                there, here = (" ".join(map(str, x.get(name, ("absent",)))) for x in (theirs, ours))
+                raise ConfigError(f"{where}: does not match the model: {name} is {there} there, {here} here")
+
+    def _set_aside(self, problems: dict[int, str], used: int, say: Callable[[str], None]) -> None:
+        """Moves damaged checkpoints out of the way, and tells of each."""
+        aside = self.folder.parent / "damaged"
+        for step, problem in problems.items():
+            target = next(p for n in range(10_000) if not (p := aside / f"{step}{f'.{n}' if n else ''}").exists())
+            if distributed.is_main():
+                aside.mkdir(exist_ok=True)
+                (self.folder / str(step)).rename(target)
+            say(f"{self.folder}/{step}: damaged ({problem}); now {target}, and checkpoint {used} is used")
+        distributed.agree(False)  # nobody goes on before they are moved
+
+    def _none_left(self, problems: dict[int, str]) -> str:
+        step, problem = next(iter(problems.items()))
+        count = "the only checkpoint is" if len(problems) == 1 else f"all {len(problems)} checkpoints are"
+        return f"{self.folder}: {count} damaged ({step}: {problem}); choose another directory with --run"
+
+
+def disk_problem(error: BaseException) -> str | None:
+    """What a disk refuses, such as "No space left on device", where `error` came of that; None of anything else."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, OSError) and at.strerror:
+            return at.strerror
+        for words in ("No space left on device", "File too large", "Disk quota exceeded", "Permission denied"):
+            if words in str(at):  # tensorstore's errors are ValueErrors
+                return words
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def _quietly(read: Callable[[], Any]) -> tuple[Any, str]:
+    """(what `read` gives, "") or (None, what is wrong).
+
+    Keeps off the terminal what asyncio and tensorstore print on their own where reading fails, a hundred lines a file.
+    """
+    with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return read(), ""
+        except (MemoryError, jax.errors.JaxRuntimeError):
+            raise
+        except Exception as error:  # the readers of half a dozen formats
+            problem = disk_problem(error) or "its arrays cannot be read"
+        time.sleep(0.2)  # reads that were under way end, and complain that nobody waits for them
+        gc.collect()  # and so do those that nobody began
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # later those complain whose errors nobody asked for
+    return None, problem
+
+
+def finite(value: Any) -> Any:
+    """Plain JSON values with null for each number that is not finite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: finite(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(x) for x in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def fingerprint(parameters: Any) -> str:
+    """A digest of all parameters, so that a proposal tells which ones wrote it; the same on every mesh.
+
+    Each array is summed up where it lies, in integers that wrap around, every number weighted by its place; what is
+    hashed is these sums. (To hash all bytes of Qwen3-4B they would have to come to the host, 16 GB.)
+    """
+    digest = hashlib.sha256()
+    for (path, _), total in zip(jax.tree.leaves_with_path(parameters), _sums(parameters), strict=True):
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.asarray(total).tobytes())
+    return digest.hexdigest()
+
+
+@jax.jit
+def _sums(tree: Any) -> list[jax.Array]:
+    """Two weighted sums of the bits of each array, uint32 ``[2]``. The weights are odd: one flipped bit shows."""
+    found = []
+    for x in jax.tree.leaves(tree):
+        bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}")).astype(jnp.uint32)
+        place = jnp.uint32(0)
+        for axis, size in enumerate(x.shape):
+            place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+        weights = ((place * jnp.uint32(odd) + jnp.uint32(odd >> 7)) | 1 for odd in (2654435761, 2246822519))
+        found.append(jnp.stack([(bits * weight).sum(dtype=jnp.uint32) for weight in weights]))
+    return found
+
+
+def _describe(arrays: Any) -> dict[str, dict[str, Any]]:
+    """Shape, dtype and sums of each array, by its dotted name."""
+    return {
+        name: {"shape": list(x.shape), "dtype": x.dtype.name, "sums": np.asarray(total).tolist()}
+        for (name, x), total in zip(_leaves(arrays), _sums(arrays), strict=True)
+    }
+
+
+def _describe_row(x: np.ndarray) -> dict[str, Any]:
+    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()
+    return {"shape": list(x.shape), "dtype": x.dtype.name, "sha256": digest}
+
+
+def _leaves(tree: Any) -> list[tuple[str, Any]]:
+    return [
+        (".".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path), leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

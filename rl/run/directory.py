@@ -1,0 +1,198 @@
+"""The folder of a run: whose it is, whole files, logs that are cut back on resuming, and the checkpoints in it."""
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rl import distributed
+from rl.config import Config, ConfigError, read
+from rl.provenance import flat
+from rl.run.checkpoint import LOGS, Checkpoints, Progress, State, finite
+
+ORIGIN = "origin.json"
+"""Where a run that was not begun by itself comes from: {"run": that one's folder from here, "validation_seed"}."""
+
+
+class InUse(ConfigError):
+    """Another process works in the folder."""
+
+
+class RunDirectory:
+    """The folder of one run; nothing is written before `create`.
+
+    In a job of several processes all call the same methods. Process 0 writes text, and only it may read what it has
+    just written; all save and restore arrays, so the folder lies on a disk that all of them share.
+
+    Args:
+      path: of the folder, which need not be there.
+      config: of the run. A folder that holds another configuration is refused.
+      origins: where each of its values comes from, see `rl.provenance`; None: not known.
+
+    Raises:
+      ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
+      InUse: if another process has it.
+    """
+
+    def __init__(self, path: Path, config: Config, origins: dict[str, str] | None = None):
+        self.path, self._config, self._origins = path, config, origins
+        self._lock: int | None = None
+        self._is_taken = False
+        nearest = next(place for place in (path, *path.parents) if place.exists())
+        if not nearest.is_dir():
+            raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
+        if not os.access(nearest, os.W_OK):  # now, and not after the minutes that come before the first file
+            raise ConfigError(f"{path}: nothing can be written in {nearest}; choose another with --run")
+        self._is_run = (path / "config.yaml").exists()
+        if self._is_run:
+            self._refuse_other()
+            self._take()
+        elif path.exists() and any(child.name != "lock" for child in path.iterdir()):
+            raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
+
+    def create(self) -> None:
+        """Makes the folder, with the configuration in it; a run that is there stays as it is.
+
+        Raises:
+          InUse: if another process has made it in the meantime.
+        """
+        if not self._is_run:
+            self.claim()
+            if distributed.agree((self.path / "config.yaml").exists()):
+                raise InUse(f"{self.path}: was begun by another process just now; give the command again")
+            self.write("config.yaml", self._config.to_yaml())
+            if self._origins is not None:
+                self.write("provenance.json", self._origins)
+            self._is_run = True
+
+    def claim(self) -> None:
+        """Keeps other jobs away from now on, also where there is no run yet; a mistake can still be found then.
+
+        Raises:
+          InUse: if another process has it.
+        """
+        if distributed.is_main():
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._take()
+
+    @functools.cached_property
+    def checkpoints(self) -> Checkpoints:
+        """Those of this run."""
+        digest = hashlib.sha256(self._config.to_yaml().encode()).hexdigest()
+        return Checkpoints(self.path / "checkpoints", self._config.checkpoint.keep, digest)
+
+    @property
+    def validation_seed(self) -> int:
+        """What the validation set is drawn by: the run's seed, or that of its origin, whose boards it keeps."""
+        origin = self.path / ORIGIN
+        return json.loads(origin.read_text())["validation_seed"] if origin.exists() else self._config.seed
+
+    def close(self) -> None:
+        """Waits until everything is written, and lets go of the folder."""
+        try:
+            self.checkpoints.close()
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+    def _take(self) -> None:
+        """Locks the folder for this job. The lock is the kernel's: it goes with its process, however that ends."""
+        if self._is_taken:
+            return
+        holder = ""
+        if distributed.is_main():
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.read(lock, 200).decode() or "another process"
+                os.close(lock)
+            else:
+                os.ftruncate(lock, 0)
+                os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                self._lock = lock
+        if distributed.agree(bool(holder)):
+            raise InUse(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
+        self._is_taken = True
+
+    def _refuse_other(self) -> None:
+        ours, theirs = flat(self._config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))
+        for key in [*ours, *(theirs.keys() - ours.keys())]:
+            if ours.get(key) != theirs.get(key):
+                raise ConfigError(
+                    f"{self.path}: made by another configuration ({key} = {theirs.get(key)} there, {ours.get(key)} "
+                    "here); choose another directory with --run, or delete this one"
+                )
+
+    def has_rounds(self) -> bool:
+        """Whether steps of a round are logged; before the first of them there is always a checkpoint."""
+        log = self.path / "metrics.jsonl"
+        return log.exists() and '"phase": "round"' in log.read_text()
+
+    def write(self, name: str, content: str | dict | list) -> None:
+        """Writes a file of the run whole or not at all; what is no string becomes JSON."""
+        if not distributed.is_main():
+            return
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, str):
+            content = json.dumps(finite(content), indent=1, allow_nan=False) + "\n"
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(content)
+        os.replace(partial, target)
+
+    def amend(self, name: str, values: dict[str, Any]) -> None:
+        """Adds keys to a JSON file of the run, and to the objects in it."""
+        if distributed.is_main():
+            held = json.loads((self.path / name).read_text())
+            for key, value in values.items():
+                held[key] = held.get(key, {}) | value if isinstance(value, dict) else value
+            self.write(name, held)
+
+    def append(self, name: str, row: dict[str, Any]) -> None:
+        """Adds a row to a JSON-lines file."""
+        if not distributed.is_main():
+            return
+        with (self.path / name).open("a") as file:
+            file.write(json.dumps(finite(row), allow_nan=False) + "\n")
+
+    @contextlib.contextmanager
+    def replaced(self, name: str) -> Iterator[Path]:
+        """A fresh folder to write into, which takes the place of `name` once it is whole.
+
+        Between two renames there is no such folder for a moment, never half a one.
+        """
+        target, fresh, old = (self.path / f"{name}{ending}" for ending in ("", ".partial", ".old"))
+        if distributed.is_main():
+            for left in (fresh, old):
+                shutil.rmtree(left, ignore_errors=True)
+        yield fresh
+        if distributed.is_main():
+            if target.exists():
+                target.rename(old)
+            fresh.rename(target)
+            shutil.rmtree(old, ignore_errors=True)
+
+    def save(self, state: State) -> None:
+        """Saves a checkpoint that knows how long the logs are; see `Checkpoints.save`."""
+        for name in LOGS:
+            log = self.path / name
+            if distributed.is_main() and log.exists():
+                with log.open("rb") as file:
+                    os.fsync(file.fileno())  # or a power cut could leave a log shorter than its checkpoint says
+            state.progress.log_bytes[name] = log.stat().st_size if log.exists() else 0
+        self.checkpoints.save(state)
+
+    def cut_logs(self, progress: Progress) -> None:
+        """Drops what was logged after a checkpoint; those steps are done again."""
+        for name, length in progress.log_bytes.items():
+            if distributed.is_main() and (self.path / name).exists():
+                os.truncate(self.path / name, length)

@@ -1,0 +1,30 @@
+"""Keys of every draw of a run, from its seed, what is drawn, the round and the step alone."""
+
+import enum
+
+import jax
+
+
+class Purpose(enum.IntEnum):
+    """What a key is drawn for; part of the key, so that no two draws share one."""
+
+    PARAMETERS = 0
+    VALIDATION_SET = 1
+    WARM_START_SET = 2
+    WARM_START_STEP = 3
+    VALIDATE = 4
+    DESIGN = 5
+    BUILD = 6
+    ORDER = 7
+    ROLLOUT = 8
+
+
+def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:
+    """Return the key of one draw, from these numbers alone.
+
+    So a run has no state of a random generator to save: resumed, it draws what an unbroken one would.
+    """
+    key = jax.random.key(seed)
+    for number in (purpose, round, step):
+        key = jax.random.fold_in(key, number)
+    return key

@@ -1,0 +1,412 @@
+"""What a person sees while a run goes on: a live line or plain lines, TensorBoard, Weights & Biases, a profile."""
+
+import functools
+import importlib
+import io
+import json
+import math
+import os
+import resource
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rl import distributed
+from rl.config import Config, ConfigError, TrackingSection
+
+PLAIN_EVERY = 10.0
+"""Seconds between the lines of a log file."""
+REDRAW = 0.2
+"""Seconds between two states of a notebook's live line, each of which is a message to the browser."""
+PATIENCE = 2.0
+"""Seconds after which a step tells what goes on within it."""
+CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+"""What a model may write and a terminal would obey, such as an escape sequence; tabs and line ends stay."""
+WANDB_TIMEOUT = 8
+"""Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
+
+
+class Display:
+    """Shows one stage of work at a time; messages stay, the live line goes. In a file there are plain lines instead.
+
+    A notebook gets both as plain text, the live line written over itself: rich's own way there makes an output of each
+    message, and needs ipywidgets. Use as a context manager, so that the terminal is left in order whatever happens.
+
+    Args:
+      quiet: show nothing, as all processes of a job but one do.
+
+    Attributes:
+      done: steps of the stage that lie behind.
+    """
+
+    def __init__(self, quiet: bool = False):
+        # Not for rich to guess: notebooks set FORCE_COLOR, by which it takes files of their children for terminals too.
+        self.console = Console(
+            highlight=False, soft_wrap=True, quiet=quiet, force_jupyter=False, force_terminal=sys.stdout.isatty()
+        )
+        # A dumb terminal, such as that of an editor, cannot write over a line: it gets those of a file.
+        self._moves = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._notebook = NotebookLine() if Console().is_jupyter and not quiet else None
+        self._live = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=8),  # so that the whole line has 80 columns
+            TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[status]}"),
+            console=self.console,
+            transient=True,
+            disable=quiet or not self._moves,
+        )
+        self._task = None
+        self._name, self._total, self.done, self._told = "", 0, 0, 0
+        self._last = self._advanced = 0.0
+
+    def __enter__(self) -> "Display":
+        self._live.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self._moves:  # elsewhere rich 13 ends with an empty line
+            self._live.stop()
+        if self._notebook:
+            self._notebook.clear()
+
+    def say(self, message: str) -> None:
+        """A line that stays."""
+        if self._notebook:
+            self._notebook.clear()
+        self.console.print(message.translate(CONTROLS), markup=False)
+
+    def stage(self, name: str, total: int, done: int = 0) -> None:
+        """Begins a stage of `total` steps, `done` of which lie behind."""
+        if self._task is not None:
+            self._live.remove_task(self._task)
+        self._task = self._live.add_task(name, total=total, completed=done, status="")
+        self._name, self._total, self.done, self._told = name, total, done, done
+        self._last = self._advanced = time.monotonic()
+        if self._notebook:
+            self._notebook.draw(self._live)
+
+    def advance(self, status: str = "", steps: int = 1) -> None:
+        """Counts `steps` more and shows `status`, such as ``reward 0.41  valid 38 %``."""
+        self.done += steps
+        self._advanced = time.monotonic()
+        self._show(status)
+
+    def within(self, status: str) -> None:
+        """Shows how far the next step is, once that has taken a while: on a short one it would only flicker."""
+        if time.monotonic() - self._advanced > PATIENCE:
+            self._show(status)
+
+    def _show(self, status: str) -> None:
+        self._live.update(self._task, completed=self.done, status=status)
+        now = time.monotonic()
+        if self._notebook:
+            if now - self._notebook.drawn > REDRAW or self.done == self._total:
+                self._notebook.draw(self._live)
+        elif not self._moves and (now - self._last > PLAIN_EVERY or self.done == self._total):
+            # At the rate since the line before: the first steps compile, and a mean over all would promise hours.
+            done = self.done - self._told
+            left = f"{(now - self._last) / done * (self._total - self.done):.0f} s left" if done else ""
+            self._last, self._told = now, self.done
+            self.say("  ".join(filter(None, (self._name, f"{self.done}/{self._total}", status, left))))
+
+
+class NotebookLine:
+    """A line of text that is written over: the one movement that the outputs of all notebooks know.
+
+    Attributes:
+      drawn: when it was last.
+    """
+
+    def __init__(self):
+        self._text = Console(file=io.StringIO(), width=100, force_jupyter=False, force_terminal=False)
+        self._width, self.drawn = 0, 0.0
+
+    def draw(self, progress: Progress) -> None:
+        """Shows what a terminal would, without colours."""
+        with self._text.capture() as captured:
+            self._text.print(progress.get_renderable())
+        line = captured.get().rstrip()
+        print(f"\r{line:{self._width}}", end="", flush=True)
+        self._width, self.drawn = len(line), time.monotonic()
+
+    def clear(self) -> None:
+        """Leaves nothing of it."""
+        if self._width:
+            print(f"\r{'':{self._width}}\r", end="", flush=True)
+        self._width = 0
+
+
+class Trackers:
+    """Hands the metrics of each step to TensorBoard and Weights & Biases, as `tracking` asks for.
+
+    The x axis of both is the step of the whole run, so a curve goes on through warm start and rounds. Nothing is
+    opened, and no file written, before the first step. Use as a context manager.
+
+    Args:
+      config: of the run; Weights & Biases shows all of it.
+      run: directory of the run.
+      say: shows a line to the user.
+
+    Raises:
+      ConfigError: if a package is missing, or nobody is logged in to Weights & Biases.
+    """
+
+    def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
+        settings = config.tracking
+        self._trackers = [TensorBoard(run)] if settings.tensorboard else []
+        self._trackers += [WeightsAndBiases(config, run, say)] if settings.wandb != "off" else []
+
+    def __enter__(self) -> "Trackers":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        for tracker in self._trackers:
+            tracker.close(failed=kind is not None)
+
+    def write(
+        self, place: Mapping[str, Any], total_step: int, metrics: Mapping[str, Any], timings: Mapping[str, float]
+    ) -> None:
+        """Adds a step, on the main process; the first one after a resume says from where on the run is done again.
+
+        Args:
+          place: {"phase", "round", "step"}; the phase is the first part of a metric's name, as in ``round/reward``.
+          total_step: number of the step in the whole run, from 1.
+          metrics: None and what is not finite is left out.
+          timings: what the clock and the process say, shown as ``timings/rollout`` and so on.
+        """
+        if not distributed.is_main():
+            return
+        named = {f"{place['phase']}/{name}": value for name, value in metrics.items()}
+        named |= {f"timings/{name}": value for name, value in timings.items()}
+        finite = {name: float(value) for name, value in named.items() if value is not None and math.isfinite(value)}
+        for tracker in self._trackers:
+            tracker.write(finite, total_step)
+
+
+class TensorBoard:
+    """Writes events to the run's `tensorboard/`.
+
+    Through the writer below `SummaryWriter`, which puts events on a queue: its `flush` does not wait for that, so a
+    `kill -9` would lose steps that a checkpoint holds.
+    """
+
+    def __init__(self, run: Path):
+        _import("tensorboardX", "tensorboard = true")
+        self._folder, self._writer = run / "tensorboard", None
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        """Adds the values at a step, on disk on return; of the first one, all that is there from it on is purged."""
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        if self._writer is None:
+            self._folder.mkdir(exist_ok=True)
+            # The file's name has the second and the step: two sessions never write one file.
+            self._writer = EventsWriter(str(self._folder / "events"), filename_suffix=f".{step:08}")
+            self._writer.write_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
+        scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._writer.write_event(Event(step=step, wall_time=time.time(), summary=Summary(value=scalars)))
+        self._writer.flush()
+
+    def close(self, failed: bool) -> None:
+        """Closes the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class WeightsAndBiases:
+    """Logs to one run of Weights & Biases per run directory, however often it is resumed; never stops a run.
+
+    The run's id and the last step that was logged are in `wandb/jaxlake.json`. A step is logged once: one that is done
+    again after a crash gives the same numbers, and W&B takes steps in ascending order only. Offline, each resume makes
+    another folder in the run's `wandb/`; `wandb sync` sends them in their order. A `kill -9` loses what W&B has not
+    written yet, its last 15 seconds.
+    """
+
+    def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
+        self._wandb = _import("wandb", f"wandb = {config.tracking.wandb}")
+        self._config, self._directory, self._say = config, run, say
+        self._run, self._broken = None, False
+        os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # silent or not, it advertises where openai is imported
+        if config.tracking.wandb == "online":
+            self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
+            if not self._wandb.login(prompt=False, verify=False):
+                raise ConfigError("tracking.wandb = online: not logged in; run `wandb login`, or set it to offline")
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        """Logs the values at a step, unless it was logged before."""
+        if self._broken:
+            return
+        mark = self._directory / "wandb" / "jaxlake.json"
+        try:
+            if self._run is None:
+                state = json.loads(mark.read_text()) if mark.exists() else {"id": secrets.token_hex(4), "last_step": 0}
+                self._run, self._last_step = self._open(state["id"]), state["last_step"]
+            if step > self._last_step:
+                partial = mark.with_suffix(".partial")
+                partial.write_text(json.dumps({"id": self._run.id, "last_step": step}))
+                partial.replace(mark)
+                self._run.log(dict(values), step=step)
+                self._last_step = step
+        except Exception as error:  # whatever it is: what only watches a run must not end it
+            self._give_up(error)
+
+    def close(self, failed: bool) -> None:
+        """Ends the session; what cannot be sent in time stays in the run's `wandb/`."""
+        if self._run is not None:
+            try:
+                self._run.finish(exit_code=int(failed))
+            except Exception as error:
+                self._give_up(error)
+
+    def _open(self, run_id: str) -> Any:
+        def init(mode: str) -> Any:
+            return self._wandb.init(
+                project=self._config.tracking.wandb_project,
+                name=self._directory.resolve().name,
+                id=run_id,
+                resume="allow",
+                mode=mode,
+                dir=self._directory,
+                config=self._config.model_dump(mode="json"),
+                settings=self._wandb.Settings(
+                    silent=True,  # the terminal is the display's
+                    console="off",
+                    disable_git=True,
+                    init_timeout=WANDB_TIMEOUT,
+                    finish_timeout=WANDB_TIMEOUT,
+                ),
+            )
+
+        if self._config.tracking.wandb == "offline":
+            return init("offline")
+        try:
+            return init("online")
+        except Exception as error:
+            self._say(
+                f"W&B cannot be reached ({_one_line(error)}); metrics are kept for `wandb sync` in {self._directory}"
+            )
+            self._wandb.teardown()  # it holds the id of the run that did not begin
+            return init("offline")
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._broken:
+            self._say(f"W&B failed ({_one_line(error)}); the run goes on without it, its metrics are in metrics.jsonl")
+        self._broken = True
+
+
+def _import(package: str, setting: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise ConfigError(f"tracking.{setting}: needs pip install 'jaxlake[track]'") from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+class Meter:
+    """Memory and compilations of this process, for timings.jsonl.
+
+    A program counts when XLA hands it over, compiled anew or from the persistent cache: either way something ran in a
+    shape that it had not run in before, and the step waited.
+    """
+
+    def __init__(self):
+        self._seen = len(_compilations())
+
+    def read(self) -> dict[str, float]:
+        """`memory_gb`, the peak so far, and `compilations` since the last call.
+
+        The peak, in 10^9 bytes, is that of the fullest local device; on a CPU that of the process's resident memory.
+        """
+        before, self._seen = self._seen, len(_compilations())
+        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()]
+        if None in peaks:
+            unit = 1 if sys.platform == "darwin" else 1024
+            peaks = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
+        return {"memory_gb": max(peaks) / 1e9, "compilations": self._seen - before}
+
+
+@functools.cache
+def _compilations() -> list[float]:
+    """Seconds of every compilation since the first call; JAX is told once, as a listener stays for good."""
+    found: list[float] = []
+
+    def told(event: str, seconds: float, **_: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(told)
+    return found
+
+
+class Profiler:
+    """Records some steps of the main process with `jax.profiler` into the run's `profile/`, for XProf or Perfetto.
+
+    Use as a context manager: a recording under way is closed whatever happens.
+
+    Args:
+      settings: at which step of this process it begins (0: the first), and for how many; none by default.
+      run: directory of the run.
+
+    Raises:
+      ConfigError: if the profiler would bring the process down (jax 0.10: a segmentation fault).
+    """
+
+    def __init__(self, settings: TrackingSection, run: Path):
+        wanted = settings.profile_steps > 0 and distributed.is_main()
+        if wanted and distributed.may_load_libtpu() and jax.default_backend() != "tpu":
+            raise ConfigError(
+                f"tracking.profile_steps = {settings.profile_steps}: jax.profiler crashes where libtpu is loaded and "
+                "there is no TPU; set JAX_PLATFORMS=cpu (or cuda), or pip uninstall libtpu"
+            )
+        self._begin = settings.profile_start if wanted else math.inf
+        self._end, self._folder = self._begin + settings.profile_steps, run / "profile"
+        self._step, self._recording = 0, False
+
+    def __enter__(self) -> "Profiler":
+        self._turn()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._end = self._step
+        self._turn()
+
+    def step_done(self) -> None:
+        """Counts a step, and begins or ends the recording where it is due."""
+        self._step += 1
+        self._turn()
+
+    def _turn(self) -> None:
+        if self._recording and self._step >= self._end:
+            jax.profiler.stop_trace()
+            self._recording = False
+        elif self._step == self._begin and self._step < self._end:
+            jax.profiler.start_trace(str(self._folder))
+            self._recording = True
+
+
+class Stopwatch:
+    """Seconds spent in each named part of a step."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Books the time since the last lap under `part`."""
+        now = time.perf_counter()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self._last = now
