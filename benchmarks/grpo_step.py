@@ -40,20 +40,19 @@ from sampler_speed import PACKAGES
 from side_by_side import Peer, Row, Unavailable, alternate, environment, header, read_options, report, row
 
 from rl import config as config_
-from rl import grpo, rounds
-from rl.collect import TrainingSet
-from rl.grpo.optimizer import make_optimizer
+from rl import grpo
+from rl.collect import TrainingSet, grpo_step, rounds_optimizer
 from rl.policy import Policy
 from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.boards import mixed_boards
-from rl.run.checkpoint import Progress
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
-from rl.run.run import Run
+from rl.run.recorder import Recorder
 from rl.run.signals import Stop
+from rl.run.state import TrainState
 from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
@@ -86,7 +85,7 @@ def main() -> None:
         python = environment(options.peers / "tunix_sampler", PACKAGES, install=not options.quick)
         with tempfile.TemporaryDirectory() as scratch:
             ours = Ours(Path(scratch), steps=1 + repeats)
-            with Peer("tunix_grpo.py", ours.model, json.dumps(peer_settings(ours.run)), python=python) as peer:
+            with Peer("tunix_grpo.py", ours.model, json.dumps(peer_settings(ours.policy)), python=python) as peer:
                 seeds = itertools.count()
 
                 def mine() -> dict[str, float]:
@@ -149,38 +148,25 @@ class Ours:
         key, settings = make_key(0, Purpose.BUILD), config.validation
         boards = mixed_boards(config, settings.holes, settings.wait, key, PROMPTS * steps)
         self.lake = TrainingSet(0, policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
-        self.optimizer = make_optimizer(config.grpo, rounds.planned_updates(config))
+        self.optimizer = rounds_optimizer(config)
         directory, display = RunDirectory(scratch / "run", config), Display(quiet=True)
         directory.create()
         display.stage("benchmark", steps)
-        self.run = Run(
-            config=config,
-            directory=directory,
-            display=display,
-            policy=policy,
-            parameters=parameters,
-            optimizer_state=grpo.init(self.optimizer, parameters, policy.mesh),
-            reference=None,
-            progress=Progress(stage="rounds"),
-            pending=None,
-            validation=self.lake.prompts,
-            optima=self.lake.optima,
-            stop=Stop(),
-            trackers=Trackers(config, directory.path, display.say),
-            meter=Meter(),
-            profiler=Profiler(config.tracking, directory.path),
-            environment=(),
-        )
+        self.policy = policy
+        self.state = TrainState(parameters, grpo.init(self.optimizer, parameters, policy.mesh))
+        self.state.progress.stage = "rounds"
+        trackers, profiler = Trackers(config, directory.path, display.say), Profiler(config.tracking, directory.path)
+        self.recorder = Recorder(directory, display, Stop(), trackers, Meter(), profiler)
         self.order = np.random.default_rng(0).permutation(len(self.lake.prompts))
         self.prompts: list[list[int]] = []
         self.seconds: list[dict[str, float]] = []
 
     def step(self) -> float:
         """Answer tokens a second of the next step; raises AssertionError if an answer was spared the update."""
-        upcoming = self.order[self.run.progress.cursor :]
+        upcoming = self.order[self.state.progress.cursor :]
         start = time.perf_counter()
-        metrics, seconds = rounds.grpo_step(self.run, self.lake, upcoming, self.optimizer)
-        self.run.step_done({"phase": "round"} | metrics, seconds, status="")
+        metrics, seconds = grpo_step(self.policy, self.state, self.recorder, self.lake, upcoming, self.optimizer)
+        self.recorder.step_done(self.state, {"phase": "round"} | metrics, seconds, "", save_every=20)
         whole = time.perf_counter() - start
         device = {part: seconds[part] for part in ("rollout", "update")}
         self.seconds.append(device | {"host": whole - sum(device.values()), "all": whole})
@@ -207,9 +193,9 @@ def write_model(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": stops}))
 
 
-def peer_settings(run: Run) -> dict[str, object]:
+def peer_settings(policy: Policy) -> dict[str, object]:
     """What the peer must have as we do, and its micro-batches."""
-    config = run.config
+    config = policy.config
     return {
         "prompts": PROMPTS,
         "samples": SAMPLES,
@@ -217,7 +203,7 @@ def peer_settings(run: Run) -> dict[str, object]:
         "rollout_prompts": ROLLOUT_PROMPTS,
         "prompt_tokens": config.text.max_prompt_tokens,
         "new_tokens": NEW_TOKENS,
-        "stop_ids": run.policy.tokenizer.stop_ids,
+        "stop_ids": policy.tokenizer.stop_ids,
         "free_tokens": config.reward.free_tokens,
         "limit_tokens": config.reward.limit_tokens,
         "learning_rate": config.grpo.learning_rate,

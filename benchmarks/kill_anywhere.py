@@ -64,13 +64,13 @@ checkpoint: {every_steps: 2}
 KINDS = {
     # Where a function is called from, its name there, and what the run does in it (the innermost counts).
     ("rl.sft", "warm_start"): "warm start",
-    ("rl.train", "run_rounds"): "between rounds",
+    ("rl.rounds", "run_rounds"): "between rounds",
     ("rl.rounds", "train"): "within a round",
     ("rl.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
-    ("rl.rounds", "collect"): "rollout",
-    ("rl.rounds", "add_logprobs"): "log-probs",
-    ("rl.rounds", "make_updates"): "update",
-    ("rl.run.run.Run", "validate"): "validation",
+    ("rl.collect", "collect"): "rollout",
+    ("rl.collect", "add_logprobs"): "log-probs",
+    ("rl.collect", "make_updates"): "update",
+    ("rl.rounds", "validate"): "validation",
 }
 SAVING = "middle of a save"
 WANTED = ("rollout", "update", SAVING, "validation", "engineer decoding", "between rounds")

@@ -1,17 +1,23 @@
-"""The answers of one step: prompts in; out come verdicts, rewards, groups and advantages, as a batch to train on."""
+"""One GRPO step: answers to prompts, their verdicts, rewards and advantages as a batch, and the updates on it."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
+import optax
+from flax import nnx
 
 from engineer import evidence
 from jaxlake.types import Verdict
 from rl import distributed, grpo, metrics, reward
-from rl.policy import Prompts
+from rl.config import Config, GRPOSection
+from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
+from rl.policy import Policy, Prompts
 from rl.qwen3.logprobs import join
-from rl.run.keys import Purpose
-from rl.run.run import Run
+from rl.run.keys import Purpose, make_key
+from rl.run.recorder import Recorder
+from rl.run.state import Pending, TrainState
 from rl.run.tracking import Stopwatch
 from rl.sampler import Rollout, Sampling
 
@@ -50,7 +56,149 @@ class Collected:
     training: evidence.Sums
 
 
-def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch) -> Collected:
+def grpo_step(
+    policy: Policy,
+    state: TrainState,
+    recorder: Recorder,
+    data: TrainingSet,
+    upcoming: np.ndarray,
+    optimizer: optax.GradientTransformation,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """One step: answers to the next prompts, and `grpo.iterations` passes over them in `grpo.minibatches` updates each.
+
+    The answers of a step whose updates were broken off are in `state.pending` and not sampled again.
+
+    Args:
+      upcoming: see `collect`.
+
+    Returns:
+      Metrics, equal on all processes, and seconds and answer tokens a second by part: rollout, logprob, update, host.
+    """
+    settings, progress, watch = policy.config.grpo, state.progress, Stopwatch()
+    if state.pending is None:
+        collected = collect(policy, state, recorder, data, upcoming, watch)
+        batch = add_logprobs(policy, state, recorder, collected.batch, watch)
+        state.pending = Pending(batch=batch, metrics=collected.metrics, updates=[])
+        progress.cursor += collected.taken
+        progress.short_share, progress.training = collected.short_share, collected.training
+    make_updates(policy, state, recorder, state.pending, optimizer)
+    watch.lap("update")
+
+    metrics = state.pending.metrics | summary(state.pending.updates)
+    metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > settings.mismatch_alarm)
+    tokens = metrics["answer_tokens"] * metrics["groups_sampled"] * settings.samples
+    rates = {f"{part}_tokens_per_second": tokens / spent for part, spent in watch.seconds.items()}
+    if not metrics["rows_computed"]:
+        del rates["update_tokens_per_second"]
+    rates["tokens_per_second"] = tokens / sum(watch.seconds.values())
+    return metrics, watch.seconds | rates
+
+
+def add_logprobs(
+    policy: Policy, state: TrainState, recorder: Recorder, batch: grpo.Batch, watch: Stopwatch
+) -> grpo.Batch:
+    """The batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
+
+    The one update of a rollout needs no old log-probs: they are its own. Answers that no update computes need none.
+
+    Args:
+      watch: gets the lap `logprob`.
+
+    Raises:
+      Interrupted: with everything saved as it was before the step.
+    """
+    settings, sequences = policy.config.grpo, batch.sequences
+    if grpo.LossSettings.of(settings, policy.config.text.max_new_tokens).needs_advantage:
+        sequences = sequences.replace(mask=sequences.mask & (batch.advantages != 0)[:, None])
+
+    def logprobs(parameters: nnx.State) -> np.ndarray:
+        check_stop = functools.partial(recorder.check_stop, state)
+        values = grpo.answer_logprobs_of(policy.graph, parameters, sequences, policy.mesh, settings, check_stop)
+        watch.lap("logprob")
+        return values
+
+    if settings.updates > 1:
+        batch = batch.replace(old_logprobs=logprobs(state.parameters))
+    if settings.kl_coefficient > 0:
+        batch = batch.replace(reference_logprobs=logprobs(state.reference_parameters()))
+    return batch
+
+
+def make_updates(
+    policy: Policy,
+    state: TrainState,
+    recorder: Recorder,
+    pending: Pending,
+    optimizer: optax.GradientTransformation,
+) -> None:
+    """The updates on the answers of a step that are still to be made.
+
+    Raises:
+      Interrupted: with everything saved, the updates made included.
+      RunError: see `Recorder.note_update`.
+    """
+    config, settings = policy.config, policy.config.grpo
+    schedule = learning_rate(settings, planned_updates(config))
+    for number in range(state.progress.update, settings.updates):
+        batch = minibatch(pending.batch, number % settings.minibatches, settings)
+        rate = float(schedule(updates_made(state.optimizer_state)))
+        state.parameters, state.optimizer_state, metrics = grpo.update(
+            policy.graph,
+            optimizer,
+            state.parameters,
+            state.optimizer_state,
+            batch,
+            policy.mesh,
+            settings,
+            config.text.max_new_tokens,
+            functools.partial(recorder.check_stop, state),
+        )
+        metrics["learning_rate"] = rate
+        pending.updates.append(metrics)
+        state.progress.update += 1
+        recorder.note_update(state, metrics, batch, settings.max_skipped)
+        recorder.check_stop(state)
+
+
+def minibatch(batch: grpo.Batch, number: int, settings: GRPOSection) -> grpo.Batch:
+    """Part `number` of a step's batch, this process's rows: of all groups every `minibatches`-th.
+
+    Not groups side by side, as these are on one process: so each has an equal part of every minibatch, and the parts
+    hold the same groups for any number of processes.
+    """
+    count = settings.prompts * settings.samples
+    rows = np.arange(count)[distributed.share(count, "grpo.prompts")]
+    return batch[rows // settings.samples % settings.minibatches == number]
+
+
+def summary(updates: list[dict[str, float]]) -> dict[str, float]:
+    """What a step logs of its updates: the largest of what is a maximum, the number of those skipped, else the mean.
+
+    An update on answers that all lack a gradient has made nothing that most of the metrics could describe.
+    """
+
+    def one(name: str) -> float:
+        values = [update[name] for update in updates if name in update]
+        over = np.max if name.endswith("_max") else np.sum if name == "update_skipped" else np.mean
+        return float(over(values))
+
+    return {name: one(name) for name in dict.fromkeys(name for update in updates for name in update)}
+
+
+def rounds_optimizer(config: Config) -> optax.GradientTransformation:
+    """The optimizer of all rounds; its learning rate runs its course over `planned_updates`."""
+    return make_optimizer(config.grpo, planned_updates(config))
+
+
+def planned_updates(config: Config) -> int:
+    """Updates of all rounds together, over which the learning rate runs its course; with dynamic sampling the most."""
+    rounds, settings = config.rounds, config.grpo
+    return rounds.count * rounds.epochs * (rounds.instances // settings.prompts) * settings.updates
+
+
+def collect(
+    policy: Policy, state: TrainState, recorder: Recorder, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
+) -> Collected:
     """Answers the next prompts and says what the answers are worth.
 
     With `grpo.resampling`, groups (the answers to one prompt) that are all valid or all invalid are left out, and
@@ -70,10 +218,11 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
     Raises:
       Interrupted: with everything saved as it was before.
     """
-    settings, lengths, samples = run.config.grpo, run.config.reward, run.config.grpo.samples
-    rollout, verdict, kept, taken = _sample(run, data, upcoming, watch)
+    config, progress = policy.config, state.progress
+    settings, lengths, samples = config.grpo, config.reward, config.grpo.samples
+    rollout, verdict, kept, taken = _sample(policy, state, recorder, data, upcoming, watch)
     instances, tokens = np.repeat(taken, samples), rollout.mask.sum(axis=-1)
-    short_share = reward.moving_share(run.progress.short_share, tokens, lengths.free_tokens, lengths.decay)
+    short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens, lengths.decay)
     rewards = reward.rewards(lengths, verdict, data.optima[instances], tokens, short_share)
     groups = grpo.Groups(
         version=np.full(len(instances), data.round, np.int32),
@@ -81,7 +230,7 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
         role=np.full(len(instances), grpo.Role.PLANNER, np.int32),
     ).ids()
     sizes = data.prompts.instances.size[instances]
-    described = metrics.describe(sizes, verdict, rewards, tokens, rollout.truncated, groups, run.config.lake.sizes)
+    described = metrics.describe(sizes, verdict, rewards, tokens, rollout.truncated, groups, config.lake.sizes)
     described |= {
         "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
         "groups_sampled": float(len(taken)),
@@ -94,13 +243,13 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
         advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], grpo.Advantage(settings.advantage))
     of_all = np.zeros(len(instances), np.float32)
     of_all[chosen] = advantages[filled]
-    training = _add(run.progress.training, data, taken, verdict, rollout, of_all)
+    training = _add(progress.training, data, taken, verdict, rollout, of_all)
     counts = filled & ~rollout.truncated[rows] if settings.mask_truncated else filled
     mine = distributed.share(len(rows), "grpo.prompts")
     rows = rows[mine]
     sequences = join(
         [data.prompts.tokens[instance] for instance in instances[rows]],
-        run.config.text.max_prompt_tokens,
+        config.text.max_prompt_tokens,
         rollout.tokens[rows],
         rollout.mask[rows],
     )
@@ -138,40 +287,38 @@ def _add(
 
 
 def _sample(
-    run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
+    policy: Policy, state: TrainState, recorder: Recorder, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
 ) -> tuple[Rollout, Verdict, np.ndarray, np.ndarray]:
     """All answers with their verdicts, the groups that are kept (see `placed`), and whose answers they are."""
-    settings = run.config.grpo
-    batches, sampled = run.progress.cursor // settings.prompts, []
+    config, settings = policy.config, policy.config.grpo
+
+    def answer(instances: np.ndarray, key: jax.Array) -> tuple[Rollout, Verdict]:
+        """Answers to these instances ``[P]`` and what they are worth, ``[P * samples]`` on every process."""
+        mine = instances[distributed.share(len(instances), "grpo.prompts")]
+        prompts, expected = data.prompts.take(mine), len(mine) * settings.samples
+        rollout = policy.answer(
+            state.parameters,
+            prompts,
+            key,
+            samples=settings.samples,
+            sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+            progress=recorder.stoppable(state, lambda done: recorder.display.within(f"answers {done}/{expected}")),
+        )
+        watch.lap("rollout")
+        gathered = distributed.gather((rollout, policy.judge(prompts, rollout, data.optima[mine])))
+        watch.lap("host")
+        return gathered
+
+    batches, sampled = state.progress.cursor // settings.prompts, []
     for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling], batches):
         # By the batch's place in the round, and no key made from another: the sampler folds numbers into this one too.
-        sampled.append(_answer(run, data, instances, run.key(Purpose.ROLLOUT, data.round, number), watch))
+        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, data.round, number)))
         rollout, verdict = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
         valid = verdict.valid.reshape(-1, settings.samples)
         kept = informative(valid) if settings.resampling else np.arange(len(valid))
         if len(kept) >= settings.prompts:
             break
     return rollout, verdict, placed(kept, settings.prompts), upcoming[: len(sampled) * settings.prompts]
-
-
-def _answer(
-    run: Run, data: TrainingSet, instances: np.ndarray, key: jax.Array, watch: Stopwatch
-) -> tuple[Rollout, Verdict]:
-    """Answers to these instances ``[P]`` and what they are worth, ``[P * samples]`` on every process."""
-    settings = run.config.grpo
-    mine = instances[distributed.share(len(instances), "grpo.prompts")]
-    prompts, expected = data.prompts.take(mine), len(mine) * settings.samples
-    rollout = run.answer(
-        prompts,
-        key,
-        samples=settings.samples,
-        sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
-        progress=lambda done: run.display.within(f"answers {done}/{expected}"),
-    )
-    watch.lap("rollout")
-    gathered = distributed.gather((rollout, run.judge(prompts, rollout, data.optima[mine])))
-    watch.lap("host")
-    return gathered
 
 
 def informative(valid: np.ndarray) -> np.ndarray:

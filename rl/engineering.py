@@ -31,44 +31,52 @@ from engineer import (
 )
 from engineer.engineers import Rule
 from jaxlake.config import LakeConfig
+from jaxlake.types import Instance
 from rl import distributed
 from rl.config import Config, ConfigError, RunError, extensions
+from rl.policy import Policy
 from rl.run.boards import build_boards
-from rl.run.run import Run
+from rl.run.directory import RunDirectory
+from rl.run.recorder import Recorder
+from rl.run.state import TrainState
 from rl.sampler import Sampling
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
 
 
-def make(run: Run, k: int) -> Engineer:
+def make(policy: Policy, state: TrainState, recorder: Recorder, exclude: Instance, k: int) -> Engineer:
     """The engineer of round k, from 1 on.
+
+    Args:
+      exclude: boards that no pilot may show.
 
     Raises:
       ConfigError: if its template or its server cannot be used.
     """
-    settings = run.config.engineer
-    pilot = functools.partial(answer_pilot, run)
+    config = policy.config
+    settings = config.engineer
+    pilot = functools.partial(answer_pilot, policy, state, recorder, exclude)
     if settings.kind == "bandit":
         engineer = RuleEngineer("bandit", functools.partial(RULES["bandit"], exploration=settings.exploration))
     elif settings.kind in RULES:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
     elif extensions.is_own(settings.kind):
-        engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, run.config.lake.sizes))
+        engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.sizes))
     else:
-        rounds = run.config.rounds
+        rounds = config.rounds
         engineer = LanguageEngineer(
             name=settings.kind,
-            generate=_recorded(run, k, _generate(run)),
-            context=read_context(run.config),
-            training=lambda number: Training(number, rounds.count, rounds.epochs, details(run.config)),
+            generate=_recorded(recorder.directory, k, _generate(policy, state, recorder)),
+            context=read_context(config),
+            training=lambda number: Training(number, rounds.count, rounds.epochs, details(config)),
             attempts=settings.attempts,
             proposals=settings.proposals,
             choice=Choice(settings.choice),
             pilot=pilot,
             masked=settings.kind != "api",
             shuffled=settings.kind == "checkpoint_shuffled",
-            fits=lambda text: len(run.policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
+            fits=lambda text: len(policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
         )
     if settings.gate.action != "off":
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action == "mix")
@@ -125,7 +133,9 @@ def details(config: Config) -> str:
     )
 
 
-def answer_pilot(run: Run, config: LakeConfig, key: jax.Array) -> dict[int, np.ndarray]:
+def answer_pilot(
+    policy: Policy, state: TrainState, recorder: Recorder, exclude: Instance, config: LakeConfig, key: jax.Array
+) -> dict[int, np.ndarray]:
     """Fresh boards of each size with data, answered by the current policy; the same on all processes.
 
     Args:
@@ -139,7 +149,7 @@ def answer_pilot(run: Run, config: LakeConfig, key: jax.Array) -> dict[int, np.n
       ConfigError: if no board of a size is solvable.
       Interrupted: with everything saved as it was before.
     """
-    settings, training = run.config.engineer.gate, run.config.grpo
+    settings, training, display = policy.config.engineer.gate, policy.config.grpo, recorder.display
     with_data = [i for i, share in enumerate(config.data) if share > 0]
     lake = LakeConfig(
         sizes=tuple(config.sizes[i] for i in with_data),
@@ -148,53 +158,53 @@ def answer_pilot(run: Run, config: LakeConfig, key: jax.Array) -> dict[int, np.n
         wait=tuple(config.wait[i] for i in with_data),
     )
     count = -(-settings.boards * len(with_data) // jax.process_count()) * jax.process_count()
-    with run.interruptible():
-        boards = build_boards(run.config, lake, jax.random.fold_in(key, 0), count, exclude=run.validation.instances)
+    with recorder.interruptible(state):
+        boards = build_boards(policy.config, lake, jax.random.fold_in(key, 0), count, exclude=exclude)
     part = distributed.share(count, "engineer.gate.boards")
-    prompts = run.policy.prompts(boards.instances).take(part)
-    run.display.stage(f"round {run.progress.round}: pilot", len(prompts) * settings.samples)
-    rollout = run.answer(
+    prompts = policy.prompts(boards.instances).take(part)
+    display.stage(f"round {state.progress.round}: pilot", len(prompts) * settings.samples)
+    rollout = policy.answer(
+        state.parameters,
         prompts,
         jax.random.fold_in(key, 1),
         samples=settings.samples,
         sampling=Sampling(training.temperature, training.top_k, training.top_p),
-        progress=lambda done: run.display.advance(steps=done - run.display.done),
+        progress=recorder.stoppable(state, lambda done: display.advance(steps=done - display.done)),
     )
-    verdict = run.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
+    verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
     shares = distributed.gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
     sizes = np.asarray(boards.instances.size)
     return {size: shares[sizes == size] for size in lake.sizes}
 
 
-def _recorded(run: Run, k: int, generate: Generate) -> Generate:
+def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:
     """The same, with each message kept in the run's directory; of several attempts the last one's."""
 
     def recorded(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
-        run.directory.write(f"rounds/{k}/context.md", message + "\n")
+        directory.write(f"rounds/{k}/context.md", message + "\n")
         return generate(message, grammar, key, count)
 
     return recorded
 
 
-def _generate(run: Run) -> Generate:
+def _generate(policy: Policy, state: TrainState, recorder: Recorder) -> Generate:
     """How the model behind the settings writes."""
-    if run.config.engineer.kind == "api":
-        return _asking(run)
-    base = run.config.engineer.kind == "base"
-    return _decoding(run, run.reference_parameters() if base else run.parameters)
+    if policy.config.engineer.kind == "api":
+        return _asking(policy.config, state, recorder)
+    base = policy.config.engineer.kind == "base"
+    return _decoding(policy, state, recorder, state.reference_parameters() if base else state.parameters)
 
 
-def _decoding(run: Run, parameters: nnx.State) -> Generate:
+def _decoding(policy: Policy, state: TrainState, recorder: Recorder, parameters: nnx.State) -> Generate:
     """With these parameters, held to the grammar; a copy for the sampler lives as long as the engineer does."""
-    sampler = run.policy.grammar_sampler()
-    parameters = run.policy.rollout_parameters(parameters)
+    sampler = policy.grammar_sampler()
+    parameters = policy.rollout_parameters(parameters)
+
+    progress = recorder.stoppable(state, lambda done: None)
 
     def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
-        def check_stop(done: int) -> None:
-            run.check_stop()
-
         try:
-            return [Generation(*texts) for texts in sampler.write(parameters, message, grammar, key, count, check_stop)]
+            return [Generation(*texts) for texts in sampler.write(parameters, message, grammar, key, count, progress)]
         except ConfigError as error:  # the message is too long even with everything left out that can be
             raise NoAnswer(str(error)) from None
 
@@ -209,11 +219,11 @@ def _client(config: Config) -> "ChatClient":
     return ChatClient(settings.url, settings.model, key, key_name=settings.key_env, timeout=settings.timeout)
 
 
-def _asking(run: Run) -> Generate:
+def _asking(config: Config, state: TrainState, recorder: Recorder) -> Generate:
     """By a server, without a grammar: the first process of a job asks, and all learn what it said."""
     from rl.sampler.api import Request, RequestFailed
 
-    settings, client = run.config.engineer, _client(run.config)
+    settings, client = config.engineer, _client(config)
 
     def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
         seed = int(jax.random.key_data(key)[-1]) % 2**31
@@ -236,12 +246,12 @@ def _asking(run: Run) -> Generate:
                     said[index] = result.text
             return {"said": [said[index] for index in sorted(said)], "failed": failed}
 
-        with run.interruptible():
+        with recorder.interruptible(state):
             answers = distributed.from_main(ask)
         if not answers["said"]:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:
-            run.display.say(f"round {run.progress.round}: a proposal is missing: {failure}")
+            recorder.display.say(f"round {state.progress.round}: a proposal is missing: {failure}")
         return [_parted(text) for text in answers["said"]]
 
     return generate

@@ -26,10 +26,10 @@ from jax.sharding import Mesh
 
 from rl import command, grpo, policy, sft
 from rl import config as config_
+from rl.collect import rounds_optimizer
 from rl.config import Config, ConfigError
 from rl.grpo.optimizer import make_optimizer
 from rl.qwen3 import lora, model, sharding, weights
-from rl.rounds import planned_updates
 from rl.run.state import needs_reference
 from rl.sampler import Sampler
 from rl.sampler.hlo import TokenLoop, read_token_loop
@@ -117,7 +117,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     shape = policy.shape_of(config.model, folder)
     graph, parameters = model.abstract(shape, mesh)
     trained, frozen = lora.split(parameters)
-    optimizer = make_optimizer(settings, planned_updates(config))
+    optimizer = rounds_optimizer(config)
     moments = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
     rollout = _placed(
         jax.eval_shape(lambda x: sharding.for_rollout(x, shape.dtype, mesh), parameters),

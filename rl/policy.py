@@ -12,7 +12,8 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from jaxlake import text
-from jaxlake.types import MAX_STEPS, Instance, Plan
+from jaxlake.types import MAX_STEPS, Instance, Objective, Plan, Verdict
+from jaxlake.verify import verify
 from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
 from rl.qwen3 import lora, presets, weights
 from rl.qwen3.attention import AttentionKind
@@ -134,6 +135,28 @@ class Policy:
         return self.sampler.generate(
             parameters, prompts.tokens, key, samples=samples, sampling=sampling, progress=progress
         )
+
+    def answer(
+        self,
+        parameters: nnx.State,
+        prompts: Prompts,
+        key: jax.Array,
+        *,
+        samples: int,
+        sampling: Sampling,
+        progress: Callable[[int], None] | None = None,
+    ) -> Rollout:
+        """The same with parameters as they are trained; a copy for the sampler lives while it answers."""
+        parameters = self.rollout_parameters(parameters)
+        return self.rollout(parameters, prompts, key, samples=samples, sampling=sampling, progress=progress)
+
+    def judge(self, prompts: Prompts, rollout: Rollout, optima: np.ndarray) -> Verdict:
+        """Reads the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
+        samples = len(rollout.tokens) // len(prompts)
+        instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
+        plans = self.read(instances, rollout)
+        objective = Objective(self.config.lake.objective)
+        return jax.tree.map(np.asarray, verify(instances, plans, optima, objective=objective))
 
     def read(self, instances: Instance, rollout: Rollout) -> Plan:
         """The plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""

@@ -5,13 +5,13 @@ import dataclasses
 import os
 import shutil
 
+from rl.collect import rounds_optimizer
 from rl.comparison.legs import Leg
-from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
-from rl.rounds import planned_updates
 from rl.run.directory import ORIGIN, RunDirectory
 from rl.run.keys import Purpose, make_key
-from rl.run.state import needs_reference, pack, restore
+from rl.run.saving import pack, restore
+from rl.run.state import needs_reference
 from rl.run.tracking import Display
 
 FOLDERS = ("before", "warm_start", "rounds")
@@ -32,8 +32,8 @@ def fork(leg: Leg, display: Display) -> None:
         if leg.path.exists():
             return
         policy, parameters = Policy.create(origin.config, make_key(origin.config.seed, Purpose.PARAMETERS))
-        optimizers = {"rounds": make_optimizer(config.grpo, planned_updates(config))}
-        standing = restore(policy, parameters, optimizers, source, display)
+        optimizers = dict.fromkeys(("warm_start", "rounds"), rounds_optimizer(config))
+        state = restore(policy, parameters, optimizers, source.checkpoints, display)
         fresh = leg.path.with_name(f"{leg.path.name}.partial")
         shutil.rmtree(fresh, ignore_errors=True)
         with contextlib.closing(RunDirectory(fresh, config, leg.origins)) as target:
@@ -41,12 +41,12 @@ def fork(leg: Leg, display: Display) -> None:
             for name in FOLDERS:
                 if (source.path / name).exists():
                     shutil.copytree(source.path / name, fresh / name)
-            for name, length in standing.progress.log_bytes.items():
+            for name, length in state.progress.log_bytes.items():
                 if length:
                     (fresh / name).write_bytes((source.path / name).read_bytes()[:length])
             where = os.path.relpath(origin.path, leg.path)
             target.write(ORIGIN, {"run": where, "validation_seed": source.validation_seed})
-            kept = standing.reference if needs_reference(config) else None
-            progress = dataclasses.replace(standing.progress, best=None)
-            target.save(pack(dataclasses.replace(standing, reference=kept, progress=progress)))
+            kept = state.reference if needs_reference(config) else None
+            progress = dataclasses.replace(state.progress, best=None)
+            target.save(pack(dataclasses.replace(state, reference=kept, progress=progress)))
         fresh.rename(leg.path)

@@ -16,10 +16,10 @@ from rl.comparison.fork import fork
 from rl.comparison.legs import Leg
 from rl.config import ConfigError
 from rl.provenance import flat
+from rl.rounds import execute
 from rl.run.directory import InUse, RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.train import execute
 
 PATIENCE = 1.0
 """Seconds between two looks at what other processes do."""

@@ -22,69 +22,13 @@ import orbax.checkpoint as ocp
 
 from rl import distributed
 from rl.config import ConfigError, RunError
+from rl.run.state import Progress
 
 logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax tells its internals on every save, and errors we report
 
-LOGS = ("metrics.jsonl", "timings.jsonl")
-"""Files that grow by a row a step: what was computed, and what was measured by the clock or about the process."""
-
-
-@dataclasses.dataclass
-class Progress:
-    """Where a run stands; plain JSON values, saved in the same atomic step as the arrays.
-
-    There is no state of a random generator in it: every key comes from (seed, purpose, round, step) alone (`Run.key`).
-
-    Attributes:
-      stage: "warm_start", "rounds" or "finished".
-      round, step: next ones to do; `step` counts within the stage or round.
-      cursor: instances of the round consumed so far, over its epochs.
-      update: updates done of the step under way.
-      skipped: updates in a row that were not finite and changed nothing.
-      total_steps: steps of the whole run, which are rows of metrics.jsonl.
-      short_share: moving share of short answers, which sets the weights of the reward; None before the first.
-      training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
-        They move with `cursor`, so that none of them counts twice.
-      lake: configuration of the round under way, None if it is still to be designed.
-      rationale: what its engineer thought.
-      history: finished rounds: {"round", "config" (as realised), "evidence", "rationale"}.
-      best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
-        "checkpoint" (number of the one with those parameters)}; None before the first.
-      config_hash: of the configuration that all this was computed with.
-      log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
-    """
-
-    stage: str = "warm_start"
-    round: int = 0
-    step: int = 0
-    cursor: int = 0
-    update: int = 0
-    skipped: int = 0
-    total_steps: int = 0
-    short_share: float | None = None
-    training: dict[str, Any] | None = None
-    lake: dict[str, Any] | None = None
-    rationale: str = ""
-    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    best: dict[str, Any] | None = None
-    config_hash: str = ""
-    log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
-
-    def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
-        """A round's configuration is designed."""
-        self.lake, self.rationale, self.training = lake, rationale, None
-
-    def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:
-        """It is trained on and validated: into the history, and on to the next."""
-        self.history.append(
-            {"round": self.round, "config": realised, "evidence": evidence, "rationale": self.rationale}
-        )
-        self.round, self.step, self.cursor = self.round + 1, 0, 0
-        self.lake, self.rationale, self.training = None, "", None
-
 
 @dataclasses.dataclass(frozen=True)
-class State:
+class Snapshot:
     """What one checkpoint holds.
 
     Attributes:
@@ -138,7 +82,7 @@ class Checkpoints:
         latest = {info.step for info in checkpoints[-self._keep :]}
         return [info.step in latest or info.step == self._best for info in checkpoints]
 
-    def save(self, state: State) -> None:
+    def save(self, snapshot: Snapshot) -> None:
         """Saves all of it as one atomic step, with a digest of every array and of everything else.
 
         Returns when the arrays are copied; the writing goes on.
@@ -146,17 +90,17 @@ class Checkpoints:
         Raises:
           RunError: if this one or the one before it cannot be written; those before are untouched.
         """
-        progress = dataclasses.replace(state.progress, config_hash=self._config_hash)
+        progress = dataclasses.replace(snapshot.progress, config_hash=self._config_hash)
         record = finite(
             {
                 "progress": dataclasses.asdict(progress),
-                "arrays": _describe(state.arrays),
-                "rows": {name: _describe_row(x) for name, x in state.rows.items()},
-                "notes": state.notes,
+                "arrays": _describe(snapshot.arrays),
+                "rows": {name: _describe_row(x) for name, x in snapshot.rows.items()},
+                "notes": snapshot.notes,
             }
         )
-        rows = {name: x for name, x in state.rows.items() if x.size}  # Orbax saves no empty array
-        arrays = state.arrays | ({"rows": rows} if rows else {})
+        rows = {name: x for name, x in snapshot.rows.items() if x.size}  # Orbax saves no empty array
+        arrays = snapshot.arrays | ({"rows": rows} if rows else {})
         self._best = progress.best and progress.best["checkpoint"]
         self._written(
             lambda: self._manager.save(
@@ -219,13 +163,13 @@ class Checkpoints:
             raise RunError(self._none_left(problems))
         return None
 
-    def restore(self, like: Callable[[Progress], dict[str, Any]], say: Callable[[str], None]) -> State | None:
+    def restore(self, like: Callable[[Progress], dict[str, Any]], say: Callable[[str], None]) -> Snapshot | None:
         """The latest checkpoint that is whole, None without any; damaged ones after it are set aside.
 
         Damage is whatever makes a file unreadable or an array, or anything else, differ from its digest.
 
         Args:
-          like: what `State.arrays` is like where a run stands at this point: ShapeDtypeStructs with shardings.
+          like: what `Snapshot.arrays` is like where a run stands at this point: ShapeDtypeStructs with shardings.
           say: told, in a line each, of what is damaged.
 
         Raises:
@@ -248,7 +192,7 @@ class Checkpoints:
                 if not different:
                     self._set_aside(problems, step, say)
                     self._best = progress.best and progress.best["checkpoint"]
-                    return State(progress, arrays, rows, record["notes"])
+                    return Snapshot(progress, arrays, rows, record["notes"])
                 problem = f"{different[0]} is not what was saved"
             problems[step] = problem
         if problems:

@@ -15,7 +15,8 @@ from typing import Any
 from rl import distributed
 from rl.config import Config, ConfigError, read
 from rl.provenance import flat
-from rl.run.checkpoint import LOGS, Checkpoints, Progress, State, finite
+from rl.run.checkpoint import Checkpoints, Snapshot, finite
+from rl.run.state import LOGS, Progress
 
 ORIGIN = "origin.json"
 """Where a run that was not begun by itself comes from: {"run": that one's folder from here, "validation_seed"}."""
@@ -42,7 +43,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: Path, config: Config, origins: dict[str, str] | None = None):
-        self.path, self._config, self._origins = path, config, origins
+        self.path, self.config, self._origins = path, config, origins
         self._lock: int | None = None
         self._is_taken = False
         nearest = next(place for place in (path, *path.parents) if place.exists())
@@ -67,7 +68,7 @@ class RunDirectory:
             self.claim()
             if distributed.agree((self.path / "config.yaml").exists()):
                 raise InUse(f"{self.path}: was begun by another process just now; give the command again")
-            self.write("config.yaml", self._config.to_yaml())
+            self.write("config.yaml", self.config.to_yaml())
             if self._origins is not None:
                 self.write("provenance.json", self._origins)
             self._is_run = True
@@ -85,14 +86,14 @@ class RunDirectory:
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
         """Those of this run."""
-        digest = hashlib.sha256(self._config.to_yaml().encode()).hexdigest()
-        return Checkpoints(self.path / "checkpoints", self._config.checkpoint.keep, digest)
+        digest = hashlib.sha256(self.config.to_yaml().encode()).hexdigest()
+        return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep, digest)
 
     @property
     def validation_seed(self) -> int:
         """What the validation set is drawn by: the run's seed, or that of its origin, whose boards it keeps."""
         origin = self.path / ORIGIN
-        return json.loads(origin.read_text())["validation_seed"] if origin.exists() else self._config.seed
+        return json.loads(origin.read_text())["validation_seed"] if origin.exists() else self.config.seed
 
     def close(self) -> None:
         """Waits until everything is written, and lets go of the folder."""
@@ -124,7 +125,7 @@ class RunDirectory:
         self._is_taken = True
 
     def _refuse_other(self) -> None:
-        ours, theirs = flat(self._config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))
+        ours, theirs = flat(self.config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))
         for key in [*ours, *(theirs.keys() - ours.keys())]:
             if ours.get(key) != theirs.get(key):
                 raise ConfigError(
@@ -181,15 +182,15 @@ class RunDirectory:
             fresh.rename(target)
             shutil.rmtree(old, ignore_errors=True)
 
-    def save(self, state: State) -> None:
+    def save(self, snapshot: Snapshot) -> None:
         """Saves a checkpoint that knows how long the logs are; see `Checkpoints.save`."""
         for name in LOGS:
             log = self.path / name
             if distributed.is_main() and log.exists():
                 with log.open("rb") as file:
                     os.fsync(file.fileno())  # or a power cut could leave a log shorter than its checkpoint says
-            state.progress.log_bytes[name] = log.stat().st_size if log.exists() else 0
-        self.checkpoints.save(state)
+            snapshot.progress.log_bytes[name] = log.stat().st_size if log.exists() else 0
+        self.checkpoints.save(snapshot)
 
     def cut_logs(self, progress: Progress) -> None:
         """Drops what was logged after a checkpoint; those steps are done again."""

@@ -1,22 +1,75 @@
-"""What of a run is saved: to a checkpoint and back, with the answers of a step whose updates are not all made."""
+"""Where training stands: parameters, optimizer, reference, progress, and the answers of a step under way."""
 
 import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import nnx
 
-from rl import distributed, grpo
+from rl import grpo
 from rl.config import Config
 from rl.policy import Policy
 from rl.qwen3 import lora, sharding
-from rl.qwen3.logprobs import Sequences
-from rl.run.checkpoint import Progress, State
-from rl.run.directory import RunDirectory
-from rl.run.tracking import Display
+
+LOGS = ("metrics.jsonl", "timings.jsonl")
+"""Files that grow by a row a step: what was computed, and what was measured by the clock or about the process."""
+
+
+@dataclasses.dataclass
+class Progress:
+    """Where a run stands; plain JSON values, saved in the same atomic step as the arrays.
+
+    There is no state of a random generator in it: every key comes from (seed, purpose, round, step) alone
+    (`rl.run.keys.make_key`).
+
+    Attributes:
+      stage: "warm_start", "rounds" or "finished".
+      round, step: next ones to do; `step` counts within the stage or round.
+      cursor: instances of the round consumed so far, over its epochs.
+      update: updates done of the step under way.
+      skipped: updates in a row that were not finite and changed nothing.
+      total_steps: steps of the whole run, which are rows of metrics.jsonl.
+      short_share: moving share of short answers, which sets the weights of the reward; None before the first.
+      training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
+        They move with `cursor`, so that none of them counts twice.
+      lake: configuration of the round under way, None if it is still to be designed.
+      rationale: what its engineer thought.
+      history: finished rounds: {"round", "config" (as realised), "evidence", "rationale"}.
+      best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
+        "checkpoint" (number of the one with those parameters)}; None before the first.
+      config_hash: of the configuration that all this was computed with.
+      log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
+    """
+
+    stage: str = "warm_start"
+    round: int = 0
+    step: int = 0
+    cursor: int = 0
+    update: int = 0
+    skipped: int = 0
+    total_steps: int = 0
+    short_share: float | None = None
+    training: dict[str, Any] | None = None
+    lake: dict[str, Any] | None = None
+    rationale: str = ""
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    best: dict[str, Any] | None = None
+    config_hash: str = ""
+    log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
+
+    def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
+        """Notes the configuration of the round that begins, and what its engineer thought."""
+        self.lake, self.rationale, self.training = lake, rationale, None
+
+    def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:
+        """Adds the round, which is trained and validated, to the history, and goes on to the next."""
+        self.history.append(
+            {"round": self.round, "config": realised, "evidence": evidence, "rationale": self.rationale}
+        )
+        self.round, self.step, self.cursor = self.round + 1, 0, 0
+        self.lake, self.rationale, self.training = None, "", None
 
 
 @dataclasses.dataclass
@@ -34,77 +87,40 @@ class Pending:
     updates: list[dict[str, float]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Standing:
-    """Where a run stands; see the attributes of `rl.run.run.Run` of these names."""
+@dataclasses.dataclass
+class TrainState:
+    """All that a checkpoint holds of a run, one and the same on every process of a job.
+
+    Attributes:
+      parameters, optimizer_state: donated to each update and replaced by its result.
+      reference: the trained part of the parameters when the rounds began, for the divergence or the engineer `base`;
+        None where neither needs it, and before.
+      progress: where the run stands.
+      pending: the answers of a step whose updates are not all made; None between steps.
+    """
 
     parameters: nnx.State
     optimizer_state: optax.OptState
-    reference: nnx.State | None
-    progress: Progress
-    pending: Pending | None
+    reference: nnx.State | None = None
+    progress: Progress = dataclasses.field(default_factory=Progress)
+    pending: Pending | None = None
 
+    def begin_rounds(self, optimizer: optax.GradientTransformation, policy: Policy) -> None:
+        """Ends the warm start: from here on another optimizer, and the reference if one is needed."""
+        self.progress.stage, self.progress.step = "rounds", 0
+        self.optimizer_state = grpo.init(optimizer, self.parameters, policy.mesh)
+        if needs_reference(policy.config):
+            self.reference = make_reference(lora.split(self.parameters)[0], policy)
 
-def pack(standing: Standing) -> State:
-    """What a checkpoint holds of it: of a model with adapters these alone, as its base never changes.
+    def reference_parameters(self) -> nnx.State:
+        """All parameters of the reference policy: its own ones with the frozen base, which never changes."""
+        return nnx.merge_state(self.reference, lora.split(self.parameters)[1])
 
-    Of `pending` the rows of all processes, so that another number of them can go on.
-    """
-    arrays = {"parameters": lora.split(standing.parameters)[0], "optimizer": standing.optimizer_state}
-    rows, notes = {}, {}
-    if standing.reference is not None:
-        arrays["reference"] = standing.reference
-    if standing.pending is not None:
-        rows = distributed.gather(rows_of(standing.pending.batch))
-        notes = {"metrics": standing.pending.metrics, "updates": standing.pending.updates}
-    return State(standing.progress, arrays, rows, notes)
-
-
-def restore(
-    policy: Policy,
-    parameters: nnx.State,
-    optimizers: dict[str, optax.GradientTransformation],
-    directory: RunDirectory,
-    display: Display,
-) -> Standing:
-    """What the last whole checkpoint holds; without any, where a run begins.
-
-    Args:
-      parameters: the first ones.
-      optimizers: of each stage that the run may be in.
-      display: told of checkpoints that are damaged.
-
-    Raises:
-      ConfigError: if the checkpoint is of another configuration or model.
-      RunError: if all are damaged.
-    """
-    trained, frozen = lora.split(parameters)
-
-    def like(progress: Progress) -> dict[str, Any]:
-        arrays = {"parameters": trained, "optimizer": jax.eval_shape(optimizers[progress.stage].init, trained)}
-        if needs_reference(policy.config) and progress.stage != "warm_start":
-            arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, policy), trained)
-        return sharding.abstract(arrays, policy.mesh)
-
-    state = directory.checkpoints.restore(like, display.say)
-    if state is None:
-        progress = Progress()
-        first = grpo.init(optimizers[progress.stage], parameters, policy.mesh)
-        return Standing(parameters, first, reference=None, progress=progress, pending=None)
-    progress, pending = state.progress, None
-    if state.rows:
-        mine = distributed.share(len(state.rows["advantages"]), "grpo.prompts")
-        batch = batch_of({name: x[mine] for name, x in state.rows.items()})
-        pending = Pending(
-            batch, _with_nan(state.notes["metrics"]), [_with_nan(update) for update in state.notes["updates"]]
-        )
-    return Standing(
-        parameters=nnx.merge_state(state.arrays["parameters"], frozen),
-        optimizer_state=state.arrays["optimizer"],
-        reference=state.arrays.get("reference"),
-        progress=progress,
-        pending=pending,
-    )
+    def __str__(self) -> str:
+        progress = self.progress
+        stage = "warm start" if progress.stage == "warm_start" else f"round {progress.round}"
+        within = f" and update {progress.update} of the next" if self.pending else ""
+        return f"{stage}, after step {progress.step}{within}"
 
 
 def needs_reference(config: Config) -> bool:
@@ -120,28 +136,8 @@ def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:
         return jax.tree.map(lambda x: jnp.array(x, dtype, copy=True), variable)
 
     @jax.jit
-    def make(tree):
+    def make(tree: nnx.State) -> nnx.State:
         copied = jax.tree.map(copy, tree, is_leaf=lambda node: isinstance(node, nnx.Variable))
         return sharding.constrain(copied, policy.mesh)
 
     return make(trained)
-
-
-def rows_of(batch: grpo.Batch | Sequences) -> dict[str, np.ndarray]:
-    """The arrays of a batch by their names, those of its sequences among them; what is None is left out."""
-    arrays = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
-    sequences = arrays.pop("sequences", None)
-    arrays |= {} if sequences is None else rows_of(sequences)
-    return {name: x for name, x in arrays.items() if x is not None}
-
-
-def batch_of(rows: dict[str, np.ndarray]) -> grpo.Batch:
-    """Inverse of `rows_of`."""
-    sequences = Sequences(**{field.name: rows[field.name] for field in dataclasses.fields(Sequences)})
-    names = {field.name for field in dataclasses.fields(grpo.Batch)} - {"sequences"}
-    return grpo.Batch(sequences=sequences, **{name: rows.get(name) for name in names})
-
-
-def _with_nan(metrics: dict[str, float | None]) -> dict[str, float]:
-    """Metrics as they were before JSON, which has no word for what is not finite."""
-    return {name: float("nan") if x is None else x for name, x in metrics.items()}

@@ -2,12 +2,12 @@
 
 import sys
 
-from rl import command, distributed, report
+from rl import command, distributed
 from rl.config import Config, ConfigError
+from rl.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.train import execute
 
 DESCRIPTION = """\
 Teaches a policy the plans of the exact solver and the answers of an
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
             raise ConfigError("warm_start.steps = 0: nothing to teach; python -m rl.train begins with the rounds")
         execute(config, directory, display, stop, until="rounds")
         if distributed.is_main():
+            from rl import report  # matplotlib takes a second
+
             table, path = report.table_text(directory.path), report.write(directory.path)
             display.say(f"\n{table}\n\nPolicy: {directory.path / 'final'}\nReport: {path}")
 

@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 from rl.config import Config, ConfigError, RunError
-from rl.run.checkpoint import Checkpoints, Progress, State, fingerprint, finite
+from rl.run.checkpoint import Checkpoints, Snapshot, fingerprint, finite
 from rl.run.directory import RunDirectory
+from rl.run.state import Progress
 
 
-def state(number: int, best: dict | None = None) -> State:
+def state(number: int, best: dict | None = None) -> Snapshot:
     """Something of each sort that a run saves; every number another one."""
     rng = np.random.default_rng(number)
     weights = {
@@ -35,14 +36,16 @@ def state(number: int, best: dict | None = None) -> State:
         "nothing": np.zeros((0, 3), np.float32),
     }
     progress = Progress(stage="rounds", step=number, history=[{"round": 0, "share": 1 / 3}], best=best)
-    return State(progress, {"parameters": weights, "optimizer": moments}, rows, {"metrics": {"loss": 0.1, "no": None}})
+    return Snapshot(
+        progress, {"parameters": weights, "optimizer": moments}, rows, {"metrics": {"loss": 0.1, "no": None}}
+    )
 
 
 def like(progress: Progress) -> dict:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0).arrays)
 
 
-def same_bits(one: State, other: State) -> bool:
+def same_bits(one: Snapshot, other: Snapshot) -> bool:
     """Whether every array, number and word of both is the same; the progress but for what saving adds."""
     pairs = zip(jax.tree.leaves((one.arrays, one.rows)), jax.tree.leaves((other.arrays, other.rows)), strict=True)
     return (
@@ -208,7 +211,7 @@ FILL = """
 import resource, sys
 from pathlib import Path
 import jax.numpy as jnp, numpy as np
-from rl.run.checkpoint import Checkpoints, Progress, State
+from rl.run.checkpoint import Checkpoints, Progress, Snapshot
 from rl.config import RunError
 folder, limit = sys.argv[1:]
 if limit:
@@ -217,7 +220,7 @@ checkpoints = Checkpoints(Path(folder) / "checkpoints", 9, "config")
 try:
     for number in range(1, 9):
         w = np.random.default_rng(number).normal(size=1_000_000 if number > 2 else 1000)
-        checkpoints.save(State(Progress(step=number), {"w": jnp.asarray(w, jnp.float32)}, {}, {}))
+        checkpoints.save(Snapshot(Progress(step=number), {"w": jnp.asarray(w, jnp.float32)}, {}, {}))
     checkpoints.close()
 except RunError as error:
     print(error)
@@ -304,6 +307,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from rl.config import Config
+from rl.run.state import Progress
 from rl.run.directory import RunDirectory
 directory = RunDirectory(Path(sys.argv[1]), Config())
 directory.create()

@@ -20,9 +20,10 @@ from rl.collect import TrainingSet, answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run.checkpoint import Progress
 from rl.run.keys import Purpose, make_key
-from rl.run.run import Run
+from rl.run.recorder import Recorder
+from rl.run.signals import Stop
+from rl.run.state import TrainState
 from rl.run.tracking import Display, Stopwatch
 from rl.sampler import Rollout
 
@@ -68,16 +69,14 @@ class Scripted(Policy):
         return Rollout(tokens=tokens, mask=mask, logprobs=logprobs, truncated=np.array([not e for _, e in answers]))
 
 
-class Step(Run):
+class Step:
     """As much of a run as one step's answers take."""
 
     def __init__(self, policy: Policy):
-        self.config, self.policy, self.parameters = policy.config, policy, None
-        self.progress, self.display = Progress(), Display(quiet=True)
-        self.display.stage("test", 1)
-
-    def check_stop(self):
-        pass
+        self.policy, self.state = policy, TrainState(None, None)
+        display = Display(quiet=True)
+        display.stage("test", 1)
+        self.recorder = Recorder(None, display, Stop(), None, None, None)
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +106,16 @@ def scene(tokenizer):
     return make
 
 
-def gathered(scene_: tuple[Run, TrainingSet], upcoming: np.ndarray | None = None):
+def gathered(scene_: tuple[Step, TrainingSet], upcoming: np.ndarray | None = None):
     run, lake = scene_
-    return collect(run, lake, np.arange(len(lake.prompts)) if upcoming is None else upcoming, Stopwatch())
+    return collect(
+        run.policy,
+        run.state,
+        run.recorder,
+        lake,
+        np.arange(len(lake.prompts)) if upcoming is None else upcoming,
+        Stopwatch(),
+    )
 
 
 def counted(batch) -> list[bool]:
@@ -179,11 +185,11 @@ def test_groups_beyond_the_batch_are_left_out(scene):
 
 def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
     run, lake = scene(["o.", "..", "..", "o.", "..", "o."], prompts=1, resampling=2, round=2)
-    while run.progress.cursor < 6:
-        run.progress.cursor += gathered((run, lake), np.arange(run.progress.cursor, 6)).taken
-        run.progress.step += 1
-    assert run.progress.step == 3  # of one batch, of three and of two
-    expected = [make_key(run.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
+    while run.state.progress.cursor < 6:
+        run.state.progress.cursor += gathered((run, lake), np.arange(run.state.progress.cursor, 6)).taken
+        run.state.progress.step += 1
+    assert run.state.progress.step == 3  # of one batch, of three and of two
+    expected = [make_key(run.policy.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
     assert [key for key, _ in run.policy.asked] == expected
 
 
@@ -219,10 +225,10 @@ def test_answers_without_an_end_count_in_the_loss_unless_that_is_switched_off(sc
 
 def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
     run, lake = scene(["..", "xx", "..", "o."], prompts=2, resampling=1, kind="paper")
-    run.progress.short_share = 0.5
+    run.state.progress.short_share = 0.5
     found = gathered((run, lake))
     assert found.short_share == pytest.approx(0.9 * 0.5 + 0.1 * 5 / 8)  # "no" is short, the rest is not
-    assert run.progress.short_share == 0.5  # until the step has its batch
+    assert run.state.progress.short_share == 0.5  # until the step has its batch
 
 
 def test_the_rounds_evidence_counts_all_answers_that_were_sampled_and_those_left_out_without_an_advantage(scene):
@@ -233,9 +239,9 @@ def test_the_rounds_evidence_counts_all_answers_that_were_sampled_and_those_left
     assert (counted["all_valid"], counted["learnable"], counted["all_invalid"], counted["truncated"]) == (1, 2, 1, 1)
     assert sum(counted["first_failures"]) == counted["first_failures"][Check.PARSABLE] == 4
     assert counted["advantages"] == pytest.approx(4, abs=1e-2)
-    assert run.progress.training is None  # until the step has its batch
+    assert run.state.progress.training is None  # until the step has its batch
 
-    run.progress.training = json.loads(json.dumps(found.training))
+    run.state.progress.training = json.loads(json.dumps(found.training))
     (both,) = gathered((run, lake), np.array([4, 5])).training.values()
     assert (both["groups"], both["answers"], both["valid"], both["optimal"]) == (6, 12, 5, 4)
     assert both["advantages"] == pytest.approx(6, abs=1e-2)

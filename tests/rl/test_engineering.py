@@ -7,15 +7,14 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from stage import Stage, nothing_valid
+from stage import Scene, Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from rl import engineering
 from rl.config import Config, ConfigError
 from rl.policy import Policy
-from rl.rounds import check_room, design
+from rl.rounds import check_room
 from rl.run.checkpoint import fingerprint
-from rl.run.run import Run
 from rl.sampler.api import ApiError
 
 PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
@@ -27,7 +26,7 @@ def stage(tmp_path_factory) -> Stage:
     return Stage(tmp_path_factory.mktemp("engineering"))
 
 
-def after_round_0(stage: Stage, **engineer) -> Run:
+def after_round_0(stage: Stage, **engineer) -> Scene:
     run = stage.run(engineer)
     run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
     return run
@@ -36,18 +35,18 @@ def after_round_0(stage: Stage, **engineer) -> Run:
 @pytest.mark.parametrize(("kind", "written_by"), [("checkpoint", "current"), ("base", "first")])
 def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monkeypatch, kind, written_by):
     run, asked = after_round_0(stage, kind=kind), []
-    first = jax.tree.map(np.asarray, jax.tree.leaves(run.policy.rollout_parameters(run.parameters)))
-    run.parameters = jax.tree.map(lambda x: x + 1, run.parameters)  # trained
+    first = jax.tree.map(np.asarray, jax.tree.leaves(run.policy.rollout_parameters(run.state.parameters)))
+    run.state.parameters = jax.tree.map(lambda x: x + 1, run.state.parameters)  # trained
 
     def write(parameters, message, grammar, key, count, progress):
         asked.append(jax.tree.map(np.asarray, jax.tree.leaves(parameters)))
         return [("", "", LEGAL)] * count
 
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
-    assert design(run, 1).engineer == kind
+    assert run.design(1).engineer == kind
     moved = 1 if written_by == "current" else 0
-    written = json.loads((run.directory.path / "rounds/1/proposal.json").read_text())
-    assert (written["parameters"] == fingerprint(run.parameters)) == moved
+    written = json.loads((run.recorder.directory.path / "rounds/1/proposal.json").read_text())
+    assert (written["parameters"] == fingerprint(run.state.parameters)) == moved
     for found, before in zip(asked[0], first, strict=True):
         np.testing.assert_allclose(found, before + moved, rtol=1e-6)
 
@@ -56,12 +55,12 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     says = ["More of size 4, I think.", f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
     server.respond = lambda handler, body, number: handler.say(says[number])
     run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer"})
-    proposal = design(run, 1)
+    proposal = run.design(1)
     assert proposal.projected.hole == (0.1, 0.2) and not proposal.fallback
     assert (proposal.attempts, proposal.thinking) == (2, "holes")
     first, second = (body["messages"][0]["content"] for body in server.asked)
     assert second.startswith(first) and proposal.errors[0] in second.removeprefix(first)
-    assert first + "\n" != (run.directory.path / "rounds/1/context.md").read_text() == second + "\n"
+    assert first + "\n" != (run.recorder.directory.path / "rounds/1/context.md").read_text() == second + "\n"
     assert [body["model"] for body in server.asked] == ["designer"] * 2
     assert server.asked[0]["seed"] != server.asked[1]["seed"]
 
@@ -69,7 +68,7 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
 def test_several_proposals_are_asked_of_a_server_at_once(stage, server):
     server.respond = lambda handler, body, number: handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
     api = {"url": server.url, "model": "designer"}
-    proposal = design(after_round_0(stage, kind="api", api=api, proposals=3, choice="medoid"), 1)
+    proposal = after_round_0(stage, kind="api", api=api, proposals=3, choice="medoid").design(1)
     assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.2, 0.3]
     assert proposal.projected.hole[1] == 0.2  # the one between the others
 
@@ -80,15 +79,15 @@ def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, ser
 
     server.respond = respond
     run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer"}, proposals=2)
-    assert len(design(run, 1).candidates) == 1
-    assert any("a proposal is missing: " in line and "too hot" in line for line in run.display.lines)
+    assert len(run.design(1).candidates) == 1
+    assert any("a proposal is missing: " in line and "too hot" in line for line in run.lines)
 
 
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
     server.respond = lambda handler, body, number: handler.send(401, {"error": {"message": "who are you?"}})
     run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer", "key_env": "NO_SUCH_KEY"})
     with pytest.raises(ApiError, match="wants a key and got none; it is taken from NO_SUCH_KEY") as raised:
-        design(run, 1)
+        run.design(1)
     assert "\n" not in str(raised.value)
 
 
@@ -96,14 +95,14 @@ def test_a_pilot_asks_the_current_policy_about_each_size_with_data(stage, monkey
     run = after_round_0(stage, gate={"boards": 3, "samples": 4})
     lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
 
-    def answer(prompts, key, *, samples, sampling, progress):
+    def answer(policy, parameters, prompts, key, *, samples, sampling, progress):
         asked.append((prompts.instances, samples, sampling.temperature))
         return None  # which is not looked at, as the verdicts are given
 
-    monkeypatch.setattr(run, "answer", answer)
+    monkeypatch.setattr(Policy, "answer", answer)
     verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
-    monkeypatch.setattr(run, "judge", lambda prompts, rollout, optima: verdict)
-    shares = engineering.answer_pilot(run, lake, jax.random.key(3))
+    monkeypatch.setattr(Policy, "judge", lambda policy, prompts, rollout, optima: verdict)
+    shares = engineering.answer_pilot(run.policy, run.state, run.recorder, run.exclude, lake, jax.random.key(3))
     (instances, samples, temperature) = asked[0]
     assert instances.size.tolist() == [4] * 3 and instances.holes.sum(axis=-1).tolist() == [3] * 3
     assert (samples, temperature) == (4, 1.0)
@@ -113,18 +112,18 @@ def test_a_pilot_asks_the_current_policy_about_each_size_with_data(stage, monkey
 def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
     run = after_round_0(stage, kind="uniform", gate={"action": "mix", "bound": 0.5})
     hopeless = {3: np.zeros(8), 4: np.zeros(8)}
-    monkeypatch.setattr(engineering, "answer_pilot", lambda run, config, key: hopeless)
-    proposal = design(run, 1)
+    monkeypatch.setattr(engineering, "answer_pilot", lambda *arguments: hopeless)
+    proposal = run.design(1)
     assert proposal.gate["action"] == "mixed"
-    assert "refused, as 100%" in run.display.lines[-1] and "mixed by round 0's" in run.display.lines[-1]
+    assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
 
 
 def test_a_floor_is_kept_by_engineers_of_all_kinds(stage, monkeypatch):
     starving = LEGAL.replace('"data":0.5', '"data":0', 1)
     write = lambda parameters, message, grammar, key, count, progress: [("", "", starving)] * count  # noqa: E731
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
-    assert design(after_round_0(stage), 1).projected.data == (0, 1)
-    assert design(after_round_0(stage, floor=0.1), 1).projected.data == pytest.approx((0.1, 0.9))
+    assert after_round_0(stage).design(1).projected.data == (0, 1)
+    assert after_round_0(stage, floor=0.1).design(1).projected.data == pytest.approx((0.1, 0.9))
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,19 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from stage import SETTINGS, Stage, nothing_valid
+from stage import SETTINGS, Scene, Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
-from rl import distributed, rounds
+from rl import collect as collecting
+from rl import distributed
+from rl.collect import minibatch, planned_updates, summary
 from rl.config import Config, ConfigError, GRPOSection
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
-from rl.rounds import design, minibatch, planned_updates, summary, train
-from rl.run.run import Run
+from rl.rounds import train
+from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted
 
 
@@ -25,15 +27,15 @@ def stage(tmp_path_factory) -> Stage:
     return Stage(tmp_path_factory.mktemp("rounds"))
 
 
-def leaves(run: Run) -> list[np.ndarray]:
-    return [np.asarray(x) for x in jax.tree.leaves((run.parameters, run.optimizer_state))]
+def leaves(run: Scene) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves((run.state.parameters, run.state.optimizer_state))]
 
 
 def test_two_passes_over_two_minibatches_are_four_updates(stage):
     run = stage.run()
     metrics = stage.step(run)
-    updates = run.pending.updates
-    assert len(updates) == run.progress.update == updates_made(run.optimizer_state) == 4
+    updates = run.state.pending.updates
+    assert len(updates) == run.progress.update == updates_made(run.state.optimizer_state) == 4
     assert [update["learning_rate"] for update in updates] == pytest.approx([0, 1e-2 / 8, 2e-2 / 8, 3e-2 / 8])
     assert updates[0]["ratio_max"] == pytest.approx(1, abs=1e-5)
     assert updates[1]["ratio_max"] == pytest.approx(1, abs=1e-5)  # the first one's rate was 0
@@ -51,26 +53,26 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
     whole = stage.run()
     expected, checks = stage.step(whole), []
     again = stage.run()
-    monkeypatch.setattr(again, "check_stop", lambda: checks.append(None))
+    monkeypatch.setattr(again.recorder, "check_stop", lambda state: checks.append(None))
     np.testing.assert_equal(stage.step(again), expected)  # nan is nan
     assert len(checks) > 15
 
     for place in range(len(checks)):
         run, seen = stage.run(), []
 
-        def check(run=run, seen=seen, place=place):
+        def check(state, seen=seen, place=place):
             seen.append(None)
             if len(seen) == place + 1:
                 raise Interrupted(15)
 
-        monkeypatch.setattr(run, "check_stop", check)
+        monkeypatch.setattr(run.recorder, "check_stop", check)
         with pytest.raises(Interrupted):
             stage.step(run)
-        if run.pending is None:
+        if run.state.pending is None:
             assert (run.progress.cursor, run.progress.update, run.progress.short_share) == (0, 0, None)
         else:
-            assert len(run.pending.updates) == run.progress.update == updates_made(run.optimizer_state)
-        assert (run.progress.training is None) == (run.pending is None)
+            assert len(run.state.pending.updates) == run.progress.update == updates_made(run.state.optimizer_state)
+        assert (run.progress.training is None) == (run.state.pending is None)
         np.testing.assert_equal(stage.step(run), expected, err_msg=str(place))
         assert run.progress.training == whole.progress.training
         for ours, theirs in zip(leaves(run), leaves(whole), strict=True):
@@ -79,61 +81,66 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
 
 def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage, monkeypatch):
     run, asked = stage.run(), []
-    answer = run.answer
-    monkeypatch.setattr(
-        run, "answer", lambda prompts, *a, **k: asked.append(prompts.tokens) or answer(prompts, *a, **k)
-    )
-    train(run, 0, stage.data, stage.optimizer)
-    rows = [json.loads(line) for line in (run.directory.path / "metrics.jsonl").read_text().splitlines()]
+    answer = Policy.answer
+
+    def noted(policy, parameters, prompts, *rest, **options):
+        asked.append(prompts.tokens)
+        return answer(policy, parameters, prompts, *rest, **options)
+
+    monkeypatch.setattr(Policy, "answer", noted)
+    train(run.policy, run.state, run.recorder, stage.data, stage.optimizer, 0)
+    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
-    assert (run.progress.cursor, run.progress.step, run.progress.update, run.pending) == (16, 4, 0, None)
+    assert (run.progress.cursor, run.progress.step, run.progress.update, run.state.pending) == (16, 4, 0, None)
     everything = sorted(run.policy.prompts(stage.data.instances).tokens)
     assert sorted(asked[0] + asked[1]) == sorted(asked[2] + asked[3]) == everything
     assert asked[:2] != asked[2:]
-    timed = json.loads((run.directory.path / "timings.jsonl").read_text().splitlines()[0])
+    timed = json.loads((run.recorder.directory.path / "timings.jsonl").read_text().splitlines()[0])
     for part in ("rollout", "logprob", "update", "host"):
         assert timed[part] >= 0 and timed[f"{part}_tokens_per_second"] > 0
-    assert run.display.done == 4
-    run.directory.close()
+    assert run.recorder.display.done == 4
+    run.recorder.directory.close()
 
 
 def test_a_step_of_answers_that_teach_nothing_changes_nothing_and_is_logged(stage):
     run = stage.run(resampling=1)
     before = leaves(run)
-    train(run, 0, stage.data, stage.optimizer)  # no answer is valid, so each step takes two batches for nothing
-    rows = [json.loads(line) for line in (run.directory.path / "metrics.jsonl").read_text().splitlines()]
+    train(
+        run.policy, run.state, run.recorder, stage.data, stage.optimizer, 0
+    )  # no answer is valid, so each step takes two batches for nothing
+    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
     assert [(row["groups_sampled"], row["groups_kept"], row["rows_computed"]) for row in rows] == [(8, 0, 0)] * 2
-    assert (run.progress.cursor, run.display.done) == (16, 4)
+    assert (run.progress.cursor, run.recorder.display.done) == (16, 4)
     for ours, theirs in zip(leaves(run), before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    run.directory.close()
+    run.recorder.directory.close()
 
 
 def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monkeypatch):
     def shifted(*arguments):
-        found = rounds_collect(*arguments)
+        found = step_collect(*arguments)
         batch = found.batch.replace(sampler_logprobs=found.batch.sampler_logprobs + 0.1)
         return found.__class__(**vars(found) | {"batch": batch})
 
-    rounds_collect = rounds.collect
-    monkeypatch.setattr(rounds, "collect", shifted)
+    step_collect = collecting.collect
+    monkeypatch.setattr(collecting, "collect", shifted)
     run = stage.run()
-    train(run, 0, stage.data, stage.optimizer)
-    rows = [json.loads(line) for line in (run.directory.path / "metrics.jsonl").read_text().splitlines()]
+    train(run.policy, run.state, run.recorder, stage.data, stage.optimizer, 0)
+    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
     assert [row["mismatch_alarm"] for row in rows] == [1] * 4
     assert rows[0]["mismatch_factor"] == pytest.approx(np.exp(0.1), rel=1e-3)
-    said = [line for line in run.display.lines if "grpo.mismatch_alarm" in line]
+    said = [line for line in run.lines if "grpo.mismatch_alarm" in line]
     assert said == [
         "round 0, step 1: sampler and trainer differ by a factor of 1.105 a token, above grpo.mismatch_alarm = 1.05"
     ]
-    run.directory.close()
+    run.recorder.directory.close()
 
 
 PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
 LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'
 
 
-def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Run, LakeConfig, list[str]]:
+def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Scene, LakeConfig, list[str]]:
     """Round 1's configuration from an engineer that answers these in turn; also the messages that it got."""
     run, got, left = stage.run(), [], list(answers)
 
@@ -147,11 +154,11 @@ def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Run, LakeC
 
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
     run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
-    return run, design(run, 1).projected, got
+    return run, run.design(1).projected, got
 
 
-def written(run: Run) -> dict:
-    return json.loads((run.directory.path / "rounds/1/proposal.json").read_text())
+def written(run: Scene) -> dict:
+    return json.loads((run.recorder.directory.path / "rounds/1/proposal.json").read_text())
 
 
 def test_a_configuration_that_the_policy_writes_is_taken(stage, monkeypatch):
@@ -159,15 +166,15 @@ def test_a_configuration_that_the_policy_writes_is_taken(stage, monkeypatch):
     assert lake.hole == (0.1, 0.2) and len(got) == 1
     proposal = written(run)
     assert (proposal["fallback"], proposal["attempts"], proposal["errors"]) == (False, 1, [])
-    assert (run.directory.path / "rounds/1/context.md").read_text() == got[0] + "\n"
-    assert json.loads((run.directory.path / "rounds/1/config.json").read_text()) == lake.to_dict()
+    assert (run.recorder.directory.path / "rounds/1/context.md").read_text() == got[0] + "\n"
+    assert json.loads((run.recorder.directory.path / "rounds/1/config.json").read_text()) == lake.to_dict()
 
 
 def test_rubbish_is_asked_about_again(stage, monkeypatch):
     run, lake, got = designing(stage, monkeypatch, "I do not know.", LEGAL)
     assert lake.hole == (0.1, 0.2) and len(got) == 2
     assert (written(run)["fallback"], written(run)["attempts"], len(written(run)["errors"])) == (False, 2, 1)
-    assert not any("stays in force" in line for line in run.display.lines)
+    assert not any("stays in force" in line for line in run.lines)
 
 
 @pytest.mark.parametrize(
@@ -184,16 +191,16 @@ def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(
     assert lake == PREVIOUS and len(got) == 2
     proposal = written(run)
     assert (proposal["fallback"], proposal["attempts"]) == (True, 2) and reason in proposal["errors"][-1]
-    (line,) = [line for line in run.display.lines if "stays in force" in line]
+    (line,) = [line for line in run.lines if "stays in force" in line]
     assert line.startswith("round 1: no configuration in 2 attempts (") and line.endswith("round 0's stays in force")
     assert reason in line and "\n" not in line
 
 
 def test_a_wish_to_stop_is_honoured_while_the_engineer_writes(stage, monkeypatch):
-    def stop(self):
+    def stop(recorder, state):
         raise Interrupted(15)
 
-    monkeypatch.setattr(Run, "check_stop", stop)
+    monkeypatch.setattr(Recorder, "check_stop", stop)
     with pytest.raises(Interrupted):
         designing(stage, monkeypatch, LEGAL)
 

@@ -1,8 +1,10 @@
 """A run's bookkeeping: skipped updates, the best policy, answers of a step under way, the reference, stopping."""
 
+import functools
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +22,13 @@ from rl.config import Config, GRPOSection, RunError
 from rl.policy import Policy, Prompts
 from rl.qwen3.logprobs import join
 from rl.qwen3.sharding import make_mesh, shard_parameters
-from rl.run.checkpoint import Progress
 from rl.run.directory import RunDirectory
-from rl.run.run import Run
+from rl.run.recorder import Recorder
+from rl.run.saving import restore
 from rl.run.signals import Interrupted, Stop
-from rl.run.state import Pending, Standing, make_reference, restore
+from rl.run.state import Pending, Progress, TrainState, make_reference
 from rl.run.tracking import Display, Meter
+from rl.run.validation import ValidationSet, validate
 from rl.sampler import Rollout
 
 
@@ -53,37 +56,26 @@ OPTIMIZER = optax.adam(1e-3)
 
 
 @pytest.fixture
-def run(tmp_path) -> Run:
+def run(tmp_path):
     config = Config(grpo=GRPOSection(max_skipped=2, prompts=2, samples=2))
     directory = RunDirectory(tmp_path / "run", config)
     directory.create()
     policy = OnePolicy(config)
-    yield Run(
-        config=config,
-        directory=directory,
-        display=Display(quiet=True),
-        policy=policy,
-        parameters=parameters(1.0),
-        optimizer_state=grpo.init(OPTIMIZER, parameters(1.0), policy.mesh),
-        reference=None,
-        progress=Progress(stage="rounds", round=1, step=4),
-        pending=None,
-        validation=None,
-        optima=None,
-        stop=Stop(),
-        trackers=None,
-        meter=None,
-        profiler=None,
-        environment=(),
+    optimizer_state = grpo.init(OPTIMIZER, parameters(1.0), policy.mesh)
+    progress = Progress(stage="rounds", round=1, step=4)
+    recorder = Recorder(directory, Display(quiet=True), Stop(), None, Meter(), None)
+    yield SimpleNamespace(
+        policy=policy, state=TrainState(parameters(1.0), optimizer_state, progress=progress), recorder=recorder
     )
     directory.close()
 
 
-def standing(run: Run) -> Standing:
+def saved(run: SimpleNamespace) -> TrainState:
     """What the last checkpoint of the run holds, as another process finds it."""
-    run.directory.checkpoints.close()
+    checkpoints = run.recorder.directory.checkpoints
+    checkpoints.close()
     optimizers = dict.fromkeys(("warm_start", "rounds"), OPTIMIZER)
-    return restore(run.policy, parameters(0.0), optimizers, run.directory, run.display)
+    return restore(run.policy, parameters(0.0), optimizers, checkpoints, run.recorder.display)
 
 
 def batch() -> grpo.Batch:
@@ -105,44 +97,44 @@ def evidence(sampled_valid: float) -> Evidence:
 def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier(run):
     kept = []
     for label, share in (("warm_start", 0.2), ("rounds/0", 0.5), ("rounds/1", 0.5), ("rounds/2", 0.3)):
-        run.parameters = parameters(len(kept))
-        run.note_validation(label, evidence(share))
-        run.save()
-        best = run.directory.path / "best"
+        run.state.parameters = parameters(len(kept))
+        run.recorder.keep_best(run.state, run.policy, label, evidence(share))
+        run.recorder.save(run.state)
+        best = run.recorder.directory.path / "best"
         kept.append((json.loads((best / "validation.json").read_text())["round"], (best / "first").read_text()))
     assert kept == [("warm_start", "0.0"), (0, "1.0"), (0, "1.0"), (0, "1.0")]
-    assert run.progress.best == {"round": 0, "sampled_valid": 0.5, "checkpoint": 2}
-    run.directory.checkpoints.close()
-    assert run.directory.checkpoints.steps == [2, 3, 4]
+    assert run.state.progress.best == {"round": 0, "sampled_valid": 0.5, "checkpoint": 2}
+    run.recorder.directory.checkpoints.close()
+    assert run.recorder.directory.checkpoints.steps == [2, 3, 4]
 
 
 def test_skipped_updates_in_a_row_stop_the_run_with_their_batch(run):
     good, bad = {"update_skipped": 0.0}, {"update_skipped": 1.0}
     for metrics in (bad, good, bad):  # not in a row
-        run.note_update(metrics, batch())
-    assert run.progress.skipped == 1 and not (run.directory.path / "skipped").exists()
+        run.recorder.note_update(run.state, metrics, batch(), max_skipped=2)
+    assert run.state.progress.skipped == 1 and not (run.recorder.directory.path / "skipped").exists()
     with pytest.raises(RunError, match="round 1, step 5: 2 updates in a row were not finite") as error:
-        run.note_update(bad, batch())
-    file = run.directory.path / "skipped" / "round_1_step_5_process_0.npz"
+        run.recorder.note_update(run.state, bad, batch(), max_skipped=2)
+    file = run.recorder.directory.path / "skipped" / "round_1_step_5_process_0.npz"
     assert str(file) in str(error.value) and "\n" not in str(error.value)
-    with np.load(file) as saved:
-        assert sorted(saved) == sorted(
+    with np.load(file) as held:
+        assert sorted(held) == sorted(
             ["tokens", "valid", "starts", "mask", "sampler_logprobs", "old_logprobs", "advantages"]
         )
-        np.testing.assert_array_equal(saved["advantages"], batch().advantages)
-        np.testing.assert_array_equal(saved["tokens"], batch().sequences.tokens)
-    found = standing(run)
+        np.testing.assert_array_equal(held["advantages"], batch().advantages)
+        np.testing.assert_array_equal(held["tokens"], batch().sequences.tokens)
+    found = saved(run)
     assert np.asarray(found.parameters["w"][...]).min() == 1.0
     assert found.progress.skipped == 0  # the next try has as many
 
 
 def test_answers_of_a_step_under_way_are_saved_with_it_and_come_back(run):
-    run.pending = Pending(batch(), {"reward": 1 / 3, "valid/size_9": float("nan")}, [{"loss": 0.1}])
-    run.progress.update = 1
-    run.progress.training = {"3": {"answers": 2**40, "first_failures": [1, 0], "advantages": 0.1 + 0.2}}
-    run.save()
-    found = standing(run)
-    assert found.progress.update == 1 and found.progress.training == run.progress.training
+    run.state.pending = Pending(batch(), {"reward": 1 / 3, "valid/size_9": float("nan")}, [{"loss": 0.1}])
+    run.state.progress.update = 1
+    run.state.progress.training = {"3": {"answers": 2**40, "first_failures": [1, 0], "advantages": 0.1 + 0.2}}
+    run.recorder.save(run.state)
+    found = saved(run)
+    assert found.progress.update == 1 and found.progress.training == run.state.progress.training
     assert found.pending.metrics["reward"] == 1 / 3 and np.isnan(found.pending.metrics["valid/size_9"])
     assert found.pending.updates == [{"loss": 0.1}]
     assert found.pending.batch.reference_logprobs is None
@@ -152,16 +144,16 @@ def test_answers_of_a_step_under_way_are_saved_with_it_and_come_back(run):
 
 def test_a_checkpoint_of_one_mesh_is_restored_on_another_bit_for_bit(run):
     w = jax.random.normal(jax.random.key(0), (16, 8))
-    run.parameters["w"] = run.parameters["w"].replace(jax.device_put(w, run.parameters["w"].sharding))
-    run.save()
+    run.state.parameters["w"] = run.state.parameters["w"].replace(jax.device_put(w, run.state.parameters["w"].sharding))
+    run.recorder.save(run.state)
     run.policy.mesh = make_mesh(2, 4)
-    found = standing(run)
+    found = saved(run)
     assert found.parameters["w"].sharding.mesh.shape == {"fsdp": 2, "tp": 4}
     np.testing.assert_array_equal(np.asarray(found.parameters["w"][...]), np.asarray(w))
 
 
 def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(run):
-    policy = OnePolicy(run.config, "bfloat16")
+    policy = OnePolicy(run.policy.config, "bfloat16")
     trained = parameters(1.0)
     reference = make_reference(trained, policy)
     assert reference["w"].dtype == jnp.bfloat16 and reference["norm"].dtype == jnp.float32
@@ -172,24 +164,24 @@ def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(ru
 
 
 def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):
-    run.check_stop()
-    assert run.directory.checkpoints.steps == []
-    run.stop.number = signal.SIGTERM
+    run.recorder.check_stop(run.state)
+    assert run.recorder.directory.checkpoints.steps == []
+    run.recorder.stop.number = signal.SIGTERM
     with pytest.raises(Interrupted) as stop:
-        run.check_stop()
+        run.recorder.check_stop(run.state)
     assert stop.value.number == signal.SIGTERM
-    assert standing(run).progress.step == 4
+    assert saved(run).progress.step == 4
 
 
 def test_long_work_that_changes_nothing_is_cut_off_and_what_was_there_saved(run):
-    with run.stop.listening(), pytest.raises(Interrupted), run.interruptible():
+    with run.recorder.stop.listening(), pytest.raises(Interrupted), run.recorder.interruptible(run.state):
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("went on")
-    assert standing(run).progress.step == 4
+    assert saved(run).progress.step == 4
 
 
 def test_a_run_without_a_checkpoint_begins(run):
-    found = standing(run)
+    found = saved(run)
     assert found.progress == Progress() and found.pending is None and found.reference is None
     assert float(np.asarray(found.parameters["w"][...])[0, 0]) == 0.0
 
@@ -197,11 +189,17 @@ def test_a_run_without_a_checkpoint_begins(run):
 OPTIMAL, LATE, THROUGH = "0:(0,0)(0,1)(0,2)", "0:(0,0)(0,0)(0,1)(0,2)", "0:(0,0)(1,0)(1,1)(1,2)(0,2)"
 
 
-def validated(run: Run, monkeypatch, greedy: list[str], sampled: list[str], **others) -> Evidence:
+def validated(
+    run: SimpleNamespace,
+    greedy: list[str],
+    sampled: list[str],
+    environment=(),
+    training: TrainingEvidence | None = None,
+) -> Evidence:
     """The evidence of three boards, all of one agent with two steps to go, two of them with a hole below its way."""
     says = [*greedy, *sampled]
 
-    def answer(prompts, key, *, samples, sampling, progress):
+    def answer(parameters, prompts, key, *, samples, sampling, progress):
         first = 0 if sampling.temperature == 0 else len(greedy)
         places = np.arange(first, first + len(prompts) * samples)
         lengths = np.minimum([len(says[i]) for i in places], 30)
@@ -212,21 +210,18 @@ def validated(run: Run, monkeypatch, greedy: list[str], sampled: list[str], **ot
     policy = run.policy
     policy.texts = lambda tokens, mask: [says[i] for i in tokens[:, 0]]
     policy.read = lambda instances, rollout: Policy.read(policy, instances, rollout)
-    monkeypatch.setattr(run, "answer", answer)
+    policy.answer, policy.judge = answer, functools.partial(Policy.judge, policy)
+    policy.config = Config(validation={"instances": 3, "samples": 2})
     boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
-    run.validation, run.optima = Prompts(stack(boards), [[1]] * 3), np.full(3, 2)
-    run.meter = Meter()
-    run.config = Config(validation={"instances": 3, "samples": 2})
-    return run.validate("rounds/0", 2, **others)
+    validation = ValidationSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), environment)
+    return validate(policy, run.state, run.recorder, validation, "rounds/0", 2, training)
 
 
-def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run, monkeypatch):
+def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):
     boards = SizeEnvironment(3, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)
-    run.environment, training = (boards,), TrainingEvidence((), (boards,))
-    found = validated(
-        run, monkeypatch, [OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"], training=training
-    )
-    file = run.directory.path / "rounds/0/evidence.json"
+    training = TrainingEvidence((), (boards,))
+    found = validated(run, [OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"], (boards,), training)
+    file = run.recorder.directory.path / "rounds/0/evidence.json"
     assert Evidence.from_json(json.loads(file.read_text())) == found
     (row,) = found.by_size
     assert (row.n, row.valid, row.optimal, row.truncated) == (3, 1, 1, 0)
@@ -238,6 +233,6 @@ def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run, monkeypatc
     assert shown == [("parsable", "no", ["a.A", ".#."]), ("hole_free", THROUGH, ["a.A", ">>^"])]
 
 
-def test_a_validation_without_a_failure_shows_none(run, monkeypatch):
-    found = validated(run, monkeypatch, [OPTIMAL] * 3, [OPTIMAL] * 6)
+def test_a_validation_without_a_failure_shows_none(run):
+    found = validated(run, [OPTIMAL] * 3, [OPTIMAL] * 6)
     assert found.trajectories == () and found.training is None and found.valid == 3

@@ -1,5 +1,6 @@
 """Runs of a model that is too small to answer anything, at the beginning of their rounds."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -8,22 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 from shapes import SMALL_JSON
 
+from engineer import Proposal
 from engineer.evidence import Evidence, gather
 from jaxlake.levels import stack
 from jaxlake.render import from_text
-from rl.collect import TrainingSet
+from jaxlake.types import Instance
+from rl.collect import TrainingSet, grpo_step, rounds_optimizer
 from rl.config import Config
 from rl.grpo import init
-from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.qwen3 import lora
-from rl.rounds import grpo_step, planned_updates
-from rl.run.checkpoint import Progress
+from rl.rounds import design
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
-from rl.run.run import Run
+from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.run.state import make_reference, needs_reference
+from rl.run.state import Progress, TrainState, make_reference, needs_reference
 from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 SETTINGS = {
@@ -49,7 +50,7 @@ class Stage:
         self.shape = {"shape": str(folder / "shape.json")}
         config = self.config()
         _, self.parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
-        self.optimizer = make_optimizer(config.grpo, planned_updates(config))
+        self.optimizer = rounds_optimizer(config)
         boards = stack([from_text(f"a..A\n{holes:04b}\nb..B\n....".translate(HOLES)) for holes in range(8)])
         self.data = SimpleNamespace(instances=boards, solutions=SimpleNamespace(cost=np.full(8, 6)))
 
@@ -57,7 +58,7 @@ class Stage:
         sections = {"grpo": SETTINGS["grpo"] | grpo, "engineer": SETTINGS["engineer"] | (engineer or {})}
         return Config(**SETTINGS | {"model": self.shape} | sections)
 
-    def run(self, engineer: dict | None = None, **grpo) -> Run:
+    def run(self, engineer: dict | None = None, **grpo) -> "Scene":
         config = self.config(engineer, **grpo)
         self.made += 1
         directory = RunDirectory(self.folder / f"run{self.made}", config)
@@ -68,28 +69,45 @@ class Stage:
         display = Said()
         display.stage("test", 1)
         reference = make_reference(lora.split(parameters)[0], policy) if needs_reference(config) else None
-        return Run(
-            config=config,
-            directory=directory,
-            display=display,
+        optimizer_state = init(self.optimizer, parameters, policy.mesh)
+        return Scene(
             policy=policy,
-            parameters=parameters,
-            optimizer_state=init(self.optimizer, parameters, policy.mesh),
-            reference=reference,
-            progress=Progress(stage="rounds"),
-            pending=None,
-            validation=policy.prompts(self.data.instances),
-            optima=np.asarray(self.data.solutions.cost),
-            stop=Stop(),
-            trackers=Trackers(config, directory.path, display.say),
-            meter=Meter(),
-            profiler=Profiler(config.tracking, directory.path),
-            environment=(),
+            state=TrainState(parameters, optimizer_state, reference, Progress(stage="rounds")),
+            recorder=recorder(directory, display),
+            exclude=self.data.instances,
         )
 
-    def step(self, run: Run) -> dict[str, float]:
+    def step(self, run: "Scene") -> dict[str, float]:
         lake = TrainingSet(0, run.policy.prompts(self.data.instances), np.asarray(self.data.solutions.cost))
-        return grpo_step(run, lake, np.arange(8), self.optimizer)[0]
+        return grpo_step(run.policy, run.state, run.recorder, lake, np.arange(8), self.optimizer)[0]
+
+
+@dataclasses.dataclass
+class Scene:
+    """What the functions of the loop are handed."""
+
+    policy: Policy
+    state: TrainState
+    recorder: Recorder
+    exclude: Instance
+
+    @property
+    def progress(self) -> Progress:
+        return self.state.progress
+
+    @property
+    def lines(self) -> list[str]:
+        return self.recorder.display.lines
+
+    def design(self, k: int) -> Proposal:
+        return design(self.policy, self.state, self.recorder, self.exclude, k)
+
+
+def recorder(directory: RunDirectory, display: Display) -> Recorder:
+    """A recorder without trackers that show anything."""
+    tracking = directory.config.tracking
+    trackers = Trackers(directory.config, directory.path, display.say)
+    return Recorder(directory, display, Stop(), trackers, Meter(), Profiler(tracking, directory.path))
 
 
 def nothing_valid() -> Evidence:
