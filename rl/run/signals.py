@@ -2,15 +2,14 @@
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
+from types import FrameType
 
 import jax
 import numpy as np
 
 from rl import distributed
-
-UNINTERRUPTIBLE = frozenset({"__del__", "_xla_gc_callback"})
-"""Functions out of which Python lets no exception: a signal that raised in one was lost, and the stop took 75 s."""
 
 
 class Interrupted(Exception):
@@ -32,7 +31,7 @@ class Stop:
       number: of the signal, 0 before it.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.number = 0
         self._at_once = False
 
@@ -57,23 +56,18 @@ class Stop:
         """The number of a signal that any process of the job got, 0 if none; all call it at the same place."""
         return int(distributed.gather(np.array([self.number])).max())
 
-    def _on_signal(self, number, frame):
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.
         if self.number and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.number = self.number or number
-        self._cut_off(self.number, frame)
+        self._cut_off(number, frame)
 
-    def _cut_off(self, number, frame):
-        """Raises in `at_once`; where Python would drop what is raised, a moment later."""
-        if not self._at_once:
-            return
-        while frame is not None:
-            if frame.f_code.co_name in UNINTERRUPTIBLE:
-                signal.setitimer(signal.ITIMER_REAL, 0.05)
-                return
-            frame = frame.f_back
-        raise Interrupted(self.number)
+    def _cut_off(self, number: int, frame: FrameType | None) -> None:
+        """Raises in `at_once`, and again a moment later, as Python drops what is raised in `__del__` and the like."""
+        if self._at_once and not isinstance(sys.exception(), Interrupted):  # not while the first one is on its way out
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            raise Interrupted(self.number)
 
     def listen(self) -> None:
         """Takes the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
