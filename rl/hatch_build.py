@@ -1,12 +1,13 @@
 """Says where in the repository the files of the distribution `jaxlake-rl` lie; an sdist of it holds them in place."""
 
 from pathlib import Path
+from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class FromRepository(BuildHookInterface):
-    def initialize(self, version, build_data):
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Adds `rl`, `engineer` and `rl/configs`, where this folder is the repository's and they are to be copied."""
         folder = Path(self.root)
         if version == "editable" or not (folder / "__init__.py").exists():
@@ -17,7 +18,7 @@ class FromRepository(BuildHookInterface):
         build_data["force_include"] |= {str(path): place for path, place in places.items()}
 
 
-def _is_packaged(path):
+def _is_packaged(path: Path) -> bool:
     """Whether something in this folder is a part of `rl`: neither of its packaging, nor what a build or a run left."""
     if path.is_dir():
         return any(path.glob("*.py"))

@@ -12,6 +12,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from jaxlake import text
+from jaxlake.record import Array
 from jaxlake.types import MAX_STEPS, Instance, Objective, Plan, Verdict
 from jaxlake.verify import verify
 from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
@@ -150,7 +151,7 @@ class Policy:
         parameters = self.rollout_parameters(parameters)
         return self.rollout(parameters, prompts, key, samples=samples, sampling=sampling, progress=progress)
 
-    def judge(self, prompts: Prompts, rollout: Rollout, optima: np.ndarray) -> Verdict:
+    def judge(self, prompts: Prompts, rollout: Rollout, optima: Array) -> Verdict:
         """Reads the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
         samples = len(rollout.tokens) // len(prompts)
         instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
@@ -167,7 +168,7 @@ class Policy:
             max_steps=MAX_STEPS,
         )
 
-    def texts(self, tokens: np.ndarray, mask: np.ndarray) -> list[str]:
+    def texts(self, tokens: Array, mask: Array) -> list[str]:
         """The texts of answers ``[B, T]``."""
         return [self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
 
@@ -212,6 +213,7 @@ def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
     dtype = jnp.dtype(settings.dtype)
     named = None if settings.shape is None else presets.shape_of(settings.shape, dtype)
     shape = named if folder is None else presets.read_config(folder, dtype)
+    assert shape is not None  # the settings' own check: one of shape and path is given
     for field in dataclasses.fields(shape):
         ours, theirs = getattr(named or shape, field.name), getattr(shape, field.name)
         if ours != theirs:

@@ -122,6 +122,7 @@ def run_rounds(
         if progress.lake is None:
             proposal = design(policy, state, recorder, exclude, k)
             progress.begin_round(proposal.projected.to_dict(), proposal.thinking)
+        assert progress.lake is not None
         requested = LakeConfig.from_dict(progress.lake)
         data = build(policy.config, state, recorder, requested, exclude, k)
         train(policy, state, recorder, data, optimizer, k)

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ class Checkpoints:
         handlers = {"arrays": ocp.StandardCheckpointHandler(), "progress": ocp.JsonCheckpointHandler()}
         return ocp.CheckpointManager(self.folder, options=options, item_handlers=handlers)
 
-    def should_preserve(self, checkpoints, *, context) -> list[bool]:
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
         """Which stay; Orbax asks after each save (its `PreservationPolicy`)."""
         latest = {info.step for info in checkpoints[-self._keep :]}
         return [info.step in latest or info.step == self._best for info in checkpoints]
@@ -101,7 +101,7 @@ class Checkpoints:
         )
         rows = {name: x for name, x in snapshot.rows.items() if x.size}  # Orbax saves no empty array
         arrays = snapshot.arrays | ({"rows": rows} if rows else {})
-        self._best = progress.best and progress.best["checkpoint"]
+        self._best = progress.best["checkpoint"] if progress.best else None
         self._written(
             lambda: self._manager.save(
                 self.next_step,
@@ -154,7 +154,7 @@ class Checkpoints:
             raise ConfigError(
                 f"{self.folder.parent}: not all processes see the same run there; they need a disk that all share"
             )
-        problems = {}
+        problems: dict[int, str] = {}
         for step in reversed(self.steps):
             found, problems[step] = self._attempt(functools.partial(self._read, step))
             if found is not None:
@@ -176,7 +176,7 @@ class Checkpoints:
           ConfigError: if one was made by another configuration, or does not match `like`.
           RunError: if all are damaged; they stay where they are.
         """
-        problems = {}
+        problems: dict[int, str] = {}
         for step in reversed(self.steps):
             found, problem = self._attempt(functools.partial(self._read, step))
             if found is not None:
@@ -191,7 +191,7 @@ class Checkpoints:
                 ]
                 if not different:
                     self._set_aside(problems, step, say)
-                    self._best = progress.best and progress.best["checkpoint"]
+                    self._best = progress.best["checkpoint"] if progress.best else None
                     return Snapshot(progress, arrays, rows, record["notes"])
                 problem = f"{different[0]} is not what was saved"
             problems[step] = problem

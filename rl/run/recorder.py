@@ -121,7 +121,8 @@ class Recorder:
         name = f"{where.replace(', ', '_').replace(' ', '_')}_process_{jax.process_index()}.npz"
         folder = self.directory.path / "skipped"
         folder.mkdir(exist_ok=True)
-        np.savez(folder / name, **rows_of(batch))
+        rows: dict[str, Any] = rows_of(batch)
+        np.savez(folder / name, **rows)
         progress.skipped = 0  # the next try has as many
         self.save(state)
         raise RunError(

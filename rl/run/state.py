@@ -114,6 +114,7 @@ class TrainState:
 
     def reference_parameters(self) -> nnx.State:
         """All parameters of the reference policy: its own ones with the frozen base, which never changes."""
+        assert self.reference is not None  # `needs_reference` of the run's configuration
         return nnx.merge_state(self.reference, lora.split(self.parameters)[1])
 
     def __str__(self) -> str:

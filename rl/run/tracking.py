@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rl import distributed
 from rl.config import Config, ConfigError, TrackingSection
@@ -64,7 +64,7 @@ class Display:
             transient=True,
             disable=quiet or not self._moves,
         )
-        self._task = None
+        self._task: TaskID | None = None
         self._name, self._total, self.done, self._told = "", 0, 0, 0
         self._last = self._advanced = 0.0
 
@@ -72,7 +72,7 @@ class Display:
         self._live.start()
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._moves:  # elsewhere rich 13 ends with an empty line
             self._live.stop()
         if self._notebook:
@@ -106,7 +106,8 @@ class Display:
             self._show(status)
 
     def _show(self, status: str) -> None:
-        self._live.update(self._task, completed=self.done, status=status)
+        if self._task is not None:
+            self._live.update(self._task, completed=self.done, status=status)
         now = time.monotonic()
         if self._notebook:
             if now - self._notebook.drawn > REDRAW or self.done == self._total:
@@ -126,7 +127,7 @@ class NotebookLine:
       drawn: when it was last.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._text = Console(file=io.StringIO(), width=100, force_jupyter=False, force_terminal=False)
         self._width, self.drawn = 0, 0.0
 
@@ -162,7 +163,7 @@ class Trackers:
 
     def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
         settings = config.tracking
-        self._trackers = [TensorBoard(run)] if settings.tensorboard else []
+        self._trackers: list[TensorBoard | WeightsAndBiases] = [TensorBoard(run)] if settings.tensorboard else []
         self._trackers += [WeightsAndBiases(config, run, say)] if settings.wandb != "off" else []
 
     def __enter__(self) -> "Trackers":
@@ -201,7 +202,8 @@ class TensorBoard:
 
     def __init__(self, run: Path):
         _import("tensorboardX", "tensorboard = true")
-        self._folder, self._writer = run / "tensorboard", None
+        self._folder = run / "tensorboard"
+        self._writer: Any = None
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         """Adds the values at a step, on disk on return; of the first one, all that is there from it on is purged."""
@@ -236,7 +238,8 @@ class WeightsAndBiases:
     def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
         self._wandb = _import("wandb", f"wandb = {config.tracking.wandb}")
         self._config, self._directory, self._say = config, run, say
-        self._run, self._broken = None, False
+        self._run: Any = None
+        self._broken = False
         os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # silent or not, it advertises where openai is imported
         if config.tracking.wandb == "online":
             self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
@@ -250,7 +253,8 @@ class WeightsAndBiases:
         mark = self._directory / "wandb" / "jaxlake.json"
         try:
             if self._run is None:
-                state = json.loads(mark.read_text()) if mark.exists() else {"id": secrets.token_hex(4), "last_step": 0}
+                state: dict[str, Any] = {"id": secrets.token_hex(4), "last_step": 0}
+                state = json.loads(mark.read_text()) if mark.exists() else state
                 self._run, self._last_step = self._open(state["id"]), state["last_step"]
             if step > self._last_step:
                 partial = mark.with_suffix(".partial")
@@ -323,7 +327,7 @@ class Meter:
     shape that it had not run in before, and the step waited.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._seen = len(_compilations())
 
     def read(self) -> dict[str, float]:
@@ -332,8 +336,9 @@ class Meter:
         The peak, in 10^9 bytes, is that of the fullest local device; on a CPU that of the process's resident memory.
         """
         before, self._seen = self._seen, len(_compilations())
-        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()]
-        if None in peaks:
+        statistics = [device.memory_stats() or {} for device in jax.local_devices()]
+        peaks = [each["peak_bytes_in_use"] for each in statistics if "peak_bytes_in_use" in each]
+        if len(peaks) < len(statistics):
             unit = 1 if sys.platform == "darwin" else 1024
             peaks = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
         return {"memory_gb": max(peaks) / 1e9, "compilations": self._seen - before}
@@ -342,14 +347,14 @@ class Meter:
 @functools.cache
 def _compilations() -> list[float]:
     """Seconds of every compilation since the first call; JAX is told once, as a listener stays for good."""
-    found: list[float] = []
+    seconds: list[float] = []
 
-    def told(event: str, seconds: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **_: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
-            found.append(seconds)
+            seconds.append(duration_secs)
 
-    jax.monitoring.register_event_duration_secs_listener(told)
-    return found
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    return seconds
 
 
 class Profiler:
@@ -401,7 +406,7 @@ class Profiler:
 class Stopwatch:
     """Seconds spent in each named part of a step."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 

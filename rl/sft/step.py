@@ -34,7 +34,7 @@ def update(
       float32 scalars: the loss in nats, the gradient's norm before it is clipped, and 1 if the update was skipped.
     """
 
-    def cross_entropy(trained):
+    def cross_entropy(trained: nnx.State) -> jax.Array:
         logprobs, _ = answer_logprobs(nnx.merge(graph, trained, frozen), examples, 1.0)
         return -masked_sum(logprobs, examples.mask) / examples.mask.sum()
 
@@ -67,7 +67,7 @@ def lower(
         "engineer": (settings.engineer_batch, settings.max_context_tokens, settings.max_answer_tokens),
     }
 
-    def lowered(rows, *room):
+    def lowered(rows: int, *room: int) -> jax.stages.Lowered:
         examples = abstract_sequences(sharding.rows_for(rows, mesh), *room)
         batch = sharding.abstract_batch(examples, mesh)
         return update.lower(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
