@@ -13,7 +13,7 @@ from rl.qwen3.logprobs import join
 from rl.run.keys import Purpose
 from rl.run.run import Run
 from rl.run.tracking import Stopwatch
-from rl.sampler import Rollout, Sampling
+from rl.sampler import Rollout, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,11 +165,11 @@ def _answer(
         prompts,
         key,
         samples=settings.samples,
-        sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+        sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
         progress=lambda done: run.display.within(f"answers {done}/{expected}"),
     )
     watch.lap("rollout")
-    gathered = distributed.gather((rollout, run.judge(prompts, rollout, data.optima[mine])))
+    gathered = distributed.all_gather((rollout, run.judge(prompts, rollout, data.optima[mine])))
     watch.lap("host")
     return gathered
 

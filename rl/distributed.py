@@ -1,6 +1,6 @@
 """Several processes that run one program: who they are, what each one's share is, and what all of them know.
 
-Every process runs the same code on the same keys. Where each does a part (its share of the prompts, say), `gather`
+Every process runs the same code on the same keys. Where each does a part (its share of the prompts, say), `all_gather`
 tells all of them the whole, so that they go on with equal values. With one process each function here is the identity.
 """
 
@@ -91,7 +91,7 @@ def share(count: int, what: str) -> slice:
     return slice(jax.process_index() * part, (jax.process_index() + 1) * part)
 
 
-def gather(tree: Any) -> Any:
+def all_gather(tree: Any) -> Any:
     """Numpy arrays of every process, ``[local, ...]`` and of equal shape, joined to ``[all, ...]`` in their order.
 
     They travel as JAX arrays: what has 64 bits is rounded to 32.
@@ -104,13 +104,13 @@ def gather(tree: Any) -> Any:
 
 def agree(flag: bool) -> bool:
     """True on all processes if it is on any; all must call it at the same place."""
-    return bool(gather(np.array([flag])).any())
+    return bool(all_gather(np.array([flag])).any())
 
 
 def is_same(text: str) -> bool:
     """Whether every process holds this text; where they do not, they would go separate ways from here on."""
     digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int32)
-    return bool((gather(digest[None]) == digest).all())
+    return bool((all_gather(digest[None]) == digest).all())
 
 
 def from_main(work: Callable[[], Any]) -> Any:
@@ -129,6 +129,6 @@ def from_main(work: Callable[[], Any]) -> Any:
             refusal = error
     if agree(refusal is not None):
         raise refusal or ConfigError("refused by process 0")
-    room = int(gather(np.array([len(content)])).max())
+    room = int(all_gather(np.array([len(content)])).max())
     mine = np.frombuffer(content.ljust(room), np.uint8)
-    return json.loads(gather(mine[None])[0].tobytes())
+    return json.loads(all_gather(mine[None])[0].tobytes())

@@ -35,7 +35,7 @@ from rl import distributed
 from rl.config import Config, ConfigError, RunError, extensions
 from rl.run.boards import build_boards
 from rl.run.run import Run
-from rl.sampler import Sampling
+from rl.sampler import SamplingParams
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
@@ -157,11 +157,11 @@ def answer_pilot(run: Run, config: LakeConfig, key: jax.Array) -> dict[int, np.n
         prompts,
         jax.random.fold_in(key, 1),
         samples=settings.samples,
-        sampling=Sampling(training.temperature, training.top_k, training.top_p),
+        sampling=SamplingParams(training.temperature, training.top_k, training.top_p),
         progress=lambda done: run.display.advance(steps=done - run.display.done),
     )
     verdict = run.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
-    shares = distributed.gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
+    shares = distributed.all_gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
     sizes = np.asarray(boards.instances.size)
     return {size: shares[sizes == size] for size in lake.sizes}
 

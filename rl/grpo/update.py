@@ -19,7 +19,6 @@ from rl.grpo.optimizer import step
 from rl.qwen3 import lora, sharding
 from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
 from rl.qwen3.model import Qwen3
-from rl.sampler.batch import local_rows
 
 
 @record
@@ -71,7 +70,7 @@ def update(
     rows = np.flatnonzero(counts & (batch.advantages != 0) if loss.needs_advantage else counts)
     size = sharding.rows_for(settings.micro_batch, mesh)
     known = [len(rows), len(mask), mask.sum(), counts.sum(), mask[rows].sum()]
-    computed, answers, tokens, sequences, through = distributed.gather(np.array([known], np.int32)).sum(axis=0)
+    computed, answers, tokens, sequences, through = distributed.all_gather(np.array([known], np.int32)).sum(axis=0)
     if not computed:
         return parameters, state, dict.fromkeys(("loss", "gradient_norm", "update_skipped", "rows_computed"), 0.0)
 
@@ -129,7 +128,7 @@ def answer_logprobs_of(
         check()
         micro = sharding.shard_batch(take(cut(sequences, room), part, size), mesh)
         logprobs = logprobs_of(graph, parameters, micro, temperature=settings.temperature, mesh=mesh)
-        found[part, :room] = local_rows(logprobs)[: len(part)]
+        found[part, :room] = sharding.local_rows(logprobs)[: len(part)]
     return np.where(sequences.mask, found, 0)
 
 
@@ -146,7 +145,7 @@ def micro_batches(sequences: Sequences, rows: np.ndarray, size: int) -> list[tup
     most, lengths = sequences.mask.shape[1], sequences.valid.sum(axis=-1) - sequences.starts
     rooms = np.unique([max(most // 4, 1), max(most // 2, 1), most])
     parts = [rows[np.searchsorted(rooms, lengths[rows]) == i] for i in range(len(rooms))]
-    counts = distributed.gather(np.array([[-(-len(part) // size) for part in parts]], np.int32)).max(axis=0)
+    counts = distributed.all_gather(np.array([[-(-len(part) // size) for part in parts]], np.int32)).max(axis=0)
     return [
         (part[i * size : (i + 1) * size], int(room))
         for part, room, count in zip(parts, rooms, counts, strict=True)

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +17,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rl.config import ConfigError
-
-if TYPE_CHECKING:
-    from rl.qwen3.model import Qwen3Config
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The projections that can carry an adapter, in the names of the reference implementation."""
@@ -44,23 +40,23 @@ def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
     return (adapters, rest) if adapters else (rest, adapters)
 
 
-def merge(parameters: nnx.State, config: "Qwen3Config") -> tuple["Qwen3Config", nnx.State]:
-    """The model without adapters that computes the same: its config, and W + alpha / rank * A B in the dtype of W.
+def merge(parameters: nnx.State, config: LoRAConfig) -> nnx.State:
+    """Return the parameters of a model without adapters that computes the same: W + alpha / rank * A B, in W's dtype.
 
     The sums are float32, one projection at a time. For sampling and for export: a base that is stored in bfloat16
-    stays so, and is not to be trained on. `config.lora` must be there.
+    stays so, and is not to be trained on.
     """
     flat = dict(nnx.to_flat_state(parameters))
-    scale = config.lora.alpha / config.lora.rank
+    scale = config.alpha / config.rank
 
-    def add(w, a, b):
+    def add(w: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
         return (w.astype(jnp.float32) + scale * (a @ b)).astype(w.dtype)
 
     for path in [path for path in flat if path[-1] == "lora_a"]:
         where, a, b = (*path[:-1], "weight"), flat.pop(path), flat.pop((*path[:-1], "lora_b"))
         w = flat[where][...]
         flat[where] = flat[where].replace(jax.jit(add, out_shardings=w.sharding)(w, a[...], b[...]))
-    return dataclasses.replace(config, lora=None), nnx.from_flat_state(list(flat.items()))
+    return nnx.from_flat_state(list(flat.items()))
 
 
 def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_model: str | None = None) -> None:

@@ -202,7 +202,7 @@ class Projection(nnx.Module):
 
 
 class Attention(nnx.Module):
-    """Self-attention with QK-norm and rotary positions; who looks at what is the caller's."""
+    """Self-attention with QK-norm and rotary positions; the caller's `attention_fn` says which tokens are read."""
 
     def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None):
         d, n, k, h = config.hidden_size, config.num_attention_heads, config.num_key_value_heads, config.head_dim
@@ -216,7 +216,7 @@ class Attention(nnx.Module):
         self.head_dim = h
         self.mesh = mesh
 
-    def __call__(self, x: jax.Array, positions: jax.Array, look: "Look") -> tuple[jax.Array, Any]:
+    def __call__(self, x: jax.Array, positions: jax.Array, attention_fn: "AttentionFn") -> tuple[jax.Array, Any]:
         # Behind a barrier, or XLA:TPU draws the reshape into the product and copies the weights for that.
         q, k, v = jax.lax.optimization_barrier((self.q_proj(x), self.k_proj(x), self.v_proj(x)))
         q, k, v = (
@@ -225,11 +225,11 @@ class Attention(nnx.Module):
         )
         q = rope(self.q_norm(q), positions, self.theta)
         k = rope(self.k_norm(k), positions, self.theta)
-        y, kept = look(q, k, v)
+        y, kept = attention_fn(q, k, v)
         return self.o_proj(y.reshape(*x.shape[:2], -1)), kept
 
 
-Look = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
+AttentionFn = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
 """From q ``[B, T, N, H]``, k and v ``[B, T, K, H]`` to what was read ``[B, T, N, H]`` and what is kept of k and v."""
 
 
@@ -262,8 +262,8 @@ class DecoderLayer(nnx.Module):
         self.mlp = MLP(config, rngs, mesh)
         self.mesh = mesh
 
-    def __call__(self, x: jax.Array, positions: jax.Array, look: Look) -> tuple[jax.Array, Any]:
-        y, kept = self.self_attn(self.input_layernorm(x), positions, look)
+    def __call__(self, x: jax.Array, positions: jax.Array, attention_fn: AttentionFn) -> tuple[jax.Array, Any]:
+        y, kept = self.self_attn(self.input_layernorm(x), positions, attention_fn)
         x = constrain(x + y, self.mesh, "fsdp", None, None)
         y = self.mlp(self.post_attention_layernorm(x))
         return constrain(x + y, self.mesh, "fsdp", None, None), kept
@@ -315,21 +315,21 @@ class Qwen3(nnx.Module):
           ``[B, T, D]`` in the compute dtype.
         """
 
-        def look(q, k, v):
+        def attention_fn(q, k, v):
             return attend(q, k, v, valid, self.kernel, self.mesh), None
 
         wrap = CHECKPOINTS[self.config.remat]
-        x, _ = self._scan(self._embed(tokens), lambda x, call: call(x, positions, look), wrap=wrap)
+        x, _ = self._scan(self._embed(tokens), lambda x, call: call(x, positions, attention_fn), wrap=wrap)
         return self.norm(x)
 
     def prefill(self, tokens: jax.Array, positions: jax.Array, valid: jax.Array) -> tuple[jax.Array, KVCache]:
         """The same hidden states, and a cache of T slots with the keys and values of these tokens."""
 
-        def look(q, k, v):
+        def attention_fn(q, k, v):
             kept = k.transpose(1, 2, 0, 3), v.transpose(1, 2, 0, 3)  # [T, K, B, H]
             return attend(q, k, v, valid, self.kernel, self.mesh), kept
 
-        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, positions, look))
+        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, positions, attention_fn))
         return self.norm(x), KVCache(keys=keys, values=values)
 
     def decode(
@@ -357,12 +357,12 @@ class Qwen3(nnx.Module):
             # every layer's was copied out of the cache and back in for every token.
             x, cache = carried
 
-            def look(q, k, v):
+            def attention_fn(q, k, v):
                 keys, values = write(cache.keys, k, number), write(cache.values, v, number)
                 y = attend_cached(q[:, 0], keys[number], values[number], seen, self.mesh)
                 return y[:, None], KVCache(keys=keys, values=values)
 
-            return call(x, positions[:, None], look), None
+            return call(x, positions[:, None], attention_fn), None
 
         x = self._embed(tokens[:, None])
         (x, cache), _ = self._scan((x, cache), layer, jnp.arange(self.config.num_hidden_layers))

@@ -95,6 +95,12 @@ def shard_batch(batch: Any, mesh: Mesh) -> Any:
     return jax.tree.map(place, batch)
 
 
+def local_rows(x: jax.Array) -> np.ndarray:
+    """Return this process's part of an array whose first axis lies over `fsdp`, the inverse of `shard_batch`."""
+    parts = {shard.index[0].start or 0: shard.data for shard in x.addressable_shards}  # one of those that tp repeats
+    return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
+
+
 def rows_for(rows: int, mesh: Mesh) -> int:
     """Rows of this process in the smallest batch of at least `rows` over all processes that `fsdp` divides."""
     fsdp = mesh.shape["fsdp"]

@@ -25,7 +25,7 @@ from rl.run.keys import Purpose, make_key
 from rl.run.signals import Interrupted, Stop
 from rl.run.state import Pending, Standing, make_reference, needs_reference, pack, rows_of
 from rl.run.tracking import Display, Meter, Profiler, Trackers
-from rl.sampler import Rollout, Sampling
+from rl.sampler import Rollout, SamplingParams
 
 
 @dataclasses.dataclass
@@ -97,7 +97,7 @@ class Run:
         key: jax.Array,
         *,
         samples: int,
-        sampling: Sampling,
+        sampling: SamplingParams,
         progress: Callable[[int], None],
     ) -> Rollout:
         """What the current parameters answer to this process's prompts; a copy for the sampler lives while it does.
@@ -240,7 +240,7 @@ class Run:
         prompts, optima = self.validation.take(part), self.optima[part]
         self.display.stage(f"{label}: validation", len(prompts) * (1 + settings.samples))
 
-        def answer(number: int, samples: int, sampling: Sampling) -> tuple[Rollout, Verdict]:
+        def answer(number: int, samples: int, sampling: SamplingParams) -> tuple[Rollout, Verdict]:
             before = self.display.done
             rollout = self.answer(
                 prompts,
@@ -251,9 +251,9 @@ class Run:
             )
             return rollout, self.judge(prompts, rollout, optima)
 
-        greedy, verdicts = answer(0, 1, Sampling(temperature=0.0))
-        _, sampled = answer(1, settings.samples, Sampling(settings.temperature, settings.top_k, settings.top_p))
-        rollout, verdicts, valid = distributed.gather((greedy, verdicts, sampled.valid))
+        greedy, verdicts = answer(0, 1, SamplingParams(temperature=0.0))
+        _, sampled = answer(1, settings.samples, SamplingParams(settings.temperature, settings.top_k, settings.top_p))
+        rollout, verdicts, valid = distributed.all_gather((greedy, verdicts, sampled.valid))
         found = evidence_.gather(
             sizes=self.validation.instances.size,
             checks=verdicts.checks,

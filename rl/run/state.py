@@ -55,7 +55,7 @@ def pack(standing: Standing) -> State:
     if standing.reference is not None:
         arrays["reference"] = standing.reference
     if standing.pending is not None:
-        rows = distributed.gather(rows_of(standing.pending.batch))
+        rows = distributed.all_gather(rows_of(standing.pending.batch))
         notes = {"metrics": standing.pending.metrics, "updates": standing.pending.updates}
     return State(standing.progress, arrays, rows, notes)
 

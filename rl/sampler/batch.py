@@ -13,26 +13,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import ConfigError
-from rl.qwen3.model import Qwen3, Qwen3Config
-from rl.qwen3.sharding import shard_batch
-from rl.sampler.draw import Sampling
-from rl.sampler.programs import Arrivals, abstract, programs
+from rl.qwen3.sharding import local_rows, shard_batch
+from rl.sampler.draw import SamplingParams
+from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs
 from rl.sampler.schedule import Schedule, prompts_at_once
 
 STEPS_PER_CALL = 128
 """Tokens after which `decode` gives the host a word, for progress and to be interrupted: 0.6 s of a 4 B model."""
 
 Guide = Callable[[int | None], np.ndarray]
-"""Says what an answer may go on with: gets the token that came (None before the first), gives bool ``[V]``."""
+"""From the token that came (None before the first) to those that may come next, bool ``[V]``."""
 
-
-WHOLE = Sampling()
+WHOLE = SamplingParams()
 """The model's distribution as it is."""
 
 
@@ -55,32 +53,16 @@ class Rollout(Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampler:
+class Sampler(SamplerSpec):
     """Answers prompts, `rows` at a time; equal ones share their compiled programs.
 
     Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
     and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token
     included: the trainer's softmax has them too.
 
-    Attributes:
-      graph: static half of the model.
-      config: its shape.
-      mesh: with the axes `fsdp`, over which rows are shared out, and `tp`.
-      rows: answers under way at once on all devices.
-      max_prompt_tokens, max_new_tokens: P and T.
-      stop_ids: tokens that end an answer.
-
     Raises:
       ConfigError: if `fsdp` does not divide the rows.
     """
-
-    graph: nnx.GraphDef[Qwen3]
-    config: Qwen3Config
-    mesh: Mesh
-    rows: int
-    max_prompt_tokens: int
-    max_new_tokens: int
-    stop_ids: tuple[int, ...]
 
     def __post_init__(self):
         if self.rows % self.shards:
@@ -98,7 +80,7 @@ class Sampler:
         key: jax.Array,
         *,
         samples: int = 1,
-        sampling: Sampling = WHOLE,
+        sampling: SamplingParams = WHOLE,
         guides: Sequence[Guide] | None = None,
         first_request: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -135,7 +117,7 @@ class Sampler:
             compiled.decode,
             parameters,
             key=np.asarray(jax.random.key_data(key)),
-            knobs=sampling.arrays(),
+            sampling=sampling,
             truncated=sampling.truncated,
         )
         state = compiled.empty()
@@ -190,7 +172,7 @@ class Sampler:
                 parameters,
                 state,
                 key=np.zeros(2, np.uint32),
-                knobs=WHOLE.arrays(),
+                sampling=WHOLE,
                 truncated=False,
                 allowed=None,
                 need=np.zeros(self.shards, np.int32),
@@ -223,7 +205,7 @@ class Sampler:
     def _bucket(self, prompts: Sequence[Sequence[int]]) -> int:
         """The one that holds the longest prompt of all processes."""
         longest = max(map(len, prompts), default=1)
-        longest = int(distributed.gather(np.array([longest], np.int32)).max())
+        longest = int(distributed.all_gather(np.array([longest], np.int32)).max())
         if longest > self.max_prompt_tokens:
             raise ConfigError(f"a prompt has {longest} tokens, and at most {self.max_prompt_tokens} are prepared for")
         return next(bucket for bucket in self._buckets if bucket >= longest)
@@ -276,9 +258,3 @@ class Masks:
         for request, token in zip(requests, tokens.tolist(), strict=True):
             if request >= 0 and token not in self.sampler.stop_ids:
                 self.allowed[request] = self.guides[request](token)
-
-
-def local_rows(x: jax.Array) -> np.ndarray:
-    """This process's part of an array whose first axis is shared out over `fsdp`."""
-    parts = {shard.index[0].start or 0: shard.data for shard in x.addressable_shards}  # one of those that tp repeats
-    return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])

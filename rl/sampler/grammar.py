@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from rl.qwen3.model import Qwen3, Qwen3Config
 from rl.qwen3.tokenizer import Tokenizer, check_fit
-from rl.sampler import Sampler, Sampling
+from rl.sampler import Sampler, SamplingParams
 
 OPEN = "<think>\n"
 CUT = "\n</think>"
@@ -41,7 +41,7 @@ class GrammarSampler:
     max_prompt_tokens: int
     max_thinking_tokens: int
     max_answer_tokens: int
-    sampling: Sampling
+    sampling: SamplingParams
     answers: int = 1
 
     def write(

@@ -1,21 +1,41 @@
 """The compiled programs of a sampler and the state that they share: `empty`, `admit` and `decode`."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
-from rl.qwen3.model import KVCache
-from rl.sampler.draw import Knobs, draw
+from rl.qwen3.model import KVCache, Qwen3, Qwen3Config
+from rl.sampler.draw import SamplingParams, draw
 
-if TYPE_CHECKING:
-    from rl.sampler.batch import Sampler
+
+@dataclasses.dataclass(frozen=True)
+class SamplerSpec:
+    """What a sampler's programs are compiled for; equal ones share them.
+
+    Attributes:
+      graph: static half of the model.
+      config: its shape.
+      mesh: with the axes `fsdp`, over which rows are shared out, and `tp`.
+      rows: answers under way at once on all devices.
+      max_prompt_tokens, max_new_tokens: P and T.
+      stop_ids: tokens that end an answer.
+    """
+
+    graph: nnx.GraphDef[Qwen3]
+    config: Qwen3Config
+    mesh: Mesh
+    rows: int
+    max_prompt_tokens: int
+    max_new_tokens: int
+    stop_ids: tuple[int, ...]
 
 
 @record
@@ -73,18 +93,18 @@ class Programs(NamedTuple):
 
 
 @functools.cache
-def programs(sampler: "Sampler") -> Programs:
+def programs(spec: SamplerSpec) -> Programs:
     """Compiles on first use.
 
     The state's shardings are stated: left to itself, XLA spells one of them anew, and the next call compiles again.
     """
-    where = shardings(sampler)
-    everywhere = NamedSharding(sampler.mesh, P())
+    where = shardings(spec)
+    everywhere = NamedSharding(spec.mesh, P())
     return Programs(
-        jax.jit(functools.partial(empty, sampler), out_shardings=where),
-        jax.jit(functools.partial(admit, sampler), out_shardings=where, donate_argnames=("state",)),
+        jax.jit(functools.partial(empty, spec), out_shardings=where),
+        jax.jit(functools.partial(admit, spec), out_shardings=where, donate_argnames=("state",)),
         jax.jit(
-            functools.partial(decode, sampler),
+            functools.partial(decode, spec),
             out_shardings=(where, everywhere),
             static_argnames=("truncated",),
             donate_argnames=("state",),
@@ -92,19 +112,19 @@ def programs(sampler: "Sampler") -> Programs:
     )
 
 
-def shardings(sampler: "Sampler") -> State:
+def shardings(spec: SamplerSpec) -> State:
     """Where a state lies, as a State of NamedShardings."""
-    cache = NamedSharding(sampler.mesh, KVCache.spec(sampler.config, sampler.mesh))
-    rows, everywhere = NamedSharding(sampler.mesh, P("fsdp")), NamedSharding(sampler.mesh, P())
+    cache = NamedSharding(spec.mesh, KVCache.spec(spec.config, spec.mesh))
+    rows, everywhere = NamedSharding(spec.mesh, P("fsdp")), NamedSharding(spec.mesh, P())
     by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), rows)
     return State(cache=KVCache(keys=cache, values=cache), clock=everywhere, **by_row)
 
 
-def empty(sampler: "Sampler") -> State:
+def empty(spec: SamplerSpec) -> State:
     """Rows that are all free."""
-    rows, time = sampler.rows, sampler.max_new_tokens
+    rows, time = spec.rows, spec.max_new_tokens
     return State(
-        cache=KVCache.zeros(sampler.config, rows, sampler.max_prompt_tokens + time),
+        cache=KVCache.zeros(spec.config, rows, spec.max_prompt_tokens + time),
         clock=jnp.int32(0),
         lengths=jnp.ones(rows, jnp.int32),
         last=jnp.zeros(rows, jnp.int32),
@@ -116,21 +136,21 @@ def empty(sampler: "Sampler") -> State:
     )
 
 
-def abstract(sampler: "Sampler") -> State:
+def abstract(spec: SamplerSpec) -> State:
     """The state as ShapeDtypeStructs with their shardings, to compile programs without any array."""
     return jax.tree.map(
         lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-        jax.eval_shape(functools.partial(empty, sampler)),
-        shardings(sampler),
+        jax.eval_shape(functools.partial(empty, spec)),
+        shardings(spec),
     )
 
 
-def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
+def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
     """Prefills the prompts and puts them into their rows; the old state is donated.
 
     The last token of a prompt stays out: it is the first that `decode` feeds, so that all draws happen in one place.
     """
-    model = nnx.merge(sampler.graph, parameters)
+    model = nnx.merge(spec.graph, parameters)
     slots = jnp.arange(arrivals.prompts.shape[1])
     valid = slots < arrivals.sizes[:, None]
     _, fresh = model.prefill(arrivals.prompts, jnp.broadcast_to(slots, valid.shape), valid)
@@ -148,8 +168,8 @@ def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arr
         return jax.lax.fori_loop(0, old.shape[0], layer, old)
 
     # Per shard, so that no keys or values travel.
-    cache, rows = KVCache.spec(sampler.config, sampler.mesh), P("fsdp")
-    insert = jax.shard_map(insert, mesh=sampler.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
+    cache, rows = KVCache.spec(spec.config, spec.mesh), P("fsdp")
+    insert = jax.shard_map(insert, mesh=spec.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
     taken = arrivals.source >= 0
     return state.replace(
         cache=jax.tree.map(lambda old, new: insert(old, new, arrivals.sizes, arrivals.source), state.cache, fresh),
@@ -162,12 +182,12 @@ def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arr
 
 
 def decode(
-    sampler: "Sampler",
+    spec: SamplerSpec,
     parameters: nnx.State,
     state: State,
     *,
     key: jax.Array,
-    knobs: Knobs,
+    sampling: SamplingParams,
     truncated: bool,
     allowed: jax.Array | None,
     need: jax.Array,
@@ -178,16 +198,16 @@ def decode(
     Args:
       state: donated.
       key: uint32 data of a key.
-      knobs, truncated, allowed: as in `draw`.
+      sampling, truncated, allowed: as in `draw`.
       need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
       steps: int32 scalar.
 
     Returns:
       The new state and `done`, whole on every device.
     """
-    model = nnx.merge(sampler.graph, parameters)
+    model = nnx.merge(spec.graph, parameters)
     key = jax.random.wrap_key_data(key)
-    prompt_slots, time = sampler.max_prompt_tokens, sampler.max_new_tokens
+    prompt_slots, time = spec.max_prompt_tokens, spec.max_new_tokens
 
     def uniforms(request, number):
         return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,))
@@ -209,11 +229,11 @@ def decode(
             state.last, state.lengths - 1 + state.count, state.cache, seen, prompt_slots + place
         )
         drawn = jax.vmap(uniforms)(state.requests, state.count)
-        token, logprob = draw(model.logits(hidden), drawn, knobs, truncated=truncated, allowed=allowed)
+        token, logprob = draw(model.logits(hidden), drawn, sampling, truncated=truncated, allowed=allowed)
         alive = ~state.done
         here = alive[:, None] & (jnp.arange(time) == state.count[:, None])
         count = state.count + alive
-        stopped = (token[:, None] == jnp.array(sampler.stop_ids)).any(axis=1)
+        stopped = (token[:, None] == jnp.array(spec.stop_ids)).any(axis=1)
         state = State(
             cache=cache,
             clock=state.clock + 1,
