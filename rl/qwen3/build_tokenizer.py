@@ -21,7 +21,7 @@ examples:
 
 
 def corpus() -> Iterator[str]:
-    """What a small model reads and writes: plan prompts without their coordinates, contexts, thoughts and answers."""
+    """Yield what a small model reads and writes: plan prompts without coordinates, contexts, thoughts and answers."""
     rng = np.random.default_rng(0)
     for size in range(3, 11):
         yield from [
@@ -35,7 +35,7 @@ def corpus() -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m rl.qwen3.build_tokenizer",
         description=DESCRIPTION,

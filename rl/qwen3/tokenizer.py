@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,19 +83,19 @@ class Tokenizer:
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: no tokenizer there ({str(error).splitlines()[0]})") from None
+            raise ConfigError(f"{path}: must be a folder with a tokenizer ({str(error).splitlines()[0]})") from None
         ids = self._tokenizer.convert_tokens_to_ids
         vocabulary = self._tokenizer.get_vocab()  # Qwen2's class has <|endoftext|> as the id of any unknown
         missing = [name for name in ("<|im_end|>", "<|endoftext|>", "</think>") if name not in vocabulary]
         if missing:
-            raise ConfigError(f"{path}: the tokenizer lacks {', '.join(missing)}; one of Qwen3's is needed")
+            raise ConfigError(f"{path}: must be a tokenizer of Qwen3, and lacks {', '.join(missing)}")
         self.folder = Path(path)
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([ids("<|im_end|>"), *self._generation_stops()]))
         self.pad_id: int = ids("<|endoftext|>")
         self.end_think_id: int = ids("</think>")
 
     def _generation_stops(self) -> list[int]:
-        """The end tokens of the checkpoint's generation_config.json, one or several; <|endoftext|> without the file."""
+        """Read the end tokens of the checkpoint's generation_config.json, one or several; without it <|endoftext|>."""
         file = self.folder / "generation_config.json"
         if not file.exists():
             return [self._tokenizer.convert_tokens_to_ids("<|endoftext|>")]
@@ -104,13 +105,12 @@ class Tokenizer:
             raise ConfigError(f"{file}: cannot read it ({error})") from None
         ends = ends if isinstance(ends, list) else [ends]
         if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
-            raise ConfigError(f"{file}: eos_token_id is {ends}; ids from 0 to {len(self) - 1} are needed")
+            raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
         return ends
 
     def files(self) -> dict[str, bytes]:
-        """What a checkpoint with this tokenizer carries beside its weights: names and contents, as they were read."""
-        found = {name: self.folder / name for name in FILES if (self.folder / name).exists()}
-        contents = {name: file.read_bytes() for name, file in found.items()}
+        """Return the names and contents, as they were read, of what a checkpoint carries of its tokenizer."""
+        contents = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
         generation = {"eos_token_id": list(self.stop_ids), "pad_token_id": self.pad_id}
         return {"generation_config.json": (json.dumps(generation, indent=2) + "\n").encode()} | contents
 
@@ -118,28 +118,29 @@ class Tokenizer:
         return len(self._tokenizer)
 
     def chat(self, message: str, *, thinking: bool) -> list[int]:
-        """Ids of one user message up to where the assistant speaks; without thinking, its empty span is in it."""
+        """Return the ids of one user message up to where the assistant speaks; without thinking, its empty span too."""
         return self.encode(self.chat_text(message, thinking=thinking))
 
     def chat_text(self, message: str, *, thinking: bool) -> str:
-        """What `chat` encodes: the message in the chat template, control tokens and all."""
+        """Return the text that `chat` encodes: the message in the chat template, control tokens and all."""
         return self._tokenizer.apply_chat_template(
             [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
         )
 
     def completion(self, text: str) -> list[int]:
-        """Ids of what the assistant says, its end token included."""
+        """Return the ids of what the assistant says, its end token included."""
         return [*self.encode(text), self.stop_ids[0]]
 
     def encode(self, text: str) -> list[int]:
+        """Return the ids of a text as it is, without the chat format."""
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text without control tokens; `<think>` and `</think>` stay."""
+        """Return the text without control tokens; `<think>` and `</think>` stay."""
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
-        """Rows as int32 ``[B, length]`` with their padding on the right, and bool ``[B, length]`` where tokens are.
+        """Pad rows to int32 ``[B, length]`` with their padding on the right, and bool ``[B, length]`` where tokens are.
 
         Raises:
           ConfigError: if a row is longer than `length`; `what` names the setting to raise.
@@ -152,26 +153,26 @@ class Tokenizer:
             valid[i, : len(row)] = True
         return tokens, valid
 
-    def grammar_tokenizer(self, vocabulary: int):
-        """The same vocabulary as `llguidance` wants it, for masks of `vocabulary` tokens."""
+    def grammar_tokenizer(self, vocabulary: int) -> Any:
+        """Return the `llguidance.LLTokenizer` of the same vocabulary, for masks of `vocabulary` tokens."""
         import llguidance
 
         return llguidance.LLTokenizer(self._tokenizer.backend_tokenizer.to_str(), n_vocab=vocabulary)
 
 
 def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
-    """Finds out whether every row of tokens fits.
+    """Check that every row of tokens fits.
 
     Raises:
       ConfigError: if one has more than `room`; `what` names the setting to raise.
     """
     longest = max(map(len, rows))
     if longest > room:
-        raise ConfigError(f"{what} = {room} is too small: a text of this run has {longest} tokens")
+        raise ConfigError(f"{what} = {room} must be at least {longest}, the tokens of the longest text of this run")
 
 
 def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:
-    """Trains the small tokenizer on `corpus` and writes it to `folder` in Hugging Face format."""
+    """Train the small tokenizer on `corpus` and writes it to `folder` in Hugging Face format."""
     from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
     from tokenizers import Tokenizer as Backend
 

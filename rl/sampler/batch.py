@@ -8,6 +8,7 @@ moves prompts in and answers out.
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,7 @@ WHOLE = SamplingParams()
 
 @record
 class Rollout(Record):
-    """What was generated, numpy arrays; the samples of a prompt lie side by side.
+    """Answers as numpy arrays; the samples of a prompt lie side by side.
 
     Attributes:
       tokens: int32 ``[B, T]``; whatever stands where `mask` is False is padding.
@@ -54,7 +55,7 @@ class Rollout(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Sampler(SamplerSpec):
-    """Answers prompts, `rows` at a time; equal ones share their compiled programs.
+    """A model's generator of answers to prompts, `rows` at a time; equal ones share their compiled programs.
 
     Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
     and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token
@@ -64,13 +65,13 @@ class Sampler(SamplerSpec):
       ConfigError: if `fsdp` does not divide the rows.
     """
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.rows % self.shards:
             raise ConfigError(f"sampler.rows = {self.rows}: must be a multiple of mesh.fsdp = {self.shards}")
 
     @property
     def shards(self) -> int:
-        """Parts of the batch that live on devices of their own."""
+        """Number of parts of the batch that live on devices of their own."""
         return self.mesh.shape["fsdp"]
 
     def generate(
@@ -85,7 +86,7 @@ class Sampler(SamplerSpec):
         first_request: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Rollout:
-        """Samples `samples` answers to each prompt.
+        """Sample `samples` answers to each prompt.
 
         Args:
           parameters: as `sharding.for_rollout` lays them out.
@@ -145,7 +146,7 @@ class Sampler(SamplerSpec):
         return Rollout(tokens=tokens, mask=mask, logprobs=logprobs, truncated=~ended)
 
     def lower(self, parameters: nnx.State, samples: int) -> dict[str, jax.stages.Lowered]:
-        """The two programs as `generate` runs them for the longest prompts, for a mesh that need not be here.
+        """Lower the two programs as `generate` runs them for the longest prompts, for a mesh that need not be here.
 
         Args:
           parameters: ShapeDtypeStructs with the shardings of `sharding.rollout_shardings`.
@@ -153,7 +154,7 @@ class Sampler(SamplerSpec):
         """
         rows = NamedSharding(self.mesh, P("fsdp"))
 
-        def struct(shape, dtype=jnp.int32):
+        def struct(shape: tuple[int, ...], dtype: Any = jnp.int32) -> Any:
             return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
 
         state = abstract(self)
@@ -181,7 +182,7 @@ class Sampler(SamplerSpec):
         }
 
     def width(self, samples: int) -> int:
-        """Rows of a shard.
+        """Return the number of rows of a shard.
 
         Raises:
           ConfigError: if the answers to one prompt do not fit into them.
@@ -189,25 +190,27 @@ class Sampler(SamplerSpec):
         width = self.rows // self.shards
         if samples > width:
             raise ConfigError(
-                f"sampler.rows = {self.rows}: the {samples} answers to a prompt are generated together, which takes at "
-                f"least {samples * self.shards} rows with mesh.fsdp = {self.shards}"
+                f"sampler.rows = {self.rows}: must be at least {samples * self.shards}, as the {samples} answers to a "
+                f"prompt are generated together on each of the mesh.fsdp = {self.shards} shards"
             )
         return width
 
     @property
     def _buckets(self) -> list[int]:
-        """Lengths that prompts are padded to, so that few programs serve all: powers of two, and the longest."""
+        """Return the lengths that prompts are padded to, so that few programs serve all: powers of two and the most."""
         powers = [64]
         while powers[-1] < self.max_prompt_tokens:
             powers.append(2 * powers[-1])
         return [*powers[:-1], self.max_prompt_tokens]
 
     def _bucket(self, prompts: Sequence[Sequence[int]]) -> int:
-        """The one that holds the longest prompt of all processes."""
+        """Return the bucket that holds the longest prompt of all processes."""
         longest = max(map(len, prompts), default=1)
         longest = int(distributed.all_gather(np.array([longest], np.int32)).max())
         if longest > self.max_prompt_tokens:
-            raise ConfigError(f"a prompt has {longest} tokens, and at most {self.max_prompt_tokens} are prepared for")
+            raise ConfigError(
+                f"a prompt of {longest} tokens: must be at most max_prompt_tokens = {self.max_prompt_tokens}"
+            )
         return next(bucket for bucket in self._buckets if bucket >= longest)
 
 
@@ -219,7 +222,7 @@ def arrange(
     bucket: int,
     first_request: int,
 ) -> Arrivals:
-    """Numpy arrays of what `Schedule.admit` lets in, to shards of `width` rows, `batch` prompts of `bucket` tokens."""
+    """Arrange what `Schedule.admit` lets in for shards of `width` rows, `batch` prompts of `bucket` tokens."""
     arrivals = Arrivals(
         prompts=np.zeros((len(entering), batch, bucket), np.int32),
         sizes=np.zeros((len(entering), batch), np.int32),
@@ -241,20 +244,20 @@ def arrange(
 
 
 class Masks:
-    """What the guides allow, for the rows their answers are in."""
+    """Masks of the tokens that the guides allow, for the rows their answers are in."""
 
     def __init__(self, sampler: Sampler, guides: Sequence[Guide]):
         self.sampler, self.guides = sampler, guides
         self.allowed = [guide(None) for guide in guides]
 
     def now(self, requests: np.ndarray) -> jax.Array:
-        """Bool ``[B, V]``; rows without a request may write anything."""
+        """Return bool ``[B, V]``; rows without a request may write anything."""
         anything = np.ones(self.sampler.config.vocab_size, bool)
         rows = [anything if request < 0 else self.allowed[request] for request in requests]
         return shard_batch(np.stack(rows), self.sampler.mesh)
 
     def advance(self, requests: np.ndarray, tokens: np.ndarray) -> None:
-        """Tells the guides what came; those whose answer ended are not asked again."""
+        """Tell the guides what came; those whose answer ended are not asked again."""
         for request, token in zip(requests, tokens.tolist(), strict=True):
             if request >= 0 and token not in self.sampler.stop_ids:
                 self.allowed[request] = self.guides[request](token)

@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
 from rl.qwen3.model import KVCache, Qwen3, Qwen3Config
+from rl.qwen3.sharding import abstract_at
 from rl.sampler.draw import SamplingParams, draw
 
 
@@ -85,16 +85,16 @@ class Arrivals(Record):
 
 
 class Programs(NamedTuple):
-    """The three functions below, compiled for one sampler."""
+    """The functions `empty`, `admit` and `decode` below, compiled for one sampler."""
 
-    empty: Callable[..., State]
-    admit: Callable[..., State]
-    decode: Callable[..., tuple[State, jax.Array]]
+    empty: jax.stages.Wrapped
+    admit: jax.stages.Wrapped
+    decode: jax.stages.Wrapped
 
 
 @functools.cache
 def programs(spec: SamplerSpec) -> Programs:
-    """Compiles on first use.
+    """Return the programs of a sampler, each compiled when it is first called.
 
     The state's shardings are stated: left to itself, XLA spells one of them anew, and the next call compiles again.
     """
@@ -113,15 +113,18 @@ def programs(spec: SamplerSpec) -> Programs:
 
 
 def shardings(spec: SamplerSpec) -> State:
-    """Where a state lies, as a State of NamedShardings."""
-    cache = NamedSharding(spec.mesh, KVCache.spec(spec.config, spec.mesh))
-    rows, everywhere = NamedSharding(spec.mesh, P("fsdp")), NamedSharding(spec.mesh, P())
-    by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), rows)
-    return State(cache=KVCache(keys=cache, values=cache), clock=everywhere, **by_row)
+    """Return where a state lies: a State that holds NamedShardings."""
+
+    def place(axes: P) -> Any:
+        return NamedSharding(spec.mesh, axes)
+
+    cache = place(KVCache.spec(spec.config, spec.mesh))
+    by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), place(P("fsdp")))
+    return State(cache=KVCache(keys=cache, values=cache), clock=place(P()), **by_row)
 
 
 def empty(spec: SamplerSpec) -> State:
-    """Rows that are all free."""
+    """Return a state whose rows are all free."""
     rows, time = spec.rows, spec.max_new_tokens
     return State(
         cache=KVCache.zeros(spec.config, rows, spec.max_prompt_tokens + time),
@@ -137,16 +140,12 @@ def empty(spec: SamplerSpec) -> State:
 
 
 def abstract(spec: SamplerSpec) -> State:
-    """The state as ShapeDtypeStructs with their shardings, to compile programs without any array."""
-    return jax.tree.map(
-        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-        jax.eval_shape(functools.partial(empty, spec)),
-        shardings(spec),
-    )
+    """Return the state as ShapeDtypeStructs with their shardings, to compile programs without any array."""
+    return abstract_at(jax.eval_shape(functools.partial(empty, spec)), shardings(spec))
 
 
 def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
-    """Prefills the prompts and puts them into their rows; the old state is donated.
+    """Prefill the prompts and put them into their rows; the old state is donated.
 
     The last token of a prompt stays out: it is the first that `decode` feeds, so that all draws happen in one place.
     """
@@ -155,11 +154,11 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arri
     valid = slots < arrivals.sizes[:, None]
     _, fresh = model.prefill(arrivals.prompts, jnp.broadcast_to(slots, valid.shape), valid)
 
-    def insert(old: jax.Array, new: jax.Array, sizes: jax.Array, source: jax.Array) -> jax.Array:
+    def insert(old: Array, new: Array, sizes: Array, source: Array) -> jax.Array:
         # Layer by layer: as one operation the copies to all samples would lie beside the cache for a moment.
         known = (slots[:, None] < sizes[source]) & (source >= 0)  # [slots, rows]
 
-        def layer(i, old):
+        def layer(i: jax.Array, old: jax.Array) -> jax.Array:
             copies = new[i][:, :, source]
             kept = jax.lax.dynamic_slice_in_dim(old[i], 0, len(slots), axis=0)
             written = jnp.where(known[:, None, :, None], copies, kept)
@@ -169,10 +168,10 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arri
 
     # Per shard, so that no keys or values travel.
     cache, rows = KVCache.spec(spec.config, spec.mesh), P("fsdp")
-    insert = jax.shard_map(insert, mesh=spec.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
+    scatter = jax.shard_map(insert, mesh=spec.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
     taken = arrivals.source >= 0
     return state.replace(
-        cache=jax.tree.map(lambda old, new: insert(old, new, arrivals.sizes, arrivals.source), state.cache, fresh),
+        cache=jax.tree.map(lambda old, new: scatter(old, new, arrivals.sizes, arrivals.source), state.cache, fresh),
         lengths=jnp.where(taken, arrivals.lengths, state.lengths),
         last=jnp.where(taken, arrivals.last, state.last),
         requests=jnp.where(taken, arrivals.requests, state.requests),
@@ -192,8 +191,8 @@ def decode(
     allowed: jax.Array | None,
     need: jax.Array,
     steps: jax.Array,
-) -> tuple[State, jax.Array]:
-    """Draws tokens for all rows until they are done, some shard has its `need` of free rows, or `steps` have passed.
+) -> tuple[State, Array]:
+    """Draw tokens for all rows until they are done, some shard has its `need` of free rows, or `steps` have passed.
 
     Args:
       state: donated.
@@ -209,15 +208,15 @@ def decode(
     key = jax.random.wrap_key_data(key)
     prompt_slots, time = spec.max_prompt_tokens, spec.max_new_tokens
 
-    def uniforms(request, number):
+    def uniforms(request: Array, number: Array) -> jax.Array:
         return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,))
 
-    def going(carry):
+    def going(carry: tuple[State, jax.Array]) -> jax.Array:
         state, step = carry
         free = state.done.reshape(len(need), -1).sum(axis=1)
         return (step < steps) & ~state.done.all() & ~(free >= need).any()
 
-    def body(carry):
+    def body(carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
         state, step = carry
         place = state.clock % time
         # A ring slot holds what was written `age` steps ago, and a row has been here for `count` steps.
@@ -231,7 +230,7 @@ def decode(
         drawn = jax.vmap(uniforms)(state.requests, state.count)
         token, logprob = draw(model.logits(hidden), drawn, sampling, truncated=truncated, allowed=allowed)
         alive = ~state.done
-        here = alive[:, None] & (jnp.arange(time) == state.count[:, None])
+        written = alive[:, None] & (jnp.arange(time) == state.count[:, None])
         count = state.count + alive
         stopped = (token[:, None] == jnp.array(spec.stop_ids)).any(axis=1)
         state = State(
@@ -241,8 +240,8 @@ def decode(
             last=jnp.where(alive, token, state.last),
             requests=state.requests,
             count=count,
-            tokens=jnp.where(here, token[:, None], state.tokens),
-            logprobs=jnp.where(here, logprob[:, None], state.logprobs),
+            tokens=jnp.where(written, token[:, None], state.tokens),
+            logprobs=jnp.where(written, logprob[:, None], state.logprobs),
             done=state.done | stopped | (count == time),
         )
         return state, step + 1

@@ -125,10 +125,10 @@ def test_its_files_are_those_that_were_read(checkpoint, tokenizer):
 
 
 def test_no_tokenizer_or_another_familys_is_one_line(tmp_path, checkpoint):
-    with pytest.raises(ConfigError, match="no tokenizer there"):
+    with pytest.raises(ConfigError, match="must be a folder with a tokenizer"):
         Tokenizer(tmp_path / "nowhere")
     raw = json.loads((checkpoint / "tokenizer.json").read_text())
     raw["added_tokens"] = [token for token in raw["added_tokens"] if "think" not in token["content"]]
     (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
-    with pytest.raises(ConfigError, match="lacks </think>; one of Qwen3's is needed"):
+    with pytest.raises(ConfigError, match="must be a tokenizer of Qwen3, and lacks </think>"):
         Tokenizer(checkpoint)
