@@ -354,8 +354,8 @@ def drop_last_checkpoint(run: Path) -> None:
     [
         ("grpo.learning_ratee=1", "nearest is grpo.learning_rate"),
         ("validation.holes=[0.8]", "validation.holes.0 = 0.8: it should be less than or equal to 0.5"),
-        ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 is too small"),
-        ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 is too small"),
+        ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 must be at least"),
+        ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 must be at least"),
         ("mesh.fsdp=64", "must be at most the 8 devices"),
         ("model.path=/nowhere", "model.path = /nowhere: must be a folder that exists"),
         ("model.attention=splash", "model.attention = splash: the device must be a TPU"),

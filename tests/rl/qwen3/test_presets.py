@@ -105,7 +105,7 @@ def test_theta_is_read_in_every_spelling(tmp_path, spelling):
         ({"model_type": "llama"}, "model_type = 'llama' must be 'qwen3', a dense model"),
         ({"model_type": "qwen3_moe"}, "model_type = 'qwen3_moe' must be 'qwen3', a dense"),
         ({"num_experts": 128}, "num_experts is not built"),
-        ({"architectures": ["Qwen3ForSequenceClassification"]}, "not Qwen3ForCausalLM"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "must be Qwen3ForCausalLM"),
         ({"attention_bias": True}, "attention_bias is not built"),
         ({"use_sliding_window": True}, "must have full attention"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "must have full attention"),

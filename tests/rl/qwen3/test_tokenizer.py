@@ -56,7 +56,7 @@ def test_padding_is_on_the_right_and_too_long_a_row_names_the_setting(tokenizer)
     tokens, valid = tokenizer.pad_right([[1, 2], [3]], 3, "x")
     assert valid.tolist() == [[True, True, False], [True, False, False]]
     assert tokens[valid].tolist() == [1, 2, 3]
-    with pytest.raises(ConfigError, match=r"text.max_prompt_tokens = 1 .* has 2 tokens"):
+    with pytest.raises(ConfigError, match=r"text.max_prompt_tokens = 1 must be at least 2, "):
         tokenizer.pad_right([[1, 2]], 1, "text.max_prompt_tokens")
 
 
@@ -110,7 +110,7 @@ def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoi
 @pytest.mark.parametrize("content", ['{"eos_token_id": [151645]}', '{"eos_token_id": "<|im_end|>"}', "{", "[]"])
 def test_an_end_token_that_is_none_of_the_tokenizers_is_refused(checkpoint, content):
     (checkpoint / "generation_config.json").write_text(content)
-    with pytest.raises(ConfigError, match="generation_config.json: (eos_token_id is|cannot read it)"):
+    with pytest.raises(ConfigError, match="generation_config.json: (eos_token_id = |cannot read it)"):
         Tokenizer(checkpoint)
 
 
