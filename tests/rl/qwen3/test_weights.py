@@ -240,7 +240,7 @@ def test_with_adapters_the_base_is_read_as_it_is_computed_with_and_the_adapters_
     loaded = np.asarray(base["layers"]["mlp"]["up_proj"]["weight"][...][1])
     assert loaded.dtype == stored.dtype
     np.testing.assert_array_equal(loaded, stored.T)
-    with pytest.raises(ValueError, match="adapters are merged"):
+    with pytest.raises(ValueError, match="adapters must be merged"):
         weights.save(tmp_path / "b", shape, parameters)
 
 
