@@ -31,7 +31,7 @@ from side_by_side import Peer, Row, Unavailable, alternate, header, report
 from rl.qwen3 import weights
 from rl.qwen3.model import Qwen3Config, create
 from rl.qwen3.sharding import for_rollout, make_mesh
-from rl.sampler import Sampler, Sampling
+from rl.sampler import Sampler, SamplingParams
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 CONFIG = Qwen3Config(
@@ -110,7 +110,7 @@ class Ours:
             sampler = Sampler(self.graph, CONFIG, self.mesh, len(prompts), PROMPT, length, stop_ids=(-1,))
             start = time.perf_counter()
             tokens = sampler.generate(
-                self.parameters, prompts, jax.random.key(0), sampling=Sampling(temperature=0.0)
+                self.parameters, prompts, jax.random.key(0), sampling=SamplingParams(temperature=0.0)
             ).tokens
             seconds[name] = time.perf_counter() - start
         return seconds | {"tokens": tokens}

@@ -42,7 +42,7 @@ from rl.qwen3 import lora, presets  # noqa: E402
 from rl.qwen3.logprobs import join  # noqa: E402
 from rl.qwen3.model import Qwen3Config, abstract, create  # noqa: E402
 from rl.qwen3.sharding import for_rollout, make_mesh, shard_batch  # noqa: E402
-from rl.sampler import Sampler, Sampling  # noqa: E402
+from rl.sampler import Sampler, SamplingParams  # noqa: E402
 
 PEAKS = {
     "B200": 2250e12,
@@ -148,7 +148,7 @@ def decode(case: Case) -> dict:
     def seconds(new_tokens: int) -> float:
         sampler = Sampler(graph, config, mesh, case.rows, case.tokens, new_tokens, stop_ids=(-1,))
         start = time.perf_counter()
-        sampler.generate(parameters, prompts, jax.random.key(0), samples=SAMPLES, sampling=Sampling())
+        sampler.generate(parameters, prompts, jax.random.key(0), samples=SAMPLES, sampling=SamplingParams())
         return time.perf_counter() - start
 
     lengths = 1, case.new_tokens

@@ -34,7 +34,7 @@ from side_by_side import Peer, Unavailable, alternate, environment, header, read
 from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
 from rl.qwen3.sharding import for_rollout, make_mesh
-from rl.sampler import Sampler, Sampling
+from rl.sampler import Sampler, SamplingParams
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 PACKAGES = ("google-tunix==0.1.7", "jax==0.10.2", "flax==0.12.8")
@@ -62,7 +62,7 @@ def main() -> None:
 
     def ours(samples: int, temperature: float, seed: int) -> dict:
         start = time.perf_counter()
-        sampling = Sampling(temperature=temperature)
+        sampling = SamplingParams(temperature=temperature)
         rollout = sampler.generate(
             rollout_parameters, prompts, jax.random.key(seed), samples=samples, sampling=sampling
         )

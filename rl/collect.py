@@ -19,7 +19,7 @@ from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import Pending, TrainState
 from rl.run.tracking import Stopwatch
-from rl.sampler import Rollout, Sampling
+from rl.sampler import Rollout, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,11 +301,11 @@ def _sample(
             prompts,
             key,
             samples=settings.samples,
-            sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+            sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
             progress=recorder.stoppable(state, lambda done: recorder.display.within(f"answers {done}/{expected}")),
         )
         watch.lap("rollout")
-        gathered = distributed.gather((rollout, policy.judge(prompts, rollout, data.optima[mine])))
+        gathered = distributed.all_gather((rollout, policy.judge(prompts, rollout, data.optima[mine])))
         watch.lap("host")
         return gathered
 

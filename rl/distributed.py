@@ -1,6 +1,6 @@
-"""Several processes that run one program: who they are, what each one's share is, and what all of them know.
+"""Several processes that run one program: who they are, each one's share of the work, and what all of them know.
 
-Every process runs the same code on the same keys. Where each does a part (its share of the prompts, say), `gather`
+Every process runs the same code on the same keys. Where each does a part (its share of the prompts, say), `all_gather`
 tells all of them the whole, so that they go on with equal values. With one process each function here is the identity.
 """
 
@@ -20,7 +20,7 @@ from rl.config import ConfigError
 
 
 def initialize(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
-    """Joins this process with the others of its job; call before anything that asks JAX for devices.
+    """Join this process with the others of its job; call before anything that asks JAX for devices.
 
     With the three arguments: as they say. Without: SLURM with several tasks and TPUs tell JAX themselves who belongs
     together; anywhere else this is the only process, and nothing is done. Nor is it where they are together already.
@@ -35,16 +35,15 @@ def initialize(coordinator: str | None = None, processes: int | None = None, pro
     Raises:
       ConfigError: if only some are given, they contradict each other, or JAX cannot begin, as where the port is taken.
     """
-    given = (coordinator, processes, process)
-    if any(x is not None for x in given):
-        if any(x is None for x in given):
-            raise ConfigError("--coordinator, --processes and --process belong together: give all three or none")
+    if coordinator is not None and processes is not None and process is not None:
         if not 0 <= process < processes:
             raise ConfigError(f"--process {process}: must be from 0 to {processes - 1}, as there are {processes}")
         if not coordinator.rpartition(":")[2].isdigit():
             raise ConfigError(f"--coordinator {coordinator}: must be HOST:PORT")
         # And nothing else: in a pod JAX would want the package `kubernetes`, under SLURM leave a process only one GPU.
         _join(coordinator, processes, process, cluster_detection_method="deactivate")
+    elif (coordinator, processes, process) != (None, None, None):
+        raise ConfigError("--coordinator, --processes and --process belong together: give all three or none")
     elif not jax.distributed.is_initialized() and (
         int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1 or _on_tpu_host()
     ):
@@ -71,7 +70,7 @@ def _on_tpu_host() -> bool:
 
 def may_load_libtpu() -> bool:
     """Whether JAX loads the library for TPUs, be there a TPU or not, when it starts its devices."""
-    return importlib.util.find_spec("libtpu") is not None and "tpu" in (jax.config.jax_platforms or "tpu")
+    return importlib.util.find_spec("libtpu") is not None and "tpu" in (jax.config.read("jax_platforms") or "tpu")
 
 
 def is_main() -> bool:
@@ -80,7 +79,7 @@ def is_main() -> bool:
 
 
 def share(count: int, what: str) -> slice:
-    """This process's contiguous part of `count` things.
+    """Return this process's contiguous part of `count` things.
 
     Raises:
       ConfigError: if they cannot be divided equally; `what` names the setting to change.
@@ -91,8 +90,8 @@ def share(count: int, what: str) -> slice:
     return slice(jax.process_index() * part, (jax.process_index() + 1) * part)
 
 
-def gather(tree: Any) -> Any:
-    """Numpy arrays of every process, ``[local, ...]`` and of equal shape, joined to ``[all, ...]`` in their order.
+def all_gather(tree: Any) -> Any:
+    """Join the numpy arrays of every process, ``[local, ...]`` and of equal shape, to ``[all, ...]`` in their order.
 
     They travel as JAX arrays: what has 64 bits is rounded to 32.
     """
@@ -103,18 +102,18 @@ def gather(tree: Any) -> Any:
 
 
 def agree(flag: bool) -> bool:
-    """True on all processes if it is on any; all must call it at the same place."""
-    return bool(gather(np.array([flag])).any())
+    """Return True on all processes if `flag` is True on any; all must call it at the same place."""
+    return bool(all_gather(np.array([flag])).any())
 
 
 def is_same(text: str) -> bool:
     """Whether every process holds this text; where they do not, they would go separate ways from here on."""
     digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int32)
-    return bool((gather(digest[None]) == digest).all())
+    return bool((all_gather(digest[None]) == digest).all())
 
 
 def from_main(work: Callable[[], Any]) -> Any:
-    """What `work`, done by process 0 alone, gives there: plain JSON values, on all processes.
+    """Let process 0 alone do `work`, and return its plain JSON values on all processes.
 
     Raises:
       ConfigError: on all, if it does there.
@@ -129,6 +128,6 @@ def from_main(work: Callable[[], Any]) -> Any:
             refusal = error
     if agree(refusal is not None):
         raise refusal or ConfigError("refused by process 0")
-    room = int(gather(np.array([len(content)])).max())
+    room = int(all_gather(np.array([len(content)])).max())
     mine = np.frombuffer(content.ljust(room), np.uint8)
-    return json.loads(gather(mine[None])[0].tobytes())
+    return json.loads(all_gather(mine[None])[0].tobytes())

@@ -39,7 +39,7 @@ from rl.run.boards import build_boards
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder
 from rl.run.state import TrainState
-from rl.sampler import Sampling
+from rl.sampler import SamplingParams
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
@@ -168,11 +168,11 @@ def answer_pilot(
         prompts,
         jax.random.fold_in(key, 1),
         samples=settings.samples,
-        sampling=Sampling(training.temperature, training.top_k, training.top_p),
+        sampling=SamplingParams(training.temperature, training.top_k, training.top_p),
         progress=recorder.stoppable(state, lambda done: display.advance(steps=done - display.done)),
     )
     verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
-    shares = distributed.gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
+    shares = distributed.all_gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
     sizes = np.asarray(boards.instances.size)
     return {size: shares[sizes == size] for size in lake.sizes}
 

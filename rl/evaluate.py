@@ -23,7 +23,7 @@ from rl.evaluation import Answer, ApiSource, PolicySource, Record, evaluate, to_
 from rl.qwen3 import presets
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
-from rl.sampler import Sampling
+from rl.sampler import SamplingParams
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
@@ -144,7 +144,7 @@ def _answer(
     """
     known = record.answers if record else {}
     missing = [[(identifier, sample) not in known for sample in range(samples)] for identifier in asked.ids]
-    missing = distributed.gather(np.array(missing)[None])[0]
+    missing = distributed.all_gather(np.array(missing)[None])[0]
     there = int((~missing).sum())
     if there and missing.any():
         display.say(f"Goes on: {there:,} of {missing.size:,} answers are there")
@@ -231,12 +231,12 @@ def _fitting(model: str | None) -> str:
     return SHIPPED[0]
 
 
-def _sampling(options: argparse.Namespace, config: Config) -> Sampling:
+def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
     """Greedy for one answer to a board, for several as `validation` says; --temperature overrides both."""
     settings, temperature = config.validation, options.temperature
     if temperature is None:
         temperature = settings.temperature if options.samples > 1 else 0.0
-    return Sampling(temperature, settings.top_k, settings.top_p) if temperature else Sampling(0.0)
+    return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
 def _client(options: argparse.Namespace) -> "ChatClient":

@@ -84,11 +84,11 @@ class Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0 all programs fit, 1 some do not, 2 a user's mistake."""
+    """Run the command and return the exit code: 0 all programs fit, 1 some do not, 2 a user's mistake."""
     options = command.parse(_parser(), arguments)
     try:
         if options.json and (options.json.is_dir() or not os.access(options.json.parent, os.W_OK)):
-            raise ConfigError(f"--json {options.json}: cannot be written")
+            raise ConfigError(f"--json {options.json}: must be a file in a folder that can be written")
         config = config_.load(options.config, options.overrides)
         devices = jax.devices() if options.topology is None else topology_devices(options.topology)
         mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def programs(config: Config, mesh: Mesh) -> list[Program]:
-    """The programs of a run in the order of their use; nothing is traced yet.
+    """List the programs of a run in the order of their use; nothing is traced yet.
 
     Left out are those of the engineer's sampler, which is the answers' with one row a shard.
 
@@ -113,13 +113,13 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
       ConfigError: if the model, its batches and the mesh do not go together.
     """
     text, settings = config.text, config.grpo
-    folder = weights.resolve(config.model.path) if config.model.shape is None else None
+    folder = weights.resolve(config.model.path) if config.model.path and config.model.shape is None else None
     shape = policy.shape_of(config.model, folder)
     graph, parameters = model.abstract(shape, mesh)
     trained, frozen = lora.split(parameters)
     optimizer = rounds_optimizer(config)
     moments = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
-    rollout = _placed(
+    rollout = sharding.abstract_at(
         jax.eval_shape(lambda x: sharding.for_rollout(x, shape.dtype, mesh), parameters),
         sharding.rollout_shardings(parameters, mesh),
     )
@@ -127,7 +127,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     writer = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
     writer.width(max(settings.samples, config.validation.samples))  # refuses too few rows before anything is compiled
     state = abstract(writer)
-    keys = state.cache.keys
+    keys: Any = state.cache.keys
     layer_size = math.prod(keys.sharding.shard_shape(keys.shape)) // shape.num_hidden_layers
 
     answer = functools.cache(functools.partial(writer.lower, rollout))
@@ -136,7 +136,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     reference = _reference(trained, shape.dtype) if needs_reference(config) else ()
     kept = moments, reference
     generating, beside = (rollout, state), (kept, changed)
-    found = [
+    planned = [
         Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (kept, shared)),
         Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
         Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
@@ -145,55 +145,57 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
         Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
     ]
     if settings.updates > 1 or settings.kl_coefficient > 0:
-        found.insert(-2, Program("log-probs", lambda: reinforce()["logprobs"], parameters, kept))
+        planned.insert(-2, Program("log-probs", lambda: reinforce()["logprobs"], parameters, kept))
     if config.warm_start.steps:
         supervised = make_optimizer(config.warm_start, config.warm_start.steps)
         arguments = parameters, sharding.abstract(jax.eval_shape(supervised.init, trained), mesh)
         teach = functools.cache(
             functools.partial(sft.lower, graph, parameters, supervised, config.warm_start, *rooms, mesh)
         )
-        found = [
+        planned = [
             Program("warm start, plans", lambda: teach()["plans"], arguments),
             Program("warm start, engineer", lambda: teach()["engineer"], arguments),
-            *found,
+            *planned,
         ]
-    return found
+    return planned
 
 
 def compile(program: Program, limit: int) -> Figures:
-    """Compiles a program for devices with `limit` bytes each and reads what the compiler says of it."""
+    """Compile a program for devices with `limit` bytes each and read what the compiler says of it."""
     started = time.perf_counter()
     beside, loop, refused = per_device(program.beside), None, False
     try:
         compiled = program.lower().compile()
     except jax.errors.JaxRuntimeError as error:
-        found = re.search(r"required.*?\(([\d.]+)([KMGT])\) exceeds", str(error))
-        if found is None:
+        asked = re.search(r"required.*?\(([\d.]+)([KMGT])\) exceeds", str(error))
+        if asked is None:
             raise
         # It says temporaries, and means arguments as well: 12 GiB of them and 16 of temporaries are "28.00G".
-        arguments, total = per_device(program.arguments), int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2])))
-        sizes, refused = (arguments, 0, total - arguments), True
+        total = int(float(asked[1]) * 1024 ** (1 + "KMGT".index(asked[2])))
+        arguments, outputs, refused = per_device(program.arguments), 0, True
+        temporaries = total - arguments
     else:
-        stats = compiled.memory_analysis()
+        stats, text = compiled.memory_analysis(), compiled.as_text()
+        assert stats is not None and text is not None  # some platforms of JAX have none; CPU, GPU and TPU do
         outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
-        sizes = stats.argument_size_in_bytes, outputs, stats.temp_size_in_bytes
-        loop = read_token_loop(compiled.as_text(), program.layer_size) if program.layer_size else None
-    needed = sum(sizes) + beside
-    seconds = time.perf_counter() - started
-    return Figures(program.name, seconds, *sizes, beside, needed, needed <= limit and not refused, loop)
+        arguments, temporaries = stats.argument_size_in_bytes, stats.temp_size_in_bytes
+        loop = read_token_loop(text, program.layer_size) if program.layer_size else None
+    needed = arguments + outputs + temporaries + beside
+    seconds, fits = time.perf_counter() - started, needed <= limit and not refused
+    return Figures(program.name, seconds, arguments, outputs, temporaries, beside, needed, fits, loop)
 
 
-def show(mesh: Mesh, found: Sequence[Program], limit: int) -> list[Figures]:
-    """Compiles the programs one by one and prints a line for each as it is done, then the verdict."""
+def show(mesh: Mesh, planned: Sequence[Program], limit: int) -> list[Figures]:
+    """Compile the programs one by one and print a line for each as it is done, then the verdict."""
     shape = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
-    largest = max(per_device((program.arguments, program.beside)) for program in found)
+    largest = max(per_device((program.arguments, program.beside)) for program in planned)
     name, unit = ("GiB", GIB) if largest > GIB else ("MiB", 2**20)
     print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / unit:,.2f} {name} a device\n")
     print(
         f"{name + ' a device':20}{'compile':>8}{'arguments':>10}{'outputs':>8}{'temporary':>10}{'beside':>7}{'sum':>8}"
     )
     figures = []
-    for program in found:
+    for program in planned:
         print(f"{program.name:20}", end="", flush=True)  # while it compiles, which can take minutes
         x = compile(program, limit)
         sizes = (x.arguments, x.outputs, x.temporaries, x.beside, x.needed)
@@ -212,7 +214,7 @@ def show(mesh: Mesh, found: Sequence[Program], limit: int) -> list[Figures]:
 
 
 def topology_devices(name: str) -> list[jax.Device]:
-    """Descriptions of the chips of a TPU topology such as ``v5e:2x4``, for which XLA can compile.
+    """Return descriptions of the chips of a TPU topology such as ``v5e:2x4``, for which XLA can compile.
 
     Raises:
       ConfigError: if libtpu is not installed or does not know the topology.
@@ -228,11 +230,11 @@ def topology_devices(name: str) -> list[jax.Device]:
         return topologies.get_topology_desc(platform="tpu", topology_name=name).devices
     except jax.errors.JaxRuntimeError as error:
         reason = str(error).removeprefix("INVALID_ARGUMENT: ").splitlines()[0]
-        raise ConfigError(f"--topology {name}: {reason[:100]}; known are such as v5e:2x4, v5p:2x2x2, v6e:2x4") from None
+        raise ConfigError(f"--topology {name}: must be like v5e:2x4, v5p:2x2x2 or v6e:2x4 ({reason[:100]})") from None
 
 
 def memory(mesh: Mesh) -> int:
-    """Bytes that a device of the mesh has for programs; virtual CPU devices share the machine's.
+    """Return the bytes that a device of the mesh has for programs; virtual CPU devices share the machine's.
 
     Raises:
       ConfigError: for a TPU whose size is not known here.
@@ -240,7 +242,7 @@ def memory(mesh: Mesh) -> int:
     device = mesh.devices.flat[0]
     if device.platform == "tpu":
         if device.device_kind not in TPU_MEMORY:
-            raise ConfigError(f"the memory of {device.device_kind} is not known; known are {', '.join(TPU_MEMORY)}")
+            raise ConfigError(f"the TPU must be one of {', '.join(TPU_MEMORY)}, not {device.device_kind}")
         return int(TPU_MEMORY[device.device_kind] * GIB)
     if device.platform == "cpu":
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // mesh.size
@@ -248,16 +250,12 @@ def memory(mesh: Mesh) -> int:
 
 
 def per_device(tree: Any) -> int:
-    """Bytes on each device of abstract arrays with shardings."""
+    """Count the bytes on each device of abstract arrays with shardings."""
     return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-def _placed(shapes: Any, places: Any) -> Any:
-    return jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes, places)
-
-
 def _reference(trained: nnx.State, dtype: Any) -> nnx.State:
-    """What `standing.make_reference` copies: matrices in the compute dtype, where the parameters lie."""
+    """Return what `state.make_reference` copies: matrices in the compute dtype, where the parameters lie."""
 
     def copy(variable: nnx.Variable) -> nnx.Variable:
         kind = dtype if len(variable.spec) > 1 else variable.dtype
@@ -267,9 +265,10 @@ def _reference(trained: nnx.State, dtype: Any) -> nnx.State:
 
 
 def _compared(parameters: Any, rollout: Any) -> tuple[list[jax.ShapeDtypeStruct], list[jax.ShapeDtypeStruct]]:
-    """The parameters of which the rollout has a copy of another kind, and those that it shares."""
-    changed, shared = [], []
-    for x, y in zip(*map(jax.tree.leaves, (parameters, rollout)), strict=True):
+    """Split the parameters into those that the rollout copies in another dtype or place, and those that it shares."""
+    changed: list[jax.ShapeDtypeStruct] = []
+    shared: list[jax.ShapeDtypeStruct] = []
+    for x, y in zip(jax.tree.leaves(parameters), jax.tree.leaves(rollout), strict=True):
         same = x.dtype == y.dtype and x.sharding.shard_shape(x.shape) == y.sharding.shard_shape(y.shape)
         (shared if same else changed).append(x)
     return changed, shared

@@ -21,7 +21,7 @@ from rl.qwen3.attention import AttentionKind
 from rl.qwen3.model import Qwen3, Qwen3Config, Remat, create
 from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
-from rl.sampler import Rollout, Sampler, Sampling
+from rl.sampler import Rollout, Sampler, SamplingParams
 from rl.sampler.grammar import GrammarSampler
 
 
@@ -123,7 +123,7 @@ class Policy:
         key: jax.Array,
         *,
         samples: int,
-        sampling: Sampling,
+        sampling: SamplingParams,
         progress: Callable[[int], None] | None = None,
     ) -> Rollout:
         """Samples answers to every prompt, those to one side by side.
@@ -144,7 +144,7 @@ class Policy:
         key: jax.Array,
         *,
         samples: int,
-        sampling: Sampling,
+        sampling: SamplingParams,
         progress: Callable[[int], None] | None = None,
     ) -> Rollout:
         """The same with parameters as they are trained; a copy for the sampler lives while it answers."""
@@ -183,7 +183,7 @@ class Policy:
             max_prompt_tokens=settings.max_prompt_tokens,
             max_thinking_tokens=settings.max_thinking_tokens,
             max_answer_tokens=settings.max_answer_tokens,
-            sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+            sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
             answers=settings.proposals,
         )
 
@@ -200,7 +200,7 @@ class Policy:
             shape = self.shape
         else:
             lora.save(folder / "adapters", self.shape.lora, parameters, self.config.model.path)
-            shape, parameters = lora.merge(parameters, self.shape)
+            shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
 
 

@@ -15,7 +15,7 @@ from rl.comparison.config import EvaluationSection
 from rl.comparison.legs import EVALUATION, Leg
 from rl.evaluation import Answer, PolicySource, Record
 from rl.run.tracking import Display
-from rl.sampler import Sampling
+from rl.sampler import SamplingParams
 
 
 def evaluate(leg: Leg, settings: EvaluationSection, display: Display) -> None:
@@ -24,13 +24,13 @@ def evaluate(leg: Leg, settings: EvaluationSection, display: Display) -> None:
     All answers are kept in ``evaluations/`` of the leg; what is there is not asked for again.
     """
     suite = held_out(leg.config.lake.sizes, settings.per_slice)
-    greedy = _answers(leg, suite, settings, Sampling(temperature=0.0), 1, display)
+    greedy = _answers(leg, suite, settings, SamplingParams(temperature=0.0), 1, display)
     found = score(_texts(suite, greedy, 1), suite, objective=Objective(leg.config.lake.objective))
     first = [None if found.valid[i] else FAILURES[found.failures[i].argmax()] for i in range(len(suite))]
     shares = None
     if settings.samples:
         validation = leg.config.validation
-        sampling = Sampling(validation.temperature, validation.top_k, validation.top_p)
+        sampling = SamplingParams(validation.temperature, validation.top_k, validation.top_p)
         sampled = _answers(leg, suite, settings, sampling, settings.samples, display)
         shares = score(_texts(suite, sampled, settings.samples), suite).valid.tolist()
     columns = {
@@ -88,7 +88,7 @@ def held_out(sizes: tuple[int, ...], per_slice: int | None) -> Benchmark:
 
 
 def _answers(
-    leg: Leg, suite: Benchmark, settings: EvaluationSection, sampling: Sampling, samples: int, display: Display
+    leg: Leg, suite: Benchmark, settings: EvaluationSection, sampling: SamplingParams, samples: int, display: Display
 ) -> dict[tuple[str, int], Answer]:
     """All answers of the leg's policy, by id and sample."""
     text = leg.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})

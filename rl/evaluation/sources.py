@@ -16,7 +16,7 @@ from rl.config import Config
 from rl.evaluation.record import Answer
 from rl.policy import Policy, writer
 from rl.run.checkpoint import fingerprint
-from rl.sampler import Sampling
+from rl.sampler import SamplingParams
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
@@ -43,7 +43,9 @@ class PolicySource:
       ConfigError: if the checkpoint cannot be read, or does not fit the settings or devices.
     """
 
-    def __init__(self, config: Config, suite: Benchmark, sampling: Sampling, samples: int, say: Callable[[str], None]):
+    def __init__(
+        self, config: Config, suite: Benchmark, sampling: SamplingParams, samples: int, say: Callable[[str], None]
+    ):
         roomy = config.text.model_copy(update={"max_prompt_tokens": 2**31})
         policy, parameters = Policy.create(config.model_copy(update={"text": roomy}), jax.random.key(config.seed))
         tokens = policy.prompts(suite.instances).tokens
@@ -107,7 +109,7 @@ class PolicySource:
             first_request=int(places[0] + first) * self._samples,
             progress=lambda done: within(f"{done}/{share * self._samples} of this call"),
         )
-        rollout = distributed.gather(rollout)
+        rollout = distributed.all_gather(rollout)
         count = len(places) * self._samples
         texts = self._policy.texts(rollout.tokens[:count], rollout.mask[:count])
         return [
@@ -132,7 +134,7 @@ class ApiSource:
       failures: why, for each instance and sample that got no answer.
     """
 
-    def __init__(self, client: "ChatClient", config: Config, sampling: Sampling, concurrency: int):
+    def __init__(self, client: "ChatClient", config: Config, sampling: SamplingParams, concurrency: int):
         self._client, self._config, self._sampling, self._concurrency = client, config, sampling, concurrency
         self.failures: dict[tuple[str, int], str] = {}
 

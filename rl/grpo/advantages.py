@@ -24,7 +24,7 @@ class Advantage(enum.Enum):
 
 
 def advantages(rewards: np.ndarray, groups: np.ndarray, kind: Advantage, epsilon: float = 1e-4) -> np.ndarray:
-    """Advantages of answers whose groups may be of any sizes and lie in any order.
+    """Compute the advantages of answers whose groups may be of any sizes and lie in any order.
 
     Standard deviations are the population's. A group of one answer, and one whose rewards are all equal, gets exactly
     0, hence no gradient: sums are float64, where the mean of equal float32 numbers is that number.
@@ -41,7 +41,7 @@ def advantages(rewards: np.ndarray, groups: np.ndarray, kind: Advantage, epsilon
     rewards, size = rewards.astype(np.float64), sizes[group]
 
     def mean(values: np.ndarray) -> np.ndarray:
-        """Of each answer's group."""
+        """Return the mean over each answer's group."""
         return (np.bincount(group, values) / sizes)[group]
 
     centered = rewards - mean(rewards)

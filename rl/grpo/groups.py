@@ -1,4 +1,4 @@
-"""Which answers are compared with each other: those to one instance, in one role, under one configuration."""
+"""Groups of answers that are compared with each other: those to one instance, in one role, under one configuration."""
 
 import enum
 
@@ -8,7 +8,7 @@ from jaxlake.record import Array, Record, record
 
 
 class Role(enum.IntEnum):
-    """What the policy was asked to be."""
+    """Part that the policy was asked to play."""
 
     PLANNER = 0
     ENGINEER = 1
@@ -16,7 +16,7 @@ class Role(enum.IntEnum):
 
 @record
 class Groups(Record):
-    """Where each of ``B`` answers belongs; equal in all three fields means one group.
+    """The group of each of ``B`` answers; equal in all three fields means one group.
 
     Never by the prompt's text: two instances can read the same, and one instance reads the same in every round that
     draws it, while the policy and the boards around it have changed.
@@ -32,6 +32,6 @@ class Groups(Record):
     role: Array
 
     def ids(self) -> np.ndarray:
-        """int32 ``[B]``: 0, 1, ... for the groups in ascending order of version, instance and role."""
+        """Number the groups in ascending order of version, instance and role: int32 ``[B]`` from 0 on."""
         keys = np.stack([self.version, self.instance, self.role], axis=1)
         return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)

@@ -139,7 +139,7 @@ class Batch(Record):
 def policy_loss(
     logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: LossSettings
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The clipped policy-gradient loss with its variants, summed and not reduced; everything in float32.
+    """Compute the clipped policy-gradient loss with its variants, summed and not reduced; everything in float32.
 
     A sum and no mean, so that the micro-batches of all processes add up to the loss of the whole batch, which is
     divided once, by `LossSettings.denominator`. What stands where the mask is False may be anything.
@@ -185,6 +185,7 @@ def policy_loss(
 
     loss = -objective
     if settings.kl_coefficient > 0:
+        assert batch.reference_logprobs is not None
         divergence = _divergence(_log_ratio(logprobs, batch.reference_logprobs, mask), settings.kl_estimator)
         loss += settings.kl_coefficient * divergence
         sums["kl_reference"] = divergence
@@ -198,8 +199,8 @@ def policy_loss(
     return masked_sum(loss, mask), jax.lax.stop_gradient(described)
 
 
-def _log_ratio(logprobs: jax.Array, others: jax.Array, mask: jax.Array) -> jax.Array:
-    """Their difference within `MAX_LOG_RATIO`; 0 where it does not count, or what stands there reached gradients."""
+def _log_ratio(logprobs: Array, others: Array, mask: Array) -> jax.Array:
+    """Return their difference within `MAX_LOG_RATIO`; 0 where it does not count, else garbage reached gradients."""
     return jnp.clip(jnp.where(mask, logprobs - others, 0), -MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
+from jaxlake.record import Array
 from rl.config import OptimizerFields
 
 B2 = 0.98
@@ -15,7 +16,7 @@ B2 = 0.98
 
 @functools.cache
 def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTransformation:
-    """Gradients clipped by their global norm, then AdamW (Loshchilov & Hutter 2019) at the scheduled rate.
+    """Make AdamW (Loshchilov & Hutter 2019) at the scheduled rate, on gradients clipped by their global norm.
 
     One and the same object for equal arguments: programs are compiled for it, and runs of one process share them.
 
@@ -34,7 +35,7 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
 
 
 def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
-    """The rate of each update, counted from 0.
+    """Return the learning rate of each update, counted from 0.
 
     It rises in a straight line from 0, which the first of the `warmup_steps` gets, to `learning_rate`. From there it
     stays, or goes down to `final_rate` times as much in a straight line or half a cosine, which an update after the
@@ -59,9 +60,9 @@ def step(
     parameters: nnx.State,
     state: optax.OptState,
     gradients: nnx.State,
-    loss: jax.Array,
+    loss: Array,
 ) -> tuple[nnx.State, optax.OptState, jax.Array, jax.Array]:
-    """One update, for use inside jit; where the loss or the norm is not finite, nothing changes, the count included.
+    """Make one update, inside jit; where the loss or the norm is not finite, nothing changes, the count included.
 
     Args:
       loss: any sum or mean of it.
@@ -78,7 +79,7 @@ def step(
 
 
 def updates_made(state: optax.OptState) -> int:
-    """How many updates the optimizer has made, and so the place of the next in the schedule; skipped ones do not count.
+    """Return how many updates the optimizer has made: the next one's place in the schedule; skipped ones do not count.
 
     Args:
       state: of an optimizer of `make_optimizer`.
@@ -87,7 +88,7 @@ def updates_made(state: optax.OptState) -> int:
 
 
 def _decays(parameters: nnx.State) -> nnx.State:
-    """True for matrices (adapters and the embedding among them), False for the weights of norms.
+    """Mark what decays: matrices (adapters and the embedding among them), and not the weights of norms.
 
     By what a parameter is declared to be: its spec names the axes of one layer, whereas stacked norms have two.
     """
@@ -99,7 +100,7 @@ def _decays(parameters: nnx.State) -> nnx.State:
 
 
 def _stored_in(dtype: jnp.dtype, adam: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Adam with both moments stored in `dtype` and computed in float32. (Optax's `mu_dtype` is the first moment's.)
+    """Wrap Adam to store both moments in `dtype`, computed in float32. (Optax's `mu_dtype` is the first moment's.)
 
     Bfloat16 has 8 bits: a mean stands still where (1 - b2) |g^2 / nu - 1| is below 2^-9 to 2^-8. With b2 = .98 that is
     nu 9 % too low or 22 % too high under a constant gradient; under normal ones sqrt(nu) stays within 2.2 % of

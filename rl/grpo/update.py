@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +20,11 @@ from rl.grpo.optimizer import step
 from rl.qwen3 import lora, sharding
 from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
 from rl.qwen3.model import Qwen3
-from rl.sampler.batch import local_rows
 
 
 @record
 class Total(Record):
-    """What the micro-batches so far add up to.
+    """Sums over the micro-batches so far.
 
     Attributes:
       gradients: of the trained parameters.
@@ -46,7 +46,7 @@ def update(
     max_new_tokens: int,
     check: Callable[[], None],
 ) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
-    """One step of the optimizer on the loss of all processes' rows, aggregated as `settings` say.
+    """Take one step of the optimizer on the loss of all processes' rows, aggregated as `settings` say.
 
     Answers without an advantage, those of groups whose rewards are all equal, have no gradient unless divergence or
     entropy are in the loss, and are not computed: of the tiny run's answers that is about half. The others go through
@@ -71,7 +71,7 @@ def update(
     rows = np.flatnonzero(counts & (batch.advantages != 0) if loss.needs_advantage else counts)
     size = sharding.rows_for(settings.micro_batch, mesh)
     known = [len(rows), len(mask), mask.sum(), counts.sum(), mask[rows].sum()]
-    computed, answers, tokens, sequences, through = distributed.gather(np.array([known], np.int32)).sum(axis=0)
+    computed, answers, tokens, sequences, through = distributed.all_gather(np.array([known], np.int32)).sum(axis=0)
     if not computed:
         return parameters, state, dict.fromkeys(("loss", "gradient_norm", "update_skipped", "rows_computed"), 0.0)
 
@@ -111,7 +111,7 @@ def answer_logprobs_of(
     settings: GRPOSection,
     check: Callable[[], None],
 ) -> np.ndarray:
-    """Log-probabilities of answers by the trainer's forward pass, each in the shape that `update` computes it in.
+    """Compute log-probabilities of answers by the trainer's forward pass, each in the shape that it has in `update`.
 
     In the same shape, because products of another are summed in another order, and a ratio that should be 1 is not.
 
@@ -129,12 +129,12 @@ def answer_logprobs_of(
         check()
         micro = sharding.shard_batch(take(cut(sequences, room), part, size), mesh)
         logprobs = logprobs_of(graph, parameters, micro, temperature=settings.temperature, mesh=mesh)
-        found[part, :room] = local_rows(logprobs)[: len(part)]
+        found[part, :room] = sharding.local_rows(logprobs)[: len(part)]
     return np.where(sequences.mask, found, 0)
 
 
 def micro_batches(sequences: Sequences, rows: np.ndarray, size: int) -> list[tuple[np.ndarray, int]]:
-    """Which of this process's `rows`, at most `size`, go through together, and with how much room for their answers.
+    """List which of this process's `rows`, at most `size`, go through together, and the room for their answers.
 
     An answer goes where a quarter of the room is enough for it, or half, or else all: of answers of 27 tokens on
     average and 128 at most, two thirds of what is computed would otherwise be padding (2.06 s of processor time an
@@ -146,7 +146,7 @@ def micro_batches(sequences: Sequences, rows: np.ndarray, size: int) -> list[tup
     most, lengths = sequences.mask.shape[1], sequences.valid.sum(axis=-1) - sequences.starts
     rooms = np.unique([max(most // 4, 1), max(most // 2, 1), most])
     parts = [rows[np.searchsorted(rooms, lengths[rows]) == i] for i in range(len(rooms))]
-    counts = distributed.gather(np.array([[-(-len(part) // size) for part in parts]], np.int32)).max(axis=0)
+    counts = distributed.all_gather(np.array([[-(-len(part) // size) for part in parts]], np.int32)).max(axis=0)
     return [
         (part[i * size : (i + 1) * size], int(room))
         for part, room, count in zip(parts, rooms, counts, strict=True)
@@ -155,7 +155,7 @@ def micro_batches(sequences: Sequences, rows: np.ndarray, size: int) -> list[tup
 
 
 def _filled(batch: Batch, rows: np.ndarray, size: int, room: int) -> Batch:
-    """`size` rows with room for answers of `room` tokens; those beyond `rows` do not count."""
+    """Take `size` rows with room for answers of `room` tokens; those beyond `rows` do not count."""
     others = jax.tree.map(lambda x: x[:, :room] if x.ndim == 2 else x, batch.replace(sequences=None))
     return fill(others, rows, size).replace(sequences=take(cut(batch.sequences, room), rows, size))
 
@@ -172,12 +172,13 @@ def accumulate(
     temperature: float,
     mesh: Mesh,
 ) -> tuple[Total, dict[str, jax.Array]]:
-    """Adds a micro-batch's unreduced loss and gradient to those before it, which are donated; also what describes it.
+    """Add a micro-batch's unreduced loss and gradient to those before it, which are donated.
 
-    See `policy_loss` for the latter.
+    Returns:
+      The new total, and what `policy_loss` says of the micro-batch.
     """
 
-    def loss(trained):
+    def loss(trained: nnx.State) -> tuple[jax.Array, dict[str, jax.Array]]:
         logprobs, entropy = answer_logprobs(nnx.merge(graph, trained, frozen), batch.sequences, temperature)
         if settings.entropy_coefficient == 0:
             entropy = jax.lax.stop_gradient(entropy)
@@ -199,7 +200,7 @@ def apply(
     *,
     mesh: Mesh,
 ) -> tuple[nnx.State, optax.OptState, jax.Array, jax.Array]:
-    """One step of the optimizer on `scale` times the gradients; the old parameters and state are donated.
+    """Take one step of the optimizer on `scale` times the gradients; the old parameters and state are donated.
 
     Returns:
       Parameters and state, the gradients' global norm, and whether this and the loss are finite. Where they are not,
@@ -214,13 +215,13 @@ def apply(
 def logprobs_of(
     graph: nnx.GraphDef[Qwen3], parameters: nnx.State, sequences: Sequences, *, temperature: float, mesh: Mesh
 ) -> jax.Array:
-    """Log-probabilities of a micro-batch's answers, ``[B, T]`` over `fsdp`."""
+    """Compute log-probabilities of a micro-batch's answers, ``[B, T]`` over `fsdp`."""
     logprobs, _ = answer_logprobs(nnx.merge(graph, parameters), sequences, temperature)
     return jax.lax.with_sharding_constraint(logprobs, NamedSharding(mesh, P("fsdp")))
 
 
 def init(optimizer: optax.GradientTransformation, parameters: nnx.State, mesh: Mesh) -> optax.OptState:
-    """The optimizer's first state, for what is trained of the parameters; its moments lie where those do."""
+    """Make the optimizer's first state, for what is trained of the parameters; its moments lie where those do."""
     trained, _ = lora.split(parameters)
     places = sharding.shardings(jax.eval_shape(optimizer.init, trained), mesh)
     return jax.jit(optimizer.init, out_shardings=places)(trained)
@@ -228,7 +229,7 @@ def init(optimizer: optax.GradientTransformation, parameters: nnx.State, mesh: M
 
 @functools.partial(jax.jit, static_argnames=("mesh",))
 def zeros_like(trained: nnx.State, *, mesh: Mesh) -> Total:
-    """A total to begin with, where the parameters lie."""
+    """Make a total to begin with, where the parameters lie."""
     zeros = Total(gradients=jax.tree.map(jnp.zeros_like, trained), loss=jnp.zeros((), jnp.float32))
     return sharding.constrain(zeros, mesh)
 
@@ -242,7 +243,7 @@ def lower(
     answer_tokens: int,
     mesh: Mesh,
 ) -> dict[str, jax.stages.Lowered]:
-    """The programs of `update` and `answer_logprobs_of`, for the longest answers, made from shapes alone.
+    """Lower the programs of `update` and `answer_logprobs_of`, for the longest answers, made from shapes alone.
 
     Args:
       parameters: ShapeDtypeStructs (`model.abstract`).
@@ -251,7 +252,7 @@ def lower(
     trained, frozen = sharding.abstract(lora.split(parameters), mesh)
     state = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
     rows = sharding.rows_for(settings.micro_batch, mesh)
-    shape = jax.ShapeDtypeStruct
+    shape: Any = jax.ShapeDtypeStruct  # stands where an array will
     logprobs = shape((rows, answer_tokens), jnp.float32)
     batch = Batch(
         sequences=abstract_sequences(rows, prompt_tokens, answer_tokens),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from jaxlake.record import Array
 from rl.config import ConfigError
 
 
@@ -19,16 +20,14 @@ class AttentionKind(enum.StrEnum):
     SPLASH = "splash"
 
 
-def attend(
-    q: jax.Array, k: jax.Array, v: jax.Array, valid: jax.Array, kind: AttentionKind, mesh: Mesh | None
-) -> jax.Array:
-    """Grouped-query causal self-attention of whole sequences, with the softmax in float32.
+def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: AttentionKind, mesh: Mesh | None) -> jax.Array:
+    """Compute grouped-query causal self-attention of whole sequences, with the softmax in float32.
 
     Args:
       q: ``[B, T, N, H]``.
       k, v: ``[B, T, K, H]``.
       valid: bool ``[B, T]``, False on padding; with cuDNN's kernel all of it on the right.
-      kind: the kernel; one that `choose` gave, not AUTO.
+      kind: the kernel, as `choose_kernel` returns it: not AUTO.
       mesh: of the model, rows over `fsdp` and heads over `tp`; None on one device.
 
     Returns:
@@ -48,43 +47,42 @@ def attend(
 
 
 def device_of(mesh: Mesh | None) -> jax.Device:
-    """One of the devices that a model on this mesh runs on, or without one the first here."""
+    """Return one of the devices of a mesh; without a mesh, the first of this machine."""
     return jax.devices()[0] if mesh is None else mesh.devices.flat[0]
 
 
-def choose(kind: AttentionKind, device: jax.Device, dtype: jnp.dtype, head_dim: int) -> AttentionKind:
-    """The kernel that `kind` means on a device; AUTO takes the platform's own where dtype and head size allow it.
+def choose_kernel(kind: AttentionKind, device: jax.Device, dtype: jnp.dtype, head_dim: int) -> AttentionKind:
+    """Return the kernel that `kind` means on a device; AUTO takes the platform's own where dtype and head size fit it.
 
     Raises:
       ConfigError: if another kind than AUTO cannot run there; one line that says why.
     """
-    platform = device.platform
-    obstacles = {AttentionKind.XLA: None, AttentionKind.SPLASH: None, AttentionKind.CUDNN: None}
+    platform, obstacles = device.platform, dict[AttentionKind, str]()
     if platform != "tpu":
-        obstacles[AttentionKind.SPLASH] = f"it runs on TPUs, and here is a {platform}"
+        obstacles[AttentionKind.SPLASH] = f"the device must be a TPU, not a {platform}"
     if platform != "gpu":
-        obstacles[AttentionKind.CUDNN] = f"it runs on NVIDIA GPUs, and here is a {platform}"
+        obstacles[AttentionKind.CUDNN] = f"the device must be an NVIDIA GPU, not a {platform}"
     elif not _is_ampere_or_later(device):
-        obstacles[AttentionKind.CUDNN] = f"it runs on NVIDIA GPUs from Ampere on, and here is a {device.device_kind}"
+        obstacles[AttentionKind.CUDNN] = f"the GPU must be NVIDIA's, Ampere or later, not a {device.device_kind}"
     elif dtype not in (jnp.bfloat16, jnp.float16):
-        obstacles[AttentionKind.CUDNN] = f"it computes in bfloat16, and model.dtype is {jnp.dtype(dtype)}"
+        obstacles[AttentionKind.CUDNN] = f"model.dtype must be bfloat16, not {jnp.dtype(dtype)}"
     elif head_dim > 128 or head_dim % 8:
-        obstacles[AttentionKind.CUDNN] = f"it takes heads of up to 128, a multiple of 8, and head_dim is {head_dim}"
+        obstacles[AttentionKind.CUDNN] = f"head_dim = {head_dim} must be a multiple of 8 and at most 128"
     if kind is AttentionKind.AUTO:
-        return next(k for k in (AttentionKind.SPLASH, AttentionKind.CUDNN, AttentionKind.XLA) if not obstacles[k])
-    if obstacles[kind]:
+        return next(k for k in (AttentionKind.SPLASH, AttentionKind.CUDNN, AttentionKind.XLA) if k not in obstacles)
+    if kind in obstacles:
         raise ConfigError(f"model.attention = {kind}: {obstacles[kind]}")
     return kind
 
 
 def _is_ampere_or_later(device: jax.Device) -> bool:
-    """By the compute capability; AMD's GPUs, which are also of the platform "gpu", have none with a number in front."""
+    """Read the compute capability; AMD's GPUs, which are also of the platform "gpu", have none that is a number."""
     major = str(getattr(device, "compute_capability", "")).split(".")[0]
     return major.isdigit() and int(major) >= 8
 
 
-def cudnn(q: jax.Array, k: jax.Array, v: jax.Array, valid: jax.Array) -> jax.Array:
-    """cuDNN's fused kernel, which wants the padding on the right: a mask would be turned into a bias, and be slow."""
+def cudnn(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array) -> jax.Array:
+    """Run cuDNN's fused kernel, which wants the padding on the right: a mask would become a bias, and be slow."""
     lengths = valid.sum(axis=-1, dtype=jnp.int32)
     # What the kernel writes on padding, forward and backward, is not promised to be a number, and 0 * NaN is NaN.
     q, k, v = (jnp.where(valid[:, :, None, None], x, 0) for x in (q, k, v))
@@ -94,8 +92,8 @@ def cudnn(q: jax.Array, k: jax.Array, v: jax.Array, valid: jax.Array) -> jax.Arr
     return jnp.where(valid[:, :, None, None], y, 0)
 
 
-def splash(q: jax.Array, k: jax.Array, v: jax.Array, valid: jax.Array, interpret: bool = False) -> jax.Array:
-    """The Pallas kernel for TPUs, padding being another segment; `interpret` runs it anywhere, slowly, for tests."""
+def splash(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, interpret: bool = False) -> jax.Array:
+    """Run the Pallas kernel for TPUs, padding being another segment; `interpret`: anywhere, slowly, for tests."""
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernel
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
@@ -126,8 +124,8 @@ def splash(q: jax.Array, k: jax.Array, v: jax.Array, valid: jax.Array, interpret
     return y.swapaxes(1, 2)[:, :time]
 
 
-def xla(q: jax.Array, k: jax.Array, v: jax.Array, valid: jax.Array) -> jax.Array:
-    """The scores written out: right for any padding, on any platform, and quadratic in memory."""
+def xla(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array) -> jax.Array:
+    """Write the scores out: right for any padding, on any platform, and quadratic in memory."""
     batch, time, heads, dim = q.shape
     groups = k.shape[2]
     k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)  # [B, K, S, H]
@@ -143,7 +141,7 @@ def xla(q: jax.Array, k: jax.Array, v: jax.Array, valid: jax.Array) -> jax.Array
 
 
 def attend_cached(q: jax.Array, keys: jax.Array, values: jax.Array, seen: jax.Array, mesh: Mesh | None) -> jax.Array:
-    """Attention of one new token a row to a layer's cache, with the softmax in float32.
+    """Compute attention of one new token a row to a layer's cache, with the softmax in float32.
 
     As products and sums, not as matrix products, which have as few rows as a key-value head has query heads: they make
     XLA copy the layer out of the cache, transposed, on CPU and TPU alike. The sums of a group's query heads are one
@@ -161,7 +159,7 @@ def attend_cached(q: jax.Array, keys: jax.Array, values: jax.Array, seen: jax.Ar
     """
     batch, heads, dim = q.shape
     q = q.reshape(batch, keys.shape[1], -1, dim).transpose(2, 1, 0, 3).astype(jnp.float32) * dim**-0.5  # [G, K, B, H]
-    total = _sums_apart if device_of(mesh).platform == "cpu" else _sums
+    total = _sums_on_cpu if device_of(mesh).platform == "cpu" else _sums
     scores = total([keys * one for one in q], axis=3)  # G times [S, K, B]
     shares = [jax.nn.softmax(jnp.where(seen.T[:, None], one, -1e30), axis=0) for one in scores]
     read = total([values * one[..., None] for one in shares], axis=0)  # G times [K, B, H]
@@ -173,7 +171,7 @@ def _sums(terms: list[jax.Array], axis: int) -> list[jax.Array]:
     return jax.lax.reduce(tuple(terms), (jnp.float32(0),) * len(terms), add, (axis,))
 
 
-def _sums_apart(terms: list[jax.Array], axis: int) -> list[jax.Array]:
+def _sums_on_cpu(terms: list[jax.Array], axis: int) -> list[jax.Array]:
     if axis == 0:
         return [term.sum(axis) for term in terms]
     # A window as wide as the axis: XLA:CPU vectorises it, and a sum over the innermost axis it does not (0.9 ms against

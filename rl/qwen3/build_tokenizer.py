@@ -1,14 +1,49 @@
-"""The command `python -m rl.qwen3.build_tokenizer`: makes the small tokenizer from the project's own texts."""
+"""The command `python -m rl.qwen3.build_tokenizer`: makes the small tokenizer from the project's own texts.
+
+It is a byte-level BPE with Qwen's special tokens, digits split one by one as Qwen does, and every coordinate from (0,0)
+to (9,9) as one token.
+"""
 
 import argparse
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from engineer import examples
-from rl.qwen3.tokenizer import TINY_TOKENIZER, build
+from rl.qwen3.tokenizer import TINY_TOKENIZER
+
+SPECIAL = (
+    ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    + [f"<|{name}_{end}|>" for name in ("object_ref", "box", "quad", "vision") for end in ("start", "end")]
+    + ["<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
+)
+"""Qwen's control tokens, dropped when a text is decoded."""
+VISIBLE = ["<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>"] + [
+    "<|repo_name|>",
+    "<|file_sep|>",
+    "<tool_response>",
+    "</tool_response>",
+    "<think>",
+    "</think>",
+]
+"""Qwen's added tokens that stay in a decoded text."""
+
+CHAT_TEMPLATE = """\
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- endif %}
+{%- endif %}"""
+
+WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""What BPE never merges across: words, single digits, runs of punctuation, line ends (the split Qwen publishes)."""
 
 VOCABULARY = 1024
 DESCRIPTION = """\
@@ -21,7 +56,7 @@ examples:
 
 
 def corpus() -> Iterator[str]:
-    """What a small model reads and writes: plan prompts without their coordinates, contexts, thoughts and answers."""
+    """Yield what a small model reads and writes: plan prompts without coordinates, contexts, thoughts and answers."""
     rng = np.random.default_rng(0)
     for size in range(3, 11):
         yield from [
@@ -34,8 +69,46 @@ def corpus() -> Iterator[str]:
         yield f"{thinking}\n\n\n{answer}"
 
 
+def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:
+    """Train the small tokenizer on `corpus` and writes it to `folder` in Hugging Face format."""
+    from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Tokenizer as Backend
+
+    backend = Backend(models.BPE())
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORD), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    coordinates = [f"({row},{column})" for row in range(10) for column in range(10)]
+    added = len(SPECIAL) + len(VISIBLE) + len(coordinates)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - added,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(corpus, trainer)
+    backend.add_tokens([AddedToken(text, normalized=False, special=text in SPECIAL) for text in SPECIAL + VISIBLE])
+    backend.add_tokens([AddedToken(text, normalized=False, special=False) for text in coordinates])
+
+    folder.mkdir(parents=True, exist_ok=True)
+    backend.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "model_max_length": 40960,
+        "clean_up_tokenization_spaces": False,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m rl.qwen3.build_tokenizer",
         description=DESCRIPTION,

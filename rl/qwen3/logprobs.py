@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens that are there already: sequences as the trainer holds them, and the head's softmax."""
+"""Log-probabilities of tokens already written: sequences as the trainer holds them, and the head's softmax."""
 
 import functools
 import math
@@ -38,7 +38,7 @@ class Sequences(Record):
 
 
 def join(prompts: Sequence[Sequence[int]], room: int, answers: np.ndarray, mask: np.ndarray) -> Sequences:
-    """Numpy sequences of prompts and answers.
+    """Put prompts and their answers into numpy sequences.
 
     Args:
       prompts: ids of each, at most `room`.
@@ -49,20 +49,20 @@ def join(prompts: Sequence[Sequence[int]], room: int, answers: np.ndarray, mask:
     width = room + answers.shape[1]
     tokens, valid = np.zeros((len(prompts), width), np.int32), np.arange(width) < (starts + mask.sum(axis=1))[:, None]
     for row, prompt, answer, counts in zip(tokens, prompts, answers, mask, strict=True):
-        said = answer[counts]
+        written = answer[counts]
         row[: len(prompt)] = prompt
-        row[len(prompt) : len(prompt) + len(said)] = said
+        row[len(prompt) : len(prompt) + len(written)] = written
     return Sequences(tokens=tokens, valid=valid, starts=starts, mask=mask)
 
 
 def take(sequences: Sequences, rows: np.ndarray, count: int) -> Sequences:
-    """The numpy sequences at `rows`, filled up to `count` with repetitions of which no token counts."""
+    """Take the numpy sequences at `rows`, filled up to `count` with repetitions of which no token counts."""
     taken = fill(sequences, rows, count)
     return taken.replace(mask=taken.mask & (np.arange(count) < len(rows))[:, None])
 
 
 def cut(sequences: Sequences, room: int) -> Sequences:
-    """The sequences with room for answers of so many tokens; longer ones lose their end."""
+    """Keep room for answers of `room` tokens; longer ones lose their end."""
     width = sequences.tokens.shape[1] - sequences.mask.shape[1] + room
     return sequences.replace(
         tokens=sequences.tokens[:, :width], valid=sequences.valid[:, :width], mask=sequences.mask[:, :room]
@@ -70,7 +70,7 @@ def cut(sequences: Sequences, room: int) -> Sequences:
 
 
 def fill(tree: Any, rows: np.ndarray, count: int) -> Any:
-    """Numpy arrays at `rows` of their first axis, repeated until there are `count`; ones where there is nothing.
+    """Take `rows` of each array's first axis, repeated until there are `count`; ones where `rows` is empty.
 
     Ones, because a sequence of them is sound: a row without a valid token would have no attention to normalise.
     """
@@ -79,24 +79,20 @@ def fill(tree: Any, rows: np.ndarray, count: int) -> Any:
     )
 
 
-def masked_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Sum of `values` where `mask`, whatever stands elsewhere."""
+def masked_sum(values: Array, mask: Array) -> jax.Array:
+    """Sum `values` where `mask`, whatever stands elsewhere."""
     return jnp.where(mask, values, 0).sum()
 
 
 def abstract_sequences(rows: int, prompt_tokens: int, answer_tokens: int) -> Sequences:
-    """The ShapeDtypeStructs of sequences with this much room."""
-    width = prompt_tokens + answer_tokens
-    return Sequences(
-        tokens=jax.ShapeDtypeStruct((rows, width), jnp.int32),
-        valid=jax.ShapeDtypeStruct((rows, width), bool),
-        starts=jax.ShapeDtypeStruct((rows,), jnp.int32),
-        mask=jax.ShapeDtypeStruct((rows, answer_tokens), bool),
-    )
+    """Return the ShapeDtypeStructs of sequences with this much room."""
+    prompts = [[0] * prompt_tokens] * rows
+    answers = np.zeros((rows, answer_tokens), np.int32)
+    return jax.eval_shape(lambda: join(prompts, prompt_tokens, answers, answers == 0))
 
 
 def answer_logprobs(model: Qwen3, sequences: Sequences, temperature: float) -> tuple[jax.Array, jax.Array]:
-    """Log-probability of each answer token, and the entropy of the distribution it came from.
+    """Return the log-probability of each answer token, and the entropy of the distribution it came from.
 
     The head sees the answers' positions only.
 
@@ -116,7 +112,7 @@ def answer_logprobs(model: Qwen3, sequences: Sequences, temperature: float) -> t
 def token_logprobs(
     hidden: jax.Array, head: jax.Array, targets: jax.Array, temperature: float, mesh: Mesh | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Log-probabilities of `targets` and entropies, from hidden states, without ever holding all logits.
+    """Return log-probabilities of `targets` and entropies from hidden states, without ever holding all logits.
 
     They are made, and made again for the gradient, in blocks of the vocabulary. Blocks of time would do for memory on
     one device; on several, each of them would need the whole head and add a gradient of its size to the others'
@@ -135,19 +131,27 @@ def token_logprobs(
     return _token_logprobs(temperature, mesh, hidden, head, targets)
 
 
+Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+"""What the backward pass reads: hidden, head, targets, normalizer, entropy."""
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _token_logprobs(temperature, mesh, hidden, head, targets):
+def _token_logprobs(
+    temperature: float, mesh: Mesh | None, hidden: jax.Array, head: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     return _forward(temperature, mesh, hidden, head, targets)[0]
 
 
-def _kept(temperature, mesh, *arguments):
+def _traced(temperature: float, mesh: Mesh | None, *arguments: Any) -> tuple[tuple[jax.Array, jax.Array], Residuals]:
     return _forward(temperature, mesh, *(argument.value for argument in arguments))
 
 
-def _forward(temperature, mesh, hidden, head, targets):
+def _forward(
+    temperature: float, mesh: Mesh | None, hidden: jax.Array, head: jax.Array, targets: jax.Array
+) -> tuple[tuple[jax.Array, jax.Array], Residuals]:
     blocks = _Blocks(hidden, head, temperature, mesh)
 
-    def add(i, sums):
+    def add(i: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         top, total, weighted, chosen = sums
         logits, ids, _ = blocks.logits(i)
         new_top = jnp.maximum(top, logits.max(axis=-1))
@@ -164,13 +168,15 @@ def _forward(temperature, mesh, hidden, head, targets):
     return (chosen - normalizer, entropy), (hidden, head, targets, normalizer, entropy)
 
 
-def _backward(temperature, mesh, kept, gradients):
-    hidden, head, targets, normalizer, entropy = kept
+def _backward(
+    temperature: float, mesh: Mesh | None, residuals: Residuals, gradients: tuple[Any, Any]
+) -> tuple[jax.Array, jax.Array, None]:
+    hidden, head, targets, normalizer, entropy = residuals
     blocks = _Blocks(hidden, head, temperature, mesh)
     # Of the two outputs, one that nothing depends on has no array of zeros for a gradient, but this mark of one.
     d_logprobs, d_entropy = (None if isinstance(d, SymbolicZero) else d[..., None] / temperature for d in gradients)
 
-    def add(i, sums):
+    def add(i: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         d_hidden, d_head = sums
         logits, ids, block = blocks.logits(i)
         logs = logits - normalizer[..., None]
@@ -192,11 +198,11 @@ def _backward(temperature, mesh, kept, gradients):
     return d_hidden.astype(hidden.dtype), d_head.astype(head.dtype), None
 
 
-_token_logprobs.defvjp(_kept, _backward, symbolic_zeros=True)
+_token_logprobs.defvjp(_traced, _backward, symbolic_zeros=True)
 
 
 class _Blocks:
-    """The head in `count` blocks; block i has every count-th row from i on, so that each of `tp` has a part of it."""
+    """The head matrix in `count` blocks; block i has every count-th row from i on, so that each of `tp` has a part."""
 
     def __init__(self, hidden: jax.Array, head: jax.Array, temperature: float, mesh: Mesh | None):
         devices = 1 if mesh is None else mesh.size
@@ -208,7 +214,7 @@ class _Blocks:
         self.hidden, self.temperature, self.mesh = hidden, temperature, mesh
 
     def logits(self, i: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Float32 logits ``[B, T, V / count]`` of block i, its token ids and its rows of the head."""
+        """Return float32 logits ``[B, T, V / count]`` of block i, its token ids and its rows of the head."""
         block = jax.lax.dynamic_index_in_dim(self.head, i, axis=1, keepdims=False).astype(self.hidden.dtype)
         # Cast on each device, then gathered over fsdp.
         block = constrain(constrain(block, self.mesh, "tp", "fsdp"), self.mesh, "tp", None)

@@ -7,20 +7,17 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from flax.typing import PathParts
 from jax.experimental import multihost_utils
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rl.config import ConfigError
-
-if TYPE_CHECKING:
-    from rl.qwen3.model import Qwen3Config
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The projections that can carry an adapter, in the names of the reference implementation."""
@@ -28,7 +25,7 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 @dataclasses.dataclass(frozen=True)
 class LoRAConfig:
-    """An adapter adds ``alpha / rank * x A B`` to each projection in `targets` (of `TARGETS`)."""
+    """Size and place of adapters: each projection in `targets` (of `TARGETS`) gets ``alpha / rank * x A B`` more."""
 
     rank: int
     alpha: float
@@ -36,7 +33,7 @@ class LoRAConfig:
 
 
 def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
-    """(trained, frozen): the adapters and the base; without adapters everything is trained and nothing frozen.
+    """Return (trained, frozen): the adapters and the base; without adapters everything is trained and nothing frozen.
 
     The frozen half is the whole of a model without adapters: the reference policy costs no memory of its own.
     """
@@ -44,27 +41,27 @@ def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
     return (adapters, rest) if adapters else (rest, adapters)
 
 
-def merge(parameters: nnx.State, config: "Qwen3Config") -> tuple["Qwen3Config", nnx.State]:
-    """The model without adapters that computes the same: its config, and W + alpha / rank * A B in the dtype of W.
+def merge(parameters: nnx.State, config: LoRAConfig) -> nnx.State:
+    """Return the parameters of a model without adapters that computes the same: W + alpha / rank * A B, in W's dtype.
 
     The sums are float32, one projection at a time. For sampling and for export: a base that is stored in bfloat16
-    stays so, and is not to be trained on. `config.lora` must be there.
+    stays so, and is not to be trained on.
     """
     flat = dict(nnx.to_flat_state(parameters))
-    scale = config.lora.alpha / config.lora.rank
+    scale = config.alpha / config.rank
 
-    def add(w, a, b):
+    def add(w: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
         return (w.astype(jnp.float32) + scale * (a @ b)).astype(w.dtype)
 
     for path in [path for path in flat if path[-1] == "lora_a"]:
         where, a, b = (*path[:-1], "weight"), flat.pop(path), flat.pop((*path[:-1], "lora_b"))
         w = flat[where][...]
         flat[where] = flat[where].replace(jax.jit(add, out_shardings=w.sharding)(w, a[...], b[...]))
-    return dataclasses.replace(config, lora=None), nnx.from_flat_state(list(flat.items()))
+    return nnx.from_flat_state(list(flat.items()))
 
 
 def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_model: str | None = None) -> None:
-    """Writes the adapters as PEFT does, adapter_config.json and adapter_model.safetensors, in float32.
+    """Write the adapters as PEFT does, adapter_config.json and adapter_model.safetensors, in float32.
 
     In a job of several processes all call it and the first writes.
 
@@ -76,7 +73,7 @@ def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_mod
     Raises:
       ConfigError: if the folder cannot be written.
     """
-    tensors = {}
+    tensors: dict[str, np.ndarray] = {}
     for path, variable in nnx.to_flat_state(split(parameters)[0]):
         stack = np.asarray(multihost_utils.process_allgather(variable[...], tiled=True))
         tensors |= {_name(path, i): np.ascontiguousarray(part.T) for i, part in enumerate(stack)}
@@ -106,6 +103,7 @@ def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_mod
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
 
 
-def _name(path: tuple[str, ...], layer: int) -> str:
-    """PEFT's name of one layer's part of ``layers.<...>.lora_a``; its tensors have the output axis first."""
-    return ".".join(("base_model.model.model.layers", str(layer), *path[1:-1], f"lora_{path[-1][-1].upper()}.weight"))
+def _name(path: PathParts, layer: int) -> str:
+    """Return PEFT's name of one layer's part of ``layers.<...>.lora_a``; its tensors have the output axis first."""
+    *modules, parameter = map(str, path[1:])
+    return ".".join(("base_model.model.model.layers", str(layer), *modules, f"lora_{parameter[-1].upper()}.weight"))

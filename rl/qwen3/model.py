@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
-from rl.qwen3.attention import AttentionKind, attend, attend_cached, choose, device_of
+from rl.qwen3.attention import AttentionKind, attend, attend_cached, choose_kernel, device_of
 from rl.qwen3.lora import LoRAConfig
 
 TIME_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
@@ -83,19 +83,19 @@ class KVCache(Record):
 
     @classmethod
     def zeros(cls, config: Qwen3Config, batch: int, slots: int) -> "KVCache":
-        """An empty cache with room for `slots` tokens of `batch` sequences."""
+        """Return an empty cache with room for `slots` tokens of `batch` sequences."""
         shape = (config.num_hidden_layers, slots, config.num_key_value_heads, batch, config.head_dim)
         return cls(keys=jnp.zeros(shape, config.dtype), values=jnp.zeros(shape, config.dtype))
 
     @staticmethod
     def spec(config: Qwen3Config, mesh: Mesh) -> P:
-        """How both arrays lie on a mesh: rows over `fsdp`, heads over `tp` where it divides them."""
+        """Return the spec of both arrays on a mesh: rows over `fsdp`, heads over `tp` where it divides them."""
         return P(None, None, "tp" if config.num_key_value_heads % mesh.shape["tp"] == 0 else None, "fsdp", None)
 
 
-def fitting(spec: P, shape: tuple[int, ...], mesh: Mesh) -> P:
-    """`spec` for an array of this shape: None for the leading axes it does not name (stacked layers have one more),
-    and None where the mesh axis does not divide the dimension.
+def fit_spec(spec: P, shape: tuple[int, ...], mesh: Mesh) -> P:
+    """Fit `spec` to an array's shape: None for the leading axes it does not name (stacked layers have one more), and
+    None where the mesh axis does not divide the dimension.
 
     Without axes of one device and without None at the end, the form in which a program returns it: anything else would
     be another key for jit's cache, and the second training step would compile again.
@@ -111,33 +111,37 @@ def fitting(spec: P, shape: tuple[int, ...], mesh: Mesh) -> P:
 
 
 def constrain(x: jax.Array, mesh: Mesh | None, *axes: str | None) -> jax.Array:
-    """Lays an activation out over the mesh axes given for its own axes, as far as they divide them."""
+    """Lay an activation out over the mesh axes given for its own axes, as far as they divide them."""
     return x if mesh is None else jax.lax.with_sharding_constraint(x, _sharding(P(*axes), x.shape, mesh))
 
 
-def weight(rngs: nnx.Rngs, shape: tuple[int, ...], fan_in: int, spec: P, mesh: Mesh | None, dtype: Any) -> jax.Array:
-    """A matrix, normal with variance 1 / fan_in, made where it belongs; `spec` names the mesh axes that shard it."""
+def init_matrix(
+    rngs: nnx.Rngs, shape: tuple[int, ...], fan_in: int, spec: P, mesh: Mesh | None, dtype: Any
+) -> jax.Array:
+    """Draw a matrix, normal with variance 1 / fan_in, where it belongs; `spec` names the mesh axes that shard it."""
     return _normal(rngs.params(), shape, fan_in**-0.5, dtype, _sharding(spec, shape, mesh))
 
 
 @functools.partial(jax.jit, static_argnames=("shape", "scale", "dtype", "sharding"))
-def _normal(key, shape, scale, dtype, sharding):
+def _normal(
+    key: jax.Array, shape: tuple[int, ...], scale: float, dtype: Any, sharding: NamedSharding | None
+) -> jax.Array:
     # One small program a shape, kept between models: one for a whole model compiles in 5 to 7 s, whatever its size.
     x = (jax.random.normal(key, shape) * scale).astype(dtype)
     return x if sharding is None else jax.lax.with_sharding_constraint(x, sharding)
 
 
 def _sharding(spec: P, shape: tuple[int, ...], mesh: Mesh | None) -> NamedSharding | None:
-    return None if mesh is None else NamedSharding(mesh, fitting(spec, shape, mesh))
+    return None if mesh is None else NamedSharding(mesh, fit_spec(spec, shape, mesh))
 
 
 def base_dtype(config: Qwen3Config) -> Any:
-    """In what the base's matrices are stored: float32 where they are trained, else as they are computed with."""
+    """Return the dtype of the base's stored matrices: float32 where they are trained, else that of the work."""
     return jnp.float32 if config.lora is None else config.dtype
 
 
 class RMSNorm(nnx.Module):
-    """x / rms(x) * weight in float32, cast back to the dtype of x."""
+    """Root-mean-square norm: x / rms(x) * weight in float32, cast back to the dtype of x."""
 
     def __init__(self, shape: tuple[int, ...], eps: float, mesh: Mesh | None):
         self.weight = nnx.Param(jnp.ones(shape, device=_sharding(P(None), shape, mesh)), spec=P(None))
@@ -149,8 +153,8 @@ class RMSNorm(nnx.Module):
         return (x32 * scale * self.weight[...]).astype(x.dtype)
 
 
-def rope(x: jax.Array, positions: jax.Array, theta: float) -> jax.Array:
-    """Rotates the two halves of each head (Su et al. 2021, in the half-split layout of the reference).
+def rope(x: jax.Array, positions: Array, theta: float) -> jax.Array:
+    """Rotate the two halves of each head (Su et al. 2021, in the half-split layout of the reference).
 
     Args:
       x: ``[B, T, heads, H]``.
@@ -166,7 +170,7 @@ def rope(x: jax.Array, positions: jax.Array, theta: float) -> jax.Array:
 
 
 def project(x: jax.Array, w: jax.Array) -> jax.Array:
-    """x ``[..., I]`` times w ``[I, O]``, in the dtype of x.
+    """Multiply x ``[..., I]`` by w ``[I, O]``, in the dtype of x.
 
     As one two-dimensional product: over several axes XLA's CPU backend transposes activations for the gradient of the
     weight (72 ms against 34 for one feed-forward at 11,264 tokens, forward and backward), and its TPU backend copies
@@ -176,20 +180,20 @@ def project(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 class Projection(nnx.Module):
-    """A linear map without bias in every layer, with an adapter if the config asks."""
+    """Linear maps without bias, one a layer, with an adapter if the config asks."""
 
     def __init__(
         self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None, name: str, inputs: int, outputs: int, spec: P
     ):
         layers = config.num_hidden_layers
-        w = weight(rngs, (layers, inputs, outputs), inputs, spec, mesh, base_dtype(config))
+        w = init_matrix(rngs, (layers, inputs, outputs), inputs, spec, mesh, base_dtype(config))
         self.weight = nnx.Param(w, spec=spec)
         self.scale = None
         if config.lora is not None and name in config.lora.targets:
             rank = config.lora.rank
             self.scale = config.lora.alpha / rank
             into, out = P(spec[0], None), P(None, spec[1])
-            a = weight(rngs, (layers, inputs, rank), inputs, into, mesh, jnp.float32)
+            a = init_matrix(rngs, (layers, inputs, rank), inputs, into, mesh, jnp.float32)
             # Zero, the one parameter that is: the adapted model starts as the base.
             b = jnp.zeros((layers, rank, outputs), device=_sharding(out, (layers, rank, outputs), mesh))
             self.lora_a, self.lora_b = nnx.LoRAParam(a, spec=into), nnx.LoRAParam(b, spec=out)
@@ -202,7 +206,7 @@ class Projection(nnx.Module):
 
 
 class Attention(nnx.Module):
-    """Self-attention with QK-norm and rotary positions; who looks at what is the caller's."""
+    """Self-attention with QK-norm and rotary positions; the caller's `attention_fn` says which tokens are read."""
 
     def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None):
         d, n, k, h = config.hidden_size, config.num_attention_heads, config.num_key_value_heads, config.head_dim
@@ -216,7 +220,7 @@ class Attention(nnx.Module):
         self.head_dim = h
         self.mesh = mesh
 
-    def __call__(self, x: jax.Array, positions: jax.Array, look: "Look") -> tuple[jax.Array, Any]:
+    def __call__(self, x: jax.Array, positions: Array, attention_fn: "AttentionFn") -> tuple[jax.Array, Any]:
         # Behind a barrier, or XLA:TPU draws the reshape into the product and copies the weights for that.
         q, k, v = jax.lax.optimization_barrier((self.q_proj(x), self.k_proj(x), self.v_proj(x)))
         q, k, v = (
@@ -225,11 +229,11 @@ class Attention(nnx.Module):
         )
         q = rope(self.q_norm(q), positions, self.theta)
         k = rope(self.k_norm(k), positions, self.theta)
-        y, kept = look(q, k, v)
+        y, kept = attention_fn(q, k, v)
         return self.o_proj(y.reshape(*x.shape[:2], -1)), kept
 
 
-Look = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
+AttentionFn = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
 """From q ``[B, T, N, H]``, k and v ``[B, T, K, H]`` to what was read ``[B, T, N, H]`` and what is kept of k and v."""
 
 
@@ -262,8 +266,8 @@ class DecoderLayer(nnx.Module):
         self.mlp = MLP(config, rngs, mesh)
         self.mesh = mesh
 
-    def __call__(self, x: jax.Array, positions: jax.Array, look: Look) -> tuple[jax.Array, Any]:
-        y, kept = self.self_attn(self.input_layernorm(x), positions, look)
+    def __call__(self, x: jax.Array, positions: Array, attention_fn: AttentionFn) -> tuple[jax.Array, Any]:
+        y, kept = self.self_attn(self.input_layernorm(x), positions, attention_fn)
         x = constrain(x + y, self.mesh, "fsdp", None, None)
         y = self.mlp(self.post_attention_layernorm(x))
         return constrain(x + y, self.mesh, "fsdp", None, None), kept
@@ -274,7 +278,7 @@ class Embedding(nnx.Module):
 
     def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None):
         v, d, spec = config.vocab_size, config.hidden_size, P("tp", "fsdp")
-        self.weight = nnx.Param(weight(rngs, (v, d), d, spec, mesh, base_dtype(config)), spec=spec)
+        self.weight = nnx.Param(init_matrix(rngs, (v, d), d, spec, mesh, base_dtype(config)), spec=spec)
 
 
 class Qwen3(nnx.Module):
@@ -292,7 +296,7 @@ class Qwen3(nnx.Module):
     def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None = None):
         self.config = config
         self.mesh = mesh
-        self.kernel = choose(config.attention, device_of(mesh), config.dtype, config.head_dim)
+        self.kernel = choose_kernel(config.attention, device_of(mesh), config.dtype, config.head_dim)
         self.embed_tokens = Embedding(config, rngs, mesh)
         self.layers = DecoderLayer(config, rngs, mesh)
         self.norm = RMSNorm((config.hidden_size,), config.rms_norm_eps, mesh)
@@ -301,11 +305,11 @@ class Qwen3(nnx.Module):
 
     @property
     def head(self) -> jax.Array:
-        """The output matrix ``[V, D]`` as it is stored; a tied one is the embedding itself."""
+        """Return the output matrix ``[V, D]`` as it is stored; a tied one is the embedding itself."""
         return (self.embed_tokens if self.config.tie_word_embeddings else self.lm_head).weight[...]
 
-    def __call__(self, tokens: jax.Array, positions: jax.Array, valid: jax.Array) -> jax.Array:
-        """Hidden states after the last norm, for training: no cache, and each layer's memory as `remat` says.
+    def __call__(self, tokens: Array, positions: Array, valid: Array) -> jax.Array:
+        """Return hidden states after the last norm, for training: no cache, and each layer's memory as `remat` says.
 
         Args:
           tokens, positions: int32 ``[B, T]``.
@@ -315,27 +319,27 @@ class Qwen3(nnx.Module):
           ``[B, T, D]`` in the compute dtype.
         """
 
-        def look(q, k, v):
+        def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, None]:
             return attend(q, k, v, valid, self.kernel, self.mesh), None
 
         wrap = CHECKPOINTS[self.config.remat]
-        x, _ = self._scan(self._embed(tokens), lambda x, call: call(x, positions, look), wrap=wrap)
+        x, _ = self._scan(self._embed(tokens), lambda x, call: call(x, positions, attention_fn), wrap=wrap)
         return self.norm(x)
 
-    def prefill(self, tokens: jax.Array, positions: jax.Array, valid: jax.Array) -> tuple[jax.Array, KVCache]:
-        """The same hidden states, and a cache of T slots with the keys and values of these tokens."""
+    def prefill(self, tokens: Array, positions: Array, valid: jax.Array) -> tuple[jax.Array, KVCache]:
+        """Return the hidden states of `__call__`, and a cache of T slots with the keys and values of these tokens."""
 
-        def look(q, k, v):
+        def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             kept = k.transpose(1, 2, 0, 3), v.transpose(1, 2, 0, 3)  # [T, K, B, H]
             return attend(q, k, v, valid, self.kernel, self.mesh), kept
 
-        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, positions, look))
+        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, positions, attention_fn))
         return self.norm(x), KVCache(keys=keys, values=values)
 
     def decode(
-        self, tokens: jax.Array, positions: jax.Array, cache: KVCache, seen: jax.Array, slot: jax.Array
+        self, tokens: Array, positions: Array, cache: KVCache, seen: jax.Array, slot: Array
     ) -> tuple[jax.Array, KVCache]:
-        """Hidden states of one new token a row, and the cache with its keys and values written at `slot`.
+        """Return hidden states of one new token a row, and the cache with its keys and values written at `slot`.
 
         Args:
           tokens, positions: int32 ``[B]``.
@@ -347,44 +351,52 @@ class Qwen3(nnx.Module):
           ``[B, D]`` in the compute dtype, and the cache.
         """
 
-        def write(old, new, number):
+        def write(old: Array, new: jax.Array, number: jax.Array) -> jax.Array:
             new = new.transpose(1, 2, 0, 3)[None]  # [1, 1, K, B, H]
             # In the layout it came in, or XLA:TPU lays the new keys out anew for the whole cache and copies that.
             return with_layout_constraint(jax.lax.dynamic_update_slice(old, new, (number, slot, 0, 0, 0)), TIME_MAJOR)
 
-        def layer(carried, call, number):
+        def layer(
+            carried: tuple[jax.Array, KVCache], call: DecoderLayer, number: jax.Array
+        ) -> tuple[tuple[jax.Array, KVCache], None]:
             # The whole cache is carried through the layers and one slot of it written: handed out as one part a layer,
             # every layer's was copied out of the cache and back in for every token.
             x, cache = carried
 
-            def look(q, k, v):
+            def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
                 keys, values = write(cache.keys, k, number), write(cache.values, v, number)
                 y = attend_cached(q[:, 0], keys[number], values[number], seen, self.mesh)
                 return y[:, None], KVCache(keys=keys, values=values)
 
-            return call(x, positions[:, None], look), None
+            return call(x, positions[:, None], attention_fn), None
 
         x = self._embed(tokens[:, None])
         (x, cache), _ = self._scan((x, cache), layer, jnp.arange(self.config.num_hidden_layers))
         return self.norm(x)[:, 0], cache
 
     def logits(self, hidden: jax.Array) -> jax.Array:
-        """Float32 logits ``[..., V]`` of hidden states ``[..., D]``."""
+        """Return float32 logits ``[..., V]`` of hidden states ``[..., D]``."""
         rows = hidden.reshape(-1, hidden.shape[-1])
         # The matrix first: 3.9 ms against 5.9 on a CPU core for 8 rows and 32,768 tokens of width 512.
         head = self.head.astype(hidden.dtype)
         logits = jnp.einsum("VD,BD->VB", head, rows, preferred_element_type=jnp.float32)
         return logits.T.reshape(*hidden.shape[:-1], -1)
 
-    def _embed(self, tokens: jax.Array) -> jax.Array:
+    def _embed(self, tokens: Array) -> jax.Array:
         x = self.embed_tokens.weight[...][tokens].astype(self.config.dtype)
         return constrain(x, self.mesh, "fsdp", None, None)
 
-    def _scan(self, x, body, per_layer=None, wrap=CHECKPOINTS[Remat.NONE]):
-        """Carries x through the layers; `body` gets x, the layer and, if there is any, its part of `per_layer`."""
+    def _scan(
+        self,
+        x: Any,
+        body: Callable[..., tuple[Any, Any]],
+        per_layer: jax.Array | None = None,
+        wrap: Any = CHECKPOINTS[Remat.NONE],
+    ) -> tuple[Any, Any]:
+        """Carry x through the layers; `body` gets x, the layer and, if there is any, its part of `per_layer`."""
         graph, stacked = nnx.split(self.layers)
 
-        def step(x, inputs):
+        def step(x: Any, inputs: tuple[nnx.State, jax.Array | None]) -> tuple[Any, Any]:
             parameters, part = inputs
             layer = nnx.merge(graph, parameters)
             return body(x, layer) if part is None else body(x, layer, part)
@@ -392,13 +404,13 @@ class Qwen3(nnx.Module):
         return jax.lax.scan(wrap(step), x, (stacked, per_layer))
 
 
-def token_positions(valid: jax.Array) -> jax.Array:
-    """Position of each token among the valid ones of its row, int32 ``[B, T]``; padding gets 0 or repeats."""
+def token_positions(valid: Array) -> jax.Array:
+    """Count the valid tokens before each one in its row, int32 ``[B, T]``; padding gets 0 or repeats."""
     return jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
 
 
 def abstract(config: Qwen3Config, mesh: Mesh | None = None) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
-    """The two halves of a model without its numbers: a ShapeDtypeStruct, with its sharding, in each parameter."""
+    """Return the two halves of a model without its numbers: each parameter a ShapeDtypeStruct with its sharding."""
     graph, shapes = nnx.split(nnx.eval_shape(lambda: Qwen3(config, nnx.Rngs(0), mesh)))
 
     def place(variable: nnx.Variable) -> nnx.Variable:
@@ -409,7 +421,7 @@ def abstract(config: Qwen3Config, mesh: Mesh | None = None) -> tuple[nnx.GraphDe
 
 
 def create(config: Qwen3Config, key: jax.Array, mesh: Mesh | None = None) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
-    """The two halves of a model with random weights, each made where it belongs: no device ever holds them all.
+    """Return the two halves of a model with random weights, each made where it belongs: no device ever holds them all.
 
     The same key gives the same weights on every mesh.
     """

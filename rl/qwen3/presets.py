@@ -22,7 +22,7 @@ COUNTS = (
     "head_dim",
 )
 FIELDS = (*COUNTS, "rms_norm_eps", "tie_word_embeddings")
-"""Of config.json, under the same names as ours; `rope_theta` has several places and is read apart."""
+"""Fields of config.json under the same names as ours; `rope_theta` has several places and is read on its own."""
 
 # The shipped tokenizer has fewer than 768 tokens; sequences are short, hence the small base of the angles.
 _TINY = Qwen3Config(
@@ -72,7 +72,7 @@ PRESETS: dict[str, Qwen3Config] = {
 
 
 def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
-    """The shape that a preset's name, a config.json or a folder with one stands for.
+    """Return the shape that a preset's name, a config.json or a folder with one stands for.
 
     Raises:
       ConfigError: if it is none of them, or the config.json is not one of a dense Qwen3.
@@ -81,12 +81,12 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
         return dataclasses.replace(PRESETS[str(name)], dtype=dtype)
     path = Path(os.path.expanduser(name))
     if not path.exists():
-        raise ConfigError(f"model.shape = {name}: neither a config.json, nor a folder, nor one of {', '.join(PRESETS)}")
+        raise ConfigError(f"model.shape = {name}: must be a config.json, its folder, or one of {', '.join(PRESETS)}")
     return read_config(path, dtype)
 
 
 def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
-    """The shape in a config.json, raw: no class default stands in for a missing value.
+    """Read the shape in a config.json, raw: no class default stands in for a missing value.
 
     Args:
       path: the file, or the folder it is in.
@@ -103,16 +103,16 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
         raise ConfigError(f"{path}: cannot read it ({error})") from None
     if not isinstance(raw, dict) or raw.get("model_type") != "qwen3":
         kind = raw.get("model_type") if isinstance(raw, dict) else raw
-        raise ConfigError(f"{path}: model_type is {kind!r}; a dense 'qwen3' is needed")
+        raise ConfigError(f"{path}: model_type = {kind!r} must be 'qwen3', a dense model")
     theta, problems = _read_rope(raw)
     architectures = raw.get("architectures") or ["Qwen3ForCausalLM"]
     if architectures != ["Qwen3ForCausalLM"]:
-        problems.append(f"architectures is {architectures}, not Qwen3ForCausalLM")
+        problems.append(f"architectures = {architectures} must be Qwen3ForCausalLM")
     if raw.get("hidden_act", "silu") != "silu":
-        problems.append(f"hidden_act is {raw['hidden_act']!r}, not 'silu'")
+        problems.append(f"hidden_act = {raw['hidden_act']!r} must be 'silu'")
     layers = raw.get("layer_types") or []
     if raw.get("use_sliding_window") or not isinstance(layers, list) or any(x != "full_attention" for x in layers):
-        problems.append("only full attention is built, no sliding window")
+        problems.append("all layers must have full attention: a sliding window is not built")
     problems += [
         f"{key} is not built" for key in ("attention_bias", "num_experts", "quantization_config") if raw.get(key)
     ]
@@ -120,7 +120,7 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
     if missing:
         problems.append(f"lacks {', '.join(missing)}")
     problems += [
-        f"{name} is {raw[name]!r}, not a whole number above 0"
+        f"{name} = {raw[name]!r} must be a whole number above 0"
         for name in COUNTS
         if name in raw and (type(raw[name]) is not int or raw[name] < 1)
     ]
@@ -137,7 +137,7 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
 
 
 def _read_rope(raw: dict[str, Any]) -> tuple[float, list[str]]:
-    """The base of the angles, and what is wrong with it.
+    """Return the base of the angles, and what is wrong with it.
 
     transformers 4 writes `rope_theta` at the top and any scaling into `rope_scaling`; transformers 5 writes both into
     `rope_parameters`, and its class would put 10,000 for an absent one.
@@ -153,7 +153,7 @@ def _read_rope(raw: dict[str, Any]) -> tuple[float, list[str]]:
     if not thetas:
         problems.append("lacks rope_theta")
     elif not all(_positive(theta) and theta == thetas[0] for theta in thetas):
-        problems.append(f"rope_theta is {' and '.join(map(repr, thetas))}; one number above 0 is needed")
+        problems.append(f"rope_theta = {' and '.join(map(repr, thetas))} must be one number above 0")
     return (0.0 if problems else float(thetas[0])), problems
 
 

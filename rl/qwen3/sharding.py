@@ -5,21 +5,22 @@ Each parameter is declared with a `spec`, which names the mesh axes that shard i
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
+from flax.typing import PathParts
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from rl.config import ConfigError
-from rl.qwen3.model import fitting
+from rl.qwen3.model import fit_spec
 
 
 def make_mesh(fsdp: int, tp: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """A mesh over the first ``fsdp * tp`` devices; `fsdp` = -1 takes all that `tp` leaves.
+    """Make a mesh over the first ``fsdp * tp`` devices; `fsdp` = -1 takes all that `tp` leaves.
 
     The devices are the job's, unless others are given: those of a topology that is not here.
 
@@ -35,16 +36,16 @@ def make_mesh(fsdp: int, tp: int, devices: Sequence[jax.Device] | None = None) -
     rows = len(devices) // tp if fsdp == -1 else fsdp
     asked = f"mesh.fsdp = {fsdp}, mesh.tp = {tp}"
     if rows < 1 or rows * tp > len(devices):
-        raise ConfigError(f"{asked}: {len(devices)} devices are here")
+        raise ConfigError(f"{asked}: must be at most the {len(devices)} devices of this job")
     if processes > 1 and local % tp:
         raise ConfigError(f"{asked}: tp must divide the {local} devices of each process")
     if processes > 1 and rows * tp != len(devices):
-        raise ConfigError(f"{asked}: {processes} processes must use all of their {len(devices)} devices")
+        raise ConfigError(f"{asked}: must use all {len(devices)} devices of the {processes} processes")
     return Mesh(np.array(devices[: rows * tp]).reshape(rows, tp), ("fsdp", "tp"))
 
 
 def shardings(tree: Any, mesh: Mesh) -> Any:
-    """A pytree like `tree` of a NamedSharding a leaf: parameters by their specs, anything else whole on every device.
+    """Return the NamedSharding of each leaf of a pytree: parameters by their specs, all else whole on every device.
 
     Args:
       tree: parameters, gradients or an optimizer's state; arrays or ShapeDtypeStructs.
@@ -53,30 +54,32 @@ def shardings(tree: Any, mesh: Mesh) -> Any:
 
 
 def constrain(tree: Any, mesh: Mesh | None) -> Any:
-    """Inside jit: holds every leaf to its sharding (`shardings`); without a mesh, nothing."""
+    """Hold every leaf to its sharding (`shardings`), inside jit; without a mesh, do nothing."""
     return tree if mesh is None else jax.lax.with_sharding_constraint(tree, shardings(tree, mesh))
 
 
 def abstract(tree: Any, mesh: Mesh) -> Any:
-    """ShapeDtypeStructs of a tree's leaves with their shardings, to compile programs without any array."""
-    return _map(
-        lambda leaf, spec: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=_named(spec, leaf, mesh)), tree
-    )
+    """Return ShapeDtypeStructs of a tree's leaves with their shardings, to compile programs without any array."""
+    return abstract_at(tree, shardings(tree, mesh))
 
 
 def abstract_batch(tree: Any, mesh: Mesh) -> Any:
-    """The same for a batch, its first axes over `fsdp`."""
-    rows = NamedSharding(mesh, P("fsdp"))
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=rows), tree)
+    """Return ShapeDtypeStructs of a batch, its first axes over `fsdp`."""
+    return abstract_at(tree, jax.tree.map(lambda _: NamedSharding(mesh, P("fsdp")), tree))
+
+
+def abstract_at(tree: Any, places: Any) -> Any:
+    """Return ShapeDtypeStructs of a tree's leaves with the shardings in `places`, a tree of the same structure."""
+    return jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree, places)
 
 
 def shard_parameters(parameters: nnx.State, mesh: Mesh) -> nnx.State:
-    """Places parameters, or an optimizer's state, by their declared specs."""
+    """Place parameters, or an optimizer's state, by their declared specs."""
     return jax.device_put(parameters, shardings(parameters, mesh))
 
 
 def shard_batch(batch: Any, mesh: Mesh) -> Any:
-    """Global arrays of a pytree of numpy arrays, their first axes over `fsdp`.
+    """Make global arrays of a pytree of numpy arrays, their first axes over `fsdp`.
 
     Args:
       batch: this process's rows, equally many on each process; they follow each other in process order.
@@ -86,23 +89,29 @@ def shard_batch(batch: Any, mesh: Mesh) -> Any:
     """
     rows = NamedSharding(mesh, P("fsdp"))
 
-    def place(x):
+    def place(x: np.ndarray) -> jax.Array:
         count = len(x) * jax.process_count()
         if count % mesh.shape["fsdp"]:
-            raise ConfigError(f"a batch of {count} rows cannot be shared by mesh.fsdp = {mesh.shape['fsdp']}")
+            raise ConfigError(f"a batch of {count} rows: must be a multiple of mesh.fsdp = {mesh.shape['fsdp']}")
         return jax.make_array_from_process_local_data(rows, np.asarray(x))
 
     return jax.tree.map(place, batch)
 
 
+def local_rows(x: jax.Array) -> np.ndarray:
+    """Return this process's part of an array whose first axis lies over `fsdp`, the inverse of `shard_batch`."""
+    parts = {shard.index[0].start or 0: shard.data for shard in x.addressable_shards}  # one of those that tp repeats
+    return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
+
+
 def rows_for(rows: int, mesh: Mesh) -> int:
-    """Rows of this process in the smallest batch of at least `rows` over all processes that `fsdp` divides."""
+    """Return this process's rows of the smallest batch of at least `rows` over all processes that `fsdp` divides."""
     fsdp = mesh.shape["fsdp"]
     return -(-rows // fsdp) * fsdp // jax.process_count()
 
 
 def rollout_shardings(parameters: nnx.State, mesh: Mesh) -> nnx.State:
-    """Where `for_rollout` puts parameters: sharded over `tp` alone.
+    """Return where `for_rollout` puts parameters: sharded over `tp` alone.
 
     With fsdp each decoded token would gather every weight anew: 8 all-gathers in the body of the decode loop.
     """
@@ -110,7 +119,7 @@ def rollout_shardings(parameters: nnx.State, mesh: Mesh) -> nnx.State:
 
 
 def for_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
-    """The parameters as the sampler wants them: matrices in `dtype`, norms in float32, whole along `fsdp`.
+    """Lay parameters out as the sampler wants them: matrices in `dtype`, norms in float32, whole along `fsdp`.
 
     What is so already, such as a frozen base on one GPU, is not copied: the result shares its memory.
     """
@@ -119,30 +128,31 @@ def for_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
 
 
 def lower_for_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> jax.stages.Lowered:
-    """The program of `for_rollout`, made from ShapeDtypeStructs."""
+    """Lower the program of `for_rollout` from ShapeDtypeStructs."""
     return _prepare.lower(_split_ready(parameters, dtype, mesh)[1], dtype, mesh)
 
 
 def _split_ready(parameters: nnx.State, dtype: Any, mesh: Mesh) -> tuple[nnx.State, nnx.State]:
-    """Parameters that the sampler can take as they are, and the others."""
+    """Split parameters into those that the sampler can take as they are, and the others."""
 
-    def is_ready(_, variable):
+    def is_ready(_: PathParts, variable: nnx.Variable) -> bool:
         spec = variable.spec
         cast = len(spec) > 1 and variable.dtype != dtype
         return not cast and _named(spec, variable, mesh) == _named(_without_fsdp(spec), variable, mesh)
 
-    return nnx.split_state(parameters, is_ready, ...)
+    ready, rest = nnx.split_state(parameters, is_ready, ...)
+    return ready, rest
 
 
 @functools.partial(jax.jit, static_argnames=("dtype", "mesh"))
 def _prepare(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
-    """Casts before it gathers, so that what goes over the wire is `dtype`, and layer by layer.
+    """Cast before gathering, so that what goes over the wire is `dtype`, and layer by layer.
 
     With the stacked arrays gathered at once XLA kept each of them twice: for Qwen3-4B on v5e:2x4, 7.5 GiB of
     temporaries beside 7.5 of weights, against 1.7 so.
     """
 
-    def prepare(tree):
+    def prepare(tree: nnx.State) -> nnx.State:
         tree = _map(lambda leaf, spec: leaf.astype(dtype) if len(spec) > 1 else leaf, tree)
         # Held to the trainer's sharding after the cast as well, or XLA may gather float32 and cast then.
         return jax.lax.with_sharding_constraint(constrain(tree, mesh), rollout_shardings(tree, mesh))
@@ -152,17 +162,17 @@ def _prepare(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
 
 
 def _named(spec: P, leaf: Any, mesh: Mesh) -> NamedSharding:
-    return NamedSharding(mesh, fitting(spec, leaf.shape, mesh))
+    return NamedSharding(mesh, fit_spec(spec, leaf.shape, mesh))
 
 
 def _without_fsdp(spec: P) -> P:
     return P(*(None if name == "fsdp" else name for name in spec))
 
 
-def _map(function: Any, tree: Any) -> Any:
-    """Applies `function` to each leaf and its declared spec (none: ``P()``), keeping the tree's structure."""
+def _map(function: Callable[[Any, P], Any], tree: Any) -> Any:
+    """Apply `function` to each leaf and its declared spec (none: ``P()``), keeping the tree's structure."""
 
-    def apply(node):
+    def apply(node: Any) -> Any:
         if isinstance(node, nnx.Variable):
             return jax.tree.map(lambda leaf: function(leaf, node.spec), node)
         return function(node, P())

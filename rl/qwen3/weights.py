@@ -33,11 +33,11 @@ from rl.qwen3.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-"""What safetensors calls the numbers that a dense Qwen3 may be stored in."""
+"""Names in safetensors of the dtypes that a dense Qwen3 may be stored in."""
 
 
 def resolve(path: str | Path) -> Path:
-    """The folder of a checkpoint: `path` itself, or where the Hugging Face hub's files of that id are on this machine.
+    """Return the folder of a checkpoint: `path`, or where the Hugging Face hub's files of that id are on this machine.
 
     A hub id is downloaded (json, safetensors and tokenizer files only), or found in the cache; with HF_HUB_OFFLINE=1
     only the cache is asked.
@@ -50,7 +50,7 @@ def resolve(path: str | Path) -> Path:
         return folder
     if not re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(path)):
         raise ConfigError(
-            f"model.path = {path}: no such folder, and no id of the Hugging Face hub such as Qwen/Qwen3-4B"
+            f"model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"
         )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
@@ -70,13 +70,13 @@ class Tensor:
       path: of the parameter.
       layer: its place along the leading axis; None if the parameter is not stacked.
       shape: in the checkpoint.
-      turned: whether it is the transpose of ours; norms, embedding and head are not.
+      transposed: whether it is the transpose of ours; norms, embedding and head are not.
     """
 
     path: tuple[str, ...]
     layer: int | None
     shape: tuple[int, ...]
-    turned: bool
+    transposed: bool
 
     @property
     def name(self) -> str:
@@ -85,25 +85,26 @@ class Tensor:
             name = name.replace("layers.", f"layers.{self.layer}.", 1)
         return name if self.path[0] == "lm_head" else f"model.{name}"
 
-    def sharding(self, whole: Sharding | None) -> Sharding:
-        """How it lies on the devices so that each already holds what it needs of the parameter, laid out as `whole`."""
+    def sharding(self, whole: NamedSharding | None) -> Sharding:
+        """Return the sharding by which each device reads just what it needs of the parameter, laid out as `whole`."""
         if whole is None:
             return SingleDeviceSharding(jax.local_devices()[0])
         if self.layer is None:
             return whole
-        _, *axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))]
-        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.turned else axes)))
+        axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))][1:]
+        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.transposed else axes)))
 
 
 def _tensors(base: nnx.State) -> list[Tensor]:
-    """Every tensor of the checkpoint, in the order in which `transformers` writes them: layer by layer."""
+    """List every tensor of the checkpoint, in the order in which `transformers` writes them: layer by layer."""
     tensors = []
-    for path, variable in nnx.to_flat_state(base):
+    for parts, variable in nnx.to_flat_state(base):
+        path = tuple(map(str, parts))
         if path[0] == "layers":
             shape = variable.shape[:0:-1]
-            tensors += [Tensor(path, i, shape, turned=len(shape) == 2) for i in range(variable.shape[0])]
+            tensors += [Tensor(path, i, shape, transposed=len(shape) == 2) for i in range(variable.shape[0])]
         else:
-            tensors.append(Tensor(path, None, variable.shape, turned=False))
+            tensors.append(Tensor(path, None, variable.shape, transposed=False))
     order = ["embed_tokens", "layers", "norm", "lm_head"]
     return sorted(tensors, key=lambda tensor: (order.index(tensor.path[0]), tensor.layer or 0))
 
@@ -111,7 +112,7 @@ def _tensors(base: nnx.State) -> list[Tensor]:
 def load(
     folder: Path | str, config: Qwen3Config, mesh: Mesh | None = None, key: jax.Array | None = None
 ) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
-    """Reads single or sharded safetensors straight into their shardings, tensor by tensor.
+    """Read single or sharded safetensors straight into their shardings, tensor by tensor.
 
     Host memory stays below the largest file plus one tensor, device memory at the parameters plus one tensor. Each
     process of a job reads only what its devices hold.
@@ -120,7 +121,7 @@ def load(
       folder: with `*.safetensors`, and their index if there are several.
       config: shape of the folder's config.json; with `lora`, the checkpoint is the base.
       mesh: over which parameters are sharded; None puts them on one device.
-      key: of the adapters' random half; needed with `config.lora` alone.
+      key: draws the adapters' random half; must be given with `config.lora`.
 
     Raises:
       ConfigError: naming every tensor and file that is missing, superfluous, damaged or of another shape; nothing is
@@ -156,14 +157,14 @@ def load(
 
 @functools.partial(jax.jit, static_argnames="sharding", donate_argnums=0)
 def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding | None) -> jax.Array:
-    """The donated stack with a checkpoint's tensor as one of its layers."""
+    """Write a checkpoint's tensor into the donated stack as one of its layers."""
     stack = jax.lax.dynamic_update_index_in_dim(stack, tensor.T.astype(stack.dtype), layer, 0)
     return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
 
 
 @functools.cache
-def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array], nnx.State]:
-    """Makes fresh adapters, those of `create` with the same key; the compiler leaves out the random base.
+def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | None], nnx.State]:
+    """Return a function that makes fresh adapters, those of `create` with the same key, without the random base.
 
     Kept, as it compiles for seconds: a notebook reads its model before a run, in it, and after it.
     """
@@ -175,7 +176,7 @@ def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array], n
 
 
 def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, list[str]]:
-    """Which file holds which of the wanted tensors; raises one ConfigError with all that is wrong."""
+    """Find which file holds which of the wanted tensors; one ConfigError says all that is wrong."""
     files, problems = _files(folder)
     holders = collections.defaultdict(list)
     for file in files:
@@ -193,9 +194,9 @@ def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, l
                 problems.append(f"{name} is missing")
             case [(file, shape, dtype)]:
                 if shape != tensor.shape:
-                    problems.append(f"{name} has shape {shape}, not {tensor.shape}")
+                    problems.append(f"{name} has shape {shape}, which must be {tensor.shape}")
                 if dtype not in DTYPES:
-                    problems.append(f"{name} is stored as {dtype}, not one of {', '.join(DTYPES)}")
+                    problems.append(f"{name} is stored as {dtype}, which must be one of {', '.join(DTYPES)}")
                 places[file].append(name)
             case several:
                 problems.append(f"{name} is in {' and in '.join(file.name for file, *_ in several)}")
@@ -208,26 +209,26 @@ def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, l
 
 
 def _files(folder: Path) -> tuple[list[Path], list[str]]:
-    """The safetensors files of a checkpoint, and how those in the folder differ from its index, if it has one.
+    """List the safetensors files of a checkpoint, and how those in the folder differ from its index, if it has one.
 
     A model.safetensors without an index is the whole checkpoint, for `transformers` as well: others beside it, such as
     adapters, are no part of it.
     """
-    here = {file.name for file in folder.glob("*.safetensors")}
+    present = {file.name for file in folder.glob("*.safetensors")}
     if (folder / INDEX).exists():
         try:
             listed = set(json.loads((folder / INDEX).read_text())["weight_map"].values())
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
     else:
-        listed = here = here & {"model.safetensors"} or here
+        listed = present = present & {"model.safetensors"} or present
     if not listed:
         pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
         why = f"; {', '.join(pickled)} would have to be unpickled, which runs what is in it" if pickled else ""
-        raise ConfigError(f"model.path = {folder}: no *.safetensors there{why}")
-    problems = [f"file {name} of the index is missing" for name in sorted(listed - here, key=str)]
-    problems += [f"file {name} is not in the index" for name in sorted(here - listed)]
-    return [folder / name for name in sorted(listed & here)], problems
+        raise ConfigError(f"model.path = {folder}: must hold *.safetensors{why}")
+    problems = [f"file {name} of the index is missing" for name in sorted(listed - present, key=str)]
+    problems += [f"file {name} is not in the index" for name in sorted(present - listed)]
+    return [folder / name for name in sorted(listed & present)], problems
 
 
 def save(
@@ -239,7 +240,7 @@ def save(
     dtype: Any = jnp.float32,
     max_shard_bytes: int = 5_000_000_000,
 ) -> None:
-    """Writes a folder that `load` and `transformers` read: safetensors, config.json, the tokenizer's files.
+    """Write a folder that `load` and `transformers` read: safetensors, config.json, the tokenizer's files.
 
     All is first written under other names, and config.json gets its own last: a full disk or a crash leaves what was
     there before, or a folder that does not load. Every process of a job must call this; the first one writes.
@@ -256,7 +257,7 @@ def save(
       ConfigError: if the folder cannot be written.
     """
     if config.lora is not None:
-        raise ValueError("adapters are merged before they are saved as one model")
+        raise ValueError("adapters must be merged (`lora.merge`) before they are saved as one model")
     folder, dtype = Path(folder), jnp.dtype(dtype)
     tensors = _tensors(parameters)
     shards = _shards(tensors, dtype, max_shard_bytes)
@@ -290,8 +291,8 @@ def save(
 
 
 def _shards(tensors: list[Tensor], dtype: np.dtype, limit: int) -> dict[str, list[Tensor]]:
-    """File names and what goes into each, in order; one file as long as all fits."""
-    parts = [[]]
+    """Name the files and list what goes into each, in order; one file as long as all fits."""
+    parts: list[list[Tensor]] = [[]]
     for tensor in tensors:
         if parts[-1] and _size([*parts[-1], tensor], dtype) > limit:
             parts.append([])
@@ -306,12 +307,13 @@ def _size(tensors: list[Tensor], dtype: np.dtype) -> int:
 
 
 def _contents(tensors: list[Tensor], values: dict[tuple, jax.Array], dtype: np.dtype) -> Iterator[bytes | np.ndarray]:
-    """A safetensors file in parts: the header, whose shapes are known beforehand, then one tensor at a time.
+    """Yield a safetensors file in parts: the header, whose shapes are known beforehand, then one tensor at a time.
 
     The format is that of https://huggingface.co/docs/safetensors; the library's writer wants all tensors at once.
     """
     kind = next(short for short, long in DTYPES.items() if long == dtype.name)
-    header, end = {"__metadata__": {"format": "pt"}}, 0
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
     for tensor in tensors:
         start, end = end, end + _size([tensor], dtype)
         header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": [start, end]}
@@ -326,7 +328,7 @@ def _contents(tensors: list[Tensor], values: dict[tuple, jax.Array], dtype: np.d
 
 @functools.partial(jax.jit, static_argnames=("dtype", "mesh"))
 def _extract(value: jax.Array, layer: int | None, dtype: np.dtype, mesh: Mesh | None) -> jax.Array:
-    """One tensor as the checkpoint has it, whole on every device, so that any process can write it."""
+    """Return one tensor as the checkpoint has it, whole on every device, so that any process can write it."""
     if layer is not None:
         value = jax.lax.dynamic_index_in_dim(value, layer, 0, keepdims=False).T
     value = value.astype(dtype)
@@ -334,20 +336,20 @@ def _extract(value: jax.Array, layer: int | None, dtype: np.dtype, mesh: Mesh | 
 
 
 def _write(path: Path, parts: Iterable[bytes | np.ndarray]) -> None:
-    """Writes the parts one after the other, down to the disk."""
+    """Write the parts one after the other, down to the disk."""
     with open(path, "wb") as file:
         for part in parts:
-            file.write(part if isinstance(part, bytes) else np.ascontiguousarray(part).view(np.uint8))
+            file.write(part if isinstance(part, bytes) else np.ascontiguousarray(part).view(np.uint8).data)
         if path != Path(os.devnull):
             file.flush()
             os.fsync(file.fileno())
 
 
 def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:
-    """config.json in the spelling of the published checkpoints, which transformers 4 and 5 read."""
+    """Write config.json in the spelling of the published checkpoints, which transformers 4 and 5 read."""
     beside = tokenizer and tokenizer.folder / "config.json"
     published = json.loads(beside.read_text()) if beside and beside.exists() else {}
-    raw = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+    raw: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
     raw |= {name: getattr(config, name) for name in FIELDS}
     raw |= {"rope_theta": config.rope_theta, "rope_scaling": None, "hidden_act": "silu", "attention_bias": False}
     raw |= {"use_sliding_window": False, "torch_dtype": dtype.name}

@@ -28,7 +28,7 @@ def pack(state: TrainState) -> Snapshot:
     if state.reference is not None:
         arrays["reference"] = state.reference
     if state.pending is not None:
-        rows = distributed.gather(rows_of(state.pending.batch))
+        rows = distributed.all_gather(rows_of(state.pending.batch))
         notes = {"metrics": state.pending.metrics, "updates": state.pending.updates}
     return Snapshot(state.progress, arrays, rows, notes)
 

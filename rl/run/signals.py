@@ -54,7 +54,7 @@ class Stop:
 
     def agreed(self) -> int:
         """The number of a signal that any process of the job got, 0 if none; all call it at the same place."""
-        return int(distributed.gather(np.array([self.number])).max())
+        return int(distributed.all_gather(np.array([self.number])).max())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.

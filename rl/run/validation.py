@@ -16,7 +16,7 @@ from rl.run.boards import mixed_boards
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import TrainState
-from rl.sampler import Rollout, Sampling
+from rl.sampler import Rollout, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ def validate(
     prompts, optima = boards.prompts.take(part), boards.optima[part]
     display.stage(f"{label}: validation", len(prompts) * (1 + settings.samples))
 
-    def answer(number: int, samples: int, sampling: Sampling) -> tuple[Rollout, Verdict]:
+    def answer(number: int, samples: int, sampling: SamplingParams) -> tuple[Rollout, Verdict]:
         before = display.done
         rollout = policy.answer(
             state.parameters,
@@ -81,9 +81,9 @@ def validate(
         )
         return rollout, policy.judge(prompts, rollout, optima)
 
-    greedy, verdicts = answer(0, 1, Sampling(temperature=0.0))
-    _, sampled = answer(1, settings.samples, Sampling(settings.temperature, settings.top_k, settings.top_p))
-    rollout, verdicts, valid = distributed.gather((greedy, verdicts, sampled.valid))
+    greedy, verdicts = answer(0, 1, SamplingParams(temperature=0.0))
+    _, sampled = answer(1, settings.samples, SamplingParams(settings.temperature, settings.top_k, settings.top_p))
+    rollout, verdicts, valid = distributed.all_gather((greedy, verdicts, sampled.valid))
     evidence = evidence_.gather(
         sizes=boards.prompts.instances.size,
         checks=verdicts.checks,

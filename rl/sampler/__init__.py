@@ -1,6 +1,6 @@
 """Batched generation with a KV cache and a queue; knows tokens, not what they mean. ``Sampler`` is the way in."""
 
 from rl.sampler.batch import Guide, Rollout, Sampler
-from rl.sampler.draw import Sampling
+from rl.sampler.draw import SamplingParams
 
-__all__ = ["Guide", "Rollout", "Sampler", "Sampling"]
+__all__ = ["Guide", "Rollout", "Sampler", "SamplingParams"]

@@ -1,7 +1,8 @@
 """A client of chat completions as OpenAI's servers speak them, and vLLM, llama.cpp, Ollama, OpenRouter and others too.
 
-The `openai` package asks, and asks again after waits that double or that the server names. Here is what it leaves open:
-bodies that hold no answer, what no further request can mend (no server, no key, no such model), and many at once.
+The `openai` package sends requests, and repeats them after waits that double or that the server names. This file adds
+what it leaves open: bodies that hold no answer, a limit on a whole attempt, one line for what no further request can
+mend (no server, no key, no such model), and many requests at once.
 """
 
 import concurrent.futures
@@ -27,26 +28,27 @@ CONNECT_TIMEOUT = 30.0
 HEADERS = frozenset(
     {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
 )
-"""All that is sent: the package adds what OPENAI_* variables hold, which is not for every server, and our platform."""
+"""All headers that are sent: the package adds what OPENAI_* variables hold, which is not for every server, and our
+platform."""
 
 
 class ApiError(ConfigError, openai.OpenAIError):
-    """Nothing that is asked of this server will succeed; one line that says why.
+    """A server that no request can succeed with; one line says why.
 
-    Also one of the package's own errors, which it lets through where it asks again for all others.
+    Also one of the package's own errors, which it raises at once where it repeats the request for all others.
     """
 
 
 class RequestFailed(Exception):
-    """One request got no answer; one line that says why."""
+    """A request that got no answer; one line says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-    """What a model wrote.
+    """Text that a model wrote.
 
     Attributes:
-      text: without thoughts that the server keeps apart; empty where the limit cut them off.
+      text: without thoughts that the server sends separately; empty where the limit cut them off.
       tokens: how many it took, thoughts included, as the server counts; None where it does not.
       truncated: whether the limit on tokens ended it.
     """
@@ -75,7 +77,7 @@ class Request:
 
 
 class ChatClient:
-    """Asks one model of one server.
+    """A client of one model of one server.
 
     Args:
       url: such as ``http://localhost:8000/v1``; ``/chat/completions`` is added.
@@ -104,36 +106,25 @@ class ChatClient:
         except pydantic.ValidationError:
             usable = False
         if not usable:
-            raise ApiError(f"{url}: no address of a server; it is like http://localhost:8000/v1")
+            raise ApiError(f"{url}: must be the address of a server, like http://localhost:8000/v1")
         if key and not (key.isascii() and key.isprintable()):
-            raise ApiError(f"{key_name}: a key has neither line breaks nor letters beyond ASCII")
+            raise ApiError(f"{key_name}: must be ASCII letters on one line")
         self.url, self.model = url.rstrip("/").removesuffix("/chat/completions"), model
         self._key, self._key_name, self._timeout, self._attempts = key, key_name, timeout, attempts
         self._reached = False  # until then a server that cannot be reached is taken for a wrong address
         self._limit_key = "max_tokens"
 
-    def complete(self, request: Request) -> Completion:
-        """The answer to one message.
-
-        Raises:
-          RequestFailed: if every attempt failed, or the server refuses this request.
-          ApiError: if no request can succeed.
-        """
-        ((_, result),) = self.map([request], concurrency=1)
-        if isinstance(result, RequestFailed):
-            raise result
-        return result
-
     def map(self, requests: Sequence[Request], concurrency: int) -> Iterator[tuple[int, Completion | RequestFailed]]:
-        """The answers as they come, each with its request's index; `concurrency` requests are under way at once.
+        """Yield the answers as they come, each with its request's index; `concurrency` requests are under way at once.
 
-        Closing the iterator breaks off what is under way.
+        A request has failed if every attempt did, or the server refuses it. Closing the iterator breaks off what is
+        under way.
 
         Raises:
           ApiError: if no request can succeed.
         """
         client, waiting = self._client(), iter(enumerate(requests))
-        under_way: dict[concurrent.futures.Future[Completion], int] = {}
+        under_way: dict[concurrent.futures.Future[Completion | RequestFailed], int] = {}
         with anyio.from_thread.start_blocking_portal() as portal:  # an event loop in a thread of its own
             try:
                 while True:
@@ -143,10 +134,7 @@ class ChatClient:
                         return
                     # A signal that comes just before the wait begins is heard only when it ends.
                     for future in concurrent.futures.wait(under_way, 0.5, concurrent.futures.FIRST_COMPLETED).done:
-                        error = future.exception()
-                        if error and not isinstance(error, RequestFailed):
-                            raise error
-                        yield under_way.pop(future), error or future.result()
+                        yield under_way.pop(future), future.result()
             finally:
                 for future in under_way:
                     future.cancel()
@@ -159,14 +147,14 @@ class ChatClient:
                 api_key=self._key or "none",  # the package insists on one; it is not sent
                 max_retries=self._attempts - 1,
                 timeout=openai.Timeout(None, connect=CONNECT_TIMEOUT),
-                http_client=_Attempts(self),
+                http_client=_HttpClient(self),
             )
         except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
             raise ApiError(f"{self.url}: {self._line(str(error))}") from None
 
-    async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> Completion:
+    async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> Completion | RequestFailed:
         limit_key = self._limit_key
-        body = {"model": self.model, "messages": [{"role": "user", "content": request.message}]}
+        body: dict[str, Any] = {"model": self.model, "messages": [{"role": "user", "content": request.message}]}
         body |= {"temperature": request.temperature, limit_key: request.max_tokens}
         body |= {"seed": request.seed} if request.seed is not None else {}
         body |= {"top_p": request.top_p} if request.top_p < 1 else {}
@@ -174,63 +162,65 @@ class ChatClient:
         try:
             return _read((await client.post("/chat/completions", body=body, cast_to=httpx2.Response)).text)
         except openai.APIConnectionError as error:
-            raise RequestFailed(self._line(_reason(error))) from None
+            return RequestFailed(self._line(_reason(error)))
         except openai.APIStatusError as error:
             if limit_key == "max_tokens" and "max_completion_tokens" in error.response.text:
                 self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
                 return await self._ask(client, request)
-            raise self._refusal(error) from None
+            return self._refusal(error)
 
-    def _refusal(self, error: openai.APIStatusError) -> ApiError | RequestFailed:
+    def _refusal(self, error: openai.APIStatusError) -> RequestFailed:
+        """Put a refusal into a line; raise it where every request would be refused."""
         status, body = error.status_code, error.body
         if isinstance(body, dict):
             body = body.get("message") or body.get("detail") or body
-        told = self._line(body if isinstance(body, str) else json.dumps(body))
-        message = f"status {status}: {told}".removesuffix(": ")
+        message = f"status {status}: {self._line(body if isinstance(body, str) else json.dumps(body))}"
+        message = message.removesuffix(": ")
         if status in (401, 403):
-            wants = "refuses" if self._key else "wants a key and got none; it is taken from"
-            return ApiError(f"{self.url}: {wants} {self._key_name} ({message})")
-        if status == 404:
-            return ApiError(f"{self.url}: knows no model {self.model!r}, or nothing at this address ({message})")
-        if 300 <= status < 400:
-            elsewhere = error.response.headers.get("Location")
-            return ApiError(f"{self.url}: the server is elsewhere, at {elsewhere} (status {status})")
-        if error.code == "insufficient_quota":
-            return ApiError(f"{self.url}: {self._key_name} has no budget left ({message})")
-        return RequestFailed(message)
+            reason = f"refuses {self._key_name}" if self._key else f"wants a key, which must be in {self._key_name}"
+        elif status == 404:
+            reason = f"knows no model {self.model!r}, or nothing at this address"
+        elif 300 <= status < 400:
+            reason = f"the server is elsewhere, at {error.response.headers.get('Location')}"
+        elif error.code == "insufficient_quota":
+            reason = f"{self._key_name} has no budget left"
+        else:
+            return RequestFailed(message)
+        raise ApiError(f"{self.url}: {reason} ({message})") from None
 
     def _line(self, text: str) -> str:
-        """One line of at most 200 letters, without the key."""
+        """Return one line of at most 200 letters, without the key."""
         line = " ".join(text.split())
         line = line.replace(self._key, "***") if self._key else line
         return line if len(line) <= 200 else line[:197] + "..."
 
 
-class _Useless(httpx2.RequestError):
-    """No answer came, though the package may think so; for this error it asks again."""
+class _NoAnswer(httpx2.RequestError):
+    """An attempt that brought no answer, whatever its status; for this error the package repeats the request."""
 
 
-class _Attempts(openai.DefaultAsyncHttpxClient):
-    """What the package sends through, and so sees each attempt before it does."""
+class _HttpClient(openai.DefaultAsyncHttpxClient):
+    """The client that the package sends through, and that sees each attempt before the package does."""
 
-    def __init__(self, client: ChatClient):
+    def __init__(self, chat: ChatClient):
         super().__init__(follow_redirects=False)  # a redirect would take the question to whoever is named
-        self._of = client
+        self._chat = chat
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        for name in set(request.headers) - (HEADERS if self._of._key else HEADERS - {"authorization"}):
+        chat = self._chat
+        for name in set(request.headers) - (HEADERS if chat._key else HEADERS - {"authorization"}):
             del request.headers[name]
         try:
             # httpx limits the wait for each piece, and a server may send blanks for ever to keep a connection open.
-            with anyio.fail_after(self._of._timeout):
+            with anyio.fail_after(chat._timeout):
                 response = await super().send(request, **options)
         except TimeoutError:
-            raise _Useless(f"no answer within {self._of._timeout:g} s") from None
+            raise _NoAnswer(f"no answer within {chat._timeout:g} s") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            if self._of._reached:
+            if chat._reached:
                 raise
-            raise ApiError(f"{self._of.url}: not reached: {_reason(error)}") from None
-        self._of._reached = True
+            raise ApiError(f"{chat.url}: not reached: {_reason(error)}") from None
+        chat._reached = True
         if response.is_success:
             _read(response.text)
         elif "insufficient_quota" in response.text:
@@ -239,29 +229,28 @@ class _Attempts(openai.DefaultAsyncHttpxClient):
 
 
 def _reason(error: BaseException) -> str:
-    """What was first: the package says no more than "Connection error."."""
-    group = isinstance(error, BaseExceptionGroup)
-    cause = error.exceptions[0] if group else error.__cause__ or error.__context__
-    if isinstance(error, _Useless) or not cause:
-        return str(error) if isinstance(error, _Useless) else f"{type(error).__name__}: {error}".removesuffix(": ")
-    return _reason(cause)
+    """Return the line of the first error in the chain: the package says no more than "Connection error."."""
+    if isinstance(error, _NoAnswer):
+        return str(error)
+    cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
+    return _reason(cause) if cause else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _read(body: str) -> Completion:
-    """The completion in a body of status 200; some servers send an error with that status, or nothing."""
+    """Read the completion in a body of status 200; some servers send an error with that status, or nothing."""
     try:
-        found = json.loads(body)
-        if isinstance(found, dict) and found.get("error"):
-            raise _Useless(f"status 200 with an error: {json.dumps(found['error'])}")
-        choice = found["choices"][0]
+        answer = json.loads(body)
+        if isinstance(answer, dict) and answer.get("error"):
+            raise _NoAnswer(f"status 200 with an error: {json.dumps(answer['error'])}")
+        choice = answer["choices"][0]
         text, reason = choice["message"].get("content"), choice.get("finish_reason")
-        tokens = (found.get("usage") or {}).get("completion_tokens")
+        tokens = (answer.get("usage") or {}).get("completion_tokens")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise _Useless(f"the answer is no chat completion: {json.dumps(body[:60])}") from None
+        raise _NoAnswer(f"the answer is no chat completion: {json.dumps(body[:60])}") from None
     truncated = reason == "length"
     if not isinstance(text, str) or not text.strip():
         if not truncated:
-            raise _Useless(f"an empty answer (finish_reason {json.dumps(reason)})")
+            raise _NoAnswer(f"an empty answer (finish_reason {json.dumps(reason)})")
         text = ""
     text = text.encode(errors="replace").decode()  # halves of surrogate pairs, which no file takes
     return Completion(text, tokens if type(tokens) is int else None, truncated)

@@ -8,37 +8,36 @@ moves prompts in and answers out.
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import ConfigError
-from rl.qwen3.model import Qwen3, Qwen3Config
-from rl.qwen3.sharding import shard_batch
-from rl.sampler.draw import Sampling
-from rl.sampler.programs import Arrivals, abstract, programs
+from rl.qwen3.sharding import local_rows, shard_batch
+from rl.sampler.draw import SamplingParams
+from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs
 from rl.sampler.schedule import Schedule, prompts_at_once
 
 STEPS_PER_CALL = 128
 """Tokens after which `decode` gives the host a word, for progress and to be interrupted: 0.6 s of a 4 B model."""
 
 Guide = Callable[[int | None], np.ndarray]
-"""Says what an answer may go on with: gets the token that came (None before the first), gives bool ``[V]``."""
+"""From the token that came (None before the first) to those that may come next, bool ``[V]``."""
 
-
-WHOLE = Sampling()
+WHOLE = SamplingParams()
 """The model's distribution as it is."""
 
 
 @record
 class Rollout(Record):
-    """What was generated, numpy arrays; the samples of a prompt lie side by side.
+    """Answers as numpy arrays; the samples of a prompt lie side by side.
 
     Attributes:
       tokens: int32 ``[B, T]``; whatever stands where `mask` is False is padding.
@@ -55,40 +54,24 @@ class Rollout(Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampler:
-    """Answers prompts, `rows` at a time; equal ones share their compiled programs.
+class Sampler(SamplerSpec):
+    """A model's generator of answers to prompts, `rows` at a time; equal ones share their compiled programs.
 
     Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
     and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token
     included: the trainer's softmax has them too.
 
-    Attributes:
-      graph: static half of the model.
-      config: its shape.
-      mesh: with the axes `fsdp`, over which rows are shared out, and `tp`.
-      rows: answers under way at once on all devices.
-      max_prompt_tokens, max_new_tokens: P and T.
-      stop_ids: tokens that end an answer.
-
     Raises:
       ConfigError: if `fsdp` does not divide the rows.
     """
 
-    graph: nnx.GraphDef[Qwen3]
-    config: Qwen3Config
-    mesh: Mesh
-    rows: int
-    max_prompt_tokens: int
-    max_new_tokens: int
-    stop_ids: tuple[int, ...]
-
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.rows % self.shards:
             raise ConfigError(f"sampler.rows = {self.rows}: must be a multiple of mesh.fsdp = {self.shards}")
 
     @property
     def shards(self) -> int:
-        """Parts of the batch that live on devices of their own."""
+        """Number of parts of the batch that live on devices of their own."""
         return self.mesh.shape["fsdp"]
 
     def generate(
@@ -98,12 +81,12 @@ class Sampler:
         key: jax.Array,
         *,
         samples: int = 1,
-        sampling: Sampling = WHOLE,
+        sampling: SamplingParams = WHOLE,
         guides: Sequence[Guide] | None = None,
         first_request: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Rollout:
-        """Samples `samples` answers to each prompt.
+        """Sample `samples` answers to each prompt.
 
         Args:
           parameters: as `sharding.for_rollout` lays them out.
@@ -135,7 +118,7 @@ class Sampler:
             compiled.decode,
             parameters,
             key=np.asarray(jax.random.key_data(key)),
-            knobs=sampling.arrays(),
+            sampling=sampling,
             truncated=sampling.truncated,
         )
         state = compiled.empty()
@@ -163,7 +146,7 @@ class Sampler:
         return Rollout(tokens=tokens, mask=mask, logprobs=logprobs, truncated=~ended)
 
     def lower(self, parameters: nnx.State, samples: int) -> dict[str, jax.stages.Lowered]:
-        """The two programs as `generate` runs them for the longest prompts, for a mesh that need not be here.
+        """Lower the two programs as `generate` runs them for the longest prompts, for a mesh that need not be here.
 
         Args:
           parameters: ShapeDtypeStructs with the shardings of `sharding.rollout_shardings`.
@@ -171,7 +154,7 @@ class Sampler:
         """
         rows = NamedSharding(self.mesh, P("fsdp"))
 
-        def struct(shape, dtype=jnp.int32):
+        def struct(shape: tuple[int, ...], dtype: Any = jnp.int32) -> Any:
             return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
 
         state = abstract(self)
@@ -190,7 +173,7 @@ class Sampler:
                 parameters,
                 state,
                 key=np.zeros(2, np.uint32),
-                knobs=WHOLE.arrays(),
+                sampling=WHOLE,
                 truncated=False,
                 allowed=None,
                 need=np.zeros(self.shards, np.int32),
@@ -199,7 +182,7 @@ class Sampler:
         }
 
     def width(self, samples: int) -> int:
-        """Rows of a shard.
+        """Return the number of rows of a shard.
 
         Raises:
           ConfigError: if the answers to one prompt do not fit into them.
@@ -207,25 +190,27 @@ class Sampler:
         width = self.rows // self.shards
         if samples > width:
             raise ConfigError(
-                f"sampler.rows = {self.rows}: the {samples} answers to a prompt are generated together, which takes at "
-                f"least {samples * self.shards} rows with mesh.fsdp = {self.shards}"
+                f"sampler.rows = {self.rows}: must be at least {samples * self.shards}, as the {samples} answers to a "
+                f"prompt are generated together on each of the mesh.fsdp = {self.shards} shards"
             )
         return width
 
     @property
     def _buckets(self) -> list[int]:
-        """Lengths that prompts are padded to, so that few programs serve all: powers of two, and the longest."""
+        """Return the lengths that prompts are padded to, so that few programs serve all: powers of two and the most."""
         powers = [64]
         while powers[-1] < self.max_prompt_tokens:
             powers.append(2 * powers[-1])
         return [*powers[:-1], self.max_prompt_tokens]
 
     def _bucket(self, prompts: Sequence[Sequence[int]]) -> int:
-        """The one that holds the longest prompt of all processes."""
+        """Return the bucket that holds the longest prompt of all processes."""
         longest = max(map(len, prompts), default=1)
-        longest = int(distributed.gather(np.array([longest], np.int32)).max())
+        longest = int(distributed.all_gather(np.array([longest], np.int32)).max())
         if longest > self.max_prompt_tokens:
-            raise ConfigError(f"a prompt has {longest} tokens, and at most {self.max_prompt_tokens} are prepared for")
+            raise ConfigError(
+                f"a prompt of {longest} tokens: must be at most max_prompt_tokens = {self.max_prompt_tokens}"
+            )
         return next(bucket for bucket in self._buckets if bucket >= longest)
 
 
@@ -237,7 +222,7 @@ def arrange(
     bucket: int,
     first_request: int,
 ) -> Arrivals:
-    """Numpy arrays of what `Schedule.admit` lets in, to shards of `width` rows, `batch` prompts of `bucket` tokens."""
+    """Arrange what `Schedule.admit` lets in for shards of `width` rows, `batch` prompts of `bucket` tokens."""
     arrivals = Arrivals(
         prompts=np.zeros((len(entering), batch, bucket), np.int32),
         sizes=np.zeros((len(entering), batch), np.int32),
@@ -259,26 +244,20 @@ def arrange(
 
 
 class Masks:
-    """What the guides allow, for the rows their answers are in."""
+    """Masks of the tokens that the guides allow, for the rows their answers are in."""
 
     def __init__(self, sampler: Sampler, guides: Sequence[Guide]):
         self.sampler, self.guides = sampler, guides
         self.allowed = [guide(None) for guide in guides]
 
     def now(self, requests: np.ndarray) -> jax.Array:
-        """Bool ``[B, V]``; rows without a request may write anything."""
+        """Return bool ``[B, V]``; rows without a request may write anything."""
         anything = np.ones(self.sampler.config.vocab_size, bool)
         rows = [anything if request < 0 else self.allowed[request] for request in requests]
         return shard_batch(np.stack(rows), self.sampler.mesh)
 
     def advance(self, requests: np.ndarray, tokens: np.ndarray) -> None:
-        """Tells the guides what came; those whose answer ended are not asked again."""
+        """Tell the guides what came; those whose answer ended are not asked again."""
         for request, token in zip(requests, tokens.tolist(), strict=True):
             if request >= 0 and token not in self.sampler.stop_ids:
                 self.allowed[request] = self.guides[request](token)
-
-
-def local_rows(x: jax.Array) -> np.ndarray:
-    """This process's part of an array whose first axis is shared out over `fsdp`."""
-    parts = {shard.index[0].start or 0: shard.data for shard in x.addressable_shards}  # one of those that tp repeats
-    return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])

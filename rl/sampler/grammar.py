@@ -1,7 +1,8 @@
 """Text under a grammar: the model thinks freely up to a cap, then every token is held to the grammar."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ from jax.sharding import Mesh
 
 from rl.qwen3.model import Qwen3, Qwen3Config
 from rl.qwen3.tokenizer import Tokenizer, check_fit
-from rl.sampler import Sampler, Sampling
+from rl.sampler import Guide, Sampler, SamplingParams
 
 OPEN = "<think>\n"
 CUT = "\n</think>"
@@ -20,7 +21,7 @@ BETWEEN = "\n\n"
 
 @dataclasses.dataclass(frozen=True)
 class GrammarSampler:
-    """Writes answers in two parts: a thought of at most so many tokens, and then what a grammar admits.
+    """A sampler of answers in two parts: a thought of at most so many tokens, and then what a grammar admits.
 
     It is an ordinary `Sampler` that is told before each token which ones may come. Where that is only one, as at the
     forced end of a thought, the model has no choice. In a job of several processes all of them write the same texts.
@@ -41,7 +42,7 @@ class GrammarSampler:
     max_prompt_tokens: int
     max_thinking_tokens: int
     max_answer_tokens: int
-    sampling: Sampling
+    sampling: SamplingParams
     answers: int = 1
 
     def write(
@@ -53,7 +54,7 @@ class GrammarSampler:
         count: int,
         progress: Callable[[int], None] | None = None,
     ) -> list[tuple[str, str, str]]:
-        """`count` responses to one user message, each verbatim, its thinking and its answer.
+        """Write `count` responses to one user message; return each verbatim, its thinking and its answer.
 
         Args:
           parameters: as `sharding.for_rollout` lays them out.
@@ -91,7 +92,7 @@ class GrammarSampler:
         return texts
 
     def _sampler(self, opening: int) -> Sampler:
-        """The sampler behind it, with room for forced tokens and for the one that ends an answer."""
+        """Return the sampler of tokens, with room for forced tokens and for the one that ends an answer."""
         shards = self.mesh.shape["fsdp"]
         forced = len(self.tokenizer.encode(CUT) + self.tokenizer.encode(BETWEEN))
         return Sampler(
@@ -106,23 +107,23 @@ class GrammarSampler:
 
 
 class Script:
-    """What one response may go on with, token by token: thought, its end, answer, end.
+    """The tokens that one response may go on with, step by step: thought, its end, answer, end.
 
     Attributes:
       allow: the guide for the sampler.
       thought_to, answer_from: tokens before the thought's end and before the answer, once these are reached.
     """
 
-    def __init__(self, sampler: GrammarSampler, vocabulary, grammar: str):
+    def __init__(self, sampler: GrammarSampler, vocabulary: Any, grammar: str):
         """`vocabulary`: the tokenizer as llguidance wants it."""
         import llguidance
 
         self.sampler = sampler
         self.matcher = llguidance.LLMatcher(vocabulary, grammar)
-        self.allow = self._write().send
+        self.allow: Guide = self._write().send
 
-    def _write(self) -> Iterator[np.ndarray]:
-        """Yields bool ``[V]`` before each token and is sent the one that came."""
+    def _write(self) -> Generator[np.ndarray, int | None, None]:
+        """Yield bool ``[V]`` before each token, and be sent the one that came."""
         tokenizer = self.sampler.tokenizer
         tokens = np.arange(self.sampler.config.vocab_size)
         text = tokens < len(tokenizer)
@@ -150,7 +151,7 @@ class Script:
             yield tokens == tokenizer.stop_ids[0]
 
     def _grammatical(self) -> np.ndarray:
-        """Tokens that the grammar admits next, bool ``[V]``."""
+        """Return the tokens that the grammar admits next, bool ``[V]``."""
         from llguidance.numpy import fill_next_token_bitmask
 
         size = self.sampler.config.vocab_size

@@ -114,7 +114,9 @@ class _Walk:
 
     def __init__(self, computations: dict[str, Computation], layer_size: int):
         self.computations, self.layer_size = computations, layer_size
-        self.collectives, self.weight_gathers, self.cache_copies = (collections.Counter() for _ in range(3))
+        self.collectives = collections.Counter[str]()
+        self.weight_gathers = collections.Counter[str]()
+        self.cache_copies = collections.Counter[str]()
 
     def run(self, computation: Computation, parameters: list[Changing], times: int, fused: bool = False) -> Changing:
         """Whether the result changes, given which parameters do. Notes what is done, `times` a pass; 0: nothing."""
@@ -231,7 +233,8 @@ def _passes(computations: dict[str, Computation], loop: _Instruction) -> int | N
 
 def _read(text: str) -> tuple[dict[str, Computation], str]:
     """All computations by name, and the name of the one that begins."""
-    computations, entry, current = {}, "", {}
+    computations: dict[str, Computation] = {}
+    entry, current = "", Computation()
     for line in text.splitlines():
         header = re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line)
         instruction = re.match(r"  (ROOT )?%([\w.\-]+) = (.*)", line)

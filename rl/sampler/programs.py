@@ -1,21 +1,41 @@
 """The compiled programs of a sampler and the state that they share: `empty`, `admit` and `decode`."""
 
+import dataclasses
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
-from rl.qwen3.model import KVCache
-from rl.sampler.draw import Knobs, draw
+from rl.qwen3.model import KVCache, Qwen3, Qwen3Config
+from rl.qwen3.sharding import abstract_at
+from rl.sampler.draw import SamplingParams, draw
 
-if TYPE_CHECKING:
-    from rl.sampler.batch import Sampler
+
+@dataclasses.dataclass(frozen=True)
+class SamplerSpec:
+    """What a sampler's programs are compiled for; equal ones share them.
+
+    Attributes:
+      graph: static half of the model.
+      config: its shape.
+      mesh: with the axes `fsdp`, over which rows are shared out, and `tp`.
+      rows: answers under way at once on all devices.
+      max_prompt_tokens, max_new_tokens: P and T.
+      stop_ids: tokens that end an answer.
+    """
+
+    graph: nnx.GraphDef[Qwen3]
+    config: Qwen3Config
+    mesh: Mesh
+    rows: int
+    max_prompt_tokens: int
+    max_new_tokens: int
+    stop_ids: tuple[int, ...]
 
 
 @record
@@ -65,26 +85,26 @@ class Arrivals(Record):
 
 
 class Programs(NamedTuple):
-    """The three functions below, compiled for one sampler."""
+    """The functions `empty`, `admit` and `decode` below, compiled for one sampler."""
 
-    empty: Callable[..., State]
-    admit: Callable[..., State]
-    decode: Callable[..., tuple[State, jax.Array]]
+    empty: jax.stages.Wrapped
+    admit: jax.stages.Wrapped
+    decode: jax.stages.Wrapped
 
 
 @functools.cache
-def programs(sampler: "Sampler") -> Programs:
-    """Compiles on first use.
+def programs(spec: SamplerSpec) -> Programs:
+    """Return the programs of a sampler, each compiled when it is first called.
 
     The state's shardings are stated: left to itself, XLA spells one of them anew, and the next call compiles again.
     """
-    where = shardings(sampler)
-    everywhere = NamedSharding(sampler.mesh, P())
+    where = shardings(spec)
+    everywhere = NamedSharding(spec.mesh, P())
     return Programs(
-        jax.jit(functools.partial(empty, sampler), out_shardings=where),
-        jax.jit(functools.partial(admit, sampler), out_shardings=where, donate_argnames=("state",)),
+        jax.jit(functools.partial(empty, spec), out_shardings=where),
+        jax.jit(functools.partial(admit, spec), out_shardings=where, donate_argnames=("state",)),
         jax.jit(
-            functools.partial(decode, sampler),
+            functools.partial(decode, spec),
             out_shardings=(where, everywhere),
             static_argnames=("truncated",),
             donate_argnames=("state",),
@@ -92,19 +112,22 @@ def programs(sampler: "Sampler") -> Programs:
     )
 
 
-def shardings(sampler: "Sampler") -> State:
-    """Where a state lies, as a State of NamedShardings."""
-    cache = NamedSharding(sampler.mesh, KVCache.spec(sampler.config, sampler.mesh))
-    rows, everywhere = NamedSharding(sampler.mesh, P("fsdp")), NamedSharding(sampler.mesh, P())
-    by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), rows)
-    return State(cache=KVCache(keys=cache, values=cache), clock=everywhere, **by_row)
+def shardings(spec: SamplerSpec) -> State:
+    """Return where a state lies: a State that holds NamedShardings."""
+
+    def place(axes: P) -> Any:
+        return NamedSharding(spec.mesh, axes)
+
+    cache = place(KVCache.spec(spec.config, spec.mesh))
+    by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), place(P("fsdp")))
+    return State(cache=KVCache(keys=cache, values=cache), clock=place(P()), **by_row)
 
 
-def empty(sampler: "Sampler") -> State:
-    """Rows that are all free."""
-    rows, time = sampler.rows, sampler.max_new_tokens
+def empty(spec: SamplerSpec) -> State:
+    """Return a state whose rows are all free."""
+    rows, time = spec.rows, spec.max_new_tokens
     return State(
-        cache=KVCache.zeros(sampler.config, rows, sampler.max_prompt_tokens + time),
+        cache=KVCache.zeros(spec.config, rows, spec.max_prompt_tokens + time),
         clock=jnp.int32(0),
         lengths=jnp.ones(rows, jnp.int32),
         last=jnp.zeros(rows, jnp.int32),
@@ -116,30 +139,26 @@ def empty(sampler: "Sampler") -> State:
     )
 
 
-def abstract(sampler: "Sampler") -> State:
-    """The state as ShapeDtypeStructs with their shardings, to compile programs without any array."""
-    return jax.tree.map(
-        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-        jax.eval_shape(functools.partial(empty, sampler)),
-        shardings(sampler),
-    )
+def abstract(spec: SamplerSpec) -> State:
+    """Return the state as ShapeDtypeStructs with their shardings, to compile programs without any array."""
+    return abstract_at(jax.eval_shape(functools.partial(empty, spec)), shardings(spec))
 
 
-def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
-    """Prefills the prompts and puts them into their rows; the old state is donated.
+def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
+    """Prefill the prompts and put them into their rows; the old state is donated.
 
     The last token of a prompt stays out: it is the first that `decode` feeds, so that all draws happen in one place.
     """
-    model = nnx.merge(sampler.graph, parameters)
+    model = nnx.merge(spec.graph, parameters)
     slots = jnp.arange(arrivals.prompts.shape[1])
     valid = slots < arrivals.sizes[:, None]
     _, fresh = model.prefill(arrivals.prompts, jnp.broadcast_to(slots, valid.shape), valid)
 
-    def insert(old: jax.Array, new: jax.Array, sizes: jax.Array, source: jax.Array) -> jax.Array:
+    def insert(old: Array, new: Array, sizes: Array, source: Array) -> jax.Array:
         # Layer by layer: as one operation the copies to all samples would lie beside the cache for a moment.
         known = (slots[:, None] < sizes[source]) & (source >= 0)  # [slots, rows]
 
-        def layer(i, old):
+        def layer(i: jax.Array, old: jax.Array) -> jax.Array:
             copies = new[i][:, :, source]
             kept = jax.lax.dynamic_slice_in_dim(old[i], 0, len(slots), axis=0)
             written = jnp.where(known[:, None, :, None], copies, kept)
@@ -148,11 +167,11 @@ def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arr
         return jax.lax.fori_loop(0, old.shape[0], layer, old)
 
     # Per shard, so that no keys or values travel.
-    cache, rows = KVCache.spec(sampler.config, sampler.mesh), P("fsdp")
-    insert = jax.shard_map(insert, mesh=sampler.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
+    cache, rows = KVCache.spec(spec.config, spec.mesh), P("fsdp")
+    scatter = jax.shard_map(insert, mesh=spec.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
     taken = arrivals.source >= 0
     return state.replace(
-        cache=jax.tree.map(lambda old, new: insert(old, new, arrivals.sizes, arrivals.source), state.cache, fresh),
+        cache=jax.tree.map(lambda old, new: scatter(old, new, arrivals.sizes, arrivals.source), state.cache, fresh),
         lengths=jnp.where(taken, arrivals.lengths, state.lengths),
         last=jnp.where(taken, arrivals.last, state.last),
         requests=jnp.where(taken, arrivals.requests, state.requests),
@@ -162,42 +181,42 @@ def admit(sampler: "Sampler", parameters: nnx.State, state: State, arrivals: Arr
 
 
 def decode(
-    sampler: "Sampler",
+    spec: SamplerSpec,
     parameters: nnx.State,
     state: State,
     *,
     key: jax.Array,
-    knobs: Knobs,
+    sampling: SamplingParams,
     truncated: bool,
     allowed: jax.Array | None,
     need: jax.Array,
     steps: jax.Array,
-) -> tuple[State, jax.Array]:
-    """Draws tokens for all rows until they are done, some shard has its `need` of free rows, or `steps` have passed.
+) -> tuple[State, Array]:
+    """Draw tokens for all rows until they are done, some shard has its `need` of free rows, or `steps` have passed.
 
     Args:
       state: donated.
       key: uint32 data of a key.
-      knobs, truncated, allowed: as in `draw`.
+      sampling, truncated, allowed: as in `draw`.
       need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
       steps: int32 scalar.
 
     Returns:
       The new state and `done`, whole on every device.
     """
-    model = nnx.merge(sampler.graph, parameters)
+    model = nnx.merge(spec.graph, parameters)
     key = jax.random.wrap_key_data(key)
-    prompt_slots, time = sampler.max_prompt_tokens, sampler.max_new_tokens
+    prompt_slots, time = spec.max_prompt_tokens, spec.max_new_tokens
 
-    def uniforms(request, number):
+    def uniforms(request: Array, number: Array) -> jax.Array:
         return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,))
 
-    def going(carry):
+    def going(carry: tuple[State, jax.Array]) -> jax.Array:
         state, step = carry
         free = state.done.reshape(len(need), -1).sum(axis=1)
         return (step < steps) & ~state.done.all() & ~(free >= need).any()
 
-    def body(carry):
+    def body(carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
         state, step = carry
         place = state.clock % time
         # A ring slot holds what was written `age` steps ago, and a row has been here for `count` steps.
@@ -209,11 +228,11 @@ def decode(
             state.last, state.lengths - 1 + state.count, state.cache, seen, prompt_slots + place
         )
         drawn = jax.vmap(uniforms)(state.requests, state.count)
-        token, logprob = draw(model.logits(hidden), drawn, knobs, truncated=truncated, allowed=allowed)
+        token, logprob = draw(model.logits(hidden), drawn, sampling, truncated=truncated, allowed=allowed)
         alive = ~state.done
-        here = alive[:, None] & (jnp.arange(time) == state.count[:, None])
+        written = alive[:, None] & (jnp.arange(time) == state.count[:, None])
         count = state.count + alive
-        stopped = (token[:, None] == jnp.array(sampler.stop_ids)).any(axis=1)
+        stopped = (token[:, None] == jnp.array(spec.stop_ids)).any(axis=1)
         state = State(
             cache=cache,
             clock=state.clock + 1,
@@ -221,8 +240,8 @@ def decode(
             last=jnp.where(alive, token, state.last),
             requests=state.requests,
             count=count,
-            tokens=jnp.where(here, token[:, None], state.tokens),
-            logprobs=jnp.where(here, logprob[:, None], state.logprobs),
+            tokens=jnp.where(written, token[:, None], state.tokens),
+            logprobs=jnp.where(written, logprob[:, None], state.logprobs),
             done=state.done | stopped | (count == time),
         )
         return state, step + 1

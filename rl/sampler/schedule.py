@@ -40,7 +40,7 @@ class Schedule:
 
     @property
     def need(self) -> np.ndarray:
-        """Rows that must be free on each shard for its next admission, int32; more than it has if nothing waits."""
+        """Return the rows, int32, that must be free on each shard for its next admission; too many if nothing waits."""
         never = self.held.shape[1] + 1
         return np.array([min(self.batch, len(q)) * self.samples if q else never for q in self.queues], np.int32)
 
@@ -51,11 +51,11 @@ class Schedule:
 
     @property
     def local(self) -> np.ndarray:
-        """Requests in this process's rows, -1 where there is none."""
+        """Return the requests in this process's rows, -1 where there is none."""
         return self.held[self.mine].reshape(-1)
 
     def admit(self) -> list[list[tuple[int, np.ndarray]]]:
-        """Takes from every queue what fits; for each of this process's shards its prompts, each with its rows."""
+        """Take from every queue what fits; for each of this process's shards its prompts, each with its rows."""
         entering = []
         for held, queue in zip(self.held, self.queues, strict=True):
             free = np.flatnonzero(held < 0)
@@ -68,7 +68,7 @@ class Schedule:
         return [groups for groups, mine in zip(entering, self.mine, strict=True) if mine]
 
     def release(self, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Frees the rows that are done, bool ``[B]``; of this process's, which rows these were and their requests."""
+        """Free the rows that are done, bool ``[B]``; return those of this process and the requests they held."""
         before = self.local
         self.held[done.reshape(self.held.shape)] = -1
         rows = np.flatnonzero((before >= 0) & (self.local < 0))
@@ -76,7 +76,7 @@ class Schedule:
 
 
 def prompts_at_once(width: int, samples: int) -> int:
-    """Prompts that a shard admits at once: answers to them fill a quarter of its rows.
+    """Return how many prompts a shard admits at once: answers to them fill a quarter of its rows.
 
     With more, rows stay empty for longer and the prefill takes more memory; with fewer, decoding is interrupted more
     often. A shard that has fewer left to admit prefills gaps, so that one program serves all.

@@ -253,7 +253,7 @@ class Pair:
     def __init__(self, monkeypatch):
         self.me, self.barrier, self.brought = threading.local(), threading.Barrier(2), [None, None]
         monkeypatch.setattr(distributed, "share", self.share)
-        monkeypatch.setattr(distributed, "gather", self.gather)
+        monkeypatch.setattr(distributed, "all_gather", self.gather)
 
     def share(self, count, what):
         return slice(self.me.index * count // 2, (self.me.index + 1) * count // 2)

@@ -232,7 +232,7 @@ def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path,
     path = write(tmp_path)
     command = ["--config", str(path), "--out", str(tmp_path / "out")]
     assert main([*command, "overrides.text.max_prompt_tokens=12"]) == 2
-    assert "text.max_prompt_tokens = 12 is too small" in capsys.readouterr().err
+    assert "text.max_prompt_tokens = 12 must be at least" in capsys.readouterr().err
     comparison.open_folder(tmp_path / "out", comparison.load(path))
     assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
 

@@ -34,7 +34,7 @@ except ConfigError as error:
     assert str(error) == "grpo.prompts = 7: must be a multiple of the 2 processes of this job"
 else:
     raise AssertionError
-got = distributed.gather({"x": np.full((2, 3), me + 0.5, np.float32), "n": np.array([me]), "b": np.array([me == 1])})
+got = distributed.all_gather({"x": np.full((2, 3), me + .5, np.float32), "n": np.array([me]), "b": np.array([me == 1])})
 assert got["x"].tolist() == [[0.5] * 3] * 2 + [[1.5] * 3] * 2
 assert got["n"].tolist() == [0, 1] and got["n"].dtype == np.int64
 assert got["b"].tolist() == [False, True]
@@ -88,7 +88,7 @@ def test_alone_everything_is_ones_own():
     tree = {"x": np.arange(3)}
     assert distributed.is_main()
     assert distributed.share(7, "grpo.prompts") == slice(0, 7)
-    assert distributed.gather(tree) is tree
+    assert distributed.all_gather(tree) is tree
     assert distributed.agree(True) and not distributed.agree(False)
     assert distributed.is_same("anything")
 

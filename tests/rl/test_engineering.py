@@ -86,7 +86,7 @@ def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, ser
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
     server.respond = lambda handler, body, number: handler.send(401, {"error": {"message": "who are you?"}})
     run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer", "key_env": "NO_SUCH_KEY"})
-    with pytest.raises(ApiError, match="wants a key and got none; it is taken from NO_SUCH_KEY") as raised:
+    with pytest.raises(ApiError, match="wants a key, which must be in NO_SUCH_KEY") as raised:
         run.design(1)
     assert "\n" not in str(raised.value)
 
@@ -130,7 +130,7 @@ def test_a_floor_is_kept_by_engineers_of_all_kinds(stage, monkeypatch):
     ("engineer", "message"),
     [
         ({"template": "no/such/file.md"}, "engineer.template = no/such/file.md: "),
-        ({"kind": "api", "api": {"url": "nowhere", "model": "m"}}, "nowhere: no address of a server"),
+        ({"kind": "api", "api": {"url": "nowhere", "model": "m"}}, "nowhere: must be the address of a server"),
     ],
 )
 def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engineer, message):

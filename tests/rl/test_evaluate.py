@@ -258,7 +258,7 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
         (("--samples", 2, "--temperature", 0), "greedy answers to a board are all the same"),
         (("--concurrency", 3), "--concurrency, --timeout and --key-env: only with --api"),
         (("--config", "x.yaml"), "a run has its own configuration"),
-        (("--samples", 9), "sampler.rows = 16: the 9 answers to a prompt are generated together"),
+        (("--samples", 9), "sampler.rows = 16: must be at least"),
         (("text.max_new_token=3",), "unknown key text.max_new_token; the nearest is text.max_new_tokens"),
         (("mesh.fsdp=3",), "mesh"),
     ],
@@ -274,7 +274,7 @@ def test_what_is_no_run_or_no_checkpoint_is_told(trained, command, tmp_path):
     (tmp_path / "torn/config.json").write_text((trained / "final/config.json").read_text()[:50])
     for arguments, message in (
         (("--run", tmp_path / "none"), f"{tmp_path}/none: no run (it has no config.yaml)"),
-        (("--model", tmp_path / "none"), "no such folder"),
+        (("--model", tmp_path / "none"), "must be a folder that exists"),
         (("--model", tmp_path / "torn"), "torn"),
     ):
         status, _, err = command(*arguments, "--suite", "validation", "--out", tmp_path / "e")
@@ -406,7 +406,7 @@ def test_keys_come_from_the_environment_and_a_missing_one_is_told(server, comman
     server.respond = respond
     arguments = ("--api", server.url, "m", "--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
     status, _, err = command(*arguments)
-    told = f"error: {server.url}: wants a key and got none; it is taken from OPENAI_API_KEY (status 401: who?)\n"
+    told = f"error: {server.url}: wants a key, which must be in OPENAI_API_KEY (status 401: who?)\n"
     assert (status, err) == (2, told)
     status, _, err = command(*arguments, "--key-env", "MY_KEY")
     assert (status, err) == (2, "error: --key-env MY_KEY: there is no such environment variable, or it is empty\n")
@@ -421,4 +421,4 @@ def test_a_server_that_is_not_there_is_told(command, tmp_path):
     arguments = ("--suite", "validation", "--out", tmp_path / "e")
     status, _, err = command("--api", "http://127.0.0.1:9/v1", "m", *arguments)
     assert status == 2 and err.startswith("error: http://127.0.0.1:9/v1: not reached: ") and err.count("\n") == 1
-    assert command("--api", "127.0.0.1", "m", *arguments)[2].startswith("error: 127.0.0.1: no address of a server")
+    assert command("--api", "127.0.0.1", "m", *arguments)[2].startswith("error: 127.0.0.1: must be the address")

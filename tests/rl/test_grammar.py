@@ -12,7 +12,7 @@ from rl.config import ConfigError
 from rl.qwen3.model import Qwen3Config, abstract, create
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.qwen3.tokenizer import Tokenizer
-from rl.sampler import Sampling
+from rl.sampler import SamplingParams
 from rl.sampler.grammar import GrammarSampler, Script
 from rl.sampler.programs import programs
 
@@ -44,7 +44,7 @@ class Noise:
             max_prompt_tokens=16,
             max_thinking_tokens=128,
             max_answer_tokens=400,
-            sampling=Sampling(5.0),
+            sampling=SamplingParams(5.0),
             answers=answers,
         )
 
@@ -144,7 +144,7 @@ def test_other_messages_and_grammars_compile_nothing(noise, texts):
 
 
 def test_a_message_that_is_too_long_is_refused(noise):
-    with pytest.raises(ConfigError, match="engineer.max_prompt_tokens = 16 is too small: a text of this run has"):
+    with pytest.raises(ConfigError, match="engineer.max_prompt_tokens = 16 must be at least"):
         noise.write(message="design " * 20)
 
 

@@ -83,10 +83,10 @@ def test_without_the_compiler_for_tpus_the_way_to_get_it_is_said(monkeypatch, ca
     "arguments, said",
     [
         (["grpo.sampels=4"], "unknown key grpo.sampels"),
-        (["mesh.fsdp=9"], "8 devices are here"),
-        (["mesh.fsdp=1", "model.attention=splash"], "it runs on TPUs"),
-        (["mesh.fsdp=1", "sampler.rows=4"], "takes at least 8 rows"),
-        (["--json", "nowhere/plan.json"], "cannot be written"),
+        (["mesh.fsdp=9"], "must be at most the 8 devices"),
+        (["mesh.fsdp=1", "model.attention=splash"], "the device must be a TPU"),
+        (["mesh.fsdp=1", "sampler.rows=4"], "must be at least 8"),
+        (["--json", "nowhere/plan.json"], "must be a file in a folder that can be written"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, capsys):

@@ -182,7 +182,7 @@ def test_rubbish_is_asked_about_again(stage, monkeypatch):
     [
         ("I do not know.", "no JSON object"),
         ("", "empty"),
-        (ConfigError("engineer.max_prompt_tokens = 640 is too small: a text of this run has 700 tokens"), "has 700"),
+        (ConfigError("engineer.max_prompt_tokens = 640 must be at least 700, the tokens of the longest"), "least 700"),
     ],
     ids=["rubbish", "nothing", "a context without room"],
 )

@@ -11,7 +11,7 @@ from rl.config import ConfigError
 from rl.qwen3.logprobs import answer_logprobs, join
 from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rollout_shardings
-from rl.sampler import Sampler, Sampling, batch
+from rl.sampler import Sampler, SamplingParams, batch
 from rl.sampler.draw import draw
 from rl.sampler.programs import programs
 from rl.sampler.schedule import Schedule
@@ -57,7 +57,7 @@ def queued(weights):
     return sampler_on(weights, rows=4)
 
 
-def sample(sampler_and_parameters, seed=0, sampling=Sampling(), samples=2, prompts=PROMPTS, **more):  # noqa: B008
+def sample(sampler_and_parameters, seed=0, sampling=SamplingParams(), samples=2, prompts=PROMPTS, **more):  # noqa: B008
     sampler, parameters = sampler_and_parameters
     return sampler.generate(parameters, prompts, jax.random.key(seed), samples=samples, sampling=sampling, **more)
 
@@ -85,7 +85,9 @@ TWICE = [p for p in PROMPTS for _ in range(2)]
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(0.7), Sampling(0.0), Sampling(0.7, top_k=8, top_p=0.5)], ids=str
+    "sampling",
+    [SamplingParams(), SamplingParams(0.7), SamplingParams(0.0), SamplingParams(0.7, top_k=8, top_p=0.5)],
+    ids=str,
 )
 def test_logprobs_are_of_the_whole_distribution_under_the_temperature(alone, forward, sampling):
     rollout = sample(alone, sampling=sampling)
@@ -95,7 +97,7 @@ def test_logprobs_are_of_the_whole_distribution_under_the_temperature(alone, for
 
 
 def test_logprobs_equal_the_trainers(alone):
-    rollout = sample(alone, sampling=Sampling(0.7))
+    rollout = sample(alone, sampling=SamplingParams(0.7))
     model = nnx.merge(alone[0].graph, alone[1])
     logprobs, _ = answer_logprobs(model, join(TWICE, 5, rollout.tokens, rollout.mask), 0.7)
     np.testing.assert_allclose(rollout.logprobs[rollout.mask], logprobs[rollout.mask], atol=1e-5)
@@ -110,7 +112,7 @@ def test_samples_follow_the_models_distribution(alone, forward):
 
 
 def test_greedy_takes_the_likeliest_token(alone, forward):
-    rollout, again = (sample(alone, seed, Sampling(0.0)) for seed in (0, 5))
+    rollout, again = (sample(alone, seed, SamplingParams(0.0)) for seed in (0, 5))
     np.testing.assert_array_equal(rollout.tokens, again.tokens)
     best = forward(TWICE, rollout).argmax(axis=-1)
     np.testing.assert_array_equal(rollout.tokens[rollout.mask], best[rollout.mask])
@@ -181,7 +183,7 @@ def test_nothing_compiles_in_steady_state(queued):
     sample(queued)
     before = [program._cache_size() for program in compiled]
     for seed, temperature, count in [(1, 0.3, 8), (2, 0.0, 5), (3, 1.0, 3)]:
-        sample(queued, seed, Sampling(temperature), prompts=PROMPTS[-count:])
+        sample(queued, seed, SamplingParams(temperature), prompts=PROMPTS[-count:])
     assert [program._cache_size() for program in compiled] == before
 
 
@@ -227,7 +229,7 @@ def drawn(logits, sampling, count=4000, allowed=None, seed=0):
     rows = np.broadcast_to(np.float32(logits), (count, len(logits)))
     allowed = None if allowed is None else np.broadcast_to(allowed, rows.shape)
     uniforms = jax.random.uniform(jax.random.key(seed), (count, 2))
-    tokens, _ = draw(rows, uniforms, sampling.arrays(), truncated=sampling.truncated, allowed=allowed)
+    tokens, _ = draw(rows, uniforms, sampling, truncated=sampling.truncated, allowed=allowed)
     return np.bincount(tokens, minlength=len(logits)) / count
 
 
@@ -244,13 +246,13 @@ def by_hand(logits, sampling):
 @pytest.mark.parametrize(
     "sampling",
     [
-        Sampling(),
-        Sampling(0.5),
-        Sampling(top_k=5),
-        Sampling(top_p=0.8),
-        Sampling(2.0, top_k=20, top_p=0.6),
-        Sampling(top_p=1e-6),
-        Sampling(top_k=1),
+        SamplingParams(),
+        SamplingParams(0.5),
+        SamplingParams(top_k=5),
+        SamplingParams(top_p=0.8),
+        SamplingParams(2.0, top_k=20, top_p=0.6),
+        SamplingParams(top_p=1e-6),
+        SamplingParams(top_k=1),
     ],
     ids=str,
 )
@@ -265,11 +267,11 @@ def test_a_token_that_may_not_come_never_does():
     logits = np.random.default_rng(0).normal(size=1000) * 3
     logits[:990] += 80.0  # the allowed ones have a probability that underflows
     allowed = np.arange(1000) >= 990
-    found = drawn(logits, Sampling(), allowed=allowed)
+    found = drawn(logits, SamplingParams(), allowed=allowed)
     assert found[allowed].sum() == 1
     expected = np.exp(logits[990:]) / np.exp(logits[990:]).sum()
     np.testing.assert_allclose(found[990:], expected, atol=4.5 * np.sqrt(0.25 / 4000))
-    assert drawn(logits, Sampling(0.0), allowed=allowed).argmax() == logits[990:].argmax() + 990
+    assert drawn(logits, SamplingParams(0.0), allowed=allowed).argmax() == logits[990:].argmax() + 990
 
 
 def follow(schedule, rng):

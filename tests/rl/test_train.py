@@ -354,14 +354,14 @@ def drop_last_checkpoint(run: Path) -> None:
     [
         ("grpo.learning_ratee=1", "nearest is grpo.learning_rate"),
         ("validation.holes=[0.8]", "validation.holes.0 = 0.8: it should be less than or equal to 0.5"),
-        ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 is too small"),
-        ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 is too small"),
-        ("mesh.fsdp=64", "8 devices are here"),
-        ("model.path=/nowhere", "model.path = /nowhere: no such folder"),
-        ("model.attention=splash", "model.attention = splash: it runs on TPUs"),
-        ("model.shape=qwen4", "model.shape = qwen4: neither a config.json"),
+        ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 must be at least"),
+        ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 must be at least"),
+        ("mesh.fsdp=64", "must be at most the 8 devices"),
+        ("model.path=/nowhere", "model.path = /nowhere: must be a folder that exists"),
+        ("model.attention=splash", "model.attention = splash: the device must be a TPU"),
+        ("model.shape=qwen4", "model.shape = qwen4: must be a config.json"),
         ("sampler.rows=12", "sampler.rows = 12: must be a multiple of mesh.fsdp = 8"),
-        ("validation.samples=5", "sampler.rows = 32: the 5 answers to a prompt are generated together"),
+        ("validation.samples=5", "sampler.rows = 32: must be at least 40, as the 5 answers"),
     ],
 )
 def test_a_mistake_costs_one_line_and_writes_nothing(workspace, capsys, override, message):

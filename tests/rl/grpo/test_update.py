@@ -217,7 +217,7 @@ def another_process(monkeypatch):
     """Makes `update` believe that there is a second process, which counts 20 answers, 30 tokens and 7 micro-batches."""
     other = {5: [18, 20, 30, 19, 25], 3: [0, 0, 7]}
     told = lambda mine: np.concatenate([mine, np.array([other[mine.shape[1]]], np.int32)])  # noqa: E731
-    monkeypatch.setattr(distributed, "gather", told)
+    monkeypatch.setattr(distributed, "all_gather", told)
     calls, accumulate = [], update_module.accumulate
     monkeypatch.setattr(update_module, "accumulate", lambda *args, **rest: calls.append(0) or accumulate(*args, **rest))
     return calls

@@ -9,7 +9,7 @@ import pytest
 
 from rl.config import ConfigError
 from rl.qwen3 import attention
-from rl.qwen3.attention import AttentionKind, attend, attend_cached, choose, cudnn, splash, xla
+from rl.qwen3.attention import AttentionKind, attend, attend_cached, choose_kernel, cudnn, splash, xla
 from rl.qwen3.sharding import make_mesh
 
 CPU = SimpleNamespace(platform="cpu", device_kind="cpu")
@@ -121,21 +121,21 @@ def test_a_kernel_gets_its_part_of_rows_and_heads_on_a_mesh(fsdp, tp, monkeypatc
     ],
 )
 def test_auto_takes_the_platforms_kernel_where_it_runs(device, dtype, dim, kind):
-    assert choose(AttentionKind.AUTO, device, dtype, dim) is kind
-    assert choose(AttentionKind.XLA, device, dtype, dim) is AttentionKind.XLA  # and can be overridden
+    assert choose_kernel(AttentionKind.AUTO, device, dtype, dim) is kind
+    assert choose_kernel(AttentionKind.XLA, device, dtype, dim) is AttentionKind.XLA  # and can be overridden
 
 
 @pytest.mark.parametrize(
     ("kind", "device", "dtype", "dim", "message"),
     [
-        (AttentionKind.SPLASH, CPU, jnp.float32, 128, "model.attention = splash: it runs on TPUs, and here is a cpu"),
-        (AttentionKind.CUDNN, TPU, jnp.bfloat16, 128, "it runs on NVIDIA GPUs, and here is a tpu"),
-        (AttentionKind.CUDNN, TURING, jnp.bfloat16, 128, "from Ampere on, and here is a Tesla T4"),
-        (AttentionKind.CUDNN, HOPPER, jnp.float32, 128, "it computes in bfloat16, and model.dtype is float32"),
-        (AttentionKind.CUDNN, HOPPER, jnp.bfloat16, 12, "a multiple of 8, and head_dim is 12"),
+        (AttentionKind.SPLASH, CPU, jnp.float32, 128, "model.attention = splash: the device must be a TPU, not a cpu"),
+        (AttentionKind.CUDNN, TPU, jnp.bfloat16, 128, "the device must be an NVIDIA GPU, not a tpu"),
+        (AttentionKind.CUDNN, TURING, jnp.bfloat16, 128, "Ampere or later, not a Tesla T4"),
+        (AttentionKind.CUDNN, HOPPER, jnp.float32, 128, "model.dtype must be bfloat16, not float32"),
+        (AttentionKind.CUDNN, HOPPER, jnp.bfloat16, 12, "head_dim = 12 must be a multiple of 8"),
     ],
 )
 def test_a_kernel_that_cannot_run_there_says_why_in_one_line(kind, device, dtype, dim, message):
     with pytest.raises(ConfigError, match=message) as error:
-        choose(kind, device, dtype, dim)
+        choose_kernel(kind, device, dtype, dim)
     assert "\n" not in str(error.value)

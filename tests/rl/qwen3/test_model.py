@@ -61,7 +61,7 @@ def alone(model):
 
 @pytest.mark.parametrize("kind", [AttentionKind.CUDNN, AttentionKind.SPLASH])
 def test_a_kernel_that_is_not_of_this_machine_is_refused_before_there_are_weights(kind):
-    with pytest.raises(ConfigError, match=f"model.attention = {kind}: it runs on .*, and here is a cpu"):
+    with pytest.raises(ConfigError, match=f"model.attention = {kind}: the device must be an? .*, not a cpu"):
         abstract(dataclasses.replace(TINY, attention=kind))
 
 

@@ -13,7 +13,7 @@ from rl.qwen3.model import Qwen3Config, abstract, token_positions
 from rl.qwen3.presets import read_config
 from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.qwen3.tokenizer import Tokenizer
-from rl.sampler import Sampler, Sampling
+from rl.sampler import Sampler, SamplingParams
 
 DATA = Path(__file__).parent / "data"
 BASE = {
@@ -157,7 +157,7 @@ def test_a_saved_model_writes_the_same_greedy_tokens_in_transformers(tmp_path):
     texts = ["hello", "Which way is shorter, (0,0)(0,1) or (0,0)(1,0)?"]
     prompts = [own.chat(text, thinking=False) for text in texts]
     rollout = sampler.generate(
-        for_rollout(loaded, shape.dtype, mesh), prompts, jax.random.key(0), sampling=Sampling(temperature=0.0)
+        for_rollout(loaded, shape.dtype, mesh), prompts, jax.random.key(0), sampling=SamplingParams(temperature=0.0)
     )
 
     model, theirs = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)

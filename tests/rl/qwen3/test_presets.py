@@ -71,9 +71,9 @@ def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
     written(tmp_path)
     assert shape_of(tmp_path) == shape_of(tmp_path / "config.json") == shape_of("qwen3-4b-2507")
     assert shape_of("qwen3-4b", jnp.bfloat16) == dataclasses.replace(PRESETS["qwen3-4b"], dtype=jnp.bfloat16)
-    with pytest.raises(ConfigError, match=r"model.shape = qwen3-5b: neither .* nor one of tiny, small, qwen3-0.6b"):
+    with pytest.raises(ConfigError, match=r"model.shape = qwen3-5b: must be .* or one of tiny, small, qwen3-0.6b"):
         shape_of("qwen3-5b")
-    with pytest.raises(ConfigError, match="neither a config.json, nor a folder"):
+    with pytest.raises(ConfigError, match="must be a config.json, its folder"):
         shape_of("~nobody-of-this-name/model")
 
 
@@ -96,28 +96,28 @@ def test_theta_is_read_in_every_spelling(tmp_path, spelling):
     ("changes", "complaint"),
     [
         ({"rope_theta": "absent"}, "lacks rope_theta"),
-        ({"rope_theta": "many"}, "rope_theta is 'many'; one number above 0"),
-        ({"rope_parameters": {"rope_theta": 1e4}}, "rope_theta is 5000000 and 10000.0; one"),
+        ({"rope_theta": "many"}, "rope_theta = 'many' must be one number above 0"),
+        ({"rope_parameters": {"rope_theta": 1e4}}, "rope_theta = 5000000 and 10000.0 must be one"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope scaling of type 'yarn' is not built"),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope scaling of type 'linear' is not built"),
         ({"rope_scaling": "yarn"}, "rope_parameters or rope_scaling is 'yarn'"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is not built"),
-        ({"model_type": "llama"}, "model_type is 'llama'; a dense 'qwen3' is needed"),
-        ({"model_type": "qwen3_moe"}, "model_type is 'qwen3_moe'; a dense"),
+        ({"model_type": "llama"}, "model_type = 'llama' must be 'qwen3', a dense model"),
+        ({"model_type": "qwen3_moe"}, "model_type = 'qwen3_moe' must be 'qwen3', a dense"),
         ({"num_experts": 128}, "num_experts is not built"),
-        ({"architectures": ["Qwen3ForSequenceClassification"]}, "not Qwen3ForCausalLM"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "must be Qwen3ForCausalLM"),
         ({"attention_bias": True}, "attention_bias is not built"),
-        ({"use_sliding_window": True}, "only full attention is built"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "only full attention is built"),
-        ({"layer_types": 36}, "only full attention is built"),
+        ({"use_sliding_window": True}, "must have full attention"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "must have full attention"),
+        ({"layer_types": 36}, "must have full attention"),
         ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config is not built"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"hidden_act": "gelu"}, "hidden_act = 'gelu' must be"),
         ({"head_dim": "absent", "vocab_size": "absent"}, "lacks vocab_size, head_dim"),
-        ({"hidden_size": 0}, "hidden_size is 0, not a whole number"),
+        ({"hidden_size": 0}, "hidden_size = 0 must be a whole number"),
         ({"num_attention_heads": 12}, "num_attention_heads = 12 must be a multiple of num_key_value_heads = 8"),
         ({"rms_norm_eps": "1e-6"}, "rms_norm_eps must be a number"),
         ({"rms_norm_eps": math.inf}, "rms_norm_eps must be a number"),
-        ({"hidden_size": None}, "hidden_size is None, not a whole number"),
+        ({"hidden_size": None}, "hidden_size = None must be a whole number"),
         ({"tie_word_embeddings": None}, "tie_word_embeddings true or false"),
     ],
 )
@@ -136,5 +136,5 @@ def test_no_config_no_shape(tmp_path):
     with pytest.raises(ConfigError, match=r"config.json: cannot read it"):
         read_config(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"model_type is \[\]"):
+    with pytest.raises(ConfigError, match=r"model_type = \[\]"):
         read_config(tmp_path)

@@ -56,7 +56,7 @@ def test_padding_is_on_the_right_and_too_long_a_row_names_the_setting(tokenizer)
     tokens, valid = tokenizer.pad_right([[1, 2], [3]], 3, "x")
     assert valid.tolist() == [[True, True, False], [True, False, False]]
     assert tokens[valid].tolist() == [1, 2, 3]
-    with pytest.raises(ConfigError, match=r"text.max_prompt_tokens = 1 .* has 2 tokens"):
+    with pytest.raises(ConfigError, match=r"text.max_prompt_tokens = 1 must be at least 2, "):
         tokenizer.pad_right([[1, 2]], 1, "text.max_prompt_tokens")
 
 
@@ -110,7 +110,7 @@ def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoi
 @pytest.mark.parametrize("content", ['{"eos_token_id": [151645]}', '{"eos_token_id": "<|im_end|>"}', "{", "[]"])
 def test_an_end_token_that_is_none_of_the_tokenizers_is_refused(checkpoint, content):
     (checkpoint / "generation_config.json").write_text(content)
-    with pytest.raises(ConfigError, match="generation_config.json: (eos_token_id is|cannot read it)"):
+    with pytest.raises(ConfigError, match="generation_config.json: (eos_token_id = |cannot read it)"):
         Tokenizer(checkpoint)
 
 
@@ -125,10 +125,10 @@ def test_its_files_are_those_that_were_read(checkpoint, tokenizer):
 
 
 def test_no_tokenizer_or_another_familys_is_one_line(tmp_path, checkpoint):
-    with pytest.raises(ConfigError, match="no tokenizer there"):
+    with pytest.raises(ConfigError, match="must be a folder with a tokenizer"):
         Tokenizer(tmp_path / "nowhere")
     raw = json.loads((checkpoint / "tokenizer.json").read_text())
     raw["added_tokens"] = [token for token in raw["added_tokens"] if "think" not in token["content"]]
     (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
-    with pytest.raises(ConfigError, match="lacks </think>; one of Qwen3's is needed"):
+    with pytest.raises(ConfigError, match="must be a tokenizer of Qwen3, and lacks </think>"):
         Tokenizer(checkpoint)

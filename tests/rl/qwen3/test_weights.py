@@ -144,8 +144,8 @@ def test_every_misfit_is_named_at_once(tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     message = error_of(tmp_path)
     assert "model.norm.weight is missing" in message
-    assert "model.layers.0.mlp.up_proj.weight has shape (3, 5), not (24, 16)" in message
-    assert "model.layers.1.mlp.up_proj.weight is stored as I8, not one of F32, BF16, F16" in message
+    assert "model.layers.0.mlp.up_proj.weight has shape (3, 5), which must be (24, 16)" in message
+    assert "model.layers.1.mlp.up_proj.weight is stored as I8, which must be one of F32, BF16, F16" in message
     assert "model.layers.7.mlp.up_proj.weight is not of this model" in message
 
 
@@ -180,7 +180,7 @@ def test_files_beside_a_whole_checkpoint_are_no_part_of_it(tmp_path):
 def test_pickled_weights_are_never_read(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
     assert "pytorch_model.bin would have to be unpickled" in error_of(tmp_path)
-    assert "no *.safetensors there" in error_of(tmp_path / "nowhere")
+    assert "must hold *.safetensors" in error_of(tmp_path / "nowhere")
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, monkeypatch):
@@ -240,7 +240,7 @@ def test_with_adapters_the_base_is_read_as_it_is_computed_with_and_the_adapters_
     loaded = np.asarray(base["layers"]["mlp"]["up_proj"]["weight"][...][1])
     assert loaded.dtype == stored.dtype
     np.testing.assert_array_equal(loaded, stored.T)
-    with pytest.raises(ValueError, match="adapters are merged"):
+    with pytest.raises(ValueError, match="adapters must be merged"):
         weights.save(tmp_path / "b", shape, parameters)
 
 
@@ -266,10 +266,16 @@ def test_a_hub_id_is_found_in_the_cache_without_network(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
-        ("Qwen/Qwen3-not-here", "model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub"),
-        ("/models/Qwen3-4B", "model.path = /models/Qwen3-4B: no such folder, and no id of the Hugging Face hub"),
-        ("qwen3-4b", "no such folder, and no id of the Hugging Face hub such as Qwen/Qwen3-4B"),
-        ("a/b/c", "no such folder, and no id"),
+        (
+            "Qwen/Qwen3-not-here",
+            "model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub",
+        ),
+        (
+            "/models/Qwen3-4B",
+            "model.path = /models/Qwen3-4B: must be a folder that exists, or an id of the Hugging Face hub",
+        ),
+        ("qwen3-4b", "must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"),
+        ("a/b/c", "must be a folder that exists, or an id"),
         ("Qwen/..", "not had from the hub"),
     ],
 )
