@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxlake.arguments import Word
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, record
+from jaxlake.state import DEFAULT_PARAMS, Params, State, TimeStep
 
 
 class AutoResetMode(Word, argument="mode"):

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from jaxlake import levels
+from jaxlake.board_text import from_text, to_text
 from jaxlake.record import Array
-from jaxlake.render import from_text, to_text
 from jaxlake.types import ABSENT, OUTSIDE, Instance, Plan, Status
 
 Record = dict[str, Any]

@@ -3,21 +3,17 @@
 An observation of your own is any function from a ``State`` to a pytree of arrays.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.record import Array
+from jaxlake.state import State
 from jaxlake.types import ABSENT
-
-if TYPE_CHECKING:
-    from jaxlake.env import State
 
 OBSTACLES, AGENTS, GOALS = 0, 1, 2
 """The planes of ``planes``."""

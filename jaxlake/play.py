@@ -16,10 +16,11 @@ import numpy as np
 
 from jaxlake import files
 from jaxlake.config import LakeConfig
-from jaxlake.env import Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.generate.candidates import BLOCK, Shape, draw
 from jaxlake.generate.quotas import holes_on
 from jaxlake.solve import solve
+from jaxlake.state import Params, State, TimeStep
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status
 
 _EXAMPLES = """\

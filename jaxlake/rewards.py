@@ -4,20 +4,15 @@ A stepwise reward is a function from a ``Transition`` to float32 ``[max_agents]`
 own is any such function. The environment zeroes it after the end of an episode.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.state import Transition
 from jaxlake.types import ABSENT
-
-if TYPE_CHECKING:
-    from jaxlake.env import Transition
 
 
 def sparse(transition: Transition) -> jax.Array:

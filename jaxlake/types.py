@@ -7,6 +7,8 @@ read them off the array shapes and never take them as arguments.
 
 import enum
 import math
+from collections.abc import Callable
+from typing import ClassVar
 
 from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
@@ -97,6 +99,8 @@ class Instance(Record):
     holes: Array
     starts: Array
     goals: Array
+    _repr_html_: ClassVar[Callable[["Instance"], str]]
+    """A picture, for notebooks; ``jaxlake.render`` draws it."""
 
     @property
     def max_size(self) -> int:
@@ -107,12 +111,6 @@ class Instance(Record):
     def max_agents(self) -> int:
         """Number of agent slots."""
         return self.starts.shape[-1]
-
-    def _repr_html_(self) -> str:
-        """A picture, for notebooks."""
-        from jaxlake.render import html
-
-        return html(self)
 
 
 @record

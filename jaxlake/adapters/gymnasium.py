@@ -30,9 +30,10 @@ from jaxlake.adapters.host import (
 )
 from jaxlake.adapters.shared import bounds_of, one_array
 from jaxlake.autoreset import AutoReset, AutoResetMode
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
+from jaxlake.state import DEFAULT_PARAMS, Params, State, TimeStep
 from jaxlake.types import Action
 
 DEFAULT_LAKE = Lake()

@@ -17,9 +17,10 @@ from flax import struct
 from gymnax.environments import environment, spaces
 
 from jaxlake.adapters.shared import bounds_of, one_array
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
+from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
 CENTRAL = Lake()

@@ -17,11 +17,12 @@ import numpy as np
 from jaxlake import observations
 from jaxlake.adapters.shared import arrays_by_name
 from jaxlake.config import LakeConfig
-from jaxlake.env import Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.generate import generate
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
 from jaxlake.render import rgb, tiles
+from jaxlake.state import Params, State, TimeStep
 
 Infos = dict[str, Any]
 

@@ -15,9 +15,10 @@ from jaxmarl.environments import multi_agent_env, spaces
 
 from jaxlake import observations
 from jaxlake.adapters.shared import arrays_by_name, bounds_of
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
+from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
 PER_AGENT = Lake(observe=observations.flat)

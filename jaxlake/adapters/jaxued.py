@@ -18,10 +18,12 @@ from jaxued.environments import UnderspecifiedEnv
 from jaxlake import observations
 from jaxlake.adapters.gymnax import count_joint_actions, split_actions
 from jaxlake.benchmark import SETS, load
-from jaxlake.env import Lake, Params, State
+from jaxlake.board_text import from_text, to_text
+from jaxlake.env import Lake
 from jaxlake.levels import stack
 from jaxlake.record import Array, Record, record
-from jaxlake.render import from_text, tiles, to_text
+from jaxlake.render import tiles
+from jaxlake.state import Params, State
 from jaxlake.types import MAX_AGENTS, MAX_STEPS, Instance
 
 

@@ -14,15 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jumanji import env, specs, types
 
-from jaxlake import env as core
 from jaxlake import observations
+from jaxlake import state as core
 from jaxlake.adapters.shared import bounds_of, one_array
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.render import rgb
 from jaxlake.types import Action
 
-PER_AGENT = core.Lake(observe=observations.flat)
+PER_AGENT = Lake(observe=observations.flat)
 """The paper's rules, seen by every agent from its own place."""
 
 
@@ -65,7 +66,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
       ValueError: when the observation is not one array.
     """
 
-    def __init__(self, bank: LevelBank, lake: core.Lake = PER_AGENT, params: core.Params = core.DEFAULT_PARAMS) -> None:
+    def __init__(self, bank: LevelBank, lake: Lake = PER_AGENT, params: core.Params = core.DEFAULT_PARAMS) -> None:
         self.bank, self.lake, self.params = bank, lake, params
         self.num_agents = bank.instances.max_agents
         self.time_limit = int(params.max_steps)

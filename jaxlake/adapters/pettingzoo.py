@@ -17,8 +17,9 @@ from pettingzoo.utils.conversions import parallel_to_aec
 from jaxlake import observations
 from jaxlake.adapters.gymnasium import observation_box
 from jaxlake.adapters.host import RENDER_MODES, Episode, bank_of, checked_render_mode, infos_of
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, TimeStep
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
+from jaxlake.state import DEFAULT_PARAMS, Params, TimeStep
 from jaxlake.types import Action
 
 PerAgent = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxlake.arguments import shown, whole
-from jaxlake.benchmark.data import Benchmark, load
+from jaxlake.fixed_sets import Benchmark, load
 from jaxlake.text import parse_batch
 from jaxlake.types import Check, Objective
 from jaxlake.verify import first_failure, verify

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from jaxlake.arguments import check_key, is_number, shown, whole
-from jaxlake.benchmark.data import SETS, load
 from jaxlake.config import LakeConfig, counts
+from jaxlake.fixed_sets import SETS, load
 from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.dataset import GAPS, Dataset, SizeReport
 from jaxlake.generate.search import Account, Found, Quotas, first_boards

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jaxlake import files
-from jaxlake.render import animate, gif, png, svg, to_text
+from jaxlake.board_text import to_text
+from jaxlake.render import animate, gif, png, svg
 from jaxlake.types import Instance, Plan
 
 _EXAMPLE = """\

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxlake.record import Array
 from jaxlake.render import scene
+from jaxlake.state import State
 from jaxlake.types import Instance, Plan
 
 _CELL = 48  # Pixels; the picture scales to any size.
@@ -57,6 +58,11 @@ def html(instances: Instance) -> str:
     pictures = [svg(instance) for instance in flat[:_MOST]]
     more = f"<div>and {len(flat) - _MOST} more</div>" if len(flat) > _MOST else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(pictures)}</div>{more}'
+
+
+# Notebooks ask the records, which lie below what draws them.
+Instance._repr_html_ = html
+State._repr_html_ = lambda state: svg(state.instance, positions=state.positions)
 
 
 def _document(instance: Instance, elements: Sequence[str]) -> str:

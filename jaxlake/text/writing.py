@@ -3,8 +3,8 @@
 import numpy as np
 
 from jaxlake.arguments import Word, whole
+from jaxlake.board_text import to_text
 from jaxlake.levels import check_alone
-from jaxlake.render import to_text
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan
 
 _MOVES = dict(zip(STEPS, Action, strict=True))

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from jaxlake import observations
-from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Lake, Params
+from jaxlake.board_text import from_text
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import distances, pad, stack
-from jaxlake.render import from_text
 from jaxlake.rewards import cost, shaped
+from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import solve
+from jaxlake.state import Params
 from jaxlake.types import ABSENT, Action, Instance, Plan, Status
 from jaxlake.verify import verify
 

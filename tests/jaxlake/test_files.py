@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxlake import files
-from jaxlake.render import from_text, to_text
+from jaxlake.board_text import from_text, to_text
 from jaxlake.text import parse
 from jaxlake.types import ABSENT, OUTSIDE, Instance, Status
 

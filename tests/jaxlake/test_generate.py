@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from jaxlake.benchmark import load
+from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate, quotas, search
 from jaxlake.generate.candidates import Shape
 from jaxlake.generate.search import Quotas
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify

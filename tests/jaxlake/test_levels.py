@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxlake.board_text import from_text, to_text
 from jaxlake.levels import LevelBank, distances, pad, stack, validate
-from jaxlake.render import from_text, to_text
 from jaxlake.types import ABSENT
 
 BOARDS = (

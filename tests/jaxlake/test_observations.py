@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxlake import observations
+from jaxlake.board_text import from_text
 from jaxlake.env import Lake
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from jaxlake.types import ABSENT
 
 MAX_SIZE, MAX_AGENTS, RADIUS = 5, 4, 2

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxlake.env import ConflictRule, HoleRule, Lake
+from jaxlake.board_text import from_text
+from jaxlake.env import Lake
 from jaxlake.levels import pad
-from jaxlake.render import from_text
-from jaxlake.rules import move
+from jaxlake.rules import ConflictRule, HoleRule, move
 from jaxlake.types import ABSENT, Action, Instance
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "environment.md").read_text()

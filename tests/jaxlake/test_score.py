@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxlake.benchmark import FAILURES, Benchmark, score
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.score import main
 from jaxlake.types import Objective
 

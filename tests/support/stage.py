@@ -9,8 +9,8 @@ import numpy as np
 from shapes import SMALL_JSON
 
 from engineer.evidence import Evidence, gather
+from jaxlake.board_text import from_text
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from rl.collect import TrainingSet
 from rl.config import Config
 from rl.grpo import init

@@ -16,8 +16,9 @@ from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 from jaxlake import Status, from_text, observations, solve
 from jaxlake.adapters.gymnasium import CentralLake, VectorLake
 from jaxlake.adapters.host import Layout, pack
-from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, stack
+from jaxlake.state import Params
 from jaxlake.types import Action
 
 OPEN = """

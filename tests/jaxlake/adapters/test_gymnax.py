@@ -21,9 +21,10 @@ from jaxlake.adapters.gymnax import (  # noqa: E402
     join_masks,
     split_actions,
 )
-from jaxlake.env import CLASSIC_SLIP, Lake, Params, State, TimeStep  # noqa: E402
+from jaxlake.board_text import from_text  # noqa: E402
+from jaxlake.env import CLASSIC_SLIP, Lake  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
-from jaxlake.render import from_text  # noqa: E402
+from jaxlake.state import Params, State, TimeStep  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3

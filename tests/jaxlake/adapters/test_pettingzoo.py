@@ -11,8 +11,9 @@ from pettingzoo.test.state_test import state_test
 
 from jaxlake import from_text, observations
 from jaxlake.adapters.pettingzoo import ParallelLake, env, parallel_env
-from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, stack
+from jaxlake.state import Params
 from jaxlake.types import Action
 
 OPEN = """

@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 import pytest
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, regret, value
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED

@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 import pytest
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED, search
 from jaxlake.types import ABSENT, Instance, Objective, Status

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve import bitboard
 from jaxlake.solve.bounds import num_pairs, sum_of_gaps
 from jaxlake.solve.tree import UNBOUNDED, search

@@ -15,7 +15,7 @@ from jaxlake.types import MAX_SIZE, Instance
 SETS = ("test", "validation")
 """``test``: 3 to 5 agents, the paper's benchmark by its description. ``validation``: 2 agents, our choice."""
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "benchmark"
 _MANIFEST = FOLDER / "manifest.json"
 
 _FIELDS = {
