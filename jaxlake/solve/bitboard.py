@@ -94,8 +94,3 @@ def lowest(board: Array) -> tuple[jax.Array, jax.Array]:
         found = found | (here != 0)
         bits.append(bit)
     return jnp.stack(bits, axis=-2), cell.astype(jnp.uint8)
-
-
-def contains(board: Array, cell: Array) -> jax.Array:
-    """bool ``[..., lanes]``: the cells uint8 ``[..., lanes]`` are in the sets ``[..., words, lanes]``."""
-    return ~is_empty(board & one_hot(cell, board.shape[-2]))
