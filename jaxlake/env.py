@@ -112,7 +112,9 @@ class Lake:
         agents = state.instance.max_agents
         moves = actions = jnp.asarray(actions)
         if actions.shape != (agents,):
-            raise ValueError(f"actions are {list(actions.shape)}: allowed is [{agents}]; jax.vmap adds batch axes")
+            raise ValueError(
+                f"actions have the shape {list(actions.shape)}: it must be [{agents}]; jax.vmap adds batch axes"
+            )
         if state.params.slip is not None:
             if key is None:
                 raise ValueError("params.slip is set: step needs a key")
@@ -150,7 +152,9 @@ class Lake:
         )
         paid = jnp.asarray(self.reward(transition), jnp.float32)
         if paid.shape != (agents,):
-            raise ValueError(f"the rewards are {list(paid.shape)}: allowed is [{agents}], one for each agent slot")
+            raise ValueError(
+                f"the rewards have the shape {list(paid.shape)}: it must be [{agents}], one for each agent slot"
+            )
         return after, self._time_step(after, jnp.where(active, paid, 0), info)
 
     def legal_actions(self, state: State) -> jax.Array:
@@ -173,12 +177,12 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
     """Raises ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
     axes = levels.check_shapes(instance)
     if axes:
-        raise ValueError(f"the instance has batch axes {axes}: allowed are none; jax.vmap adds them")
+        raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
         levels.validate(instance)
     table = (instance.max_agents, instance.max_size**2)
     if distances is not None and np.shape(distances) != table:
-        raise ValueError(f"distances are {list(np.shape(distances))}: allowed is {list(table)}")
+        raise ValueError(f"distances have the shape {list(np.shape(distances))}: it must be {list(table)}")
     for name, number in vars(params).items():
         if np.ndim(number):
             raise ValueError(
@@ -188,7 +192,7 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
         whole("max_steps", params.max_steps, 1, _MOST_STEPS)
     slip = params.slip
     if not (slip is None or isinstance(slip, jax.Array) or (is_number(slip) and 0 <= slip <= 1)):
-        raise ValueError(f"slip is {shown(slip)}: allowed is 0 to 1")
+        raise ValueError(f"slip = {shown(slip)} must be from 0 to 1")
 
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:

@@ -77,7 +77,7 @@ def load(name: str = "test") -> Benchmark:
       ValueError: for a name that is not in ``SETS``, or if the file is not what the manifest says.
     """
     if name not in SETS:
-        raise ValueError(f"there is no set {name!r}: allowed are {', '.join(SETS)}")
+        raise ValueError(f"set = {name!r} must be one of {', '.join(SETS)}")
     with np.load(FOLDER / f"{name}.npz") as file:
         arrays = {field: file[field] for field in file.files}
     account = json.loads(_MANIFEST.read_text())[name]

@@ -66,7 +66,7 @@ def window(radius: int) -> Callable[[State], jax.Array]:
       ValueError: for a negative radius.
     """
     if radius < 0:
-        raise ValueError(f"radius is {radius}: allowed is 0 or more")
+        raise ValueError(f"radius = {radius} must be 0 or more")
 
     return _Window(radius)
 

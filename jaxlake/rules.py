@@ -82,7 +82,7 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
     holes, conflicts = HoleRule(holes), ConflictRule(conflicts)
     side, agents = instance.max_size, range(instance.max_agents)
     if len(agents) > MAX_SLOTS:
-        raise ValueError(f"max_agents is {len(agents)}: the stepwise rules allow at most {MAX_SLOTS}")
+        raise ValueError(f"max_agents = {len(agents)} must be at most {MAX_SLOTS} in the stepwise rules")
     before, goals = _compact(positions, side), _compact(instance.goals, side)
     # A loop for its own sake: fused into the lookup of the holes, which no CPU vectorises, this took six times as long.
     wanted = jax.lax.map(lambda pair: _target(pair[0], pair[1], instance.size, side), (jnp.stack(before), actions))

@@ -139,7 +139,9 @@ class VectorLake(VectorEnv):
             raise ValueError("nothing has begun: reset comes first")
         actions = np.asarray(actions, np.int32)
         if actions.shape != self.action_space.shape:
-            raise ValueError(f"actions are {list(actions.shape)}: allowed is {list(self.action_space.shape)}")
+            raise ValueError(
+                f"actions have the shape {list(actions.shape)}: it must be {list(self.action_space.shape)}"
+            )
         check_process()
         # The last observations stay on the device unless somebody is to see them.
         self.state, fetched, final_observation = _step_batch(
@@ -173,8 +175,8 @@ class VectorLake(VectorEnv):
         value = np.asarray(value)
         kind = np.bool_ if name == "reset_mask" else np.integer
         if value.shape != (self.num_envs,) or not np.issubdtype(value.dtype, kind):
-            allowed = f"{'bool' if kind is np.bool_ else 'int'} [{self.num_envs}]"
-            raise ValueError(f"{name} is {value.dtype} {list(value.shape)}: allowed is {allowed}")
+            wanted = f"{'bool' if kind is np.bool_ else 'int'} [{self.num_envs}]"
+            raise ValueError(f"{name} is {value.dtype} {list(value.shape)}: it must be {wanted}")
         return value
 
 

@@ -138,7 +138,9 @@ class CentralLake(environment.Environment[State, LakeParams]):
 def count_joint_actions(num_agents: int) -> int:
     """``5 ** num_agents``; ValueError when an int32 cannot number them."""
     if num_agents > _MAX_AGENTS:
-        raise ValueError(f"{num_agents} agents have 5 ** {num_agents} joint actions: allowed are {_MAX_AGENTS} agents")
+        raise ValueError(
+            f"{num_agents} agents have 5 ** {num_agents} joint actions: there must be at most {_MAX_AGENTS} agents"
+        )
     return len(Action) ** num_agents
 
 

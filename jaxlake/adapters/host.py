@@ -173,14 +173,14 @@ def bank_of(bank: LevelBank | None, size: int | None, num_agents: int | None) ->
 def checked_render_mode(mode: str | None) -> str | None:
     """Return the mode, if it can be rendered; else ValueError."""
     if mode not in (None, *RENDER_MODES):
-        raise ValueError(f"render_mode is {mode!r}: allowed are None, {', '.join(map(repr, RENDER_MODES))}")
+        raise ValueError(f"render_mode = {mode!r} must be one of None, {', '.join(map(repr, RENDER_MODES))}")
     return mode
 
 
 def check_level(level: int, bank: LevelBank) -> None:
     """Raise ValueError if the bank does not have a level of that number."""
     if not (isinstance(level, (int, np.integer)) and 0 <= level < len(bank)):
-        raise ValueError(f"level is {level}: allowed are 0 to {len(bank) - 1}")
+        raise ValueError(f"level = {level} must be a whole number from 0 to {len(bank) - 1}")
 
 
 @functools.cache

@@ -57,7 +57,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         if not _has_agents_in_front(seen, self.num_agents) or not _has_agents_in_front(
             jax.eval_shape(self._first_observation, _with_another_agent(bank)), self.num_agents + 1
         ):
-            raise ValueError(f"the observation is {seen}: allowed is one array with an axis of agents in front")
+            raise ValueError(f"the observation is {seen}: it must be one array with an axis of agents in front")
         space = spaces.Box(*bounds_of(lake, seen, self.num_agents), seen.shape[1:], seen.dtype)
         self.observation_spaces = dict.fromkeys(self.agents, space)
         self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))

@@ -116,11 +116,11 @@ def _tasks(
     tasks = []
     for index, (instance, least) in enumerate(zip(instances, optimum, strict=True)):
         if least < 0:
-            raise ValueError(f"instance {index} has no known optimum: allowed are solved ones")
+            raise ValueError(f"instance {index} has no known optimum: it must be solved")
         if instance.size > MAX_SIZE or instance.num_agents > MAX_AGENTS:
             raise ValueError(
-                f"instance {index} has side {instance.size} and {instance.num_agents} agents: allowed are up to "
-                f"{MAX_SIZE} and {MAX_AGENTS}"
+                f"instance {index} has side {instance.size} and {instance.num_agents} agents: they must be at "
+                f"most {MAX_SIZE} and {MAX_AGENTS}"
             )
         level = record(instance, str(index), optimum=int(least))
         tasks.append((prompt(instance, style, answer_format), json.dumps(level)))

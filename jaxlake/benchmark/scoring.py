@@ -240,7 +240,7 @@ def score(
         samples = [given] if isinstance(given, str) else list(given)
         for text in samples:
             if not isinstance(text, str):
-                raise ValueError(f"the answer to {identifier!r} is {text!r}: allowed is a text or a list of texts")
+                raise ValueError(f"the answer to {identifier!r} is {text!r}: it must be a text or a list of texts")
         indices += [place[identifier]] * len(samples)
         texts += samples
     of = np.array(indices, int)

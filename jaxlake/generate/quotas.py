@@ -72,11 +72,9 @@ def generate(
             f"size {config.sizes[-1]} with {num_agents} agents exceeds max_size {max_size}, max_agents {max_agents}"
         )
     if max_size > MAX_SIZE or max_agents > MAX_AGENTS:
-        raise ValueError(
-            f"max_size {max_size} and max_agents {max_agents}: allowed are at most {MAX_SIZE} and {MAX_AGENTS}"
-        )
+        raise ValueError(f"max_size {max_size} and max_agents {max_agents} must be at most {MAX_SIZE} and {MAX_AGENTS}")
     if interacting is not None and not (is_number(interacting) and 0 <= interacting <= 1):
-        raise ValueError(f"interacting is {shown(interacting)}: allowed is a share from 0 to 1")
+        raise ValueError(f"interacting = {shown(interacting)} must be a share from 0 to 1")
     if exclude is not None:
         validate(exclude)
         exclude = exclude if np.ndim(exclude.size) else stack([exclude])

@@ -91,7 +91,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
     size, batch = instances.max_size, instances.size.shape[0]
     if size > _LARGEST.get(num_agents, 0):
         raise ValueError(
-            f"{num_agents} agents on boards with max_size {size}: allowed are 1 or 2 agents up to {_LARGEST[2]}, "
+            f"{num_agents} agents on boards with max_size {size}: there must be 1 or 2 agents up to {_LARGEST[2]}, "
             f"and 3 up to {_LARGEST[3]}"
         )
     lanes = min(batch, max(32, _STATES // size ** (2 * num_agents)))

@@ -225,12 +225,13 @@ def test_a_set_with_a_changed_value_is_not_loaded(tmp_path, monkeypatch):
 
 
 def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
+    whole = load("validation")
     with np.load(fixed_sets.FOLDER / "validation.npz") as file:
         arrays = {field: file[field][::3] for field in file.files}
     fixed_sets.store({"validation": (arrays, {"instances": len(arrays["size"]), "groups": []})}, tmp_path)
     monkeypatch.setattr(fixed_sets, "FOLDER", tmp_path)
     monkeypatch.setattr(fixed_sets, "_MANIFEST", tmp_path / "manifest.json")
-    part, whole = fixed_sets.load.__wrapped__("validation"), load("validation")
+    part = fixed_sets.load.__wrapped__("validation")
     assert part.ids == whole.ids[::3]
     for one, other in zip(jax.tree.leaves(part.instances), jax.tree.leaves(whole.instances), strict=True):
         np.testing.assert_array_equal(one, other[::3])
@@ -238,7 +239,7 @@ def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
 
 
 def test_an_unknown_set_is_refused_in_one_line():
-    with pytest.raises(ValueError, match="there is no set 'train': allowed are test, validation"):
+    with pytest.raises(ValueError, match="set = 'train' must be one of test, validation"):
         load("train")
 
 

@@ -153,5 +153,5 @@ def test_nothing_is_written_where_an_agent_cannot_reach_its_goal(files):
 
 
 def test_a_map_must_be_called_so(tmp_path):
-    with pytest.raises(ValueError, match="'board.txt': allowed is a name that ends in '.map'"):
+    with pytest.raises(ValueError, match="'board.txt' must end in '.map'"):
         write_scenario(tmp_path / "board.txt", tmp_path / "board.scen", from_text(BOARD))

@@ -152,5 +152,5 @@ def test_every_joint_action_does_what_a_plain_step_does(rules, instance):
 
 def test_more_agents_than_bits_are_refused_by_name():
     instance = pad(from_text(["aA.", "...", "..."]), 3, 33)
-    with pytest.raises(ValueError, match="max_agents is 33"):
+    with pytest.raises(ValueError, match="max_agents = 33"):
         move(instance, instance.starts, np.full(33, Action.WAIT), HoleRule.FALL, ConflictRule.END)

@@ -202,5 +202,5 @@ def test_the_mask_beside_an_observation_is_of_the_state_that_is_seen():
 
 def test_more_agents_than_an_int32_can_number_are_refused():
     crowd = LevelBank.build(stack([from_text(WALK, max_size=4, max_agents=14)]))
-    with pytest.raises(ValueError, match="14 agents .* allowed are 13 agents"):
+    with pytest.raises(ValueError, match="14 agents .* must be at most 13 agents"):
         CentralLake(crowd)
