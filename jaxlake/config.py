@@ -91,7 +91,7 @@ class LakeConfig:
         )
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """``{"3": {"data": .., "hole": .., "wait": ..}, ...}`` in ascending order of size."""
+        """Return ``{"3": {"data": .., "hole": .., "wait": ..}, ...}`` in ascending order of size."""
         rows = zip(self.sizes, self.data, self.hole, self.wait, strict=True)
         return {str(size): dict(zip(FIELDS, values, strict=True)) for size, *values in rows}
 

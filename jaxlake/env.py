@@ -158,7 +158,7 @@ class Lake:
         return after, self._time_step(after, jnp.where(active, paid, 0), info)
 
     def legal_actions(self, state: State) -> jax.Array:
-        """bool ``[max_agents, 5]``, as in ``TimeStep``."""
+        """Return the legal actions, bool ``[max_agents, 5]``, as in ``TimeStep``."""
         return rules.legal_actions(state.instance, state.positions, self.holes)
 
     def _time_step(self, state: State, rewards: Array, info: Info) -> TimeStep:

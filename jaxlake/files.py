@@ -42,7 +42,7 @@ def record(
     needs_wait: bool | Array | None = None,
     plan: Plan | None = None,
 ) -> Record:
-    """One instance (no batch axes) and what is known about it as plain JSON values; what is None is left out.
+    """Write an instance (no batch axes) and what is known about it as plain JSON values, without what is None.
 
     Args:
       instance: of any padding; the record does not depend on it.
@@ -72,7 +72,7 @@ def record(
 
 
 def from_record(entry: Record, max_size: int | None = None, max_agents: int | None = None) -> Instance:
-    """The instance of a record; numpy arrays without batch axes.
+    """Return the instance of a record; numpy arrays without batch axes.
 
     Args:
       entry: as ``record`` writes it.
@@ -113,7 +113,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
 def plan_of(
     entry: Record, max_size: int | None = None, max_agents: int | None = None, max_steps: int | None = None
 ) -> Plan | None:
-    """The plan of a record, valid or not; numpy arrays without batch axes. None if the record has none.
+    """Return the plan of a record, valid or not; numpy arrays without batch axes. None if the record has none.
 
     Args:
       entry: as ``record`` writes it, with an instance that ``from_record`` reads.
@@ -149,7 +149,7 @@ def plan_of(
 def read(
     path: str | os.PathLike[str], max_size: int | None = None, max_agents: int | None = None
 ) -> tuple[Instance, list[str]]:
-    """The instances of a file, numpy arrays ``[n]``, and their ids.
+    """Read the instances of a file, numpy arrays ``[n]``, and their ids.
 
     Args:
       path: ends in ``.jsonl`` or ``.txt``.
@@ -168,7 +168,7 @@ def read(
 def read_records(
     path: str | os.PathLike[str], max_size: int | None = None, max_agents: int | None = None
 ) -> list[Record]:
-    """The records of a file, at least one, each with an instance and a plan, if any, that can be read.
+    """Read the records of a file, at least one, each with an instance and a plan, if any, that can be read.
 
     Records without an id get their number, from 0 on. Keys that have no meaning here are kept.
 

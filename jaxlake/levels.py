@@ -20,7 +20,7 @@ _Fault = tuple[Array, Callable[[int, int], str]]
 
 
 def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
-    """The same level on a larger padded board with more agent slots, its cells renumbered; numpy arrays.
+    """Return the same level on a larger padded board with more agent slots, its cells renumbered; numpy arrays.
 
     Args:
       instance: any leading batch axes.
@@ -57,7 +57,7 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
 
 
 def stack(instances: Sequence[Instance]) -> Instance:
-    """Instances without batch axes as one ``[n]``, padded to the largest of them; numpy arrays.
+    """Join instances without batch axes to one ``[n]``, padded to the largest of them; numpy arrays.
 
     Raises:
       ValueError: if there is none, or one has batch axes.
@@ -76,7 +76,7 @@ def stack(instances: Sequence[Instance]) -> Instance:
 
 
 def validate(instance: Instance) -> None:
-    """Returns if the instance, with or without one leading batch axis, can be played.
+    """Check that the instance, with or without one leading batch axis, can be played.
 
     Agents stand on different cells of the board that are no holes, and so do their goals; an agent may start on its own
     goal or another's. Whoever takes instances that are known now, and not only under ``jit``, asks this: ``solve``,
@@ -97,7 +97,7 @@ def validate(instance: Instance) -> None:
 
 
 def check_shapes(instance: Instance) -> tuple[int, ...]:
-    """The batch axes of what has the arrays of an instance, with any values; also under ``jit``.
+    """Return the batch axes of what has the arrays of an instance, with any values; also under ``jit``.
 
     Raises:
       ValueError: naming what has another shape or dtype than the other arrays or the documentation say.
@@ -123,7 +123,7 @@ def check_shapes(instance: Instance) -> tuple[int, ...]:
 
 
 def check_alone(instance: Instance) -> None:
-    """Returns if the instance has no batch axes, as what draws it or puts it into words needs it; else ValueError."""
+    """Check that the instance has no batch axes, as what draws it or puts it into words needs it; else ValueError."""
     if not isinstance(instance, Instance):
         raise ValueError(f"{shown(instance)} must be an Instance")
     if np.ndim(instance.size):
@@ -131,7 +131,7 @@ def check_alone(instance: Instance) -> None:
 
 
 def distances(instances: Instance) -> np.ndarray:
-    """Steps from every cell to each agent's goal with nobody in the way, int8 ``[levels, max_agents, cells]``.
+    """Return the steps from each cell to each agent's goal with nobody around, int8 ``[levels, max_agents, cells]``.
 
     ``ABSENT`` for holes, cells off the board, cells that the goal cannot be reached from, and absent agents.
 
@@ -189,12 +189,12 @@ class LevelBank(Record):
         return LevelBank(instances=jax.tree.map(jnp.asarray, instances), distances=table)
 
     def draw(self, key: Array) -> tuple[Instance, Array | None]:
-        """A level, each with the same probability, and its distances."""
+        """Return a level, each with the same probability, and its distances."""
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
         return self.at(jax.random.bits(key, dtype=np.uint32) % np.uint32(len(self)))
 
     def at(self, index: Array | int) -> tuple[Instance, Array | None]:
-        """The level of that number, int32 ``[]``, and its distances."""
+        """Return the level of that number, int32 ``[]``, and its distances."""
         level = self[index]
         return level.instances, level.distances
 

@@ -23,7 +23,7 @@ PathLike = str | os.PathLike[str]
 
 
 def read_map(path: PathLike) -> np.ndarray:
-    """bool ``[height, width]``, True where nobody can stand.
+    """Read a map, bool ``[height, width]``, True where nobody can stand.
 
     ``.``, ``G`` and ``S`` (swamp) can be entered; ``@``, ``O``, ``T`` (trees) and ``W`` (water, which can be entered
     from water alone) cannot. Other programs are known to enter ``.`` alone.
@@ -68,7 +68,7 @@ def write_map(path: PathLike, blocked: np.ndarray) -> None:
 
 
 def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, first: int = 0) -> Instance:
-    """One instance (no batch axes, numpy arrays): agent i has row ``first + i`` of the scenario, counted from 0.
+    """Read an instance (no batch axes, numpy): agent i has row ``first + i`` of the scenario, counted from 0.
 
     ``max_size`` is the longer side of the map and ``max_agents`` is ``num_agents``. Bucket, name of the map and optimal
     length are not used: the length is that of one agent alone that may move diagonally.

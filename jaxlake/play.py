@@ -64,7 +64,7 @@ _reset, _step = jax.jit(_LAKE.reset), jax.jit(_LAKE.step)
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-    """What is played: a title, an instance and its solution, both without batch axes and in numpy."""
+    """A board to play: a title, an instance and its solution, both without batch axes and in numpy."""
 
     title: str
     instance: Instance
@@ -72,7 +72,7 @@ class Board:
 
 
 class Game:
-    """One board being played: keys in, lines out. Knows neither the terminal nor where boards come from."""
+    """A game on one board: keys in, lines out. Knows neither the terminal nor where boards come from."""
 
     def __init__(self, board: Board) -> None:
         self.board = board

@@ -9,7 +9,7 @@ from jaxlake.types import MAX_STEPS, Costs, Instance
 
 @record
 class Params(Record):
-    """What may differ between environments of one compiled program.
+    """Settings that may differ between environments of one compiled program.
 
     Attributes:
       max_steps: int32 ``[]``, the episode is truncated after that many steps, 1 to 32,767, and after 32,767 at the
@@ -27,7 +27,7 @@ DEFAULT_PARAMS = Params()
 
 @record
 class State(Record):
-    """Everything of one episode.
+    """The state of one episode.
 
     Attributes:
       instance: the level being played.
@@ -57,13 +57,13 @@ class State(Record):
 
     @property
     def done(self) -> Array:
-        """bool ``[]``: the episode is over, and steps change nothing."""
+        """Whether the episode is over and steps change nothing, bool ``[]``."""
         return self.terminated | self.truncated
 
 
 @record
 class Info(Record):
-    """What happened in a step.
+    """The events of a step.
 
     Attributes:
       vertex_conflicts: int32 ``[]`` pairs of agents that tried to be on one cell, standing ones included.
@@ -86,7 +86,7 @@ class Info(Record):
 
 @record
 class TimeStep(Record):
-    """What ``reset`` and ``step`` tell the agents.
+    """The agents' view of ``reset`` and ``step``.
 
     Attributes:
       observation: whatever the lake's ``observe`` returns.

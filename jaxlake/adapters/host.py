@@ -28,13 +28,13 @@ Infos = dict[str, Any]
 
 RENDER_MODES = ("ansi", "rgb_array")
 GENERATED_LEVELS = 1024
-"""Of a bank that nobody gave."""
+"""The number of levels of a bank that nobody gave."""
 
 _TILE_SIZE = 32
 
 
 class Episode:
-    """One episode after another on the host, in numpy; what the adapters that step a single environment have in common.
+    """Episodes one after another on the host, in numpy; shared by the adapters that step a single environment.
 
     One program is compiled for all levels of a bank, and shared by everything with the same lake and padded sizes.
 
@@ -87,7 +87,7 @@ class Episode:
 
 
 class Layout:
-    """Where the leaves of a tree lie in the bytes that ``pack`` makes of it.
+    """The places of a tree's leaves in the bytes that ``pack`` makes of it.
 
     Args:
       tree: of shapes and dtypes, as ``jax.eval_shape`` gives them.

@@ -23,7 +23,7 @@ from jaxlake.state import DEFAULT_PARAMS, Params, TimeStep
 from jaxlake.types import Action
 
 PerAgent = dict[str, Any]
-"""By the agents' names."""
+"""A dictionary by the agents' names."""
 
 DEFAULT_LAKE = Lake(observe=observations.flat)
 

@@ -23,7 +23,7 @@ _BUDGET = 1 << 18
 
 
 class Recipe(NamedTuple):
-    """How a set is made.
+    """The recipe of a fixed set.
 
     Attributes:
       seed: of its key.

@@ -77,7 +77,7 @@ class Scores:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """For each number of agents, and all of them, a row for each wait subset and one for all subsets.
+        """Return for each number of agents, and all of them, a row for each wait subset and one for all subsets.
 
         What would be the same row again is left out: where there is one number of agents, or one subset.
         """

@@ -17,7 +17,7 @@ _CELL_BITS = 7
 
 
 class Shape(NamedTuple):
-    """What all boards of a search have in common; ``holes`` is their number."""
+    """The properties that all boards of a search have in common; ``holes`` is their number."""
 
     size: int
     num_agents: int

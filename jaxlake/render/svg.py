@@ -17,7 +17,7 @@ _MOST = 12  # Pictures of a batch.
 
 
 def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None) -> str:
-    """One instance (no batch axes) as a picture.
+    """Draw an instance (no batch axes).
 
     Holes are dark; agents are discs and goals rings in the agent's colour with its number; paths run side by side with
     an arrow at their end. ``+2`` in a corner of a cell: the agent waits there two steps before its last arrival.
@@ -31,7 +31,7 @@ def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] |
 
 
 def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
-    """One instance (no batch axes) as a picture in which the agents walk, over and over (SMIL).
+    """Draw an instance (no batch axes) in which the agents walk, over and over (SMIL).
 
     A star flashes where agents share a cell or swap cells; a red ring marks one in a hole; an agent that is nowhere or
     off the padded board is hidden.
@@ -51,7 +51,7 @@ def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
 
 
 def html(instances: Instance) -> str:
-    """What a notebook shows: the picture of an instance, or side by side of the first twelve of a batch."""
+    """Draw an instance for a notebook, or the first twelve of a batch side by side."""
     if np.ndim(instances.size) == 0:
         return svg(instances)
     flat = jax.tree.map(lambda leaf: np.reshape(leaf, (-1, *np.shape(leaf)[np.ndim(instances.size) :])), instances)

@@ -99,7 +99,7 @@ def advance(
 
 
 def is_running(node: Node, iterations: Array) -> jax.Array:
-    """bool ``[lanes]``, not decided and not given up."""
+    """Return which lanes still search, bool ``[lanes]``: not decided and not given up."""
     return (node.status == RUNNING) & (node.iterations < iterations)
 
 
@@ -310,7 +310,7 @@ def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait
 
 
 def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, objective: Objective) -> Solution:
-    """What some lanes found, in numpy; each path is cut at its arrival and the plan empty unless solved."""
+    """Return what some lanes found, in numpy; each path is cut at its arrival and the plan empty unless solved."""
     node, problem = search.node, search.problem
 
     def of(part):

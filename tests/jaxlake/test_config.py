@@ -133,7 +133,7 @@ def test_a_floor_that_the_sizes_cannot_all_have_is_refused(floor):
         ({"wait": (0.1, 0.2, 1.2)}, "wait of size 6 = 1.2 must be from 0 to 1"),
         ({"data": (-0.1, 0.6, 0.5)}, "data of size 3 = -0.1 must be from 0 to 1"),
         ({"data": (0.5, 0.3, 0.1)}, "data sums to 0.9 over sizes .*: it must sum to 1"),
-        ({"hole": (0.1, math.nan, 0.3)}, "hole of size 4 is nan"),
+        ({"hole": (0.1, math.nan, 0.3)}, "hole of size 4 = nan"),
         ({"hole": (0.1, 0.3)}, "hole has 2 values: it must have one for each of 3 sizes"),
         ({"sizes": (3, 4, 11)}, "sizes contain 11: they must be whole numbers from 3 to 10"),
         ({"sizes": (4, 3, 6)}, "ascending"),

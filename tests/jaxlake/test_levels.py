@@ -119,7 +119,7 @@ def test_drawing_is_a_gather_and_not_a_copy_of_the_bank():
 
 
 def test_a_bank_refuses_faulty_levels_and_wrong_batch_axes():
-    with pytest.raises(ValueError, match="instance 0: size is 9"):
+    with pytest.raises(ValueError, match="instance 0: size = 9"):
         LevelBank.build(jax.tree.map(lambda x: x[None], changed(size=9)))
     with pytest.raises(ValueError, match=r"batch axes \(\): a bank needs one"):
         LevelBank.build(LEVEL)
