@@ -29,8 +29,9 @@ from side_by_side import Peer, Unavailable, environment, read_options
 
 from jaxlake import observations
 from jaxlake.autoreset import AutoReset, AutoResetMode
-from jaxlake.env import Lake, Params, State
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
+from jaxlake.state import Params, State
 from jaxlake.types import ABSENT, Instance
 
 BATCH, STEPS, LEVELS = 4096, 64, 4096

@@ -22,10 +22,7 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))  # rl and engineer are not installed, and Read the Docs builds in docs/
 
-import jaxlake.env  # noqa: E402
-
-# They import it for type checkers alone, as it imports them.
-jaxlake.observations.State, jaxlake.rewards.Transition = jaxlake.env.State, jaxlake.env.Transition
+import jaxlake  # noqa: E402
 
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 

@@ -11,8 +11,8 @@ from engineer.engineers.rules import FLOOR
 from engineer.evidence import CHECKS, LEARNABLE, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
 from engineer.proposal import STEP, to_answer
 from jaxlake import text
+from jaxlake.board_text import to_text
 from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
-from jaxlake.render import to_text
 from jaxlake.types import Instance
 
 LOW, MASTERED = 0.5, 0.8

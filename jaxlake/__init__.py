@@ -1,11 +1,13 @@
 """MAPF-FrozenLake in JAX: boards, rules, an exact solver, a generator and the text in between; knows no model."""
 
 from jaxlake.autoreset import AutoReset, AutoResetMode
+from jaxlake.board_text import from_text, to_text
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
-from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Info, Lake, Params, State, TimeStep, Transition
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.generate import GAPS, Dataset, SizeReport, generate
 from jaxlake.levels import LevelBank, pad, stack, validate
-from jaxlake.render import animate, draw, from_text, gif, png, svg, to_text
+from jaxlake.render import animate, draw, gif, png, svg
+from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import (
     INFINITE,
     Convention,
@@ -19,6 +21,7 @@ from jaxlake.solve import (
     waits,
     without_waiting,
 )
+from jaxlake.state import Info, Params, State, TimeStep, Transition
 from jaxlake.text import AnswerFormat, PromptStyle, Reading, answer, parse, parse_batch, prompt, read
 from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solution, Status, Verdict
 from jaxlake.verify import first_failure, verify

@@ -32,7 +32,7 @@ class Word(enum.Enum):
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """The whole number that an argument is, of any type that can be one: 100, ``np.int64(100)``, 100.0 and 1e2.
+    """Return an argument as a whole number, from any type that can be one: 100, ``np.int64(100)``, 100.0 and 1e2.
 
     Raises:
       ValueError: for a number out of range, one with a fraction, a bool and whatever is no number.
@@ -52,7 +52,7 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number of Python or NumPy, and no bool."""
+    """Return whether a value is a finite number of Python or NumPy, and no bool."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
@@ -69,13 +69,13 @@ def _has_real_dtype(value: Any) -> bool:
 
 
 def check_key(key: Any) -> None:
-    """ValueError for what is no key of ``jax.random``, which says so in many lines or takes it for another one."""
+    """Raise ValueError for what is no key of ``jax.random``, which says so in many lines or takes it for another."""
     is_key = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
     if not is_key and not (hasattr(key, "dtype") and key.dtype == np.uint32 and key.ndim == 1):
         raise ValueError(f"key = {shown(key)} must be one key of jax.random, as jax.random.key(0) makes it")
 
 
 def shown(value: Any) -> str:
-    """A value as an error names it: on one line, and not all of an array."""
+    """Return a value as an error names it: on one line, and not all of an array."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

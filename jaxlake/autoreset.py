@@ -7,20 +7,21 @@ import jax
 import jax.numpy as jnp
 
 from jaxlake.arguments import Word
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, record
+from jaxlake.state import DEFAULT_PARAMS, Params, State, TimeStep
 
 
 class AutoResetMode(Word, argument="mode"):
-    """When the next episode begins."""
+    """The step in which the next episode begins."""
 
     OFF = "off"
-    """Never: an environment that is done stays so."""
+    """No reset: an environment that is done stays so."""
     SAME_STEP = "same-step"
-    """In the step that ends the old one."""
+    """Reset in the step that ends the old episode."""
     NEXT_STEP = "next-step"
-    """In the step after it, whose actions are ignored."""
+    """Reset in the step after it, whose actions are ignored."""
 
 
 @record

@@ -32,7 +32,7 @@ class LakeConfig:
       wait: share of the instances in which every optimal plan waits, in [0, 1].
 
     Raises:
-      ValueError: naming the field, the size, the value and what is allowed.
+      ValueError: naming the field, the size, the value and what it must be.
     """
 
     sizes: tuple[int, ...]
@@ -44,20 +44,20 @@ class LakeConfig:
         self._make_plain()
         for size in self.sizes:
             if not (isinstance(size, int) and not isinstance(size, bool) and MIN_SIZE <= size <= MAX_SIZE):
-                raise ValueError(f"sizes contain {size}: allowed are whole numbers from {MIN_SIZE} to {MAX_SIZE}")
+                raise ValueError(f"sizes contain {size}: they must be whole numbers from {MIN_SIZE} to {MAX_SIZE}")
         if not self.sizes or list(self.sizes) != sorted(set(self.sizes)):
-            raise ValueError(f"sizes are {self.sizes}: allowed are different sizes in ascending order, at least one")
+            raise ValueError(f"sizes = {self.sizes} must be different sizes in ascending order, at least one")
         for field, most in zip(FIELDS, (1 + _TOLERANCE, MAX_HOLE, 1.0), strict=True):
             values = getattr(self, field)
             if len(values) != len(self.sizes):
                 raise ValueError(
-                    f"{field} has {len(values)} values: allowed is one for each of {len(self.sizes)} sizes"
+                    f"{field} has {len(values)} values: it must have one for each of {len(self.sizes)} sizes"
                 )
             for size, value in zip(self.sizes, values, strict=True):
                 if not (is_number(value) and 0 <= value <= most):
-                    raise ValueError(f"{field} of size {size} is {value}: allowed is 0 to {most:g}")
+                    raise ValueError(f"{field} of size {size} = {value} must be from 0 to {most:g}")
         if abs(sum(self.data) - 1) > _TOLERANCE:
-            raise ValueError(f"data sums to {sum(self.data):g} over sizes {self.sizes}: allowed is 1")
+            raise ValueError(f"data sums to {sum(self.data):g} over sizes {self.sizes}: it must sum to 1")
 
     def _make_plain(self) -> None:
         """Whole numbers and ratios of any type, NumPy's included, in tuples of Python's: what JSON and ``==`` know."""
@@ -91,7 +91,7 @@ class LakeConfig:
         )
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """``{"3": {"data": .., "hole": .., "wait": ..}, ...}`` in ascending order of size."""
+        """Return ``{"3": {"data": .., "hole": .., "wait": ..}, ...}`` in ascending order of size."""
         rows = zip(self.sizes, self.data, self.hole, self.wait, strict=True)
         return {str(size): dict(zip(FIELDS, values, strict=True)) for size, *values in rows}
 
@@ -99,10 +99,10 @@ class LakeConfig:
     def from_dict(entries: Mapping[str, Mapping[str, float]]) -> "LakeConfig":
         """The inverse of ``to_dict``; ValueError for anything that ``to_dict`` does not write."""
         if not (isinstance(entries, Mapping) and all(isinstance(key, str) and key.isdecimal() for key in entries)):
-            raise ValueError(f"config is {entries!r}: allowed is a mapping from board sizes to {', '.join(FIELDS)}")
+            raise ValueError(f"config = {entries!r} must be a mapping from board sizes to {', '.join(FIELDS)}")
         for size, entry in entries.items():
             if not (isinstance(entry, Mapping) and set(entry) == set(FIELDS)):
-                raise ValueError(f"entry of size {size} is {entry!r}: allowed is a mapping with {', '.join(FIELDS)}")
+                raise ValueError(f"entry of size {size} = {entry!r} must be a mapping with {', '.join(FIELDS)}")
         ordered = sorted(entries, key=int)
         data, hole, wait = (tuple(entries[size][field] for size in ordered) for field in FIELDS)
         return LakeConfig(tuple(map(int, ordered)), data, hole, wait)
@@ -171,7 +171,7 @@ def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ..
     """
     count = len(config.sizes)
     if not 0 <= floor <= 1 / count:
-        raise ValueError(f"floor is {floor}: allowed is 0 to {1 / count:g} with {count} sizes")
+        raise ValueError(f"floor = {floor} must be from 0 to {1 / count:g} with {count} sizes")
     held: set[int] = set()  # At the floor: they take from the others, which may bring further ones down to it.
     scale = 1.0
     while low := {i for i, share in enumerate(config.data) if i not in held and share * scale < floor}:

@@ -14,137 +14,14 @@ import numpy as np
 
 from jaxlake import levels, observations, rewards, rules
 from jaxlake.arguments import is_number, shown, whole
-from jaxlake.record import Array, Record, record
+from jaxlake.record import Array
 from jaxlake.rules import ConflictRule, HoleRule
-from jaxlake.types import ABSENT, MAX_STEPS, Action, Costs, Instance
+from jaxlake.state import DEFAULT_PARAMS, Info, Params, State, TimeStep, Transition
+from jaxlake.types import ABSENT, Action, Costs, Instance
 
 CLASSIC_SLIP = 2 / 3
 """The slip of the classic frozen lake: the intended direction and its two perpendicular ones, a third each."""
-
-
-@record
-class Params(Record):
-    """What may differ between environments of one compiled program.
-
-    Attributes:
-      max_steps: int32 ``[]``, the episode is truncated after that many steps, 1 to 32,767, and after 32,767 at the
-        latest: costs are counted in int16.
-      slip: float32 ``[]``, the probability that a move (not WAIT) goes to one of its two perpendicular directions, half
-        each. None: actions do what they say, no randomness is compiled in and ``step`` needs no key.
-    """
-
-    max_steps: Array | int = MAX_STEPS
-    slip: Array | float | None = None
-
-
-DEFAULT_PARAMS = Params()
 _MOST_STEPS = np.iinfo(np.int16).max
-
-
-@record
-class State(Record):
-    """Everything of one episode.
-
-    Attributes:
-      instance: the level being played.
-      distances: int8 ``[max_agents, cells]`` as of ``levels.distances``, or None where nothing needs them.
-      params: as given to ``reset``.
-      positions: int32 ``[max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
-      time: int32 ``[]`` steps so far.
-      arrivals: int16 ``[max_agents]`` cost so far: the time of the last arrival of an agent on its goal, the time so
-        far of any other.
-      losses: int16 ``[max_agents]`` steps so far that did not begin and end on the agent's goal.
-      fallen: bool ``[max_agents]``, in a hole.
-      terminated, truncated: bool ``[]``, how the episode ended; at most one of them.
-    """
-
-    instance: Instance
-    distances: Array | None
-    params: Params
-    positions: Array
-    time: Array
-    arrivals: Array
-    losses: Array
-    fallen: Array
-    terminated: Array
-    truncated: Array
-
-    @property
-    def done(self) -> Array:
-        """bool ``[]``: the episode is over, and steps change nothing."""
-        return self.terminated | self.truncated
-
-    def _repr_html_(self) -> str:
-        """The board as it stands, for notebooks."""
-        from jaxlake.render import svg
-
-        return svg(self.instance, positions=self.positions)
-
-
-@record
-class Info(Record):
-    """What happened in a step.
-
-    Attributes:
-      vertex_conflicts: int32 ``[]`` pairs of agents that tried to be on one cell, standing ones included.
-      swap_conflicts: int32 ``[]`` pairs that tried to swap cells.
-      blocked: bool ``[max_agents]``, tried to move and did not because of a conflict, its own or one ahead of it.
-      arrived: bool ``[max_agents]``, on the goal now.
-      solved: bool ``[]``, all are on their goals at once.
-      fell: bool ``[max_agents]``, fell into a hole in this step.
-      costs: of the episode so far; what ``verify`` and the solver mean by them once it is solved.
-    """
-
-    vertex_conflicts: Array
-    swap_conflicts: Array
-    blocked: Array
-    arrived: Array
-    solved: Array
-    fell: Array
-    costs: Costs
-
-
-@record
-class TimeStep(Record):
-    """What ``reset`` and ``step`` tell the agents.
-
-    Attributes:
-      observation: whatever the lake's ``observe`` returns.
-      rewards: float32 ``[max_agents]``; 0 on reset and after the end.
-      shared_reward: float32 ``[]``, their sum.
-      terminated: bool ``[]``, solved, fallen or, under ``ConflictRule.END``, in conflict.
-      truncated: bool ``[]``, out of steps and not terminated.
-      legal_actions: bool ``[max_agents, 5]`` in the order of ``Action``, for the next step: moves to a cell of the
-        board that can be entered, whoever stands there, and WAIT. Only WAIT for agents that are not there.
-      info: what happened.
-    """
-
-    observation: Any
-    rewards: Array
-    shared_reward: Array
-    terminated: Array
-    truncated: Array
-    legal_actions: Array
-    info: Info
-
-
-@record
-class Transition(Record):
-    """A step as a reward function sees it; never one after the end of an episode.
-
-    Attributes:
-      before, after: the states around it.
-      actions: int32 ``[max_agents]`` as chosen, before any slip.
-      info: what happened.
-      terminated, truncated: bool ``[]``, of ``after``.
-    """
-
-    before: State
-    after: State
-    actions: Array
-    info: Info
-    terminated: Array
-    truncated: Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +112,9 @@ class Lake:
         agents = state.instance.max_agents
         moves = actions = jnp.asarray(actions)
         if actions.shape != (agents,):
-            raise ValueError(f"actions are {list(actions.shape)}: allowed is [{agents}]; jax.vmap adds batch axes")
+            raise ValueError(
+                f"actions have the shape {list(actions.shape)}: it must be [{agents}]; jax.vmap adds batch axes"
+            )
         if state.params.slip is not None:
             if key is None:
                 raise ValueError("params.slip is set: step needs a key")
@@ -273,11 +152,13 @@ class Lake:
         )
         paid = jnp.asarray(self.reward(transition), jnp.float32)
         if paid.shape != (agents,):
-            raise ValueError(f"the rewards are {list(paid.shape)}: allowed is [{agents}], one for each agent slot")
+            raise ValueError(
+                f"the rewards have the shape {list(paid.shape)}: it must be [{agents}], one for each agent slot"
+            )
         return after, self._time_step(after, jnp.where(active, paid, 0), info)
 
     def legal_actions(self, state: State) -> jax.Array:
-        """bool ``[max_agents, 5]``, as in ``TimeStep``."""
+        """Return the legal actions, bool ``[max_agents, 5]``, as in ``TimeStep``."""
         return rules.legal_actions(state.instance, state.positions, self.holes)
 
     def _time_step(self, state: State, rewards: Array, info: Info) -> TimeStep:
@@ -296,12 +177,12 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
     """Raises ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
     axes = levels.check_shapes(instance)
     if axes:
-        raise ValueError(f"the instance has batch axes {axes}: allowed are none; jax.vmap adds them")
+        raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
         levels.validate(instance)
     table = (instance.max_agents, instance.max_size**2)
     if distances is not None and np.shape(distances) != table:
-        raise ValueError(f"distances are {list(np.shape(distances))}: allowed is {list(table)}")
+        raise ValueError(f"distances have the shape {list(np.shape(distances))}: it must be {list(table)}")
     for name, number in vars(params).items():
         if np.ndim(number):
             raise ValueError(
@@ -311,7 +192,7 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
         whole("max_steps", params.max_steps, 1, _MOST_STEPS)
     slip = params.slip
     if not (slip is None or isinstance(slip, jax.Array) or (is_number(slip) and 0 <= slip <= 1)):
-        raise ValueError(f"slip is {shown(slip)}: allowed is 0 to 1")
+        raise ValueError(f"slip = {shown(slip)} must be from 0 to 1")
 
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from jaxlake import levels
+from jaxlake.board_text import from_text, to_text
 from jaxlake.record import Array
-from jaxlake.render import from_text, to_text
 from jaxlake.types import ABSENT, OUTSIDE, Instance, Plan, Status
 
 Record = dict[str, Any]
@@ -42,7 +42,7 @@ def record(
     needs_wait: bool | Array | None = None,
     plan: Plan | None = None,
 ) -> Record:
-    """One instance (no batch axes) and what is known about it as plain JSON values; what is None is left out.
+    """Write an instance (no batch axes) and what is known about it as plain JSON values, without what is None.
 
     Args:
       instance: of any padding; the record does not depend on it.
@@ -72,7 +72,7 @@ def record(
 
 
 def from_record(entry: Record, max_size: int | None = None, max_agents: int | None = None) -> Instance:
-    """The instance of a record; numpy arrays without batch axes.
+    """Return the instance of a record; numpy arrays without batch axes.
 
     Args:
       entry: as ``record`` writes it.
@@ -80,13 +80,13 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
       max_agents: number of agent slots, the board's own by default.
 
     Raises:
-      ValueError: naming the key, the value and what is allowed.
+      ValueError: naming the key, the value and what it must be.
     """
     if not isinstance(entry, dict):
-        raise ValueError(f"{_short(entry)} is not a record: allowed is a JSON object")
+        raise ValueError(f"{_short(entry)} is not a record: it must be a JSON object")
     for key in ("size", "agents"):
         if type(entry.get(key)) is not int or not 1 <= entry[key] <= _LARGEST:
-            raise ValueError(f"{key} is {_short(entry.get(key))}: allowed is a whole number from 1 to {_LARGEST}")
+            raise ValueError(f"{key} = {_short(entry.get(key))} must be a whole number from 1 to {_LARGEST}")
     size, agents = entry["size"], entry["agents"]
     max_size = size if max_size is None else max_size
     max_agents = agents if max_agents is None else max_agents
@@ -95,7 +95,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     holes, starts, goals = (_cells(entry.get(key), key, size, max_size) for key in ("holes", "starts", "goals"))
     for key, cells in (("starts", starts), ("goals", goals)):
         if len(cells) != agents:
-            raise ValueError(f"{key} has {len(cells)} cells: allowed is one for each of {agents} agents")
+            raise ValueError(f"{key} has {len(cells)} cells: it must have one for each of {agents} agents")
     flags = np.zeros(max_size * max_size, bool)
     flags[holes] = True
     padding = [ABSENT] * (max_agents - agents)
@@ -113,7 +113,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
 def plan_of(
     entry: Record, max_size: int | None = None, max_agents: int | None = None, max_steps: int | None = None
 ) -> Plan | None:
-    """The plan of a record, valid or not; numpy arrays without batch axes. None if the record has none.
+    """Return the plan of a record, valid or not; numpy arrays without batch axes. None if the record has none.
 
     Args:
       entry: as ``record`` writes it, with an instance that ``from_record`` reads.
@@ -130,7 +130,7 @@ def plan_of(
     max_size = entry["size"] if max_size is None else max_size
     max_agents = agents if max_agents is None else max_agents
     if not (isinstance(paths, list) and len(paths) == agents and all(map(_is_path, paths))):
-        raise ValueError(f"plan is {_short(paths)}: allowed is a list of [row, column] for each of {agents} agents")
+        raise ValueError(f"plan = {_short(paths)} must be a list of [row, column] for each of {agents} agents")
     most = max(map(len, paths)) - 1
     max_steps = max(most, 0) if max_steps is None else max_steps
     if agents > max_agents or most > max_steps:
@@ -149,7 +149,7 @@ def plan_of(
 def read(
     path: str | os.PathLike[str], max_size: int | None = None, max_agents: int | None = None
 ) -> tuple[Instance, list[str]]:
-    """The instances of a file, numpy arrays ``[n]``, and their ids.
+    """Read the instances of a file, numpy arrays ``[n]``, and their ids.
 
     Args:
       path: ends in ``.jsonl`` or ``.txt``.
@@ -168,7 +168,7 @@ def read(
 def read_records(
     path: str | os.PathLike[str], max_size: int | None = None, max_agents: int | None = None
 ) -> list[Record]:
-    """The records of a file, at least one, each with an instance and a plan, if any, that can be read.
+    """Read the records of a file, at least one, each with an instance and a plan, if any, that can be read.
 
     Records without an id get their number, from 0 on. Keys that have no meaning here are kept.
 
@@ -190,7 +190,7 @@ def read_records(
             plan_of(entry)
             identifier = entry.setdefault("id", str(len(entries)))
             if not isinstance(identifier, str) or identifier in seen:
-                raise ValueError(f"id is {_short(identifier)}: allowed is a text that no line before it has")
+                raise ValueError(f"id = {_short(identifier)} must be a text that no line before it has")
         except ValueError as error:
             raise ValueError(f"{path}, line {line}: {error}") from None
         seen.add(identifier)
@@ -258,7 +258,7 @@ def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
     formats = {".jsonl": (_lines, _from_json), ".txt": (_drawings, _from_drawing)}
     suffix = Path(path).suffix
     if suffix not in formats:
-        raise ValueError(f"{path}: allowed are files ending in {' or '.join(formats)}")
+        raise ValueError(f"{path} must end in {' or '.join(formats)}")
     return formats[suffix]
 
 
@@ -302,10 +302,10 @@ def _pairs(cells: Iterable[int], max_size: int) -> list[list[int]]:
 
 def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
     if not _is_path(pairs):
-        raise ValueError(f"{key} is {_short(pairs)}: allowed is a list of [row, column]")
+        raise ValueError(f"{key} = {_short(pairs)} must be a list of [row, column]")
     for pair in pairs:
         if not all(0 <= coordinate < size for coordinate in pair):
-            raise ValueError(f"{key} contains {_short(pair)}: allowed are 0 to {size - 1}")
+            raise ValueError(f"{key} contains {_short(pair)}: both must be from 0 to {size - 1}")
     return [row * max_size + column for row, column in pairs]
 
 

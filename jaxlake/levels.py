@@ -20,7 +20,7 @@ _Fault = tuple[Array, Callable[[int, int], str]]
 
 
 def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
-    """The same level on a larger padded board with more agent slots, its cells renumbered; numpy arrays.
+    """Return the same level on a larger padded board with more agent slots, its cells renumbered; numpy arrays.
 
     Args:
       instance: any leading batch axes.
@@ -34,7 +34,7 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
     old_size, old_agents = instance.max_size, instance.max_agents
     if max_size < old_size or max_agents < old_agents:
         raise ValueError(
-            f"max_size {max_size} and max_agents {max_agents}: allowed is at least the instance's own, "
+            f"max_size {max_size} and max_agents {max_agents} must be at least the instance's own, "
             f"{old_size} and {old_agents}"
         )
     batch = np.shape(instance.size)
@@ -57,7 +57,7 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
 
 
 def stack(instances: Sequence[Instance]) -> Instance:
-    """Instances without batch axes as one ``[n]``, padded to the largest of them; numpy arrays.
+    """Join instances without batch axes to one ``[n]``, padded to the largest of them; numpy arrays.
 
     Raises:
       ValueError: if there is none, or one has batch axes.
@@ -68,7 +68,7 @@ def stack(instances: Sequence[Instance]) -> Instance:
         raise ValueError("no instances to stack: at least 1 is needed")
     for index, instance in enumerate(instances):
         if np.ndim(instance.size):
-            raise ValueError(f"instance {index} has batch axes {np.shape(instance.size)}: allowed are none")
+            raise ValueError(f"instance {index} has batch axes {np.shape(instance.size)}: it must have none")
     max_size = max(instance.max_size for instance in instances)
     max_agents = max(instance.max_agents for instance in instances)
     padded = [pad(instance, max_size, max_agents) for instance in instances]
@@ -76,7 +76,7 @@ def stack(instances: Sequence[Instance]) -> Instance:
 
 
 def validate(instance: Instance) -> None:
-    """Returns if the instance, with or without one leading batch axis, can be played.
+    """Check that the instance, with or without one leading batch axis, can be played.
 
     Agents stand on different cells of the board that are no holes, and so do their goals; an agent may start on its own
     goal or another's. Whoever takes instances that are known now, and not only under ``jit``, asks this: ``solve``,
@@ -87,7 +87,7 @@ def validate(instance: Instance) -> None:
     """
     axes = check_shapes(instance)
     if len(axes) > 1:
-        raise ValueError(f"the instances have batch axes {axes}: allowed is one at most")
+        raise ValueError(f"the instances have batch axes {axes}: they must have one at most")
     parts = {name: np.asarray(part) if axes else np.asarray(part)[None] for name, part in vars(instance).items()}
     faults = [(mask, message) for mask, message in _faults(Instance(**parts)) if mask.any()]
     if faults:
@@ -97,7 +97,7 @@ def validate(instance: Instance) -> None:
 
 
 def check_shapes(instance: Instance) -> tuple[int, ...]:
-    """The batch axes of what has the arrays of an instance, with any values; also under ``jit``.
+    """Return the batch axes of what has the arrays of an instance, with any values; also under ``jit``.
 
     Raises:
       ValueError: naming what has another shape or dtype than the other arrays or the documentation say.
@@ -111,19 +111,19 @@ def check_shapes(instance: Instance) -> tuple[int, ...]:
             raise ValueError(f"{name} is a {type(part).__name__}: it must be an array, or this is no pytree of arrays")
         shape, dtype = np.shape(part), part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
         if shape[: len(axes)] != axes or len(shape) != len(axes) + of_each:
-            raise ValueError(f"{name} has the shape {shape}: allowed is {(*axes, *['n'] * of_each)}")
+            raise ValueError(f"{name} has the shape {shape}: it must be {(*axes, *['n'] * of_each)}")
         if not np.issubdtype(dtype, np.bool_ if name == "holes" else np.integer):
-            raise ValueError(f"{name} is {dtype}: allowed is {'bool' if name == 'holes' else 'int32'}")
+            raise ValueError(f"{name} is {dtype}: it must be {'bool' if name == 'holes' else 'int32'}")
     cells, agents, goals = (np.shape(part)[-1] for part in (instance.holes, instance.starts, instance.goals))
     if not cells or math.isqrt(cells) ** 2 != cells:
-        raise ValueError(f"holes have {cells} cells: allowed is a square number")
+        raise ValueError(f"holes have {cells} cells: it must be a square number")
     if goals != agents:
-        raise ValueError(f"goals have {goals} agent slots and starts {agents}: allowed is the same")
+        raise ValueError(f"goals have {goals} agent slots and starts {agents}: they must have as many")
     return axes
 
 
 def check_alone(instance: Instance) -> None:
-    """Returns if the instance has no batch axes, as what draws it or puts it into words needs it; else ValueError."""
+    """Check that the instance has no batch axes, as what draws it or puts it into words needs it; else ValueError."""
     if not isinstance(instance, Instance):
         raise ValueError(f"{shown(instance)} must be an Instance")
     if np.ndim(instance.size):
@@ -131,7 +131,7 @@ def check_alone(instance: Instance) -> None:
 
 
 def distances(instances: Instance) -> np.ndarray:
-    """Steps from every cell to each agent's goal with nobody in the way, int8 ``[levels, max_agents, cells]``.
+    """Return the steps from each cell to each agent's goal with nobody around, int8 ``[levels, max_agents, cells]``.
 
     ``ABSENT`` for holes, cells off the board, cells that the goal cannot be reached from, and absent agents.
 
@@ -189,12 +189,12 @@ class LevelBank(Record):
         return LevelBank(instances=jax.tree.map(jnp.asarray, instances), distances=table)
 
     def draw(self, key: Array) -> tuple[Instance, Array | None]:
-        """A level, each with the same probability, and its distances."""
+        """Return a level, each with the same probability, and its distances."""
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
         return self.at(jax.random.bits(key, dtype=np.uint32) % np.uint32(len(self)))
 
     def at(self, index: Array | int) -> tuple[Instance, Array | None]:
-        """The level of that number, int32 ``[]``, and its distances."""
+        """Return the level of that number, int32 ``[]``, and its distances."""
         level = self[index]
         return level.instances, level.distances
 
@@ -210,11 +210,11 @@ def _faults(batch: Instance) -> list[_Fault]:
     faults: list[_Fault] = [
         (
             ((size < 1) | (size > side))[:, None],
-            lambda i, _: f"size is {size[i]}: allowed is 1 to {side}, the side of the padded board",
+            lambda i, _: f"size = {size[i]} must be from 1 to {side}, the side of the padded board",
         ),
         (
             ((count < 1) | (count > agents))[:, None],
-            lambda i, _: f"num_agents is {count[i]}: allowed is 1 to {agents}, the agent slots",
+            lambda i, _: f"num_agents = {count[i]} must be from 1 to {agents}, the agent slots",
         ),
         (
             holes & off_board,

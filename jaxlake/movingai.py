@@ -23,7 +23,7 @@ PathLike = str | os.PathLike[str]
 
 
 def read_map(path: PathLike) -> np.ndarray:
-    """bool ``[height, width]``, True where nobody can stand.
+    """Read a map, bool ``[height, width]``, True where nobody can stand.
 
     ``.``, ``G`` and ``S`` (swamp) can be entered; ``@``, ``O``, ``T`` (trees) and ``W`` (water, which can be entered
     from water alone) cannot. Other programs are known to enter ``.`` alone.
@@ -68,7 +68,7 @@ def write_map(path: PathLike, blocked: np.ndarray) -> None:
 
 
 def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, first: int = 0) -> Instance:
-    """One instance (no batch axes, numpy arrays): agent i has row ``first + i`` of the scenario, counted from 0.
+    """Read an instance (no batch axes, numpy): agent i has row ``first + i`` of the scenario, counted from 0.
 
     ``max_size`` is the longer side of the map and ``max_agents`` is ``num_agents``. Bucket, name of the map and optimal
     length are not used: the length is that of one agent alone that may move diagonally.
@@ -78,7 +78,7 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, firs
         size, a start or goal outside the map or blocked, or one that another of these agents has.
     """
     if num_agents < 1 or first < 0:
-        raise ValueError(f"num_agents is {num_agents} and first is {first}: allowed are at least 1 and 0")
+        raise ValueError(f"num_agents = {num_agents} and first = {first} must be at least 1 and 0")
     blocked = read_map(map_path)
     lines = Path(scen_path).read_text(encoding="utf-8", errors="replace").splitlines()
     if not lines or lines[0].split()[:1] != ["version"]:
@@ -125,7 +125,7 @@ def write_scenario(map_path: PathLike, scen_path: PathLike, instance: Instance) 
     """
     name = Path(map_path).name
     if not name.endswith(".map") or "\t" in name:
-        raise ValueError(f"the map is called {name!r}: allowed is a name that ends in '.map', without a tabulator")
+        raise ValueError(f"the map's name {name!r} must end in '.map', without a tabulator")
     size, max_size = int(instance.size), instance.max_size
     blocked = np.asarray(instance.holes).reshape(max_size, max_size)[:size, :size]
     rows = ["version 1"]
@@ -154,10 +154,12 @@ def _read_row(path: PathLike, index: int, line: str, shape: tuple[int, int]) -> 
     """(x, y) of start and goal. Columns are separated by tabulators; some old files have spaces instead."""
     words = line.split("\t") if "\t" in line else line.split()
     if len(words) != len(_FIELDS):
-        raise _fault(path, index, f"the row has {len(words)} columns: allowed are {len(_FIELDS)}, {', '.join(_FIELDS)}")
+        raise _fault(
+            path, index, f"the row has {len(words)} columns: it must have {len(_FIELDS)}, {', '.join(_FIELDS)}"
+        )
     for field, word in zip(_FIELDS[2:8], words[2:8], strict=True):
         if not word.strip().isdecimal():
-            raise _fault(path, index, f"the {field} is {word!r}: allowed is a whole number from 0 on")
+            raise _fault(path, index, f"the {field} = {word!r} must be a whole number from 0 on")
     width, height, start_x, start_y, goal_x, goal_y = map(int, words[2:8])
     if (height, width) != shape:
         raise _fault(path, index, f"width {width} and height {height}: those of the map are {shape[1]} and {shape[0]}")

@@ -3,21 +3,17 @@
 An observation of your own is any function from a ``State`` to a pytree of arrays.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.record import Array
+from jaxlake.state import State
 from jaxlake.types import ABSENT
-
-if TYPE_CHECKING:
-    from jaxlake.env import State
 
 OBSTACLES, AGENTS, GOALS = 0, 1, 2
 """The planes of ``planes``."""
@@ -26,7 +22,7 @@ OTHERS, OWN_GOAL, OTHER_GOALS = 1, 2, 3
 
 
 def planes(state: State) -> jax.Array:
-    """The whole board, int8 ``[3, max_size, max_size]``.
+    """Return the whole board, int8 ``[3, max_size, max_size]``.
 
     Plane ``OBSTACLES`` is 1 on holes and off the board, ``AGENTS`` holds an agent's number plus 1 where it stands and
     ``GOALS`` the same where its goal is; 0 otherwise.
@@ -44,7 +40,7 @@ def planes(state: State) -> jax.Array:
 
 
 def one_hot(state: State) -> jax.Array:
-    """The whole board in zeros and ones, int8 ``[1 + 2 * max_agents, max_size, max_size]``.
+    """Return the whole board in zeros and ones, int8 ``[1 + 2 * max_agents, max_size, max_size]``.
 
     For networks without an embedding, to which the numbers in ``planes`` would be quantities. Plane ``OBSTACLES`` is as
     in ``planes``; then each agent has a plane of its own, by number, and after all of them each goal. The planes of
@@ -60,23 +56,23 @@ def one_hot(state: State) -> jax.Array:
 
 
 def window(radius: int) -> Callable[[State], jax.Array]:
-    """What each agent sees around itself, int8 ``[max_agents, 4, 2 * radius + 1, 2 * radius + 1]``; 0 for absent ones.
+    """Make an observation of what is around each agent, int8 ``[max_agents, 4, 2 * radius + 1, 2 * radius + 1]``.
 
-    The agent is in the middle. Channel ``OBSTACLES`` is 1 on holes and off the board, ``OTHERS`` holds another agent's
-    number plus 1, ``OWN_GOAL`` is 1 on the agent's goal and ``OTHER_GOALS`` holds the number plus 1 of the agent whose
-    goal it is; where goals coincide, the largest such number.
+    The agent is in the middle; absent agents see 0. Channel ``OBSTACLES`` is 1 on holes and off the board,
+    ``OTHERS`` holds another agent's number plus 1, ``OWN_GOAL`` is 1 on the agent's goal and ``OTHER_GOALS`` holds the
+    number plus 1 of the agent whose goal it is; where goals coincide, the largest such number.
 
     Raises:
       ValueError: for a negative radius.
     """
     if radius < 0:
-        raise ValueError(f"radius is {radius}: allowed is 0 or more")
+        raise ValueError(f"radius = {radius} must be 0 or more")
 
     return _Window(radius)
 
 
 def flat(state: State) -> jax.Array:
-    """One vector per agent, float32 ``[max_agents, 4 * max_agents + cells]``; 0 for absent agents.
+    """Return one vector per agent, float32 ``[max_agents, 4 * max_agents + cells]``; 0 for absent agents.
 
     The agents' (row, column), the agent itself first and then the others by number, then their goals' in the same
     order, each coordinate divided by ``max_size`` and -1 for absent agents; then 1 for each cell that is a hole or off
@@ -97,7 +93,7 @@ def flat(state: State) -> jax.Array:
 
 
 def bounds(observe: Callable[[State], Any], max_agents: int) -> tuple[float, float] | None:
-    """The least and the greatest value that an observation of this module can hold; None for any other function.
+    """Return the least and the greatest value that an observation of this module can hold; None for any other function.
 
     Args:
       observe: ``planes``, ``one_hot``, ``flat``, what ``window`` returns, or a function of your own.
@@ -113,7 +109,7 @@ def bounds(observe: Callable[[State], Any], max_agents: int) -> tuple[float, flo
 
 
 def text(state: State) -> str:
-    """The board as it stands, one character a cell; on the host, not under jit.
+    """Draw the board as it stands, one character a cell; on the host, not under jit.
 
     ``#`` is a hole, ``.`` a free cell, ``a`` agent 0 and ``A`` its goal, ``b`` and ``B`` agent 1's, and so on. An agent
     hides whatever it stands on, so a goal that is not drawn is under an agent; below the board a line names the agents

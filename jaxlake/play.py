@@ -16,10 +16,11 @@ import numpy as np
 
 from jaxlake import files
 from jaxlake.config import LakeConfig
-from jaxlake.env import Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.generate.candidates import BLOCK, Shape, draw
 from jaxlake.generate.quotas import holes_on
 from jaxlake.solve import solve
+from jaxlake.state import Params, State, TimeStep
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status
 
 _EXAMPLES = """\
@@ -63,7 +64,7 @@ _reset, _step = jax.jit(_LAKE.reset), jax.jit(_LAKE.step)
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-    """What is played: a title, an instance and its solution, both without batch axes and in numpy."""
+    """A board to play: a title, an instance and its solution, both without batch axes and in numpy."""
 
     title: str
     instance: Instance
@@ -71,7 +72,7 @@ class Board:
 
 
 class Game:
-    """One board being played: keys in, lines out. Knows neither the terminal nor where boards come from."""
+    """A game on one board: keys in, lines out. Knows neither the terminal nor where boards come from."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -258,8 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for name in ("size", "agents", "holes", "seed") if options.file else ("level",):
         if getattr(options, name) != parser.get_default(name):
-            rule = "not allowed with a file" if options.file else "allowed with a file only"
-            parser.exit(2, f"{parser.prog}: error: --{name} is {getattr(options, name)}: {rule}\n")
+            rule = "must be left out with a file" if options.file else "needs a file"
+            parser.exit(2, f"{parser.prog}: error: --{name} = {getattr(options, name)} {rule}\n")
     on_terminal = os.name == "posix" and sys.stdin.isatty()
     colour = sys.stdout.isatty()
     if on_terminal:
@@ -303,7 +304,7 @@ def _from_file(path: str, first: int) -> Iterator[Board]:
     """The boards of a file in its order, from a given one on and round again."""
     instances, names = files.read(path, MAX_SIZE, MAX_AGENTS)  # One program plays and solves them all.
     if not 0 <= first < len(names):
-        raise ValueError(f"--level is {first}: allowed are 0 to {len(names) - 1}, the boards of {path}")
+        raise ValueError(f"--level = {first} must be from 0 to {len(names) - 1}, the boards of {path}")
     for count in itertools.count(first):
         number = count % len(names)
         batch = instances[number : number + 1]
@@ -316,9 +317,9 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
     LakeConfig.uniform((size,), options.holes, 0.0)  # Raises ValueError for a size or a share that is not allowed.
     most = min(MAX_AGENTS, size * size // 2)
     if not 1 <= agents <= most:
-        raise ValueError(f"--agents is {agents}: allowed are 1 to {most} on a board of size {size}")
+        raise ValueError(f"--agents = {agents} must be from 1 to {most} on a board of size {size}")
     if not 0 <= options.seed < 2**32:
-        raise ValueError(f"--seed is {options.seed}: allowed is a whole number from 0 to {2**32 - 1}")
+        raise ValueError(f"--seed = {options.seed} must be a whole number from 0 to {2**32 - 1}")
     shape = Shape(size, agents, holes_on(size, agents, options.holes), size, agents)
     for seed in itertools.count(options.seed):
         drawn = draw(jax.random.key(seed), 0, BLOCK, shape)

@@ -25,7 +25,7 @@ class Record:
     """
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with changes."""
+        """Return a copy with changes."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Record:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[Class]) -> type[Class]:
-    """A class of arrays as a pytree: frozen, built from keyword arguments; its fields by name are its ``vars``."""
+    """Make a class of arrays a pytree: frozen, built from keyword arguments; its fields by name are its ``vars``."""
     return chex.dataclass(frozen=True, kw_only=True, mappable_dataclass=False)(cls)
 
 

@@ -4,35 +4,30 @@ A stepwise reward is a function from a ``Transition`` to float32 ``[max_agents]`
 own is any such function. The environment zeroes it after the end of an episode.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.state import Transition
 from jaxlake.types import ABSENT
-
-if TYPE_CHECKING:
-    from jaxlake.env import Transition
 
 
 def sparse(transition: Transition) -> jax.Array:
-    """1 for each agent in the step that solves the episode, else 0."""
+    """Reward 1 for each agent in the step that solves the episode, else 0."""
     there = transition.after.positions != ABSENT
     return (there & transition.info.solved).astype(jnp.float32)
 
 
 def cost(transition: Transition) -> jax.Array:
-    """-1 for each agent whose step does not begin and end on its goal; an episode sums to minus its ``sum_of_loss``."""
+    """Reward -1 for each agent whose step does not begin and end on its goal; they sum to minus the ``sum_of_loss``."""
     return jnp.asarray(transition.before.losses - transition.after.losses, jnp.float32)
 
 
 def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], jax.Array]:
-    """``sparse``, and ``scale`` times the decrease of the agent's shortest-path distance to its goal.
+    """Make a reward of ``sparse`` and ``scale`` times the decrease of the agent's shortest-path distance to its goal.
 
     The added term is ``discount * potential(after) - potential(before)`` with ``-scale * distance`` as potential, so
     it leaves the optimal policies of an agent with that discount as they are (Ng et al. 1999). A step to or from a cell
@@ -46,7 +41,7 @@ def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], 
 
 
 def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.ndarray:
-    """R_acc of each answer (paper, reward; as reconstructed).
+    """Return R_acc of each answer (paper, reward; as reconstructed).
 
     0 unless all checks pass; with c = cost - optimum and c_max = 2 * optimum: 1 - 0.7 * c / c_max up to c_max, 0.3
     beyond. An optimum of 0 (every agent starts on its goal) leaves 1 for cost 0 and 0.3 for any other.

@@ -23,7 +23,7 @@ MAX_SLOTS = 32
 
 
 class HoleRule(Word, argument="holes"):
-    """What a move into a hole does."""
+    """The effect of a move into a hole."""
 
     IMPASSABLE = "impassable"
     """The agent stays where it is, and the move is not legal (the paper)."""
@@ -32,7 +32,7 @@ class HoleRule(Word, argument="holes"):
 
 
 class ConflictRule(Word, argument="conflicts"):
-    """What a conflict does: agents that would share a cell, or swap cells."""
+    """The effect of a conflict: agents that would share a cell, or swap cells."""
 
     BLOCK = "block"
     """None of them moves, nor whoever would enter a cell that is therefore not left."""
@@ -42,7 +42,7 @@ class ConflictRule(Word, argument="conflicts"):
 
 @record
 class Outcome(Record):
-    """What came of a joint move.
+    """The result of a joint move.
 
     Attributes:
       positions: int32 ``[agents]`` cells, ``ABSENT`` where it was so before.
@@ -82,7 +82,7 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
     holes, conflicts = HoleRule(holes), ConflictRule(conflicts)
     side, agents = instance.max_size, range(instance.max_agents)
     if len(agents) > MAX_SLOTS:
-        raise ValueError(f"max_agents is {len(agents)}: the stepwise rules allow at most {MAX_SLOTS}")
+        raise ValueError(f"max_agents = {len(agents)} must be at most {MAX_SLOTS} in the stepwise rules")
     before, goals = _compact(positions, side), _compact(instance.goals, side)
     # A loop for its own sake: fused into the lookup of the holes, which no CPU vectorises, this took six times as long.
     wanted = jax.lax.map(lambda pair: _target(pair[0], pair[1], instance.size, side), (jnp.stack(before), actions))
@@ -137,7 +137,7 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
 
 
 def legal_actions(instance: Instance, positions: Array, holes: HoleRule) -> jax.Array:
-    """bool ``[agents, 5]`` in the order of ``Action``: moves to cells that can be entered, whoever is there, and WAIT.
+    """Return bool ``[agents, 5]`` in the order of ``Action``: moves to cells that can be entered, and WAIT.
 
     Only WAIT for agents that are not there.
     """

@@ -76,7 +76,7 @@ def read_answers(path: Path) -> dict[str, list[str]]:
         except (ValueError, RecursionError) as error:  # A number of thousands of digits is a ValueError.
             raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
         if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("id", "answer"))):
-            raise ValueError(f"{path}, line {number}: allowed is an object with the texts id and answer")
+            raise ValueError(f"{path}, line {number}: it must be an object with the texts id and answer")
         answers.setdefault(entry["id"], []).append(entry["answer"])
     if not answers:
         raise ValueError(f"{path}: the file has no answer")

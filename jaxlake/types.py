@@ -7,6 +7,8 @@ read them off the array shapes and never take them as arguments.
 
 import enum
 import math
+from collections.abc import Callable
+from typing import ClassVar
 
 from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
@@ -22,7 +24,7 @@ OUTSIDE = -2
 
 
 class Action(enum.IntEnum):
-    """What an agent can do in one step; rows grow downwards, columns to the right."""
+    """The action of an agent in one step; rows grow downwards, columns to the right."""
 
     UP = 0
     DOWN = 1
@@ -49,25 +51,25 @@ class Check(enum.IntEnum):
 
 
 class Objective(Word, argument="objective"):
-    """What an optimal plan minimises; an agent's cost is the time of its last arrival (Stern et al. 2019)."""
+    """The cost that an optimal plan minimises; an agent's cost is the time of its last arrival (Stern et al. 2019)."""
 
     SUM_OF_COSTS = "sum_of_costs"
     MAKESPAN = "makespan"
 
 
 class Status(enum.IntEnum):
-    """How a search for an optimal plan ended."""
+    """The end of a search for an optimal plan."""
 
     SOLVED = 0
     UNSOLVABLE = 1
     """Proved: no plan exists (within the cost bound, where one was given)."""
     OUT_OF_BUDGET = 2
-    """Not decided within the node budget or the horizon."""
+    """Undecided within the node budget or the horizon."""
 
 
 @record
 class Costs(Record):
-    """What a plan costs under each convention; any leading batch axes.
+    """The costs of a plan under each convention; any leading batch axes.
 
     Attributes:
       sum_of_costs: int32 ``[...]``, the times of the agents' last arrivals at their goals: waiting on a goal is free
@@ -97,6 +99,8 @@ class Instance(Record):
     holes: Array
     starts: Array
     goals: Array
+    _repr_html_: ClassVar[Callable[["Instance"], str]]
+    """A picture, for notebooks; ``jaxlake.render`` draws it."""
 
     @property
     def max_size(self) -> int:
@@ -108,16 +112,10 @@ class Instance(Record):
         """Number of agent slots."""
         return self.starts.shape[-1]
 
-    def _repr_html_(self) -> str:
-        """A picture, for notebooks."""
-        from jaxlake.render import html
-
-        return html(self)
-
 
 @record
 class Plan(Record):
-    """What an answer says: a path per agent, start included; any leading batch axes.
+    """The plan of an answer: a path per agent, start included; any leading batch axes.
 
     Attributes:
       parsable: bool ``[...]``, the text could be read as paths that fit the arrays.
@@ -135,7 +133,7 @@ class Plan(Record):
 
 @record
 class Verdict(Record):
-    """What a plan is worth on its instance; any leading batch axes.
+    """The worth of a plan on its instance; any leading batch axes.
 
     Attributes:
       checks: bool ``[..., 8]`` in the order of ``Check``, True where the check passes.

@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 
 from engineer.evidence.types import CHECKS, SizeEnvironment, Trajectory
+from jaxlake.board_text import to_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
-from jaxlake.render import to_text
 from jaxlake.types import Instance, Plan
 
 _ROOM = 1000

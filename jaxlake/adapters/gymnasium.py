@@ -30,9 +30,10 @@ from jaxlake.adapters.host import (
 )
 from jaxlake.adapters.shared import bounds_of, one_array
 from jaxlake.autoreset import AutoReset, AutoResetMode
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
+from jaxlake.state import DEFAULT_PARAMS, Params, State, TimeStep
 from jaxlake.types import Action
 
 DEFAULT_LAKE = Lake()
@@ -138,7 +139,9 @@ class VectorLake(VectorEnv):
             raise ValueError("nothing has begun: reset comes first")
         actions = np.asarray(actions, np.int32)
         if actions.shape != self.action_space.shape:
-            raise ValueError(f"actions are {list(actions.shape)}: allowed is {list(self.action_space.shape)}")
+            raise ValueError(
+                f"actions have the shape {list(actions.shape)}: it must be {list(self.action_space.shape)}"
+            )
         check_process()
         # The last observations stay on the device unless somebody is to see them.
         self.state, fetched, final_observation = _step_batch(
@@ -172,8 +175,8 @@ class VectorLake(VectorEnv):
         value = np.asarray(value)
         kind = np.bool_ if name == "reset_mask" else np.integer
         if value.shape != (self.num_envs,) or not np.issubdtype(value.dtype, kind):
-            allowed = f"{'bool' if kind is np.bool_ else 'int'} [{self.num_envs}]"
-            raise ValueError(f"{name} is {value.dtype} {list(value.shape)}: allowed is {allowed}")
+            wanted = f"{'bool' if kind is np.bool_ else 'int'} [{self.num_envs}]"
+            raise ValueError(f"{name} is {value.dtype} {list(value.shape)}: it must be {wanted}")
         return value
 
 

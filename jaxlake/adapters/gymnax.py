@@ -17,9 +17,10 @@ from flax import struct
 from gymnax.environments import environment, spaces
 
 from jaxlake.adapters.shared import bounds_of, one_array
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
+from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
 CENTRAL = Lake()
@@ -30,7 +31,7 @@ _MAX_AGENTS = 13
 
 @struct.dataclass
 class LakeParams:
-    """What may differ between environments of one compiled program; all of it can be vmapped, the levels too.
+    """Settings that may differ between environments of one compiled program; all of it can be vmapped, the levels too.
 
     Attributes:
       bank: the levels; each episode draws one, by gather.
@@ -65,14 +66,14 @@ class CentralLake(environment.Environment[State, LakeParams]):
 
     @property
     def default_params(self) -> LakeParams:
-        """What the environment was made with."""
+        """The bank and settings that the environment was made with."""
         return self._default_params
 
     @partial(jax.jit, static_argnames=("self",))
     def step(
         self, key: jax.Array, state: State, action: Array, params: LakeParams | None = None
     ) -> tuple[Array, State, Array, Array, Array, dict[str, Any]]:
-        """One step, and the next episode where it was the last.
+        """Play one step, and begin the next episode where it was the last.
 
         Returns:
           Observation, state, summed reward, terminated, truncated, and info: that of ``step_env``, what gymnax adds,
@@ -84,7 +85,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
         return observation, state, reward, terminated, truncated, info
 
     def reset_env(self, key: jax.Array, params: LakeParams) -> tuple[Array, State]:
-        """A new episode on a level drawn with the key."""
+        """Begin an episode on a level drawn with the key."""
         instance, distances = params.bank.draw(key)
         state, timestep = self.lake.reset(instance, _core(params), distances)
         return timestep.observation, state
@@ -92,7 +93,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
     def step_env(
         self, key: jax.Array, state: State, action: Array, params: LakeParams
     ) -> tuple[Array, State, Array, Array, dict]:
-        """One step without reset.
+        """Play one step without reset.
 
         Returns:
           Observation, state, summed reward, terminated, and info: the core's ``Info`` by name, and ``rewards``.
@@ -103,24 +104,24 @@ class CentralLake(environment.Environment[State, LakeParams]):
         return timestep.observation, state, timestep.shared_reward, timestep.terminated, info
 
     def observe(self, key: jax.Array, state: State, action: Array | None, params: LakeParams) -> Array:
-        """What ``step`` and ``reset`` return as observation of this state."""
+        """Return the observation of a state, as ``step`` and ``reset`` do."""
         return self.lake.observe(state)
 
     def is_truncated(self, state: State, params: LakeParams) -> Array:
-        """Out of steps, and not terminated in the last of them."""
+        """Return whether the state is out of steps, and not terminated in the last of them."""
         return state.truncated
 
     def is_terminated(self, state: State, params: LakeParams) -> Array:
-        """Ended for any other reason."""
+        """Return whether the episode ended for another reason than its steps."""
         return state.terminated
 
     def action_mask(self, state: State) -> jax.Array:
-        """What is legal next, bool ``[max_agents, 5]``; only WAIT for agents that are not there."""
+        """Return the legal actions, bool ``[max_agents, 5]``; only WAIT for agents that are not there."""
         return self.lake.legal_actions(state)
 
     @property
     def num_actions(self) -> int:
-        """Joint actions: ``5 ** max_agents``."""
+        """The number of joint actions, ``5 ** max_agents``."""
         return self._num_actions
 
     def action_space(self, params: LakeParams | None = None) -> spaces.Discrete:
@@ -135,24 +136,26 @@ class CentralLake(environment.Environment[State, LakeParams]):
 
 
 def count_joint_actions(num_agents: int) -> int:
-    """``5 ** num_agents``; ValueError when an int32 cannot number them."""
+    """Return ``5 ** num_agents``, the number of joint actions; ValueError when an int32 cannot number them."""
     if num_agents > _MAX_AGENTS:
-        raise ValueError(f"{num_agents} agents have 5 ** {num_agents} joint actions: allowed are {_MAX_AGENTS} agents")
+        raise ValueError(
+            f"{num_agents} agents have 5 ** {num_agents} joint actions: there must be at most {_MAX_AGENTS} agents"
+        )
     return len(Action) ** num_agents
 
 
 def split_actions(joint: Array, num_agents: int) -> Array:
-    """Joint actions int ``[...]`` to the numbers of ``Action``, int32 ``[..., num_agents]``."""
+    """Split joint actions int ``[...]`` into the numbers of ``Action``, int32 ``[..., num_agents]``."""
     return jnp.asarray(joint, jnp.int32)[..., None] // _places(num_agents) % len(Action)
 
 
 def join_actions(actions: Array) -> Array:
-    """The numbers of ``Action`` ``[..., num_agents]`` to joint actions int32 ``[...]``; inverts ``split_actions``."""
+    """Join numbers of ``Action`` ``[..., num_agents]`` to joint actions int32 ``[...]``; inverts ``split_actions``."""
     return jnp.sum(jnp.asarray(actions, jnp.int32) * _places(actions.shape[-1]), axis=-1)
 
 
 def join_masks(masks: Array) -> jax.Array:
-    """Masks of actions bool ``[..., num_agents, 5]`` to masks of joint actions, bool ``[..., 5 ** num_agents]``.
+    """Join masks of actions bool ``[..., num_agents, 5]`` to masks of joint actions, bool ``[..., 5 ** num_agents]``.
 
     A joint action is legal if the action of each agent is; of ten agents there are ten million.
     """

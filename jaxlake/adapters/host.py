@@ -17,23 +17,24 @@ import numpy as np
 from jaxlake import observations
 from jaxlake.adapters.shared import arrays_by_name
 from jaxlake.config import LakeConfig
-from jaxlake.env import Lake, Params, State, TimeStep
+from jaxlake.env import Lake
 from jaxlake.generate import generate
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
 from jaxlake.render import rgb, tiles
+from jaxlake.state import Params, State, TimeStep
 
 Infos = dict[str, Any]
 
 RENDER_MODES = ("ansi", "rgb_array")
 GENERATED_LEVELS = 1024
-"""Of a bank that nobody gave."""
+"""The number of levels of a bank that nobody gave."""
 
 _TILE_SIZE = 32
 
 
 class Episode:
-    """One episode after another on the host, in numpy; what the adapters that step a single environment have in common.
+    """Episodes one after another on the host, in numpy; shared by the adapters that step a single environment.
 
     One program is compiled for all levels of a bank, and shared by everything with the same lake and padded sizes.
 
@@ -86,7 +87,7 @@ class Episode:
 
 
 class Layout:
-    """Where the leaves of a tree lie in the bytes that ``pack`` makes of it.
+    """The places of a tree's leaves in the bytes that ``pack`` makes of it.
 
     Args:
       tree: of shapes and dtypes, as ``jax.eval_shape`` gives them.
@@ -172,14 +173,14 @@ def bank_of(bank: LevelBank | None, size: int | None, num_agents: int | None) ->
 def checked_render_mode(mode: str | None) -> str | None:
     """Return the mode, if it can be rendered; else ValueError."""
     if mode not in (None, *RENDER_MODES):
-        raise ValueError(f"render_mode is {mode!r}: allowed are None, {', '.join(map(repr, RENDER_MODES))}")
+        raise ValueError(f"render_mode = {mode!r} must be one of None, {', '.join(map(repr, RENDER_MODES))}")
     return mode
 
 
 def check_level(level: int, bank: LevelBank) -> None:
     """Raise ValueError if the bank does not have a level of that number."""
     if not (isinstance(level, (int, np.integer)) and 0 <= level < len(bank)):
-        raise ValueError(f"level is {level}: allowed are 0 to {len(bank) - 1}")
+        raise ValueError(f"level = {level} must be a whole number from 0 to {len(bank) - 1}")
 
 
 @functools.cache

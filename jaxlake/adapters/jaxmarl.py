@@ -15,9 +15,10 @@ from jaxmarl.environments import multi_agent_env, spaces
 
 from jaxlake import observations
 from jaxlake.adapters.shared import arrays_by_name, bounds_of
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, State
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
+from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
 PER_AGENT = Lake(observe=observations.flat)
@@ -56,7 +57,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         if not _has_agents_in_front(seen, self.num_agents) or not _has_agents_in_front(
             jax.eval_shape(self._first_observation, _with_another_agent(bank)), self.num_agents + 1
         ):
-            raise ValueError(f"the observation is {seen}: allowed is one array with an axis of agents in front")
+            raise ValueError(f"the observation is {seen}: it must be one array with an axis of agents in front")
         space = spaces.Box(*bounds_of(lake, seen, self.num_agents), seen.shape[1:], seen.dtype)
         self.observation_spaces = dict.fromkeys(self.agents, space)
         self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))
@@ -65,7 +66,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
 
     @partial(jax.jit, static_argnums=(0,))
     def reset(self, key: jax.Array) -> tuple[multi_agent_env.Observations, LakeState]:
-        """A new episode on a level drawn with the key."""
+        """Begin an episode on a level drawn with the key."""
         instance, distances = self.bank.draw(key)
         episode, timestep = self.lake.reset(instance, self.params, distances)
         return self._by_agent(timestep.observation), _state(episode)
@@ -79,7 +80,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         multi_agent_env.Dones,
         multi_agent_env.Infos,
     ]:
-        """One step without reset.
+        """Play one step without reset.
 
         Returns:
           Observations, state, rewards, dones and infos. An agent that the level does not have is done from the start.
@@ -100,17 +101,17 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         )
 
     def get_obs(self, state: LakeState) -> multi_agent_env.Observations:
-        """What ``step`` and ``reset`` return as observations of this state."""
+        """Return the observations of a state, as ``step`` and ``reset`` do."""
         return self._by_agent(self.lake.observe(state.episode))
 
     @partial(jax.jit, static_argnums=(0,))
     def get_avail_actions(self, state: LakeState) -> multi_agent_env.AvailActions:
-        """Bool ``[5]`` per agent; only WAIT for one that the level does not have."""
+        """Return the legal actions, bool ``[5]`` per agent; only WAIT for one that the level does not have."""
         return self._by_agent(self.lake.legal_actions(state.episode))
 
     @partial(jax.jit, static_argnums=(0,))
     def get_world_state(self, state: LakeState) -> jax.Array:
-        """What a central critic sees for each agent, float32 ``[max_agents, world_state_size]``, whatever agents see.
+        """Return what a central critic sees for each agent, float32 ``[max_agents, world_state_size]``.
 
         The agent's number in one-hot form, ``observations.flat`` of the agent, and the share of the time that is over.
         """
@@ -125,7 +126,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
 
     @property
     def agent_classes(self) -> dict[str, list[str]]:
-        """One class: all agents are alike."""
+        """The classes of agents: one, since all are alike."""
         return {"agent": self.agents}
 
     def _by_agent(self, values: Array) -> dict[str, Array]:

@@ -18,10 +18,12 @@ from jaxued.environments import UnderspecifiedEnv
 from jaxlake import observations
 from jaxlake.adapters.gymnax import count_joint_actions, split_actions
 from jaxlake.benchmark import SETS, load
-from jaxlake.env import Lake, Params, State
+from jaxlake.board_text import from_text, to_text
+from jaxlake.env import Lake
 from jaxlake.levels import stack
 from jaxlake.record import Array, Record, record
-from jaxlake.render import from_text, tiles, to_text
+from jaxlake.render import tiles
+from jaxlake.state import Params, State
 from jaxlake.types import MAX_AGENTS, MAX_STEPS, Instance
 
 
@@ -37,7 +39,7 @@ class Level(Record):
 
     @property
     def wall_map(self) -> Array:
-        """bool ``[..., max_size, max_size]``, the holes."""
+        """The holes, bool ``[..., max_size, max_size]``."""
         holes, side = self.instance.holes, self.instance.max_size
         return holes.reshape(*holes.shape[:-1], side, side)
 
@@ -77,7 +79,7 @@ class EnvParams(Record):
 
 @record
 class Observation(Record):
-    """What is seen, under the name that JaxUED's networks read.
+    """An observation under the name that JaxUED's networks read.
 
     Attributes:
       image: float32 ``[max_size, max_size, 1 + 2 * max_agents]``, ``observations.one_hot`` with the channels last.
@@ -98,7 +100,7 @@ IMAGE = Lake(observe=observe)
 
 
 class UnderspecifiedLake(UnderspecifiedEnv):
-    """One episode on the level that it is reset to, an ``Instance`` or a ``Level``; the state is the core's ``State``.
+    """An episode on the level that it is reset to, an ``Instance`` or a ``Level``; the state is the core's ``State``.
 
     Args:
       max_agents: agent slots of the levels.
@@ -114,18 +116,18 @@ class UnderspecifiedLake(UnderspecifiedEnv):
 
     @property
     def default_params(self) -> EnvParams:
-        """64 steps and no slip."""
+        """The default settings: 64 steps and no slip."""
         return EnvParams()
 
     def reset_env_to_level(self, rng: jax.Array, level: Level | Instance, params: EnvParams) -> tuple[Any, State]:
-        """A new episode on the level; the key is not used."""
+        """Begin an episode on the level; the key is not used."""
         state, timestep = self.lake.reset(_instance_of(level), _core(params))
         return timestep.observation, state
 
     def step_env(
         self, rng: jax.Array, state: State, action: Array, params: EnvParams
     ) -> tuple[Any, State, Array, Array, dict]:
-        """One step without reset.
+        """Play one step without reset.
 
         Returns:
           Observation, state, summed reward, done (terminated or truncated), and info: the core's ``Info`` by name,

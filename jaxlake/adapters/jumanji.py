@@ -14,15 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jumanji import env, specs, types
 
-from jaxlake import env as core
 from jaxlake import observations
+from jaxlake import state as core
 from jaxlake.adapters.shared import bounds_of, one_array
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.render import rgb
 from jaxlake.types import Action
 
-PER_AGENT = core.Lake(observe=observations.flat)
+PER_AGENT = Lake(observe=observations.flat)
 """The paper's rules, seen by every agent from its own place."""
 
 
@@ -40,7 +41,7 @@ class State(Record):
 
 
 class Observation(NamedTuple):
-    """What is seen, under the names of Jumanji's RobotWarehouse, which Mava reads.
+    """An observation under the names of Jumanji's RobotWarehouse, which Mava reads.
 
     Attributes:
       agents_view: what ``Lake.observe`` gives, per agent float32 ``[max_agents, features]`` unless told otherwise.
@@ -65,7 +66,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
       ValueError: when the observation is not one array.
     """
 
-    def __init__(self, bank: LevelBank, lake: core.Lake = PER_AGENT, params: core.Params = core.DEFAULT_PARAMS) -> None:
+    def __init__(self, bank: LevelBank, lake: Lake = PER_AGENT, params: core.Params = core.DEFAULT_PARAMS) -> None:
         self.bank, self.lake, self.params = bank, lake, params
         self.num_agents = bank.instances.max_agents
         self.time_limit = int(params.max_steps)
@@ -75,7 +76,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         return f"JumanjiLake(levels={len(self.bank)}, num_agents={self.num_agents}, time_limit={self.time_limit})"
 
     def reset(self, key: jax.Array) -> tuple[State, types.TimeStep[Observation]]:
-        """A new episode on a level drawn with the key; ``extras`` is the core's ``Info`` by name, all dictionaries."""
+        """Begin an episode on a level drawn with the key; ``extras`` has the core's ``Info`` by name."""
         draw_key, key = jax.random.split(key)
         instance, distances = self.bank.draw(draw_key)
         episode, timestep = self.lake.reset(instance, self.params, distances)
@@ -83,7 +84,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         return State(key=key, episode=episode), first
 
     def step(self, state: State, action: Array) -> tuple[State, types.TimeStep[Observation]]:
-        """One step without reset, of actions int32 ``[max_agents]``; ``extras`` as of ``reset``."""
+        """Play one step without reset, of actions int32 ``[max_agents]``; ``extras`` as of ``reset``."""
         slip_key, key = (None, state.key) if self.params.slip is None else jax.random.split(state.key)
         episode, timestep = self.lake.step(state.episode, action, slip_key)
         return State(key=key, episode=episode), types.TimeStep(
@@ -112,17 +113,17 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
 
     @cached_property
     def action_spec(self) -> specs.MultiDiscreteArray:
-        """int32 ``[max_agents]``, each below 5."""
+        """The actions, int32 ``[max_agents]``, each below 5."""
         return specs.MultiDiscreteArray(jnp.full(self.num_agents, len(Action)), jnp.int32, "action")
 
     @cached_property
     def reward_spec(self) -> specs.Array:
-        """float32 ``[max_agents]``."""
+        """The rewards, float32 ``[max_agents]``."""
         return specs.Array((self.num_agents,), jnp.float32, "reward")
 
     @cached_property
     def discount_spec(self) -> specs.BoundedArray:
-        """float32 ``[max_agents]`` of 0 and 1."""
+        """The discounts, float32 ``[max_agents]`` of 0 and 1."""
         return specs.BoundedArray((self.num_agents,), jnp.float32, 0.0, 1.0, "discount")
 
     def render(self, state: State) -> np.ndarray:

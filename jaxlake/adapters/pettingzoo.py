@@ -17,12 +17,13 @@ from pettingzoo.utils.conversions import parallel_to_aec
 from jaxlake import observations
 from jaxlake.adapters.gymnasium import observation_box
 from jaxlake.adapters.host import RENDER_MODES, Episode, bank_of, checked_render_mode, infos_of
-from jaxlake.env import DEFAULT_PARAMS, Lake, Params, TimeStep
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
+from jaxlake.state import DEFAULT_PARAMS, Params, TimeStep
 from jaxlake.types import Action
 
 PerAgent = dict[str, Any]
-"""By the agents' names."""
+"""A dictionary by the agents' names."""
 
 DEFAULT_LAKE = Lake(observe=observations.flat)
 
@@ -71,7 +72,7 @@ class ParallelLake(ParallelEnv):
         # Planes are the same for all agents, and on a bank of three agents their shape would pass.
         if box.shape[:1] != (len(self.possible_agents),) or lake.observe is observations.planes:
             raise ValueError(
-                f"the observation is {list(box.shape)}: allowed is an array with one row for each of "
+                f"the observation has the shape {list(box.shape)}: it must be an array with one row for each of "
                 f"{len(self.possible_agents)} agents, such as observations.flat or window(radius) give"
             )
         self.observation_spaces = {
@@ -116,7 +117,7 @@ class ParallelLake(ParallelEnv):
           ValueError: if the actions are not those of ``agents``.
         """
         if set(actions) != set(self.agents):
-            raise ValueError(f"the actions are of {sorted(actions)}: allowed are those of {self.agents}")
+            raise ValueError(f"the actions are of {sorted(actions)}: they must be of {self.agents}")
         chosen = np.full(len(self.possible_agents), Action.WAIT, np.int32)
         chosen[: len(self.agents)] = [actions[agent] for agent in self.agents]
         timestep = self.episode.step(chosen)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import observations
-from jaxlake.env import Info, Lake
+from jaxlake.env import Lake
+from jaxlake.state import Info
 
 
 def arrays_by_name(info: Info) -> dict[str, Any]:

@@ -28,10 +28,10 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance
 from jaxlake.verify import verify
 
 DATA_SOURCE = "jaxlake"
-"""What verl's rows are from, by which it groups its validation scores."""
+"""The data source of verl's rows, by which it groups its validation scores."""
 
 Message = Mapping[str, Any]
-"""``{"role": .., "content": ..}``"""
+"""A chat message, ``{"role": .., "content": ..}``."""
 
 
 def trl_rows(
@@ -116,11 +116,11 @@ def _tasks(
     tasks = []
     for index, (instance, least) in enumerate(zip(instances, optimum, strict=True)):
         if least < 0:
-            raise ValueError(f"instance {index} has no known optimum: allowed are solved ones")
+            raise ValueError(f"instance {index} has no known optimum: it must be solved")
         if instance.size > MAX_SIZE or instance.num_agents > MAX_AGENTS:
             raise ValueError(
-                f"instance {index} has side {instance.size} and {instance.num_agents} agents: allowed are up to "
-                f"{MAX_SIZE} and {MAX_AGENTS}"
+                f"instance {index} has side {instance.size} and {instance.num_agents} agents: they must be at "
+                f"most {MAX_SIZE} and {MAX_AGENTS}"
             )
         level = record(instance, str(index), optimum=int(least))
         tasks.append((prompt(instance, style, answer_format), json.dumps(level)))
@@ -128,7 +128,7 @@ def _tasks(
 
 
 def _accuracies(texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
-    """float32 ``[batch]``. One program for every board: all are padded to the largest."""
+    """Accuracies, float32 ``[batch]``. One program for every board: all are padded to the largest."""
     if len(texts) != len(levels):
         raise ValueError(f"{len(texts)} completions with {len(levels)} levels: there must be one for each")
     if not texts:

@@ -1,9 +1,9 @@
 """The fixed sets of instances, and what answers to them are worth; ``load`` and ``score`` are the ways in."""
 
-from jaxlake.benchmark.data import SETS, Benchmark, load
 from jaxlake.benchmark.published import Published, PublishedRow, published
 from jaxlake.benchmark.scoring import FAILURES, Cell, Row, Scores, pass_at, score
 from jaxlake.benchmark.subset import spread, take
+from jaxlake.fixed_sets import SETS, Benchmark, load
 
 __all__ = [
     "FAILURES",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from jaxlake.benchmark.build import RECIPES, build
-from jaxlake.benchmark.data import SETS, content_hash, load, store
 from jaxlake.benchmark.export import FORMATS, export
+from jaxlake.fixed_sets import SETS, content_hash, load, store
 
 _EXAMPLES = """\
 examples:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxlake.benchmark.data import pack
+from jaxlake.fixed_sets import pack
 from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.quotas import holes_on
 from jaxlake.generate.search import Found, Quotas, first_boards
@@ -23,7 +23,7 @@ _BUDGET = 1 << 18
 
 
 class Recipe(NamedTuple):
-    """How a set is made.
+    """The recipe of a fixed set.
 
     Attributes:
       seed: of its key.
@@ -60,7 +60,7 @@ def build(
     on_group: Callable[[Mapping[str, Any]], None] = lambda row: None,
     account: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A set's arrays as ``data.pack`` has them, and the account of every group.
+    """A set's arrays as ``fixed_sets.pack`` has them, and the account of every group.
 
     Args:
       recipe: how the set is made.

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxlake.benchmark.data import Benchmark
 from jaxlake.files import Record, record, write_whole
+from jaxlake.fixed_sets import Benchmark
 from jaxlake.text import PromptStyle, prompt
 
 FORMATS = ("jsonl", "parquet")

@@ -5,7 +5,7 @@ import functools
 import json
 from collections.abc import Mapping
 
-from jaxlake.benchmark.data import FOLDER
+from jaxlake.fixed_sets import FOLDER
 
 
 @dataclasses.dataclass(frozen=True)

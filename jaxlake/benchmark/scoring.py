@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxlake.arguments import shown, whole
-from jaxlake.benchmark.data import Benchmark, load
+from jaxlake.fixed_sets import Benchmark, load
 from jaxlake.text import parse_batch
 from jaxlake.types import Check, Objective
 from jaxlake.verify import first_failure, verify
@@ -77,7 +77,7 @@ class Scores:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """For each number of agents, and all of them, a row for each wait subset and one for all subsets.
+        """Return for each number of agents, and all of them, a row for each wait subset and one for all subsets.
 
         What would be the same row again is left out: where there is one number of agents, or one subset.
         """
@@ -240,7 +240,7 @@ def score(
         samples = [given] if isinstance(given, str) else list(given)
         for text in samples:
             if not isinstance(text, str):
-                raise ValueError(f"the answer to {identifier!r} is {text!r}: allowed is a text or a list of texts")
+                raise ValueError(f"the answer to {identifier!r} is {text!r}: it must be a text or a list of texts")
         indices += [place[identifier]] * len(samples)
         texts += samples
     of = np.array(indices, int)

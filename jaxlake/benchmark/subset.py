@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxlake.benchmark.data import Benchmark
+from jaxlake.fixed_sets import Benchmark
 
 _GOLDEN = (5**0.5 - 1) / 2
 

@@ -77,7 +77,7 @@ def _check(options: argparse.Namespace) -> None:
         ("--seed", options.seed, 0, 2**32 - 1),
     ):
         if not low <= number <= high:
-            raise ValueError(f"{name} is {number}: allowed is {low} to {high}")
+            raise ValueError(f"{name} = {number} must be from {low} to {high}")
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -86,8 +86,9 @@ def _sizes(text: str) -> tuple[int, ...]:
         low, _, high = part.partition("-")
         high = high or low
         if not (low.isdecimal() and high.isdecimal() and MIN_SIZE <= int(low) <= int(high) <= MAX_SIZE):
-            allowed = f"{MIN_SIZE} to {MAX_SIZE}, as 3-6 or 4,8"
-            raise argparse.ArgumentTypeError(f"{text!r} are no board sizes: allowed are {allowed}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} must be board sizes from {MIN_SIZE} to {MAX_SIZE}, as 3-6 or 4,8"
+            )
         sizes.update(range(int(low), int(high) + 1))
     return tuple(sorted(sizes))
 

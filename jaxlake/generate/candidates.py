@@ -17,7 +17,7 @@ _CELL_BITS = 7
 
 
 class Shape(NamedTuple):
-    """What all boards of a search have in common; ``holes`` is their number."""
+    """The properties that all boards of a search have in common; ``holes`` is their number."""
 
     size: int
     num_agents: int
@@ -52,7 +52,7 @@ def fingerprints(instances: Instance) -> list[bytes]:
     batch, max_size = len(instances.size), instances.max_size
     size, num_agents = (int(np.max(numbers, initial=0)) for numbers in (instances.size, instances.num_agents))
     if size > MAX_SIZE or num_agents > MAX_AGENTS:
-        raise ValueError(f"size {size} with {num_agents} agents: allowed are at most {MAX_SIZE} and {MAX_AGENTS}")
+        raise ValueError(f"size {size} with {num_agents} agents: they must be at most {MAX_SIZE} and {MAX_AGENTS}")
     holes = np.zeros((batch, MAX_SIZE, MAX_SIZE), bool)
     on_board = np.asarray(instances.holes).reshape(batch, max_size, max_size)[:, :size, :size]
     holes[:, :size, :size] = on_board

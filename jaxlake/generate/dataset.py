@@ -12,7 +12,7 @@ GAPS = ("0", "1", "2", "3+")
 
 @dataclasses.dataclass(frozen=True)
 class SizeReport:
-    """What was asked for and what was found for one board size.
+    """A board size's quotas, and what was found for them.
 
     Candidates are counted up to the end of the block of 128 that completed the quotas, so no figure depends on the size
     of the batches in which they were searched.
@@ -55,7 +55,7 @@ class SizeReport:
         return (self.realised - self.repeated) / max(self.candidates, 1)
 
     def shortfalls(self) -> tuple[str, ...]:
-        """One line for each quota that was lowered."""
+        """Return a line for each quota that was lowered."""
         lines = []
         for what, asked, got in (
             ("need a wait", self.requested_waits, self.realised_waits),
@@ -97,5 +97,5 @@ class Dataset:
         }
 
     def shortfalls(self) -> tuple[str, ...]:
-        """One line for each quota that was lowered; empty where the config was met."""
+        """Return a line for each quota that was lowered; empty where the config was met."""
         return tuple(line for entry in self.report for line in entry.shortfalls())

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from jaxlake.arguments import check_key, is_number, shown, whole
-from jaxlake.benchmark.data import SETS, load
 from jaxlake.config import LakeConfig, counts
+from jaxlake.fixed_sets import SETS, load
 from jaxlake.generate.candidates import Shape, fingerprints
 from jaxlake.generate.dataset import GAPS, Dataset, SizeReport
 from jaxlake.generate.search import Account, Found, Quotas, first_boards
@@ -72,11 +72,9 @@ def generate(
             f"size {config.sizes[-1]} with {num_agents} agents exceeds max_size {max_size}, max_agents {max_agents}"
         )
     if max_size > MAX_SIZE or max_agents > MAX_AGENTS:
-        raise ValueError(
-            f"max_size {max_size} and max_agents {max_agents}: allowed are at most {MAX_SIZE} and {MAX_AGENTS}"
-        )
+        raise ValueError(f"max_size {max_size} and max_agents {max_agents} must be at most {MAX_SIZE} and {MAX_AGENTS}")
     if interacting is not None and not (is_number(interacting) and 0 <= interacting <= 1):
-        raise ValueError(f"interacting is {shown(interacting)}: allowed is a share from 0 to 1")
+        raise ValueError(f"interacting = {shown(interacting)} must be a share from 0 to 1")
     if exclude is not None:
         validate(exclude)
         exclude = exclude if np.ndim(exclude.size) else stack([exclude])

@@ -19,7 +19,7 @@ _EXHAUSTED = 8  # Blocks in a row without a new board: all are found, or nearly.
 
 
 class Quotas(NamedTuple):
-    """How many instances are wanted.
+    """The numbers of instances that are wanted.
 
     Attributes:
       total: in all.
@@ -49,17 +49,17 @@ class Found(NamedTuple):
 
     @property
     def gaps(self) -> np.ndarray:
-        """int32 ``[n]``, the optimum less the agents' independent shortest paths."""
+        """The gaps, int32 ``[n]``: the optimum less the agents' independent shortest paths."""
         return np.asarray(self.solutions.cost - self.solutions.lower_bound)
 
     @property
     def interacts(self) -> np.ndarray:
-        """bool ``[n]``, needs a wait, or costs more than the shortest paths (which by sum of costs it then does)."""
+        """Instances whose agents interact, bool ``[n]``: one must wait, or the cost exceeds the shortest paths'."""
         return self.needs_wait | (self.gaps > 0)
 
 
 class Account(NamedTuple):
-    """How a search went, counted in whole blocks of candidates.
+    """The account of a search, counted in whole blocks of candidates.
 
     Attributes:
       candidates: random boards tried.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jaxlake import files
-from jaxlake.render import animate, gif, png, svg, to_text
+from jaxlake.board_text import to_text
+from jaxlake.render import animate, gif, png, svg
 from jaxlake.types import Instance, Plan
 
 _EXAMPLE = """\
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suffix = Path(options.output).suffix if options.output else ".txt"
     try:
         if suffix not in _DRAWERS:
-            raise ValueError(f"{options.output}: allowed are files ending in {', '.join(_DRAWERS)}")
+            raise ValueError(f"{options.output} must end in {', '.join(_DRAWERS)}")
         if options.animate and suffix != ".svg":
             raise ValueError("--animate is for an output that ends in .svg; a .gif always walks")
         entries = files.read_records(options.boards)

@@ -16,7 +16,7 @@ from jaxlake.types import Instance, Plan
 Point = tuple[float, float]
 
 MARGIN = 0.54
-"""From the middle of the outermost cells to the edge of a picture, in cells."""
+"""The distance from the middle of the outermost cells to the edge of a picture, in cells."""
 
 LINE = 0.06
 """Width of lines and rings, in cells."""
@@ -82,7 +82,7 @@ class Mark:
 
 
 def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None) -> list[Shape]:
-    """One instance (no batch axes), back to front.
+    """Return the shapes of an instance (no batch axes), back to front.
 
     Args:
       instance: the board.
@@ -108,7 +108,7 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
 
 
 def background(instance: Instance) -> tuple[list[Shape], list[Shape]]:
-    """Tiles and goals, and the goals' numbers, which belong in front of paths."""
+    """Return tiles and goals, and the goals' numbers, which belong in front of paths."""
     check_alone(instance)
     size, max_size = int(instance.size), instance.max_size
     shapes: list[Shape] = []
@@ -127,18 +127,18 @@ def background(instance: Instance) -> tuple[list[Shape], list[Shape]]:
 
 
 def middle(cell: int, max_size: int) -> Point:
-    """Where a cell is."""
+    """Return the middle of a cell."""
     return (cell % max_size, cell // max_size)
 
 
 def token(agent: int, centre: Point) -> list[Shape]:
-    """An agent at a place."""
+    """Return the shapes of an agent at a place."""
     colour = COLOURS[agent % len(COLOURS)]
     return [Circle(centre, DISC, colour, colour), Label(centre, str(agent), 0.28, WHITE)]
 
 
 def walks(instance: Instance, moves: Plan | np.ndarray) -> np.ndarray:
-    """Where the agents are, int32 ``[times, agents]``, negative for nowhere.
+    """Return the agents' cells, int32 ``[times, agents]``, negative for nowhere.
 
     Args:
       instance: without batch axes.
@@ -156,7 +156,7 @@ def walks(instance: Instance, moves: Plan | np.ndarray) -> np.ndarray:
 
 
 def alarms(instance: Instance, positions: np.ndarray) -> list[Mark]:
-    """A star where agents share a cell or swap cells, a ring where one has fallen into a hole.
+    """Return a star where agents share a cell or swap cells, a ring where one has fallen into a hole.
 
     Args:
       instance: without batch axes.

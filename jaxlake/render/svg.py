@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxlake.record import Array
 from jaxlake.render import scene
+from jaxlake.state import State
 from jaxlake.types import Instance, Plan
 
 _CELL = 48  # Pixels; the picture scales to any size.
@@ -16,7 +17,7 @@ _MOST = 12  # Pictures of a batch.
 
 
 def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None) -> str:
-    """One instance (no batch axes) as a picture.
+    """Draw an instance (no batch axes).
 
     Holes are dark; agents are discs and goals rings in the agent's colour with its number; paths run side by side with
     an arrow at their end. ``+2`` in a corner of a cell: the agent waits there two steps before its last arrival.
@@ -30,7 +31,7 @@ def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] |
 
 
 def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
-    """One instance (no batch axes) as a picture in which the agents walk, over and over (SMIL).
+    """Draw an instance (no batch axes) in which the agents walk, over and over (SMIL).
 
     A star flashes where agents share a cell or swap cells; a red ring marks one in a hole; an agent that is nowhere or
     off the padded board is hidden.
@@ -50,13 +51,18 @@ def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
 
 
 def html(instances: Instance) -> str:
-    """What a notebook shows: the picture of an instance, or side by side of the first twelve of a batch."""
+    """Draw an instance for a notebook, or the first twelve of a batch side by side."""
     if np.ndim(instances.size) == 0:
         return svg(instances)
     flat = jax.tree.map(lambda leaf: np.reshape(leaf, (-1, *np.shape(leaf)[np.ndim(instances.size) :])), instances)
     pictures = [svg(instance) for instance in flat[:_MOST]]
     more = f"<div>and {len(flat) - _MOST} more</div>" if len(flat) > _MOST else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px">{"".join(pictures)}</div>{more}'
+
+
+# Notebooks ask the records, which lie below what draws them.
+Instance._repr_html_ = html
+State._repr_html_ = lambda state: svg(state.instance, positions=state.positions)
 
 
 def _document(instance: Instance, elements: Sequence[str]) -> str:

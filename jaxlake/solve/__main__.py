@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if Path(options.output).suffix != ".jsonl":
             raise ValueError(f"{options.output}: plans need a file that ends in .jsonl")
         if not 1 <= options.max_steps <= MAX_HORIZON:
-            raise ValueError(f"--max-steps is {options.max_steps}: allowed is 1 to {MAX_HORIZON}")
+            raise ValueError(f"--max-steps = {options.max_steps} must be from 1 to {MAX_HORIZON}")
         entries = files.read_records(options.boards, MAX_SIZE, MAX_AGENTS)
         instances = levels.stack([files.from_record(entry) for entry in entries])
         solved: list[files.Record] = []

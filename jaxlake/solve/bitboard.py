@@ -20,7 +20,7 @@ def num_words(max_size: int) -> int:
 
 
 def offsets(max_size: int) -> tuple[int, ...]:
-    """What UP, DOWN, LEFT and RIGHT add to a cell."""
+    """Return what UP, DOWN, LEFT and RIGHT add to a cell."""
     return (-(max_size + 1), max_size + 1, -1, 1)
 
 
@@ -36,7 +36,7 @@ def unguarded(cells: np.ndarray, max_size: int) -> np.ndarray:
 
 
 def pack(board: Array) -> jax.Array:
-    """bool ``[max_size, max_size, lanes]`` as uint32 ``[words, lanes]``."""
+    """Pack bool ``[max_size, max_size, lanes]`` into uint32 ``[words, lanes]``."""
     max_size, _, lanes = board.shape
     bits = jnp.pad(board, ((0, 0), (0, 1), (0, 0))).reshape(-1, lanes)
     words = num_words(max_size)
@@ -53,7 +53,7 @@ def one_hot(cells: Array, words: int) -> jax.Array:
 
 
 def shifted(board: Array, by: int) -> Array:
-    """Every cell of the sets ``[..., words, lanes]`` moved by an offset of less than 32."""
+    """Move every cell of the sets ``[..., words, lanes]`` by an offset of less than 32."""
     ahead = abs(by)
     padding = [(0, 0, 0)] * board.ndim
     padding[-2] = (1, -1, 0) if by > 0 else (-1, 1, 0)
@@ -64,7 +64,8 @@ def shifted(board: Array, by: int) -> Array:
 
 
 def is_empty(board: Array) -> jax.Array:
-    """bool ``[..., lanes]``; unrolled, since a reduction over a leading axis does not vectorise on a CPU."""
+    """Return whether sets are empty, bool ``[..., lanes]``."""
+    # Unrolled, since a reduction over a leading axis does not vectorise on a CPU.
     words = board.shape[-2]
     together = board[..., 0, :]
     for word in range(1, words):
@@ -73,7 +74,7 @@ def is_empty(board: Array) -> jax.Array:
 
 
 def is_single(board: Array) -> jax.Array:
-    """bool ``[..., lanes]``: the set has exactly one cell."""
+    """Return whether sets have exactly one cell, bool ``[..., lanes]``."""
     words = [board[..., word, :] for word in range(board.shape[-2])]
     several, some = jnp.bool_(False), jnp.bool_(False)
     for word in words:
@@ -94,8 +95,3 @@ def lowest(board: Array) -> tuple[jax.Array, jax.Array]:
         found = found | (here != 0)
         bits.append(bit)
     return jnp.stack(bits, axis=-2), cell.astype(jnp.uint8)
-
-
-def contains(board: Array, cell: Array) -> jax.Array:
-    """bool ``[..., lanes]``: the cells uint8 ``[..., lanes]`` are in the sets ``[..., words, lanes]``."""
-    return ~is_empty(board & one_hot(cell, board.shape[-2]))

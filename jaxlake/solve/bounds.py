@@ -15,7 +15,7 @@ from jaxlake.record import Array
 
 
 def num_pairs(agents: int) -> int:
-    """Of agents."""
+    """Return the number of pairs of agents."""
     return agents * (agents - 1) // 2
 
 
@@ -53,7 +53,7 @@ def _packings(agents: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...
 
 
 def sum_of_gaps(arrivals: Array, edges: Array, pair_costs: Array) -> jax.Array:
-    """By how much the sum of the arrivals must grow at least, int32 ``[lanes]``.
+    """Return by how much the sum of the arrivals must grow at least, int32 ``[lanes]``.
 
     Args:
       arrivals: int32 ``[agents, lanes]``.

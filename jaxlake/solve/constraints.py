@@ -19,7 +19,7 @@ from jaxlake.solve.paths import NARROW
 
 
 class Split(enum.IntEnum):
-    """How a conflict of agents i and j at a time is resolved."""
+    """The ways to resolve a conflict of agents i and j at a time."""
 
     CELL_FIXED_FIRST = 0
     CELL_FREED_FIRST = 1
@@ -32,7 +32,7 @@ class Split(enum.IntEnum):
 
 
 class Branch(enum.IntEnum):
-    """What a child adds to the constraints; ``cell`` is i's at the conflict and ``cell_before`` one step earlier."""
+    """The constraint that a child adds; ``cell`` is i's at the conflict and ``cell_before`` one step earlier."""
 
     NONE = 0
     FIX = 1
@@ -99,7 +99,7 @@ class Level(Record):
 
 @record
 class Change(Record):
-    """What a child changes in the tables of constraints.
+    """The change that a child makes in the tables of constraints.
 
     Attributes:
       forbidden: agent and time int32 ``[lanes]``, -1 for none, and the cell as a set uint32 ``[words, lanes]``.
@@ -160,7 +160,7 @@ def branch_on(
     park_min: Array,
     park_max: Array,
 ) -> Level:
-    """How the conflict that is most worth it is resolved; its path and what is replanned are filled in later."""
+    """Choose how to resolve the conflict that is most worth it; its path and what is replanned are filled in later."""
     agents = paths.shape[0]
     pairs = np.stack(np.triu_indices(agents, 1)).astype(np.int32) if agents > 1 else np.zeros((2, 1), np.int32)
     pair, time = key & 15, jnp.minimum((key >> 4) & 127, paths.shape[1] - 1)
@@ -239,7 +239,7 @@ def branch_on(
 def change(
     park_min: Array, park_max: Array, level: Level, branch: Array, words: int, undo: bool
 ) -> tuple[Change, jax.Array, jax.Array]:
-    """What a child adds to the constraints, or what is taken back with it, and the bounds on arrivals after that."""
+    """Return what a child adds to the constraints, or takes back, and the bounds on arrivals after that."""
     nobody = jnp.int32(-1)
     earlier = branch == Branch.FIX_AFTER
     frees = earlier | (branch == Branch.FREE)

@@ -74,7 +74,7 @@ def solve(
 def needs_wait(
     instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
-    """bool ``[batch]`` or ``[]``: every optimal plan contains a wait before an agent's (last) arrival.
+    """Return bool ``[batch]`` or ``[]``: every optimal plan contains a wait before an agent's (last) arrival.
 
     Meaningful where the solution is ``SOLVED``; False where that search ran out of its budget, which
     ``without_waiting`` tells apart.
@@ -84,7 +84,7 @@ def needs_wait(
 
 
 def waits(solutions: Solution) -> np.ndarray:
-    """bool ``[...]``: the plan found contains a wait before an agent's (last) arrival, needed or not."""
+    """Return bool ``[...]``: the plan found contains a wait before an agent's (last) arrival, needed or not."""
     paths, lengths = np.asarray(solutions.plan.paths), np.asarray(solutions.plan.lengths)
     moved_to = np.arange(1, paths.shape[-1]) < lengths[..., None]
     return np.any(moved_to & (paths[..., 1:] == paths[..., :-1]), axis=(-2, -1))

@@ -32,14 +32,14 @@ _STATES = 1 << 19
 
 
 class Convention(Word, argument="convention"):
-    """What a cost-to-go counts. The last two depend on the agents' cells alone; the first on who has parked, too."""
+    """The steps that a cost-to-go counts: the last two depend on the cells of the agents alone, the first on who parked."""
 
     SUM_OF_COSTS = "sum_of_costs"
-    """Every step of every agent that has not yet parked on its goal for good; the paper's optimum."""
+    """The steps of every agent that has not yet parked on its goal for good; the paper's optimum."""
     SUM_OF_LOSS = "sum_of_loss"
-    """Every step of every agent that does not begin and end on its goal."""
+    """The steps of every agent that do not begin and end on its goal."""
     MAKESPAN = "makespan"
-    """Every step until all agents are on their goals at once."""
+    """The steps until all agents are on their goals at once."""
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["instances", "values"], meta_fields=["convention"])
@@ -91,7 +91,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
     size, batch = instances.max_size, instances.size.shape[0]
     if size > _LARGEST.get(num_agents, 0):
         raise ValueError(
-            f"{num_agents} agents on boards with max_size {size}: allowed are 1 or 2 agents up to {_LARGEST[2]}, "
+            f"{num_agents} agents on boards with max_size {size}: there must be 1 or 2 agents up to {_LARGEST[2]}, "
             f"and 3 up to {_LARGEST[3]}"
         )
     lanes = min(batch, max(32, _STATES // size ** (2 * num_agents)))
@@ -120,7 +120,7 @@ def value(joint: JointValues, places: Array) -> jax.Array:
 
 
 def action_values(joint: JointValues, places: Array) -> jax.Array:
-    """What each joint action costs if the agents are optimal afterwards, int32 ``[5, ..., 5]``, an axis per agent.
+    """Return what each joint action costs if the agents are optimal afterwards, int32 ``[5, ..., 5]``, an axis each.
 
     The advantage of an action is ``value(joint, places)`` less this. ``INFINITE`` for a joint action that moves an
     agent off the board or into a hole, that conflicts, or after which the goals are out of reach. Under
@@ -162,7 +162,7 @@ def action_values(joint: JointValues, places: Array) -> jax.Array:
 
 
 def regret(joint: JointValues, before: Array, after: Array) -> jax.Array:
-    """How much a step costs beyond the optimum, int32 ``[]``, at least 0; ``INFINITE`` if the goals are lost with it.
+    """Return what a step costs beyond the optimum, int32 ``[]``, from 0 on; ``INFINITE`` if the goals are lost with it.
 
     Says nothing about how the step came about, so it serves any rule for conflicts: the places before and after are
     those that the environment showed. Under ``SUM_OF_COSTS`` an agent that stays on its goal is ``cells`` afterwards if

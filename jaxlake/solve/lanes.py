@@ -31,7 +31,7 @@ def apart(on: Array, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def pick(rows: Array, index: Array) -> jax.Array:
-    """Per lane ``rows[index[lane]]`` of few rows ``[rows, ..., lanes]``."""
+    """Return per lane ``rows[index[lane]]`` of few rows ``[rows, ..., lanes]``."""
     chosen = rows[0]
     for row in range(1, rows.shape[0]):
         chosen = jnp.where(index == row, rows[row], chosen)
@@ -39,7 +39,7 @@ def pick(rows: Array, index: Array) -> jax.Array:
 
 
 def put(rows: Array, index: Array, row: Array, where: Array) -> jax.Array:
-    """``rows`` with ``rows[index[lane]]`` replaced per lane."""
+    """Return ``rows`` with ``rows[index[lane]]`` replaced per lane."""
     here = (jnp.arange(rows.shape[0], dtype=jnp.int32)[:, None] == index) & where
     return jnp.where(here.reshape(rows.shape[0], *[1] * (rows.ndim - 2), -1), row, rows)
 

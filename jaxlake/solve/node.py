@@ -50,7 +50,7 @@ class Problem(Record):
 
 @record
 class Node(Record):
-    """Where each lane's search is.
+    """The node at which each lane's search is.
 
     Attributes:
       status: int32 ``[lanes]``, a ``Status`` or ``RUNNING``.

@@ -21,7 +21,7 @@ from jaxlake.types import STEPS
 
 @record
 class Rules(Record):
-    """Which joint positions and moves there are.
+    """The joint positions and moves that there are.
 
     Attributes:
       mask: word ``[size * (size + 1), size, lanes]``, the joint positions that are allowed.
@@ -38,7 +38,7 @@ def word_type(size: int) -> np.dtype:
 
 
 def rules(free: Array, may_wait: Array) -> Rules:
-    """From the free cells, bool ``[size, size, lanes]``."""
+    """Return the rules of boards whose free cells are bool ``[size, size, lanes]``."""
     size, _, lanes = free.shape
     word = word_type(size)
     column = np.left_shift(1, np.arange(size)).astype(word)
@@ -78,7 +78,7 @@ def step(now: Array, before: Array, after: Array, spread: Array, rules: Rules) -
     Args:
       now, before, after: the sets for the distances t, t - 1 and t + 1.
       spread: scratch space, what ``scratch`` gave or ``step`` returned.
-      rules: what is allowed.
+      rules: of the boards.
 
     Returns:
       The new ``after``, and the scratch space.
@@ -115,7 +115,7 @@ def scratch(size: int, lanes: int) -> jax.Array:
 
 
 def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Of each of three sets, where one agent is while the other one is on a given cell.
+    """Return from each of three sets where one agent is while the other one is on a given cell.
 
     Args:
       sets: three of them.

@@ -26,7 +26,7 @@ NARROW = 128
 
 @record
 class Query(Record):
-    """What is asked of one agent per lane; ``steps`` is the horizon.
+    """A question for one agent per lane; ``steps`` is the horizon.
 
     Attributes:
       start, goal: uint8 ``[lanes]`` cells.
@@ -173,7 +173,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
 
 
 def obstacles(cells: Array, words: int) -> jax.Array:
-    """Where any of the agents on uint8 ``[agents, steps + 1, lanes]`` is, ``[steps + 1, words, lanes]``."""
+    """Return where any of the agents on uint8 ``[agents, steps + 1, lanes]`` is, ``[steps + 1, words, lanes]``."""
     return _any_of(one_hot(cells, words))
 
 

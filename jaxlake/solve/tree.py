@@ -42,32 +42,6 @@ UNBOUNDED = 1 << 12
 """A cost bound above every cost: five agents with 127 steps each cost less."""
 
 
-def search(
-    instances: Instance,
-    cost_bound: Array,
-    may_wait: Array,
-    max_steps: int,
-    iterations: int,
-    objective: Objective,
-) -> Solution:
-    """Optimal plans of at most a given cost, in numpy, for a batch in as many lanes.
-
-    Args:
-      instances: ``[batch]``.
-      cost_bound: int32 ``[batch]``, ``UNBOUNDED`` for none.
-      may_wait: bool ``[]``, whether agents may wait before their last arrival.
-      max_steps: the horizon; an instance that might need more steps ends undecided.
-      iterations: after how many paths have been planned for an instance it is given up.
-      objective: what is minimised.
-    """
-    lanes = len(instances.size)
-    renewed, budget = np.ones(lanes, bool), np.int32(iterations)
-    search = idle(instances, max_steps, objective)
-    costs = np.zeros((lanes, num_pairs(instances.max_agents)), np.int32)
-    search = advance(search, instances, cost_bound, costs, renewed, may_wait, budget, np.int32(0), objective)
-    return results(search, np.arange(lanes), instances.max_size, max_steps, objective)
-
-
 @record
 class Search(Record):
     """A search in every lane; opaque to others but for ``is_running`` and ``results``."""
@@ -125,7 +99,7 @@ def advance(
 
 
 def is_running(node: Node, iterations: Array) -> jax.Array:
-    """bool ``[lanes]``, not decided and not given up."""
+    """Return which lanes still search, bool ``[lanes]``: not decided and not given up."""
     return (node.status == RUNNING) & (node.iterations < iterations)
 
 
@@ -336,7 +310,7 @@ def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait
 
 
 def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, objective: Objective) -> Solution:
-    """What some lanes found, in numpy; each path is cut at its arrival and the plan empty unless solved."""
+    """Return what some lanes found, in numpy; each path is cut at its arrival and the plan empty unless solved."""
     node, problem = search.node, search.problem
 
     def of(part):

@@ -291,7 +291,7 @@ Step = int | Action | None
 
 
 class Body(NamedTuple):
-    """What the text between a label and the next says.
+    """The steps that the text between a label and the next says.
 
     Attributes:
       steps: in order.
@@ -311,7 +311,7 @@ class Body(NamedTuple):
 
 
 def has_compass(text: str) -> bool:
-    """Whether a text names moves by the compass, in which W is west and S south."""
+    """Return whether a text names moves by the compass, in which W is west and S south."""
     return ("N" in text or "E" in text or "st" in text or "th" in text) and bool(_HAS_COMPASS.search(text))
 
 
@@ -372,7 +372,7 @@ def _alike(steps: list[Step], further: list[Step], tokens: list[re.Match[str]]) 
 
 
 def is_walk(cells: list[int], side: int) -> bool:
-    """Whether each cell is the one before it or next to that."""
+    """Return whether each cell is the one before it or next to that."""
     return all(_near(before, after, side) for before, after in zip(cells, cells[1:], strict=False))
 
 

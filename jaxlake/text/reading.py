@@ -64,7 +64,7 @@ _CHANGED = re.compile(
 )
 """Words that say that what follows is not what was before."""
 _NEXT_TASK = re.compile(r"^[\s#*<|]*(?:human|user|question|problem|board|instruction|im_start)\b", re.I | re.M)
-"""What a model without an end token goes on with."""
+"""The beginnings that a model without an end token goes on with."""
 
 
 class Reading(NamedTuple):
@@ -118,7 +118,7 @@ def parse_batch(
     max_steps: int,
     starts: Sequence[Sequence[int]] | Array | None = None,
 ) -> Plan:
-    """``parse`` each text (starts ``[batch, max_agents]``) along a leading batch axis; numpy arrays."""
+    """Apply ``parse`` to each text (starts ``[batch, max_agents]``) along a leading batch axis; numpy arrays."""
     batch = len(texts)
     paths = np.full((batch, max_agents, max_steps + 1), ABSENT, np.int32)
     lengths = np.zeros((batch, max_agents), np.int32)

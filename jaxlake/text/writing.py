@@ -3,8 +3,8 @@
 import numpy as np
 
 from jaxlake.arguments import Word, whole
+from jaxlake.board_text import to_text
 from jaxlake.levels import check_alone
-from jaxlake.render import to_text
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan
 
 _MOVES = dict(zip(STEPS, Action, strict=True))
@@ -33,7 +33,7 @@ _TWO_DRAWINGS = "In the drawings . is free and # is a hole; the left one shows t
 
 
 class PromptStyle(Word, argument="style"):
-    """How an instance is put into words."""
+    """The styles in which an instance is put into words."""
 
     COORDINATES = "coordinates"
     """One terse line, for small models trained on it; names no answer format."""
@@ -44,10 +44,10 @@ class PromptStyle(Word, argument="style"):
 
 
 class AnswerFormat(Word, argument="answer_format"):
-    """How a plan is put into words, a line per agent."""
+    """The forms in which a plan is put into words, a line per agent."""
 
     COORDINATES = "coordinates"
-    """Every cell from the start on, as in the paper: ``0:(0,0)(0,1)(0,1)(1,1)``."""
+    """The cells from the start on, as in the paper: ``0:(0,0)(0,1)(0,1)(1,1)``."""
     MOVES = "moves"
     """A letter per time step, U, D, L, R or W (wait): ``0: R W D``."""
 
@@ -74,7 +74,7 @@ _ASKS_BRIEFLY = {
 def prompt(
     instance: Instance, style: PromptStyle | str, answer_format: AnswerFormat | str = AnswerFormat.COORDINATES
 ) -> str:
-    """One instance (no batch axes) as the text that asks for a plan.
+    """Return the text that asks for a plan of an instance (no batch axes).
 
     In the style COORDINATES: size, holes as (row,column) in row-major order, then each agent's number, start and goal:
     ``4x4 holes(1,1)(2,3) 0(0,0)(3,3) 1(2,0)(0,2)``; without a hole ``4x4 holes 0(0,0)...``. It is the same line for
@@ -122,7 +122,7 @@ def prompt(
 
 
 def answer(plan: Plan, max_size: int, answer_format: AnswerFormat | str = AnswerFormat.COORDINATES) -> str:
-    """One plan (no batch axes) as text, a line per agent; agents without a path are left out.
+    """Write a plan (no batch axes) as text, a line per agent; agents without a path are left out.
 
     Raises:
       ValueError: if a path is to be written in moves and jumps or leaves the padded board, for batch axes, and for a

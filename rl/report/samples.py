@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from engineer.context import FAILURES as NAMES
-from jaxlake import render, text
+from jaxlake import text
+from jaxlake.board_text import to_text
 from jaxlake.types import MAX_STEPS, Instance, Plan
 
 SHOWN = 2000
@@ -92,8 +93,8 @@ def _board_name(sample: dict[str, Any]) -> str:
 def _drawn(sample: dict[str, Any]) -> str:
     """The board, and to its right the board with the answered paths."""
     instance, plan = instance_of(sample), plan_of(sample)
-    asked = render.to_text(instance)
+    asked = to_text(instance)
     if plan is None:
         return asked
-    lines = zip(asked.split("\n"), render.to_text(instance, plan).split("\n"), strict=True)
+    lines = zip(asked.split("\n"), to_text(instance, plan).split("\n"), strict=True)
     return "\n".join(f"{left}   {right}" for left, right in lines)

@@ -23,9 +23,9 @@ from engineer.evidence import (
     typical_failures,
     wilson,
 )
+from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, SizeReport
-from jaxlake.render import from_text
 from jaxlake.text import parse
 from jaxlake.types import Check
 

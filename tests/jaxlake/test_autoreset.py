@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from jaxlake.autoreset import AutoReset, AutoResetMode
-from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.board_text import from_text
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, stack
-from jaxlake.render import from_text
+from jaxlake.state import Params
 
 # On the first one agent b is walled in on its goal, so that random play solves it.
 BOARDS = ("a.# .A#\n.#b .#B\n..# ..#", "a..\n.#A\nbB.", "..a\nA..\nB.b")

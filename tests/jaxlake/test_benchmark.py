@@ -11,7 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake.benchmark import SETS, Benchmark, data, load, score
+from jaxlake import fixed_sets
+from jaxlake.benchmark import SETS, Benchmark, load, score
 from jaxlake.benchmark.__main__ import main
 from jaxlake.benchmark.build import HOLE_PERCENTS, RECIPES, Recipe, build
 from jaxlake.files import from_record
@@ -176,7 +177,7 @@ def test_the_sets_are_made_the_same_again():
     """As ``python -m jaxlake.benchmark check`` does for the whole."""
     shipped = load("validation").account
     arrays, account = build(RECIPES["validation"], account=shipped)
-    assert data.content_hash(arrays) == load("validation").account["sha256"]
+    assert fixed_sets.content_hash(arrays) == load("validation").account["sha256"]
     assert account["groups"] == load("validation").account["groups"]
 
 
@@ -211,25 +212,26 @@ def test_a_set_without_enough_waits_is_lowered_and_says_so(monkeypatch):
 
 
 def test_a_set_with_a_changed_value_is_not_loaded(tmp_path, monkeypatch):
-    for path in data.FOLDER.glob("*.npz"):
+    for path in fixed_sets.FOLDER.glob("*.npz"):
         shutil.copy(path, tmp_path)
     with np.load(tmp_path / "validation.npz") as file:
         arrays = {field: file[field] for field in file.files}
     arrays["optimum"][17] += 1
     np.savez_compressed(tmp_path / "validation.npz", **arrays)
-    monkeypatch.setattr(data, "FOLDER", tmp_path)
+    monkeypatch.setattr(fixed_sets, "FOLDER", tmp_path)
     with pytest.raises(ValueError, match="validation.npz does not have the content that manifest.json names"):
-        data.load.__wrapped__("validation")
-    data.load.__wrapped__("test")
+        fixed_sets.load.__wrapped__("validation")
+    fixed_sets.load.__wrapped__("test")
 
 
 def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
-    with np.load(data.FOLDER / "validation.npz") as file:
+    whole = load("validation")
+    with np.load(fixed_sets.FOLDER / "validation.npz") as file:
         arrays = {field: file[field][::3] for field in file.files}
-    data.store({"validation": (arrays, {"instances": len(arrays["size"]), "groups": []})}, tmp_path)
-    monkeypatch.setattr(data, "FOLDER", tmp_path)
-    monkeypatch.setattr(data, "_MANIFEST", tmp_path / "manifest.json")
-    part, whole = data.load.__wrapped__("validation"), load("validation")
+    fixed_sets.store({"validation": (arrays, {"instances": len(arrays["size"]), "groups": []})}, tmp_path)
+    monkeypatch.setattr(fixed_sets, "FOLDER", tmp_path)
+    monkeypatch.setattr(fixed_sets, "_MANIFEST", tmp_path / "manifest.json")
+    part = fixed_sets.load.__wrapped__("validation")
     assert part.ids == whole.ids[::3]
     for one, other in zip(jax.tree.leaves(part.instances), jax.tree.leaves(whole.instances), strict=True):
         np.testing.assert_array_equal(one, other[::3])
@@ -237,12 +239,12 @@ def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
 
 
 def test_an_unknown_set_is_refused_in_one_line():
-    with pytest.raises(ValueError, match="there is no set 'train': allowed are test, validation"):
+    with pytest.raises(ValueError, match="set = 'train' must be one of test, validation"):
         load("train")
 
 
 def test_the_files_are_small():
-    assert sum(path.stat().st_size for path in data.FOLDER.glob("*") if path.suffix in (".npz", ".json")) < 2e6
+    assert sum(path.stat().st_size for path in fixed_sets.FOLDER.glob("*") if path.suffix in (".npz", ".json")) < 2e6
 
 
 def test_the_export_as_json_lines_reads_back(tmp_path, capsys):

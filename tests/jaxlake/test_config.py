@@ -122,20 +122,20 @@ def test_a_size_at_the_floor_is_not_called_raised():
 
 @pytest.mark.parametrize("floor", [-0.1, 0.34, math.nan])
 def test_a_floor_that_the_sizes_cannot_all_have_is_refused(floor):
-    with pytest.raises(ValueError, match=f"floor is {floor}: allowed is 0 to 0.333333 with 3 sizes"):
+    with pytest.raises(ValueError, match=f"floor = {floor} must be from 0 to 0.333333 with 3 sizes"):
         covered(PREVIOUS, floor)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hole": (0.1, 0.7, 0.3)}, "hole of size 4 is 0.7: allowed is 0 to 0.5"),
-        ({"wait": (0.1, 0.2, 1.2)}, "wait of size 6 is 1.2: allowed is 0 to 1"),
-        ({"data": (-0.1, 0.6, 0.5)}, "data of size 3 is -0.1: allowed is 0 to 1"),
-        ({"data": (0.5, 0.3, 0.1)}, "data sums to 0.9 over sizes .*: allowed is 1"),
-        ({"hole": (0.1, math.nan, 0.3)}, "hole of size 4 is nan"),
-        ({"hole": (0.1, 0.3)}, "hole has 2 values: allowed is one for each of 3 sizes"),
-        ({"sizes": (3, 4, 11)}, "sizes contain 11: allowed are whole numbers from 3 to 10"),
+        ({"hole": (0.1, 0.7, 0.3)}, "hole of size 4 = 0.7 must be from 0 to 0.5"),
+        ({"wait": (0.1, 0.2, 1.2)}, "wait of size 6 = 1.2 must be from 0 to 1"),
+        ({"data": (-0.1, 0.6, 0.5)}, "data of size 3 = -0.1 must be from 0 to 1"),
+        ({"data": (0.5, 0.3, 0.1)}, "data sums to 0.9 over sizes .*: it must sum to 1"),
+        ({"hole": (0.1, math.nan, 0.3)}, "hole of size 4 = nan"),
+        ({"hole": (0.1, 0.3)}, "hole has 2 values: it must have one for each of 3 sizes"),
+        ({"sizes": (3, 4, 11)}, "sizes contain 11: they must be whole numbers from 3 to 10"),
         ({"sizes": (4, 3, 6)}, "ascending"),
     ],
 )

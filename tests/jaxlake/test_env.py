@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from jaxlake import observations
-from jaxlake.env import CLASSIC_SLIP, ConflictRule, HoleRule, Lake, Params
+from jaxlake.board_text import from_text
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import distances, pad, stack
-from jaxlake.render import from_text
 from jaxlake.rewards import cost, shaped
+from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import solve
+from jaxlake.state import Params
 from jaxlake.types import ABSENT, Action, Instance, Plan, Status
 from jaxlake.verify import verify
 
@@ -154,17 +156,20 @@ def everything(state):
 @pytest.mark.parametrize(
     ("play", "message"),
     [
-        (lambda: LAKE.reset(stack([LEVEL, LEVEL])), r"batch axes \(2,\): allowed are none; jax.vmap adds them"),
-        (lambda: LAKE.reset(LEVEL, distances=TABLE[:2]), r"distances are \[2, 16\]: allowed is \[3, 16\]"),
+        (lambda: LAKE.reset(stack([LEVEL, LEVEL])), r"batch axes \(2,\): it must have none; jax.vmap adds them"),
+        (lambda: LAKE.reset(LEVEL, distances=TABLE[:2]), r"distances have the shape \[2, 16\]: it must be \[3, 16\]"),
         (lambda: LAKE.reset(LEVEL, Params(max_steps=0)), "max_steps = 0 must be a whole number from 1 to 32767"),
         (
             lambda: LAKE.reset(LEVEL, Params(max_steps=32_768)),
             "max_steps = 32768 must be a whole number from 1 to 32767",
         ),
-        (lambda: LAKE.reset(LEVEL, Params(slip=1.5)), "slip is 1.5: allowed is 0 to 1"),
-        (lambda: LAKE.step(LAKE.reset(LEVEL)[0], [WAIT]), r"actions are \[1\]: allowed is \[3\]"),
-        (lambda: LAKE.step(LAKE.reset(LEVEL)[0], np.zeros((4, 3))), r"actions are \[4, 3\]: allowed is \[3\]"),
-        (lambda: paid(lambda transition: transition.info.solved), r"the rewards are \[\]: allowed is \[3\]"),
+        (lambda: LAKE.reset(LEVEL, Params(slip=1.5)), "slip = 1.5 must be from 0 to 1"),
+        (lambda: LAKE.step(LAKE.reset(LEVEL)[0], [WAIT]), r"actions have the shape \[1\]: it must be \[3\]"),
+        (
+            lambda: LAKE.step(LAKE.reset(LEVEL)[0], np.zeros((4, 3))),
+            r"actions have the shape \[4, 3\]: it must be \[3\]",
+        ),
+        (lambda: paid(lambda transition: transition.info.solved), r"the rewards have the shape \[\]: it must be \[3\]"),
         (lambda: Lake(holes="falls"), "holes = 'falls' must be one of 'impassable', 'fall'"),
         (lambda: Lake(conflicts=HoleRule.FALL), "conflicts = .*FALL.* must be one of 'block', 'end'"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxlake import files
-from jaxlake.render import from_text, to_text
+from jaxlake.board_text import from_text, to_text
 from jaxlake.text import parse
 from jaxlake.types import ABSENT, OUTSIDE, Instance, Status
 
@@ -130,20 +130,20 @@ def broken(**changes) -> str:
         ("[" * 100_000, "not JSON: "),
         ("9" * 5000, "not JSON: "),
         ("[1]", r"\[1\] is not a record"),
-        (broken(size=None), "size is null: allowed is a whole number from 1 to 2048"),
-        (broken(size=10**9), "size is 1000000000: allowed"),
-        (broken(size=True), "size is true"),
-        (broken(agents=0), "agents is 0"),
-        (broken(agents=3), "starts has 2 cells: allowed is one for each of 3 agents"),
-        (broken(holes=None), r"holes is null: allowed is a list of \[row, column\]"),
-        (broken(holes=[[1, 1], [1]]), r"holes is \[\[1, 1\], \[1\]\]"),
-        (broken(holes=[[1, 1.0]]), r"holes is \[\[1, 1.0\]\]"),
-        (broken(holes=[[0, 3]]), r"holes contains \[0, 3\]: allowed are 0 to 2"),
+        (broken(size=None), "size = null must be a whole number from 1 to 2048"),
+        (broken(size=10**9), "size = 1000000000 must be"),
+        (broken(size=True), "size = true"),
+        (broken(agents=0), "agents = 0"),
+        (broken(agents=3), "starts has 2 cells: it must have one for each of 3 agents"),
+        (broken(holes=None), r"holes = null must be a list of \[row, column\]"),
+        (broken(holes=[[1, 1], [1]]), r"holes = \[\[1, 1\], \[1\]\]"),
+        (broken(holes=[[1, 1.0]]), r"holes = \[\[1, 1.0\]\]"),
+        (broken(holes=[[0, 3]]), r"holes contains \[0, 3\]: both must be from 0 to 2"),
         (broken(holes=[[0, 0]]), r"start \(0,0\) of agent 0 is a hole"),
         (broken(goals=[[2, 2], [2, 2]]), r"agents 0 and 1 have the same goal \(2,2\)"),
-        (broken(plan=[[[0, 0]]]), "plan is .*: allowed is a list of .* for each of 2 agents"),
-        (broken(id=7), "id is 7"),
-        (broken(), 'id is "first"'),
+        (broken(plan=[[[0, 0]]]), "plan = .* must be a list of .* for each of 2 agents"),
+        (broken(id=7), "id = 7"),
+        (broken(), 'id = "first"'),
     ],
 )
 def test_a_faulty_line_is_refused_with_file_line_and_fault(tmp_path, line, fault):
@@ -166,7 +166,7 @@ def test_a_faulty_board_is_refused_with_file_line_and_fault(tmp_path):
     [
         ("x.jsonl", b"\n", "x.jsonl: the file has no instance"),
         ("x.txt", b"\xff\xfe", "x.txt: the file is not text in UTF-8"),
-        ("x.csv", b"", r"x.csv: allowed are files ending in .jsonl or .txt"),
+        ("x.csv", b"", r"x.csv must end in .jsonl or .txt"),
     ],
 )
 def test_a_file_that_holds_no_instances_is_refused(tmp_path, name, content, fault):
@@ -191,7 +191,7 @@ def test_nothing_half_written_is_left_and_the_old_file_stays(tmp_path):
 
     with pytest.raises(RuntimeError):
         files.write(path, entries())
-    with pytest.raises(ValueError, match="allowed are files"):
+    with pytest.raises(ValueError, match="must end in"):
         files.write(tmp_path / "x.csv", [RECORD])
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
     (tmp_path / "folder.jsonl").mkdir()

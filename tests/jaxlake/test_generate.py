@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from jaxlake.benchmark import load
+from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate, quotas, search
 from jaxlake.generate.candidates import Shape
 from jaxlake.generate.search import Quotas
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
@@ -244,13 +244,13 @@ def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
         ({"num_agents": 5, "max_agents": 5}, "5 agents do not fit a board of size 3"),
         ({"max_size": 4}, "size 5 with 2 agents exceeds max_size 4"),
         ({"max_agents": 1}, "exceeds max_size 5, max_agents 1"),
-        ({"max_size": 11}, "max_size 11 and max_agents 3: allowed are at most 10 and 5"),
-        ({"max_agents": 6}, "max_size 5 and max_agents 6: allowed are at most 10 and 5"),
+        ({"max_size": 11}, "max_size 11 and max_agents 3 must be at most 10 and 5"),
+        ({"max_agents": 6}, "max_size 5 and max_agents 6 must be at most 10 and 5"),
         (
             {"exclude": stack([from_text(["aA" + "." * 9] + ["." * 11] * 10)])},
-            "size 11 with 1 agents: allowed are at most 10",
+            "size 11 with 1 agents: they must be at most 10",
         ),
-        ({"interacting": 1.5}, "interacting is 1.5: allowed is a share from 0 to 1"),
+        ({"interacting": 1.5}, "interacting = 1.5 must be a share from 0 to 1"),
     ],
 )
 def test_what_cannot_be_generated_is_refused_in_one_line(arguments, message):

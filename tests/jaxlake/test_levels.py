@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxlake.board_text import from_text, to_text
 from jaxlake.levels import LevelBank, distances, pad, stack, validate
-from jaxlake.render import from_text, to_text
 from jaxlake.types import ABSENT
 
 BOARDS = (
@@ -27,14 +27,12 @@ def test_levels_go_through_text_stack_and_pad_unchanged():
 
 
 def test_padding_refuses_to_shrink_and_stacking_needs_a_level():
-    with pytest.raises(
-        ValueError, match="max_size 3 and max_agents 3: allowed is at least the instance's own, 4 and 3"
-    ):
+    with pytest.raises(ValueError, match="max_size 3 and max_agents 3 must be at least the instance's own, 4 and 3"):
         pad(from_text(BOARDS[1]), 3, 3)
     with pytest.raises(ValueError, match="no instances to stack"):
         stack([])
     batch = stack([from_text(BOARDS[0])])
-    with pytest.raises(ValueError, match=r"instance 1 has batch axes \(1,\): allowed are none"):
+    with pytest.raises(ValueError, match=r"instance 1 has batch axes \(1,\): it must have none"):
         stack([from_text(BOARDS[0]), batch])
 
 
@@ -48,11 +46,11 @@ def changed(**fields):
 @pytest.mark.parametrize(
     ("level", "message"),
     [
-        (changed(size=0), "size is 0: allowed is 1 to 4"),
-        (changed(size=5), "size is 5: allowed is 1 to 4"),
-        (changed(num_agents=0), "num_agents is 0: allowed is 1 to 3"),
-        (changed(num_agents=4), "num_agents is 4: allowed is 1 to 3"),
-        (changed(holes=np.zeros(15, bool)), "holes have 15 cells: allowed is a square number"),
+        (changed(size=0), "size = 0 must be from 1 to 4"),
+        (changed(size=5), "size = 5 must be from 1 to 4"),
+        (changed(num_agents=0), "num_agents = 0 must be from 1 to 3"),
+        (changed(num_agents=4), "num_agents = 4 must be from 1 to 3"),
+        (changed(holes=np.zeros(15, bool)), "holes have 15 cells: it must be a square number"),
         (changed(holes=np.arange(16) == 7), r"hole at \(1,3\), off the board of side 3"),
         (changed(goals=[10, 2]), "goals have 2 agent slots and starts 3"),
         (changed(starts=[0, 3, ABSENT]), "start 3 of agent 1 is off the board of side 3"),
@@ -77,16 +75,16 @@ def test_a_fault_is_named(level, message):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"holes": LEVEL.holes.astype(int)}, "holes is int64: allowed is bool"),
-        ({"starts": LEVEL.starts.astype(float)}, "starts is float64: allowed is int32"),
-        ({"goals": 3}, r"goals has the shape \(\): allowed is \('n',\)"),
-        ({"num_agents": [2, 2]}, r"num_agents has the shape \(2,\): allowed is \(\)"),
+        ({"holes": LEVEL.holes.astype(int)}, "holes is int64: it must be bool"),
+        ({"starts": LEVEL.starts.astype(float)}, "starts is float64: it must be int32"),
+        ({"goals": 3}, r"goals has the shape \(\): it must be \('n',\)"),
+        ({"num_agents": [2, 2]}, r"num_agents has the shape \(2,\): it must be \(\)"),
     ],
 )
 def test_arrays_of_another_kind_or_shape_are_named(fields, message):
     with pytest.raises(ValueError, match=message):
         validate(changed(**fields))
-    with pytest.raises(ValueError, match=r"batch axes \(1, 1\): allowed is one at most"):
+    with pytest.raises(ValueError, match=r"batch axes \(1, 1\): they must have one at most"):
         validate(jax.tree.map(lambda part: np.asarray(part)[None, None], LEVEL))
 
 
@@ -121,7 +119,7 @@ def test_drawing_is_a_gather_and_not_a_copy_of_the_bank():
 
 
 def test_a_bank_refuses_faulty_levels_and_wrong_batch_axes():
-    with pytest.raises(ValueError, match="instance 0: size is 9"):
+    with pytest.raises(ValueError, match="instance 0: size = 9"):
         LevelBank.build(jax.tree.map(lambda x: x[None], changed(size=9)))
     with pytest.raises(ValueError, match=r"batch axes \(\): a bank needs one"):
         LevelBank.build(LEVEL)

@@ -125,7 +125,7 @@ def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
     [
         ("version 1\n", "", 1, "the first line is not 'version 1'"),
         ("\t3.41421356", "", 2, "the row has 8 columns"),
-        ("\t1\t0\t3\t2", "\t1\t-1\t3\t2", 2, "the start y is '-1'"),
+        ("\t1\t0\t3\t2", "\t1\t-1\t3\t2", 2, "the start y = '-1'"),
         ("\t1\t0\t3\t2", "\t4\t0\t3\t2", 2, "the start x=4 y=0 is outside the map"),
         ("\t1\t0\t3\t2", "\t1\t0\t1\t2", 2, "the goal x=1 y=2 is blocked on the map"),
         ("\t0\t1\t2\t1", "\t0\t1\t3\t2", 3, "the goal x=3 y=2 is that of agent 0 as well"),
@@ -153,5 +153,5 @@ def test_nothing_is_written_where_an_agent_cannot_reach_its_goal(files):
 
 
 def test_a_map_must_be_called_so(tmp_path):
-    with pytest.raises(ValueError, match="'board.txt': allowed is a name that ends in '.map'"):
+    with pytest.raises(ValueError, match="'board.txt' must end in '.map'"):
         write_scenario(tmp_path / "board.txt", tmp_path / "board.scen", from_text(BOARD))

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxlake import observations
+from jaxlake.board_text import from_text
 from jaxlake.env import Lake
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from jaxlake.types import ABSENT
 
 MAX_SIZE, MAX_AGENTS, RADIUS = 5, 4, 2
@@ -206,7 +206,7 @@ def test_a_window_wider_than_the_board_shows_obstacles_all_around_it(radius):
 def test_a_window_of_radius_zero_is_the_agents_own_cell_and_a_negative_one_is_refused():
     _, first = jax.jit(Lake(observe=observations.window(0)).reset)(from_text("aA.\n...\n..."))
     assert first.observation.tolist() == [[[[0]], [[0]], [[0]], [[0]]]]
-    with pytest.raises(ValueError, match="radius is -1: allowed is 0 or more"):
+    with pytest.raises(ValueError, match="radius = -1 must be 0 or more"):
         observations.window(-1)
 
 

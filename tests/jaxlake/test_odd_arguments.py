@@ -116,7 +116,7 @@ FAULTY = {
     r"agents 0 and 1 have the same goal \(0,2\)": ends(goals=(2, 2)),
     r"start \(1,1\) of agent 0 is a hole": ends(starts=(4, 0)),
     r"goal 9 of agent 1 is off the board of side 3": ends(goals=(7, 9)),
-    r"num_agents is 3: allowed is 1 to 2": ONE.replace(num_agents=np.int32(3)),
+    r"num_agents = 3 must be from 1 to 2": ONE.replace(num_agents=np.int32(3)),
 }
 TAKERS = {
     "solve": solve,
@@ -213,7 +213,7 @@ def test_numbers_of_numpy_make_a_config_of_pythons():
 LINES = {
     "None must be an Instance": lambda: solve(None),
     r"\[Instance.* must be an Instance; levels.stack makes one of several": lambda: solve([ONE]),
-    r"batch axes \(1, 8\): allowed is one at most": lambda: solve(jax.tree.map(lambda leaf: leaf[None], BATCH)),
+    r"batch axes \(1, 8\): they must have one at most": lambda: solve(jax.tree.map(lambda leaf: leaf[None], BATCH)),
     r"size is a list: it must be an array": lambda: solve(BATCH.replace(size=[3] * 8)),
     r"the solutions are \(2,\): the instances are \(8,\)": lambda: needs_wait(BATCH, SOLVED[:2]),
     "solutions = None must be a Solution": lambda: needs_wait(BATCH, None),
@@ -232,7 +232,7 @@ LINES = {
     "key = None must be one key of jax.random": lambda: LakeConfig.random((3,), None),
     "config = {'3': {'data': 1.0.* must be a LakeConfig": lambda: generate(CONFIG.to_dict(), KEY, 2),
     "sizes = 3 must be a sequence of numbers": lambda: LakeConfig.uniform(3, 0.1, 0.1),
-    "interacting is '1': allowed is a share from 0 to 1": lambda: generate(CONFIG, KEY, 2, interacting="1"),
+    "interacting = '1' must be a share from 0 to 1": lambda: generate(CONFIG, KEY, 2, interacting="1"),
     r"batch axes \(8,\): it must have none, as instances\[0\]": lambda: prompt(BATCH, "grid"),
     r"batch axes \(8,\): it must have none, as instances\[0\]$": lambda: to_text(BATCH),
     r"batch axes \(8,\): it must have none, as plans\[0\]": lambda: answer(SOLVED.plan, 3),
@@ -240,7 +240,7 @@ LINES = {
     r"batch axes \(\): joint_values needs one": lambda: joint_values(ONE, 2, "makespan"),
     "num_agents = 3 must be at most the instances' 2 agent slots": lambda: joint_values(BATCH, 3, "makespan"),
     r"params.slip has the shape \(1,\): it must be one number": lambda: Lake().reset(ONE, Params(slip=[0.5])),
-    "slip is '0.5': allowed is 0 to 1": lambda: Lake().reset(ONE, Params(slip="0.5")),
+    "slip = '0.5' must be from 0 to 1": lambda: Lake().reset(ONE, Params(slip="0.5")),
     "1 completions with 0 levels: there must be one for each": lambda: path_reward(["0:(0,0)"], []),
     r"an optimum of float64 \(8,\): both must be": lambda: trl_rows(BATCH, SOLVED.cost * 1.0),
     r"instances \(\) with an optimum of int64 \(\): both must be": lambda: trl_rows(ONE, 3),

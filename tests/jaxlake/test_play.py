@@ -221,17 +221,17 @@ def test_a_board_from_a_file_is_played_through_a_pipe(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--size", "2"], "allowed are whole numbers from 3 to 10"),
-        (["--size", "3", "--agents", "5"], "--agents is 5: allowed are 1 to 4 on a board of size 3"),
-        (["--holes", "0.7"], "is 0.7: allowed is 0 to 0.5"),
-        (["--seed", "-1"], "--seed is -1: allowed is a whole number from 0 to 4294967295"),
-        (["--seed", "4294967296"], "--seed is 4294967296: allowed is a whole number from 0 to 4294967295"),
-        (["board.txt", "--size", "6"], "--size is 6: not allowed with a file"),
-        (["--level", "1"], "--level is 1: allowed with a file only"),
+        (["--size", "2"], "they must be whole numbers from 3 to 10"),
+        (["--size", "3", "--agents", "5"], "--agents = 5 must be from 1 to 4 on a board of size 3"),
+        (["--holes", "0.7"], "= 0.7 must be from 0 to 0.5"),
+        (["--seed", "-1"], "--seed = -1 must be a whole number from 0 to 4294967295"),
+        (["--seed", "4294967296"], "--seed = 4294967296 must be a whole number from 0 to 4294967295"),
+        (["board.txt", "--size", "6"], "--size = 6 must be left out with a file"),
+        (["--level", "1"], "--level = 1 needs a file"),
         (["missing.txt"], "missing.txt"),
-        (["board.txt", "--level", "1"], "--level is 1: allowed are 0 to 0, the boards of board.txt"),
+        (["board.txt", "--level", "1"], "--level = 1 must be from 0 to 0, the boards of board.txt"),
         (["large.txt"], "large.txt, line 1: size 11"),
-        (["board.png"], "board.png: allowed are files ending in .jsonl or .txt"),
+        (["board.png"], "board.png must end in .jsonl or .txt"),
     ],
 )
 def test_a_mistake_on_the_command_line_ends_in_one_line(tmp_path, monkeypatch, capsys, arguments, fault):

@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from jaxlake.board_text import from_text
 from jaxlake.levels import stack
-from jaxlake.render import from_text, tiles
+from jaxlake.render import tiles
 from jaxlake.types import ABSENT
 
 BOARD = """

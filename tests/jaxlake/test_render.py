@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from jaxlake.render import draw, from_text, to_text
+from jaxlake.board_text import from_text, to_text
+from jaxlake.render import draw
 from jaxlake.text import parse
 from jaxlake.types import ABSENT, Instance
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from jaxlake import rewards
-from jaxlake.env import Lake, Params
+from jaxlake.board_text import from_text
+from jaxlake.env import Lake
 from jaxlake.levels import distances, stack
-from jaxlake.render import from_text
+from jaxlake.state import Params
 
 BOARD = """
     aA..

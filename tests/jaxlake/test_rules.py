@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxlake.env import ConflictRule, HoleRule, Lake
+from jaxlake.board_text import from_text
+from jaxlake.env import Lake
 from jaxlake.levels import pad
-from jaxlake.render import from_text
-from jaxlake.rules import move
+from jaxlake.rules import ConflictRule, HoleRule, move
 from jaxlake.types import ABSENT, Action, Instance
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "environment.md").read_text()
@@ -152,5 +152,5 @@ def test_every_joint_action_does_what_a_plain_step_does(rules, instance):
 
 def test_more_agents_than_bits_are_refused_by_name():
     instance = pad(from_text(["aA.", "...", "..."]), 3, 33)
-    with pytest.raises(ValueError, match="max_agents is 33"):
+    with pytest.raises(ValueError, match="max_agents = 33"):
         move(instance, instance.starts, np.full(33, Action.WAIT), HoleRule.FALL, ConflictRule.END)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxlake.benchmark import FAILURES, Benchmark, score
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.score import main
 from jaxlake.types import Objective
 
@@ -156,7 +156,7 @@ def test_no_answer_at_all_scores_nothing(benchmark):
 def test_what_cannot_be_scored_is_refused_in_one_line(benchmark):
     with pytest.raises(ValueError, match="id 'acros' and 1 more are not in the test set: ids are like 'across'"):
         score({"acros": "", "b": ""}, benchmark)
-    with pytest.raises(ValueError, match="answer to 'back' is 7: allowed is a text or a list of texts"):
+    with pytest.raises(ValueError, match="answer to 'back' is 7: it must be a text or a list of texts"):
         score({"back": [7]}, benchmark)
 
 
@@ -227,7 +227,7 @@ def test_the_command_prints_the_tables_and_writes_the_figures(command, tmp_path)
     ("line", "message"),
     [
         ("{", "answers.jsonl, line 1: not JSON"),
-        ('{"id": "back"}', "line 1: allowed is an object with the texts id and answer"),
+        ('{"id": "back"}', "line 1: it must be an object with the texts id and answer"),
         ('{"id": "nobody", "answer": ""}', "id 'nobody' is not in the test set"),
         ("9" * 5000, "answers.jsonl, line 1: not JSON"),
         ("", "the file has no answer"),

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve import needs_wait, solve, waits, without_waiting
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxlake.render import animate, frames, from_text, gif, html, png, rgb, svg
+from jaxlake.board_text import from_text
+from jaxlake.render import animate, frames, gif, html, png, rgb, svg
 from jaxlake.render.scene import alarms, walks
 from jaxlake.text import parse
 from jaxlake.types import ABSENT, OUTSIDE

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve import solve
 from jaxlake.text import AnswerFormat, PromptStyle, answer, parse, parse_batch, prompt, read
 from jaxlake.types import ABSENT, OUTSIDE, Plan

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 import pytest
 
+from jaxlake.board_text import from_text
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from jaxlake.types import Check
 from rl import distributed
 from rl.collect import TrainingSet, answer_rows, collect, informative, placed

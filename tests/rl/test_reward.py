@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.text import parse
 from jaxlake.types import ABSENT, Check, Costs, Objective, Verdict
 from jaxlake.verify import verify

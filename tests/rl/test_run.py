@@ -15,8 +15,8 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 from engineer.evidence import Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence
+from jaxlake.board_text import from_text
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from rl import grpo
 from rl.config import Config, GRPOSection, RunError
 from rl.policy import Policy, Prompts

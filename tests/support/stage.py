@@ -11,8 +11,8 @@ from shapes import SMALL_JSON
 
 from engineer import Proposal
 from engineer.evidence import Evidence, gather
+from jaxlake.board_text import from_text
 from jaxlake.levels import stack
-from jaxlake.render import from_text
 from jaxlake.types import Instance
 from rl.collect import TrainingSet, grpo_step, rounds_optimizer
 from rl.config import Config

@@ -16,8 +16,9 @@ from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 from jaxlake import Status, from_text, observations, solve
 from jaxlake.adapters.gymnasium import CentralLake, VectorLake
 from jaxlake.adapters.host import Layout, pack
-from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, stack
+from jaxlake.state import Params
 from jaxlake.types import Action
 
 OPEN = """
@@ -278,15 +279,15 @@ def test_wrong_options_are_named(bank):
     env = VectorLake(bank, 2)
     with pytest.raises(ValueError, match="reset_mask leaves out environments that have not begun"):
         env.reset(options={"reset_mask": np.array([True, False])})
-    with pytest.raises(ValueError, match=r"reset_mask is int64 \[2\]: allowed is bool \[2\]"):
+    with pytest.raises(ValueError, match=r"reset_mask is int64 \[2\]: it must be bool \[2\]"):
         env.reset(options={"reset_mask": np.array([1, 0])})
-    with pytest.raises(ValueError, match=r"levels is int64 \[3\]: allowed is int \[2\]"):
+    with pytest.raises(ValueError, match=r"levels is int64 \[3\]: it must be int \[2\]"):
         env.reset(options={"levels": np.array([0, 0, 0])})
-    with pytest.raises(ValueError, match="level is 2: allowed are 0 to 1"):
+    with pytest.raises(ValueError, match="level = 2 must be a whole number from 0 to 1"):
         env.reset(options={"levels": np.array([0, 2])})
     with pytest.raises(ValueError, match="the observation is"):
         VectorLake(bank, 2, Lake(observe=lambda state: (state.time, state.time)))
-    with pytest.raises(ValueError, match="level is 0.5: allowed are 0 to 1"):
+    with pytest.raises(ValueError, match="level = 0.5 must be a whole number from 0 to 1"):
         CentralLake(bank).reset(options={"level": 0.5})
 
 
@@ -296,10 +297,10 @@ def test_steps_before_the_first_reset_and_actions_of_another_shape_are_named(ban
         with pytest.raises(ValueError, match="nothing has begun: reset comes first"):
             early()
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"actions are \[2\]: allowed is \[2, 2\]"):
+    with pytest.raises(ValueError, match=r"actions have the shape \[2\]: it must be \[2, 2\]"):
         env.step(RIGHT)
     one.reset(seed=0)
-    with pytest.raises(ValueError, match=r"actions are \[3\]: allowed is \[2\]"):
+    with pytest.raises(ValueError, match=r"actions have the shape \[3\]: it must be \[2\]"):
         one.step([Action.WAIT] * 3)
 
 

@@ -21,9 +21,10 @@ from jaxlake.adapters.gymnax import (  # noqa: E402
     join_masks,
     split_actions,
 )
-from jaxlake.env import CLASSIC_SLIP, Lake, Params, State, TimeStep  # noqa: E402
+from jaxlake.board_text import from_text  # noqa: E402
+from jaxlake.env import CLASSIC_SLIP, Lake  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
-from jaxlake.render import from_text  # noqa: E402
+from jaxlake.state import Params, State, TimeStep  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3
@@ -201,5 +202,5 @@ def test_the_mask_beside_an_observation_is_of_the_state_that_is_seen():
 
 def test_more_agents_than_an_int32_can_number_are_refused():
     crowd = LevelBank.build(stack([from_text(WALK, max_size=4, max_agents=14)]))
-    with pytest.raises(ValueError, match="14 agents .* allowed are 13 agents"):
+    with pytest.raises(ValueError, match="14 agents .* must be at most 13 agents"):
         CentralLake(crowd)

@@ -16,9 +16,10 @@ from jaxmarl.wrappers.baselines import CTRolloutManager, LogWrapper  # noqa: E40
 
 from jaxlake import observations  # noqa: E402
 from jaxlake.adapters.jaxmarl import MultiAgentLake  # noqa: E402
-from jaxlake.env import Lake, Params, State, TimeStep  # noqa: E402
+from jaxlake.board_text import from_text  # noqa: E402
+from jaxlake.env import Lake  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
-from jaxlake.render import from_text  # noqa: E402
+from jaxlake.state import Params, State, TimeStep  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3

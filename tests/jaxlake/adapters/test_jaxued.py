@@ -23,10 +23,12 @@ from jaxlake.adapters.jaxued import (  # noqa: E402
     make_level_mutator,
 )
 from jaxlake.benchmark import load  # noqa: E402
-from jaxlake.env import Lake, State, TimeStep  # noqa: E402
+from jaxlake.board_text import from_text, to_text  # noqa: E402
+from jaxlake.env import Lake  # noqa: E402
 from jaxlake.levels import LevelBank, stack, validate  # noqa: E402
 from jaxlake.observations import one_hot  # noqa: E402
-from jaxlake.render import from_text, tiles, to_text  # noqa: E402
+from jaxlake.render import tiles  # noqa: E402
+from jaxlake.state import State, TimeStep  # noqa: E402
 from jaxlake.types import ABSENT, Action, Instance  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3

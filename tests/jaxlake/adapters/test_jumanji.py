@@ -17,10 +17,12 @@ from jumanji.types import StepType  # noqa: E402
 from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper, VmapAutoResetWrapper  # noqa: E402
 
 from jaxlake.adapters.jumanji import JumanjiLake  # noqa: E402
-from jaxlake.env import Lake, Params, State, TimeStep  # noqa: E402
+from jaxlake.board_text import from_text  # noqa: E402
+from jaxlake.env import Lake  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
 from jaxlake.observations import flat  # noqa: E402
-from jaxlake.render import from_text, rgb  # noqa: E402
+from jaxlake.render import rgb  # noqa: E402
+from jaxlake.state import Params, State, TimeStep  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3

@@ -11,8 +11,9 @@ from pettingzoo.test.state_test import state_test
 
 from jaxlake import from_text, observations
 from jaxlake.adapters.pettingzoo import ParallelLake, env, parallel_env
-from jaxlake.env import CLASSIC_SLIP, Lake, Params
+from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, stack
+from jaxlake.state import Params
 from jaxlake.types import Action
 
 OPEN = """
@@ -126,7 +127,7 @@ def test_only_the_agents_of_the_level_play(bank):
     seen, infos = env.reset(options={"level": 1})
     assert env.agents == list(seen) == list(infos) == ["agent_0"]
     assert env.possible_agents == ["agent_0", "agent_1"]
-    with pytest.raises(ValueError, match=r"of \['agent_0', 'agent_1'\]: allowed are those of \['agent_0'\]"):
+    with pytest.raises(ValueError, match=r"of \['agent_0', 'agent_1'\]: they must be of \['agent_0'\]"):
         env.step({"agent_0": 0, "agent_1": 0})
 
 
@@ -186,7 +187,7 @@ def test_windows_can_be_seen_instead(bank):
 
 
 def test_another_render_mode_or_level_is_refused(bank):
-    with pytest.raises(ValueError, match="render_mode is 'human': allowed are None, 'ansi', 'rgb_array'"):
+    with pytest.raises(ValueError, match="render_mode = 'human' must be one of None, 'ansi', 'rgb_array'"):
         ParallelLake(bank, render_mode="human")
-    with pytest.raises(ValueError, match="level is 2: allowed are 0 to 1"):
+    with pytest.raises(ValueError, match="level = 2 must be a whole number from 0 to 1"):
         ParallelLake(bank).reset(options={"level": 2})

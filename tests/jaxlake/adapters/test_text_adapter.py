@@ -104,8 +104,8 @@ def test_a_move_in_an_answer_goes_where_the_core_goes(action):
 
 
 def test_an_instance_without_optimum_or_too_large_is_named(instances):
-    with pytest.raises(ValueError, match="instance 1 has no known optimum: allowed are solved ones"):
+    with pytest.raises(ValueError, match="instance 1 has no known optimum: it must be solved"):
         trl_rows(instances, np.array([8, -1]))
     large = stack([from_text("\n".join(["aA" + "." * 9] + ["." * 11] * 10))])
-    with pytest.raises(ValueError, match="instance 0 has side 11 and 1 agents: allowed are up to 10 and 5"):
+    with pytest.raises(ValueError, match="instance 0 has side 11 and 1 agents: they must be at most 10 and 5"):
         verl_rows(large, np.array([1]), "train")

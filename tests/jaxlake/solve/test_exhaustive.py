@@ -5,7 +5,7 @@ import numpy as np
 import oracles
 import pytest
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve import driver
 from jaxlake.solve.exhaustive import search_exhaustively
 from jaxlake.solve.tree import UNBOUNDED

@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 import pytest
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, regret, value
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
@@ -193,5 +193,5 @@ def test_waiting_on_the_goal_is_free_until_the_agent_has_to_leave_it():
 
 def test_a_size_that_does_not_fit_is_refused():
     instances = random_boards(0, 2, 7, 3)
-    with pytest.raises(ValueError, match="3 agents on boards with max_size 7: allowed are 1 or 2 agents up to 10"):
+    with pytest.raises(ValueError, match="3 agents on boards with max_size 7: there must be 1 or 2 agents up to 10"):
         joint_values(instances, 3, Convention.MAKESPAN)

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import oracles
 import pytest
+from tree_search import search
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve.pairs import search_pairs
-from jaxlake.solve.tree import UNBOUNDED, search
+from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 

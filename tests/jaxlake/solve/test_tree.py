@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tree_search import search
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.solve import bitboard
 from jaxlake.solve.bounds import num_pairs, sum_of_gaps
-from jaxlake.solve.tree import UNBOUNDED, search
+from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import Objective, Status
 from jaxlake.verify import verify
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from jaxlake.render import from_text
+from jaxlake.board_text import from_text
 from jaxlake.text import PromptStyle, prompt
 from rl.config import ConfigError
 from rl.qwen3 import build_tokenizer

@@ -13,9 +13,9 @@ import numpy as np
 from jaxlake.types import MAX_SIZE, Instance
 
 SETS = ("test", "validation")
-"""``test``: 3 to 5 agents, the paper's benchmark by its description. ``validation``: 2 agents, our choice."""
+"""Names: ``test``, 3 to 5 agents, the paper's benchmark by its description; ``validation``, 2 agents, our choice."""
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "benchmark"
 _MANIFEST = FOLDER / "manifest.json"
 
 _FIELDS = {
@@ -32,7 +32,7 @@ _FIELDS = {
     "wait_percent": np.uint8,
     "serial": np.uint8,
 }
-"""What a set's file holds, ``[n, ...]`` each; ``holes`` is packed 8 cells to a byte, cells are of a 10x10 board."""
+"""The arrays of a set's file, ``[n, ...]`` each; ``holes`` is packed 8 cells to a byte, cells are of a 10x10 board."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,13 +71,13 @@ class Benchmark:
 
 @functools.cache
 def load(name: str = "test") -> Benchmark:
-    """One of the sets that come with the package.
+    """Load one of the sets that come with the package.
 
     Raises:
       ValueError: for a name that is not in ``SETS``, or if the file is not what the manifest says.
     """
     if name not in SETS:
-        raise ValueError(f"there is no set {name!r}: allowed are {', '.join(SETS)}")
+        raise ValueError(f"set = {name!r} must be one of {', '.join(SETS)}")
     with np.load(FOLDER / f"{name}.npz") as file:
         arrays = {field: file[field] for field in file.files}
     account = json.loads(_MANIFEST.read_text())[name]

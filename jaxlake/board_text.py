@@ -13,7 +13,7 @@ _ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
 
 
 def to_text(instance: Instance, plan: Plan | None = None) -> str:
-    """One instance (no batch axes) as rows of characters.
+    """Write an instance (no batch axes) as rows of characters.
 
     ``.`` is free, ``#`` a hole, ``a`` and ``A`` start and goal of agent 0, ``b`` and ``B`` of agent 1, and so on. If a
     start is also a goal, the board is drawn twice, side by side: starts on the left, goals on the right. With a plan,
@@ -42,7 +42,7 @@ def to_text(instance: Instance, plan: Plan | None = None) -> str:
 
 
 def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_agents: int | None = None) -> Instance:
-    """Reads a board as ``to_text`` writes it, drawn once or twice, without a plan; numpy arrays without batch axes.
+    """Read a board as ``to_text`` writes it, drawn once or twice, without a plan; numpy arrays without batch axes.
 
     Args:
       rows: one string with line breaks or one per row; spaces around rows do not count.

@@ -1,0 +1,127 @@
+"""What an episode keeps, what happens in a step of it, and what its agents are told; ``env`` plays it."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from jaxlake.record import Array, Record, record
+from jaxlake.types import MAX_STEPS, Costs, Instance
+
+
+@record
+class Params(Record):
+    """Settings that may differ between environments of one compiled program.
+
+    Attributes:
+      max_steps: int32 ``[]``, the episode is truncated after that many steps, 1 to 32,767, and after 32,767 at the
+        latest: costs are counted in int16.
+      slip: float32 ``[]``, the probability that a move (not WAIT) goes to one of its two perpendicular directions, half
+        each. None: actions do what they say, no randomness is compiled in and ``step`` needs no key.
+    """
+
+    max_steps: Array | int = MAX_STEPS
+    slip: Array | float | None = None
+
+
+DEFAULT_PARAMS = Params()
+
+
+@record
+class State(Record):
+    """The state of one episode.
+
+    Attributes:
+      instance: the level being played.
+      distances: int8 ``[max_agents, cells]`` as of ``levels.distances``, or None where nothing needs them.
+      params: as given to ``reset``.
+      positions: int32 ``[max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
+      time: int32 ``[]`` steps so far.
+      arrivals: int16 ``[max_agents]`` cost so far: the time of the last arrival of an agent on its goal, the time so
+        far of any other.
+      losses: int16 ``[max_agents]`` steps so far that did not begin and end on the agent's goal.
+      fallen: bool ``[max_agents]``, in a hole.
+      terminated, truncated: bool ``[]``, how the episode ended; at most one of them.
+    """
+
+    instance: Instance
+    distances: Array | None
+    params: Params
+    positions: Array
+    time: Array
+    arrivals: Array
+    losses: Array
+    fallen: Array
+    terminated: Array
+    truncated: Array
+    _repr_html_: ClassVar[Callable[["State"], str]]
+    """The board as it stands, for notebooks; ``jaxlake.render`` draws it."""
+
+    @property
+    def done(self) -> Array:
+        """Whether the episode is over and steps change nothing, bool ``[]``."""
+        return self.terminated | self.truncated
+
+
+@record
+class Info(Record):
+    """The events of a step.
+
+    Attributes:
+      vertex_conflicts: int32 ``[]`` pairs of agents that tried to be on one cell, standing ones included.
+      swap_conflicts: int32 ``[]`` pairs that tried to swap cells.
+      blocked: bool ``[max_agents]``, tried to move and did not because of a conflict, its own or one ahead of it.
+      arrived: bool ``[max_agents]``, on the goal now.
+      solved: bool ``[]``, all are on their goals at once.
+      fell: bool ``[max_agents]``, fell into a hole in this step.
+      costs: of the episode so far; what ``verify`` and the solver mean by them once it is solved.
+    """
+
+    vertex_conflicts: Array
+    swap_conflicts: Array
+    blocked: Array
+    arrived: Array
+    solved: Array
+    fell: Array
+    costs: Costs
+
+
+@record
+class TimeStep(Record):
+    """The agents' view of ``reset`` and ``step``.
+
+    Attributes:
+      observation: whatever the lake's ``observe`` returns.
+      rewards: float32 ``[max_agents]``; 0 on reset and after the end.
+      shared_reward: float32 ``[]``, their sum.
+      terminated: bool ``[]``, solved, fallen or, under ``ConflictRule.END``, in conflict.
+      truncated: bool ``[]``, out of steps and not terminated.
+      legal_actions: bool ``[max_agents, 5]`` in the order of ``Action``, for the next step: moves to a cell of the
+        board that can be entered, whoever stands there, and WAIT. Only WAIT for agents that are not there.
+      info: what happened.
+    """
+
+    observation: Any
+    rewards: Array
+    shared_reward: Array
+    terminated: Array
+    truncated: Array
+    legal_actions: Array
+    info: Info
+
+
+@record
+class Transition(Record):
+    """A step as a reward function sees it; never one after the end of an episode.
+
+    Attributes:
+      before, after: the states around it.
+      actions: int32 ``[max_agents]`` as chosen, before any slip.
+      info: what happened.
+      terminated, truncated: bool ``[]``, of ``after``.
+    """
+
+    before: State
+    after: State
+    actions: Array
+    info: Info
+    terminated: Array
+    truncated: Array
