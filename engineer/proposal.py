@@ -3,17 +3,18 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engineer.loose import READ, brackets, final_part
-from engineer.loose import parse_loosely as parse_loosely
 from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
 
 STEP = 0.005
 """Resolution of every ratio. A bare JSON number need not end (random logits ran to 2,000 digits); these do."""
 LIMITS = {"data": 1.0, "hole": MAX_HOLE, "wait": 1.0}
 """The largest value of each ratio, in the order in which an answer names them."""
+READ = 16_000
+"""Characters of an answer that are read, its last; a configuration of eight sizes has 330, spread over lines 1,000."""
 _TRIES = 32  # Objects that `parse` tries to read, the last ones; an answer holds one, perhaps after drafts.
 
 
@@ -46,23 +47,58 @@ def parse(text: str) -> dict[str, dict[str, float]] | None:
     """Reads the last JSON object of objects after the last ``</think>``; None where there is none.
 
     Values that are no numbers become NaN, so that the projection repairs and reports them. Never raises, and takes no
-    longer for a longer text: only the last ``READ`` characters up to the last bracket are looked at.
+    longer for a longer text: only its `window` is looked at.
     """
-    answer = final_part(text)
-    answer = answer[: answer.rfind("}") + 1][-READ:]
-    starts = [start for start in brackets(answer)[0] if answer[start] == "{"]
+    answer = window(text)
     read = len(answer)
-    for start in starts[:_TRIES]:
+    for start, _ in brace_pairs(answer)[:_TRIES]:
         if start > read:
             continue  # It lies within an object that was read and is no configuration.
         try:
             value, _ = _DECODER.raw_decode(answer, start)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict) and value and all(isinstance(entry, dict) for entry in value.values()):
-            return {size: {name: _float(x) for name, x in entry.items()} for size, entry in value.items()}
+        if value and all(isinstance(entry, dict) for entry in value.values()):
+            return {size: {name: read_number(x) for name, x in entry.items()} for size, entry in value.items()}
         read = start
     return None
+
+
+def window(text: str) -> str:
+    """Return the part of a response in which its configuration is: the last ``READ`` characters up to the last brace.
+
+    Thoughts do not count: what follows the last ``</think>`` does or, without one, what precedes a ``<think>``.
+    """
+    _, closed, answer = text.rpartition("</think>")
+    answer = answer if closed else answer.partition("<think>")[0]
+    return answer[: answer.rfind("}") + 1][-READ:]
+
+
+def brace_pairs(text: str) -> list[tuple[int, int]]:
+    """Return start and end of every pair of braces, the last end first, so that an outer pair precedes those within it.
+
+    One pass over the text. Braces within a JSON string within braces do not count.
+    """
+    pairs: list[tuple[int, int]] = []
+    opened: list[int] = []
+    end = 0
+    while match := (_BRACE_OR_STRING if opened else _BRACE).search(text, end):
+        end = match.end()
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            pairs.append((opened.pop(), end))
+    return pairs[::-1]
+
+
+def read_number(value: Any) -> float:
+    """Return a JSON value as a float, NaN where it is no number or too large for one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: Sequence[int]) -> str | None:
@@ -170,19 +206,12 @@ class Proposal:
 
 
 _DECODER = json.JSONDecoder()
+_BRACE = re.compile("[{}]")
+_BRACE_OR_STRING = re.compile(r'[{}]|"(?:[^"\\\n]|\\.)*+"?')
 
 
 def _multiples(limit: float) -> str:
     return "|".join(number(i * STEP).replace(".", r"\.") for i in range(round(limit / STEP) + 1))
-
-
-def _float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
 
 
 def _finite(parsed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:

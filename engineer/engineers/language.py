@@ -12,6 +12,7 @@ from engineer.context import Context, PastRound, Training
 from engineer.engineers.base import Draw, Pilot, need_round
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import Evidence
+from engineer.lenient_json import parse_lenient
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig, project
 
@@ -149,7 +150,7 @@ class LanguageEngineer:
 
     def _read(self, generation: Generation, previous: LakeConfig) -> "_Answer":
         text, sizes = generation.answer, previous.sizes
-        parsed, repairs = (proposal.parse(text), ()) if self.masked else proposal.parse_loosely(text, sizes)
+        parsed, repairs = (proposal.parse(text), ()) if self.masked else parse_lenient(text, sizes)
         fault = proposal.fault(text, parsed, sizes)
         if fault or parsed is None:
             return _Answer(generation, parsed, previous, (), fault)
