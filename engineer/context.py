@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from importlib import resources
 
 from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, Trajectory, wilson
 from engineer.proposal import LIMITS, STEP, number
@@ -125,35 +125,36 @@ class Template:
     sections: Mapping[str, str]
 
     @staticmethod
-    def read(path: Path | str | None = None) -> "Template":
-        """Reads a template file, the shipped one by default; its beginning says what one looks like.
+    def shipped() -> "Template":
+        """Return the template that comes with the package, ``template.md``; its beginning says what one looks like."""
+        return Template.parse(resources.files("engineer").joinpath("template.md").read_text(encoding="utf-8"))
+
+    @staticmethod
+    def parse(text: str) -> "Template":
+        """Return the template that a text in the form of the shipped one holds.
 
         Raises:
-          ValueError: no such file or no text; a section that is missing, unknown or there twice; a placeholder that is
+          ValueError: in one line, for a section that is missing, unknown or there twice, and for a placeholder that is
             missing or unknown.
         """
-        path = Path(path or Path(__file__).with_name("template.md"))
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ValueError(f"context template {path} cannot be read: {reason}") from error
         _, *parts = _HEADING.split(text)
-        names, bodies = parts[::2], parts[1::2]
+        sections = list(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
+        names = [name for name, _ in sections]
         for name in [*names, *_PLACEHOLDERS]:
             if name not in _PLACEHOLDERS:
-                raise ValueError(f"{path} has an unknown section {name!r}; known are {', '.join(_PLACEHOLDERS)}")
+                raise ValueError(f"unknown section {name!r}; it must be one of {', '.join(_PLACEHOLDERS)}")
             if names.count(name) != 1:
-                raise ValueError(f"{path} has the section {name!r} {names.count(name)} times: exactly once is allowed")
-        for name, body in zip(names, bodies, strict=True):
-            known, found = _PLACEHOLDERS[name], _PLACEHOLDER.findall(body)
-            for placeholder in found:
+                raise ValueError(f"section {name!r} is there {names.count(name)} times; it must be there exactly once")
+        for name, body in sections:
+            known, used = _PLACEHOLDERS[name], _PLACEHOLDER.findall(body)
+            for placeholder in used:
                 if placeholder not in known:
-                    allowed = ", ".join(f"{{{one}}}" for one in known) or "none"
-                    raise ValueError(f"{path}, section {name}: unknown {{{placeholder}}}; allowed: {allowed}")
-            if "rows" in known and "rows" not in found:
-                raise ValueError(f"{path}, section {name}: {{rows}} is missing, which stands for what it shows")
-        return Template({name: body.strip() for name, body in zip(names, bodies, strict=True)})
+                    choices = ", ".join(f"{{{one}}}" for one in known)
+                    must = f"it must be one of {choices}" if known else "this section has none"
+                    raise ValueError(f"section {name}: unknown {{{placeholder}}}; {must}")
+            if "rows" in known and "rows" not in used:
+                raise ValueError(f"section {name}: {{rows}} is missing; it must stand where the rows go")
+        return Template(dict(sections))
 
 
 @dataclasses.dataclass(frozen=True)

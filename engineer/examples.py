@@ -59,7 +59,7 @@ def example(
     config = _noisy(rng, rule(run.evidence, _seen(history, shown)))
     evidence = _extended(rng, run.evidence, history[-1].config) if {Module.E, Module.X} & {*shown} else run.evidence
     training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
-    context = Context(shown, template or Template.read()).build(evidence, history, training)
+    context = Context(shown, template or Template.shipped()).build(evidence, history, training)
     return context, think(run.evidence), to_answer(config), config
 
 

@@ -33,8 +33,8 @@ def parse_lenient(text: str, sizes: Sequence[int]) -> tuple[dict[str, dict[str, 
     """Reads the last usable configuration after the last ``</think>``, also within another object. Never raises.
 
     What `parse` reads is read alike. Beyond it: single quotes or none, comments, a comma before the end; sizes as
-    ``3x3``, ``size_3`` or ``N=3``; names as ``holes`` or ``data_ratio``; ``"0.2"`` and ``20%``. A column without percent
-    signs is percent where ratios make no sense of it: every value is 0 or in [1, 100] and one is at least 2.
+    ``3x3``, ``size_3`` or ``N=3``; names as ``holes`` or ``data_ratio``; ``"0.2"`` and ``20%``. A column without
+    percent signs is percent where ratios make no sense of it: every value is 0 or in [1, 100] and one is at least 2.
 
     Args:
       text: the whole response.

@@ -15,7 +15,7 @@ from engineer import (
     RULES,
     Choice,
     Context,
-    Covered,
+    DataFloor,
     Engineer,
     Evidence,
     Gated,
@@ -72,7 +72,7 @@ def make(run: Run, k: int) -> Engineer:
         )
     if settings.gate.action != "off":
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action == "mix")
-    return Covered(engineer, settings.floor) if settings.floor else engineer
+    return DataFloor(engineer, settings.floor) if settings.floor else engineer
 
 
 def check(config: Config) -> None:
@@ -107,10 +107,16 @@ def read_context(config: Config) -> Context:
       ConfigError: if `engineer.template` cannot be read or is none.
     """
     settings = config.engineer
+    if not settings.template:
+        return Context(modules(settings.context), Template.shipped())
     try:
-        return Context(modules(settings.context), Template.read(settings.template and Path(settings.template)))
+        template = Template.parse(Path(settings.template).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it must be UTF-8 text"
+        raise ConfigError(f"engineer.template = {settings.template}: cannot be read: {reason}") from None
     except ValueError as error:
         raise ConfigError(f"engineer.template = {settings.template}: {error}") from None
+    return Context(modules(settings.context), template)
 
 
 def details(config: Config) -> str:

@@ -4,7 +4,7 @@
 control; `rules` and `sampling` are plain functions of evidence and history.
 """
 
-from engineer.engineers.base import Covered, Engineer, Pilot, RandomEngineer, Rule, RuleEngineer, in_steps
+from engineer.engineers.base import DataFloor, Engineer, Pilot, RandomEngineer, Rule, RuleEngineer, in_steps
 from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.engineers.rules import (
     adarft,
@@ -39,7 +39,7 @@ RULES: dict[str, Rule] = {
 __all__ = [
     "RULES",
     "Choice",
-    "Covered",
+    "DataFloor",
     "Engineer",
     "Generate",
     "Generation",

@@ -57,7 +57,7 @@ class RandomEngineer:
 
     def propose(self, evidence: Evidence | None, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Never falls back; ``raw`` and ``thinking`` are empty."""
-        return wordless("random", LakeConfig.random(self.sizes, key))
+        return rule_proposal("random", LakeConfig.random(self.sizes, key))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +74,11 @@ class RuleEngineer:
           ValueError: no finished round.
         """
         need_round(self.name, history)
-        return wordless(self.name, self.rule(evidence, history, key))
+        return rule_proposal(self.name, self.rule(evidence, history, key))
 
 
 @dataclasses.dataclass(frozen=True)
-class Covered:
+class DataFloor:
     """An engineer whose proposals leave no size below a floor of data.
 
     Attributes:
@@ -96,7 +96,7 @@ class Covered:
         return dataclasses.replace(proposal, projected=config, repairs=(*proposal.repairs, *repairs))
 
 
-def wordless(name: str, config: LakeConfig) -> Proposal:
+def rule_proposal(name: str, config: LakeConfig) -> Proposal:
     """The proposal of an engineer that computes."""
     return Proposal(
         engineer=name,

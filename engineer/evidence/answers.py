@@ -25,7 +25,7 @@ def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def gather(
+def evidence_from_verdicts(
     *,
     sizes: np.ndarray,
     checks: np.ndarray,

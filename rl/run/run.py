@@ -254,7 +254,7 @@ class Run:
         greedy, verdicts = answer(0, 1, Sampling(temperature=0.0))
         _, sampled = answer(1, settings.samples, Sampling(settings.temperature, settings.top_k, settings.top_p))
         rollout, verdicts, valid = distributed.gather((greedy, verdicts, sampled.valid))
-        found = evidence_.gather(
+        found = evidence_.evidence_from_verdicts(
             sizes=self.validation.instances.size,
             checks=verdicts.checks,
             optimal=verdicts.optimal,

@@ -17,7 +17,7 @@ from engineer.evidence import (
     Evidence,
     add,
     environment,
-    gather,
+    evidence_from_verdicts,
     training_evidence,
     trajectory,
     typical_failures,
@@ -49,7 +49,7 @@ def five_answers(**changed) -> Evidence:
         "sampled_valid": np.array([1.0, 0.5, 0.5, 0.0, 0.0]),
         "samples_per_prompt": 4,
     }
-    return gather(**{**arguments, **changed})
+    return evidence_from_verdicts(**{**arguments, **changed})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_without_samples_the_sampled_values_are_none():
 @given(st.integers(1, 30), st.integers(0, 2**31))
 def test_counts_add_up_and_survive_json(n, seed):
     rng = np.random.default_rng(seed)
-    evidence = gather(
+    evidence = evidence_from_verdicts(
         sizes=rng.integers(3, 7, n),
         checks=rng.random((n, 8)) < 0.8,
         optimal=rng.random(n) < 0.5,

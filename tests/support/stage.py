@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from shapes import SMALL_JSON
 
-from engineer.evidence import Evidence, gather
+from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.levels import stack
 from jaxlake.render import from_text
 from rl.collect import TrainingSet
@@ -94,7 +94,7 @@ class Stage:
 
 def nothing_valid() -> Evidence:
     """A validation of sizes 3 and 4 in which every answer fails at everything."""
-    return gather(
+    return evidence_from_verdicts(
         sizes=np.array([3, 4]),
         checks=np.zeros((2, 8), bool),
         optimal=np.zeros(2, bool),
