@@ -52,7 +52,7 @@ _EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
 
 
 def modules(name: str) -> tuple[Module, ...]:
-    """The modules of a context such as ``V6``, ``V6+E+X`` or ``F+G``, in the order of ``Module``.
+    """Return the modules of a context such as ``V6``, ``V6+E+X`` or ``F+G``, in the order of ``Module``.
 
     Raises:
       ValueError: an unknown part, none that says how the policy fails (F), or two forms of one module.
@@ -67,13 +67,13 @@ def modules(name: str) -> tuple[Module, ...]:
         raise ValueError(f"context {name!r} has no module F, the failures that every design answers to")
     for one, other in _EITHER:
         if {one, other} <= chosen:
-            raise ValueError(f"context {name!r} has the modules {one.name} and {other.name}: one is allowed")
+            raise ValueError(f"context {name!r} has both {one.name} and {other.name}; it must have one of them")
     return tuple(module for module in Module if module in chosen)
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Where the run stands: the round being designed (from 0), how many there are, and epochs in each.
+    """Bookkeeping of a run's training: the round being designed (from 0), how many there are, and epochs in each.
 
     Attributes:
       details: the algorithm and its settings in words; only TF shows them.
@@ -120,7 +120,7 @@ _CONTROL = re.compile(r"<\|[^<>|]*\|>|</?think>")
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """The words of every section by its name, in the order in which they are written."""
+    """Words of the sections of a context, by their names and in the order in which they are written."""
 
     sections: Mapping[str, str]
 
@@ -159,7 +159,7 @@ class Template:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Writes the message: modules in the words of a template."""
+    """An engineer's user message: which modules it has, in the words of which template."""
 
     modules: tuple[Module, ...]
     template: Template
@@ -171,16 +171,17 @@ class Context:
         training: Training,
         fits: Callable[[str], bool] = lambda text: True,
     ) -> str:
-        """The message from the latest validation, the finished rounds in ascending order and where the run stands.
+        """Write the message.
 
         Where it does not fit, whole items are left out, as few as needed, and the message says so: past rounds, oldest
         first, then failed answers, the least frequent first, then the statistics. A message that does not fit without
         all these is returned nevertheless.
 
         Args:
-          evidence: its rows are the sizes to be designed.
-          history: the validation after round 0 is also the state before round 1, whether H or H0 shows it.
-          training: for T and TF.
+          evidence: the latest validation; its rows are the sizes to be designed.
+          history: the finished rounds in ascending order; the validation after round 0 is also the state before
+            round 1, whether H or H0 shows it.
+          training: where the run stands, for T and TF.
           fits: whether there is room for a message.
         """
         whole = _Shown(
@@ -210,7 +211,7 @@ class Context:
 
 @dataclasses.dataclass(frozen=True)
 class _Shown:
-    """What a message is written from.
+    """Content of a message, whole or with items left out.
 
     Attributes:
       states: validation rows by size after every round, shown or not.
@@ -225,7 +226,7 @@ class _Shown:
     statistics: bool
 
     def shorter(self) -> Iterator["_Shown"]:
-        """Itself, then with one item less each, in the order in which they are dispensed with."""
+        """Yield this content, then one item less each time, in the order in which they are dispensed with."""
         yield self
         for first in range(1, len(self.rounds) + 1):
             yield dataclasses.replace(self, rounds=self.rounds[first:])
@@ -235,7 +236,7 @@ class _Shown:
             yield dataclasses.replace(self, rounds=(), failures=(), statistics=False)
 
     def left_out_of(self, whole: "_Shown") -> dict[str, str]:
-        """By section, in words, what `whole` has and this has not."""
+        """Return by section, in words, what ``whole`` has and this has not."""
         rounds = whole.rounds[: len(whole.rounds) - len(self.rounds)]
         reasons = [past for past in rounds if past.rationale]
         failures = whole.failures[len(self.failures) :]
@@ -352,7 +353,7 @@ _VALUES: dict[str, Callable[[_Shown], dict[str, str]]] = {
 
 
 def main_failure(row: SizeEvidence | None) -> str:
-    """The check that most answers fail first and the percentage that do (``conflict 12``); ``none`` if none does."""
+    """Return the check that most answers fail first and the percentage that do (``conflict 12``), else ``none``."""
     if row is None or row.valid == row.n:
         return "none"
     check = max(CHECKS, key=lambda name: row.first_failures[name])
@@ -360,7 +361,7 @@ def main_failure(row: SizeEvidence | None) -> str:
 
 
 def percent(part: float, whole: float) -> int:
-    """Nearest whole percentage."""
+    """Return the nearest whole percentage."""
     return round(100 * part / whole)
 
 
@@ -373,7 +374,7 @@ def _rates(parts: Iterable[float | None], whole: int = 1) -> str:
 
 
 def _rate(part: float | None, whole: int = 1) -> str:
-    """As a whole percentage; a dash where there is none."""
+    """Format a share as a whole percentage; a dash where there is none."""
     return "-" if part is None or whole == 0 else str(percent(part, whole))
 
 
@@ -386,7 +387,7 @@ def _count(items: Sequence[object], name: str) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Its first whole sentences as one line of at most ``RATIONALE_LIMIT`` characters; without such, whole words."""
+    """Return a text's first sentences, without any its first words, in one line of ``RATIONALE_LIMIT`` characters."""
     line = " ".join(_plain(text).split())
     if len(line) <= RATIONALE_LIMIT:
         return line
@@ -396,9 +397,9 @@ def _excerpt(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without control tokens, which a tokenizer would read as such wherever they stand."""
+    """Return a text without control tokens, which a tokenizer would read as such wherever they stand."""
     return _CONTROL.sub(" ", text).strip()
 
 
 def _fill(words: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], words).strip()
+    return _PLACEHOLDER.sub(lambda placeholder: values[placeholder[1]], words).strip()

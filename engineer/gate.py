@@ -33,7 +33,7 @@ class Gated:
     mix: bool
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """The engineer's proposal, which gets the key as it is, with the verdict in ``gate``.
+        """Return the engineer's proposal, made with the same key, with the verdict in ``gate``.
 
         The previous configuration is not piloted, as there is nothing to put in its place; nor is a mixture, half of
         which the last round has just been trained on.
@@ -58,7 +58,7 @@ class Gated:
 
 
 def without_signal(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
-    """Share of piloted boards whose answers are all valid or all invalid, sizes weighted by their data ratios.
+    """Return the share of piloted boards answered all validly or all invalidly, sizes weighted by their data ratios.
 
     Args:
       config: what was piloted.
@@ -70,7 +70,7 @@ def without_signal(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> floa
 
 
 def mixture(a: LakeConfig, b: LakeConfig) -> LakeConfig:
-    """Half of the boards as one configuration has them and half as the other, which has the same sizes.
+    """Mix two configurations of the same sizes: half of the boards as the one has them, half as the other.
 
     A size's hole and wait ratios are the means over its boards, hence weighted by the data ratios of both.
     """
@@ -86,7 +86,7 @@ def mixture(a: LakeConfig, b: LakeConfig) -> LakeConfig:
 
 
 def _describe(shares: np.ndarray) -> dict[str, float]:
-    """A size's pilot in plain numbers."""
+    """Summarise a size's pilot in plain numbers."""
     return {
         "boards": len(shares),
         "valid": float(shares.mean()),

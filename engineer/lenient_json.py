@@ -15,7 +15,7 @@ from jaxlake.config import FIELDS
 LONGEST = 3_000
 """Characters of an object that is tried; a configuration of eight sizes has 330, spread over lines 1,000."""
 TRIES = 12
-"""Objects that are tried, the last ones; of a configuration in vain each size is one more."""
+"""Objects that are tried, the last ones. A configuration that cannot be read costs one for itself and one a size."""
 
 _WORD = re.compile(
     r"""(?P<string>"(?:[^"\\\n]|\\.)*+"?) | '(?:[^'\\\n]|\\.)*+'?
@@ -30,7 +30,7 @@ _FIELD = re.compile(rf"({'|'.join(FIELDS)})s?[ _-]?(?:ratio|share)?", re.IGNOREC
 
 
 def parse_lenient(text: str, sizes: Sequence[int]) -> tuple[dict[str, dict[str, float]] | None, tuple[str, ...]]:
-    """Reads the last usable configuration after the last ``</think>``, also within another object. Never raises.
+    """Read the last usable configuration after the last ``</think>``, also within another object. Never raises.
 
     What `parse` reads is read alike. Beyond it: single quotes or none, comments, a comma before the end; sizes as
     ``3x3``, ``size_3`` or ``N=3``; names as ``holes`` or ``data_ratio``; ``"0.2"`` and ``20%``. A column without
@@ -59,7 +59,7 @@ def parse_lenient(text: str, sizes: Sequence[int]) -> tuple[dict[str, dict[str, 
 
 
 def _read_object(text: str) -> tuple[dict[str, Any], list[str]]:
-    """An object in JSON or nearly so, empty where it is neither, and what was overlooked."""
+    """Return an object written in JSON or nearly so, empty where it is neither, and what was overlooked."""
     for mend, notes in ((str, []), (_mend, ["not strict JSON"])):
         try:
             return json.loads(mend(text)), notes
@@ -69,7 +69,7 @@ def _read_object(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _mend(text: str) -> str:
-    """Every word in double quotes, numbers too; no comment, and no comma before an end."""
+    """Return the text with every word in double quotes, numbers too, no comment, and no comma before an end."""
     return _LAST_COMMA.sub(r"\1", _WORD.sub(_quote, text))
 
 
@@ -84,7 +84,7 @@ def _read_entry(entry: dict[str, Any], notes: list[str]) -> dict[str, float]:
 
 
 def _rename(names: re.Pattern[str], name: str, notes: list[str]) -> str:
-    """What a name stands for; unknown ones stay."""
+    """Return what a name stands for; unknown ones stay."""
     match = names.fullmatch(name)
     meant = match[1].lower() if match else name
     if meant != name:
@@ -106,7 +106,7 @@ def _read_ratio(value: Any, notes: list[str]) -> float:
 
 
 def _scale_percent(ratios: dict[str, dict[str, float]], notes: list[str]) -> None:
-    """Makes columns that can only be percent ratios, in place."""
+    """Turn columns that can only be percent into ratios, in place."""
     for name in FIELDS:
         column = [entry[name] for entry in ratios.values() if math.isfinite(entry.get(name, math.nan))]
         if max(column, default=0) >= 2 and all(x == 0 or 1 <= x <= 100 for x in column):

@@ -19,7 +19,7 @@ _TRIES = 32  # Objects that `parse` tries to read, the last ones; an answer hold
 
 
 def grammar(sizes: Sequence[int]) -> str:
-    """Lark grammar (llguidance dialect) of the answer's JSON object: sizes ascending, fixed key order, no white space.
+    """Return the answer's Lark grammar (llguidance dialect): sizes ascending, fixed key order, no white space.
 
     Thinking is not part of it: the sampler lets the model think first and masks from the first byte of the object on.
     """
@@ -30,7 +30,7 @@ def grammar(sizes: Sequence[int]) -> str:
 
 
 def to_answer(config: LakeConfig) -> str:
-    """The text an engineer would have written for this configuration; ratios rounded to multiples of 0.005."""
+    """Return the answer that holds this configuration; ratios are rounded to multiples of 0.005."""
     entries = (
         f'"{size}":{{' + ",".join(f'"{name}":{number(getattr(config, name)[i])}' for name in LIMITS) + "}"
         for i, size in enumerate(config.sizes)
@@ -39,12 +39,12 @@ def to_answer(config: LakeConfig) -> str:
 
 
 def number(ratio: float) -> str:
-    """Nearest multiple of 0.005 in its shortest decimal form: ``0``, ``0.3``, ``0.25``, ``0.125``, ``1``."""
+    """Return the nearest multiple of 0.005 in its shortest decimal form: ``0``, ``0.3``, ``0.25``, ``0.125``, ``1``."""
     return f"{round(ratio / STEP) * STEP:.3f}".rstrip("0").rstrip(".")
 
 
 def parse(text: str) -> dict[str, dict[str, float]] | None:
-    """Reads the last JSON object of objects after the last ``</think>``; None where there is none.
+    """Read the last JSON object of objects after the last ``</think>``; None where there is none.
 
     Values that are no numbers become NaN, so that the projection repairs and reports them. Never raises, and takes no
     longer for a longer text: only its `window` is looked at.
@@ -102,14 +102,14 @@ def read_number(value: Any) -> float:
 
 
 def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: Sequence[int]) -> str | None:
-    """Why an answer is no configuration for these sizes, in one line; None where it is one.
+    """Return why an answer is no configuration for these sizes, in one line; None where it is one.
 
     One finite ratio of one of the sizes is enough: the projection fills in the rest and reports it. With none at all
     the projection would give the previous configuration and call it repaired.
 
     Args:
       answer: the text.
-      parsed: what `parse` read in it.
+      parsed: what was read in it.
     """
     if not answer.strip():
         return "the answer is empty"
@@ -126,7 +126,7 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: 
 def distance(
     a: LakeConfig | Mapping[str, Mapping[str, float]], b: LakeConfig | Mapping[str, Mapping[str, float]]
 ) -> float | None:
-    """How far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
+    """Return how far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
 
     The sum over sizes of the data ratios' absolute differences, plus the mean over sizes of the hole ratios' and that
     of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing.
@@ -186,7 +186,7 @@ class Proposal:
     gate: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values; a number that JSON cannot hold becomes null."""
+        """Return plain JSON values; a number that JSON cannot hold becomes null."""
         parsed_projected = None if self.parsed is None else distance(self.parsed, self.projected)
         return {
             "engineer": self.engineer,

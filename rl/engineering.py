@@ -1,4 +1,4 @@
-"""The engineer that a run's settings ask for, and what it gets of the run: text, a pilot, the room for a message."""
+"""Makes the engineer that a run's settings ask for, with what it gets of the run: text, a pilot, room for a message."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ from engineer import (
     Training,
     modules,
 )
-from engineer.engineers import Rule
+from engineer.engineers import Rule, bandit
 from jaxlake.config import LakeConfig
 from rl import distributed
 from rl.config import Config, ConfigError, RunError, extensions
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def make(run: Run, k: int) -> Engineer:
-    """The engineer of round k, from 1 on.
+    """Return the engineer of round k, from 1 on.
 
     Raises:
       ConfigError: if its template or its server cannot be used.
@@ -50,7 +50,7 @@ def make(run: Run, k: int) -> Engineer:
     settings = run.config.engineer
     pilot = functools.partial(answer_pilot, run)
     if settings.kind == "bandit":
-        engineer = RuleEngineer("bandit", functools.partial(RULES["bandit"], exploration=settings.exploration))
+        engineer = RuleEngineer("bandit", functools.partial(bandit, exploration=settings.exploration))
     elif settings.kind in RULES:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
     elif extensions.is_own(settings.kind):
@@ -76,7 +76,7 @@ def make(run: Run, k: int) -> Engineer:
 
 
 def check(config: Config) -> None:
-    """Finds out before a run, not after its first round, whether its engineer could be made.
+    """Find out before a run, not after its first round, whether its engineer could be made.
 
     Raises:
       ConfigError: see `make`.
@@ -101,7 +101,7 @@ def _own_rule(name: str, sizes: tuple[int, ...]) -> Rule:
 
 
 def read_context(config: Config) -> Context:
-    """What the run's engineer reads, in which words.
+    """Return what the run's engineer reads, in which words.
 
     Raises:
       ConfigError: if `engineer.template` cannot be read or is none.
@@ -120,7 +120,7 @@ def read_context(config: Config) -> Context:
 
 
 def details(config: Config) -> str:
-    """How the policy is trained, for the context's module TF; of which the paper's engineer designs worse."""
+    """Describe how the policy is trained, for the context's module TF; with it the paper's engineer designs worse."""
     grpo, reward = config.grpo, config.reward
     return (
         f"GRPO, {grpo.prompts} boards a step with {grpo.samples} answers each, temperature {grpo.temperature:g}, "
@@ -132,7 +132,7 @@ def details(config: Config) -> str:
 
 
 def answer_pilot(run: Run, config: LakeConfig, key: jax.Array) -> dict[int, np.ndarray]:
-    """Fresh boards of each size with data, answered by the current policy; the same on all processes.
+    """Let the current policy answer fresh boards of each size with data; the result is the same on all processes.
 
     Args:
       config: gives the sizes and their hole and wait ratios.
@@ -173,7 +173,7 @@ def answer_pilot(run: Run, config: LakeConfig, key: jax.Array) -> dict[int, np.n
 
 
 def _recorded(run: Run, k: int, generate: Generate) -> Generate:
-    """The same, with each message kept in the run's directory; of several attempts the last one's."""
+    """Wrap a generation so that each message is kept in the run's directory; of several attempts the last one's."""
 
     def recorded(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
         run.directory.write(f"rounds/{k}/context.md", message + "\n")
@@ -183,7 +183,7 @@ def _recorded(run: Run, k: int, generate: Generate) -> Generate:
 
 
 def _generate(run: Run) -> Generate:
-    """How the model behind the settings writes."""
+    """Return how the model behind the settings writes."""
     if run.config.engineer.kind == "api":
         return _asking(run)
     base = run.config.engineer.kind == "base"
@@ -191,7 +191,7 @@ def _generate(run: Run) -> Generate:
 
 
 def _decoding(run: Run, parameters: nnx.State) -> Generate:
-    """With these parameters, held to the grammar; a copy for the sampler lives as long as the engineer does."""
+    """Return generation with these parameters, held to the grammar; their copy lives as long as the engineer."""
     sampler = run.policy.grammar_sampler()
     parameters = run.policy.rollout_parameters(parameters)
 
@@ -211,12 +211,13 @@ def _client(config: Config) -> "ChatClient":
     from rl.sampler.api import ChatClient  # needs a package that not everyone has
 
     settings = config.engineer.api
+    assert settings.url and settings.model  # as Config makes sure
     key = os.environ.get(settings.key_env)
     return ChatClient(settings.url, settings.model, key, key_name=settings.key_env, timeout=settings.timeout)
 
 
 def _asking(run: Run) -> Generate:
-    """By a server, without a grammar: the first process of a job asks, and all learn what it said."""
+    """Return generation by a server, without a grammar: the first process of a job asks, and all learn the answers."""
     from rl.sampler.api import Request, RequestFailed
 
     settings, client = run.config.engineer, _client(run.config)
@@ -233,27 +234,27 @@ def _asking(run: Run) -> Generate:
         seeds = [(seed + i) % 2**31 if settings.temperature else None for i in range(count)]
 
         def ask() -> dict[str, list[str]]:
-            said, failed = {}, []
+            texts, failed = {}, []
             requests = [dataclasses.replace(request, seed=seed) for seed in seeds]
             for index, result in client.map(requests, concurrency=count):
                 if isinstance(result, RequestFailed):
                     failed.append(str(result))
                 else:
-                    said[index] = result.text
-            return {"said": [said[index] for index in sorted(said)], "failed": failed}
+                    texts[index] = result.text
+            return {"texts": [texts[index] for index in sorted(texts)], "failed": failed}
 
         with run.interruptible():
             answers = distributed.from_main(ask)
-        if not answers["said"]:
+        if not answers["texts"]:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:
             run.display.say(f"round {run.progress.round}: a proposal is missing: {failure}")
-        return [_parted(text) for text in answers["said"]]
+        return [_parted(text) for text in answers["texts"]]
 
     return generate
 
 
 def _parted(text: str) -> Generation:
-    """A response whose thinking, where it shows any, is closed by a tag."""
+    """Part a response whose thinking, where it shows any, is closed by a tag."""
     thinking, closed, answer = text.rpartition("</think>")
     return Generation(text, thinking.strip().removeprefix("<think>").strip(), answer if closed else text)

@@ -34,7 +34,7 @@ RULES: dict[str, Rule] = {
         mutate_best,
     )
 }
-"""By the name that a configuration file gives them."""
+"""Rules by the names that configuration files give them."""
 
 __all__ = [
     "RULES",

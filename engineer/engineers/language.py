@@ -19,7 +19,7 @@ from jaxlake.config import LakeConfig, project
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """What a model wrote: free thinking, then an answer that followed the grammar (or did not, without a mask).
+    """One response of a model: free thinking, then an answer that followed the grammar (or did not, without a mask).
 
     Attributes:
       raw: the whole response, verbatim.
@@ -44,7 +44,7 @@ raises goes through.
 
 
 class Choice(enum.Enum):
-    """Which of several proposals is taken."""
+    """Rule by which one of several proposals is taken."""
 
     FIRST = "first"
     MEDOID = "medoid"
@@ -89,7 +89,7 @@ class LanguageEngineer:
             raise ValueError(f"engineer {self.name} is to choose the best proposal: it needs a pilot")
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Writes the context, lets the model answer and projects the answer.
+        """Write the context, let the model answer and project the answer.
 
         Where no answer holds a configuration the model is asked again, with a key of its own. When every attempt has
         failed the previous round's configuration stays in force (``fallback``); it is never replaced by a made-up one.
@@ -158,7 +158,7 @@ class LanguageEngineer:
         return _Answer(generation, parsed, projected, (*repairs, *projections), None)
 
     def _choose(self, candidates: tuple[LakeConfig, ...], key: jax.Array) -> int:
-        """Index of the one that is taken; all are piloted with one key, so that they meet alike luck."""
+        """Return the index of the candidate to take; all are piloted with one key, so that they meet alike luck."""
         if self.choice is Choice.FIRST or len(candidates) == 1:
             return 0
         if self.choice is Choice.MEDOID:
@@ -169,7 +169,7 @@ class LanguageEngineer:
 
 
 def learnability(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
-    """What a pilot sees to learn: mean p (1 - p) over a size's boards, and over the sizes by their data ratios.
+    """Return what a pilot sees to learn: mean p (1 - p) over a size's boards, and over the sizes by their data ratios.
 
     Args:
       config: what was piloted.
@@ -195,6 +195,6 @@ _COMPLAINT = "\n\nYour last answer could not be used: {fault}. Answer again, in 
 
 
 def _line(error: NoAnswer) -> str:
-    """Its message in one line that a record can hold; a server may send pages."""
+    """Return an error's message in one line that a record can hold; a server may send pages."""
     text = " ".join(str(error).split()) or "no answer"
     return text if len(text) <= 200 else text[:197] + "..."

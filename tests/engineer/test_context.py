@@ -202,8 +202,8 @@ def test_a_context_shows_its_modules_and_no_others(name):
         ("V6+", "has a part ''"),
         ("F G", "has a part 'F G'"),
         ("G+H", "has no module F"),
-        ("V3+H", "has the modules H and H0: one is allowed"),
-        ("V6+TF", "has the modules T and TF: one is allowed"),
+        ("V3+H", "has both H and H0; it must have one of them"),
+        ("V6+TF", "has both T and TF; it must have one of them"),
     ],
 )
 def test_an_unknown_context_is_refused_in_one_line(name, said):
