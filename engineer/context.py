@@ -36,16 +36,14 @@ class Module(enum.Enum):
     X = "failed answers"
 
 
-_V2 = (Module.F, Module.G)
-_V4 = (*_V2, Module.H)
 VARIANTS = {
-    "V1": (Module.F,),
-    "V2": _V2,
-    "V3": (*_V2, Module.H0),
-    "V4": _V4,
-    "V5": (*_V4, Module.S),
-    "V6": (*_V4, Module.T),
-    "V6-full": (*_V4, Module.TF),
+    "V1": "F",
+    "V2": "F+G",
+    "V3": "F+G+H0",
+    "V4": "F+G+H",
+    "V5": "F+G+H+S",
+    "V6": "F+G+H+T",
+    "V6-full": "F+G+H+TF",
 }
 """The paper's contexts by name; V6 was its best."""
 _EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
@@ -60,11 +58,11 @@ def modules(name: str) -> tuple[Module, ...]:
     chosen: set[Module] = set()
     for part in name.split("+"):
         if part not in VARIANTS and part not in Module.__members__:
-            known = f"{', '.join(VARIANTS)}, {', '.join(Module.__members__)}"
-            raise ValueError(f"context {name!r} has a part {part!r}; known are {known}, joined by +")
-        chosen.update(VARIANTS[part] if part in VARIANTS else (Module[part],))
+            known = ", ".join((*VARIANTS, *Module.__members__))
+            raise ValueError(f"context {name!r} has a part {part!r}; it must be made of {known}, joined by +")
+        chosen.update(Module[module] for module in VARIANTS.get(part, part).split("+"))
     if Module.F not in chosen:
-        raise ValueError(f"context {name!r} has no module F, the failures that every design answers to")
+        raise ValueError(f"context {name!r} must have the module F, the failures that every design answers to")
     for one, other in _EITHER:
         if {one, other} <= chosen:
             raise ValueError(f"context {name!r} has both {one.name} and {other.name}; it must have one of them")
@@ -99,20 +97,6 @@ class PastRound:
     rationale: str = ""
 
 
-_BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
-_PLACEHOLDERS = {
-    "task": (),
-    "F": ("rows",),
-    "E": ("rows", "boards"),
-    "X": ("rows",),
-    "H": ("rows",),
-    "S": ("rows",),
-    "T": _BOOKKEEPING,
-    "TF": (*_BOOKKEEPING, "details"),
-    "G": (),
-    "answer": ("first_size", "sizes", "max_hole", "step"),
-}
-"""What can be filled into each section of a template; ``rows`` must be."""
 _HEADING = re.compile(r"^##(?!#) *(\w*).*\n?", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _CONTROL = re.compile(r"<\|[^<>|]*\|>|</?think>")
@@ -140,13 +124,13 @@ class Template:
         _, *parts = _HEADING.split(text)
         sections = list(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
         names = [name for name, _ in sections]
-        for name in [*names, *_PLACEHOLDERS]:
-            if name not in _PLACEHOLDERS:
-                raise ValueError(f"unknown section {name!r}; it must be one of {', '.join(_PLACEHOLDERS)}")
+        for name in [*names, *_SECTIONS]:
+            if name not in _SECTIONS:
+                raise ValueError(f"unknown section {name!r}; it must be one of {', '.join(_SECTIONS)}")
             if names.count(name) != 1:
                 raise ValueError(f"section {name!r} is there {names.count(name)} times; it must be there exactly once")
         for name, body in sections:
-            known, used = _PLACEHOLDERS[name], _PLACEHOLDER.findall(body)
+            (known, _), used = _SECTIONS[name], _PLACEHOLDER.findall(body)
             for placeholder in used:
                 if placeholder not in known:
                     choices = ", ".join(f"{{{one}}}" for one in known)
@@ -203,7 +187,7 @@ class Context:
         parts = []
         for name, words in self.template.sections.items():
             if name in names:
-                values = _VALUES[name](shown)
+                values = _SECTIONS[name][1](shown)
                 text = "" if values.get("rows") == "" else _fill(words, values)
                 parts.append("\n".join(filter(None, (text, left_out.get(name)))))
         return "\n\n".join(filter(None, parts))
@@ -337,19 +321,20 @@ def _answer_format(shown: _Shown) -> dict[str, str]:
     return {"first_size": sizes[0], "sizes": " ".join(sizes), "max_hole": number(MAX_HOLE), "step": f"{STEP:g}"}
 
 
-_VALUES: dict[str, Callable[[_Shown], dict[str, str]]] = {
-    "task": _nothing,
-    "F": _failure_breakdown,
-    "E": _statistics,
-    "X": _failed_answers,
-    "H": _history,
-    "S": _reasons,
-    "T": _training,
-    "TF": _training,
-    "G": _nothing,
-    "answer": _answer_format,
+_BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
+_SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Shown], dict[str, str]]]] = {
+    "task": ((), _nothing),
+    "F": (("rows",), _failure_breakdown),
+    "E": (("rows", "boards"), _statistics),
+    "X": (("rows",), _failed_answers),
+    "H": (("rows",), _history),
+    "S": (("rows",), _reasons),
+    "T": (_BOOKKEEPING, _training),
+    "TF": ((*_BOOKKEEPING, "details"), _training),
+    "G": ((), _nothing),
+    "answer": (("first_size", "sizes", "max_hole", "step"), _answer_format),
 }
-"""What is filled into each section; one without rows is left out."""
+"""What can be filled into each section of a template, and what fills it in. ``rows`` must stand there."""
 
 
 def main_failure(row: SizeEvidence | None) -> str:

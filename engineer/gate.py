@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from engineer.context import PastRound
-from engineer.engineers.base import Draw, Engineer, Pilot
+from engineer.engineers.base import Draw, Engineer, Pilot, mean_by_data
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
@@ -64,9 +64,7 @@ def without_signal(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> floa
       config: what was piloted.
       shares: float ``[boards]`` for each size, share of a board's answers that are valid.
     """
-    data = dict(zip(config.sizes, config.data, strict=True))
-    flat = [float(((p == 0) | (p == 1)).mean()) for p in shares.values()]
-    return float(np.average(flat, weights=[data[size] for size in shares]))
+    return mean_by_data(config, {size: float(((p == 0) | (p == 1)).mean()) for size, p in shares.items()})
 
 
 def mixture(a: LakeConfig, b: LakeConfig) -> LakeConfig:

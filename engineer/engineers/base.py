@@ -117,6 +117,12 @@ def need_round(name: str, history: Sequence[PastRound]) -> None:
         raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
 
 
+def mean_by_data(config: LakeConfig, numbers: Mapping[int, float]) -> float:
+    """Return the mean of a number per size, weighted by the configuration's data ratios."""
+    data = dict(zip(config.sizes, config.data, strict=True))
+    return float(np.average(list(numbers.values()), weights=[data[size] for size in numbers]))
+
+
 def legal(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
     """Return the nearest legal configuration.
 

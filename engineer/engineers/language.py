@@ -9,7 +9,7 @@ import numpy as np
 
 from engineer import proposal
 from engineer.context import Context, PastRound, Training
-from engineer.engineers.base import Draw, Pilot, need_round
+from engineer.engineers.base import Draw, Pilot, mean_by_data, need_round
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import Evidence
 from engineer.lenient_json import parse_lenient
@@ -113,8 +113,40 @@ class LanguageEngineer:
         def prompt(complaint: str) -> str:
             return self.context.build(evidence, history, training, lambda text: self.fits(text + complaint)) + complaint
 
+        answers, errors, attempts = self._ask(prompt, previous, key)
+        usable = [answer for answer in answers if not answer.fault]
+        candidates = tuple(answer.projected for answer in usable)
+        chosen = self._choose(candidates, jax.random.fold_in(key, Draw.CHOICE)) if candidates else 0
+        answer = (usable or answers[-1:] or [_Answer(Generation("", "", ""), None, previous, (), None)])[chosen]
+        return Proposal(
+            engineer=self.name,
+            raw=answer.generation.raw,
+            thinking=answer.generation.thinking,
+            parsed=answer.parsed,
+            projected=answer.projected,
+            repairs=answer.repairs,
+            fallback=not usable,
+            attempts=attempts,
+            errors=tuple(errors),
+            candidates=candidates,
+            chosen=chosen,
+        )
+
+    def _ask(
+        self, prompt: Callable[[str], str], previous: LakeConfig, key: jax.Array
+    ) -> tuple[list["_Answer"], list[str], int]:
+        """Ask until an answer holds a configuration, at most ``attempts`` times.
+
+        Args:
+          prompt: the user message with a complaint about the last answer at its end.
+
+        Returns:
+          The answers that came last, all errors, and how often the model was asked.
+        """
+        answers: list[_Answer] = []
+        errors: list[str] = []
         grammar = proposal.grammar(previous.sizes)
-        answers, errors, complaint = [], [], ""
+        complaint = ""
         for attempt in range(self.attempts):
             attempt_key = jax.random.fold_in(key, attempt) if attempt else key
             try:
@@ -129,24 +161,7 @@ class LanguageEngineer:
                 break
             if not self.masked:
                 complaint = _COMPLAINT.format(fault=faults[-1])
-
-        usable = [answer for answer in answers if not answer.fault]
-        candidates = tuple(answer.projected for answer in usable)
-        chosen = self._choose(candidates, jax.random.fold_in(key, Draw.CHOICE)) if candidates else 0
-        answer = (usable or answers[-1:] or [_Answer(Generation("", "", ""), None, previous, (), None)])[chosen]
-        return Proposal(
-            engineer=self.name,
-            raw=answer.generation.raw,
-            thinking=answer.generation.thinking,
-            parsed=answer.parsed,
-            projected=answer.projected,
-            repairs=answer.repairs,
-            fallback=not usable,
-            attempts=attempt + 1,
-            errors=tuple(errors),
-            candidates=candidates,
-            chosen=chosen,
-        )
+        return answers, errors, attempt + 1
 
     def _read(self, generation: Generation, previous: LakeConfig) -> "_Answer":
         text, sizes = generation.answer, previous.sizes
@@ -175,9 +190,7 @@ def learnability(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
       config: what was piloted.
       shares: float ``[boards]`` for each size, share of a board's answers that are valid.
     """
-    data = dict(zip(config.sizes, config.data, strict=True))
-    means = [float((p * (1 - p)).mean()) for p in shares.values()]
-    return float(np.average(means, weights=[data[size] for size in shares]))
+    return mean_by_data(config, {size: float((p * (1 - p)).mean()) for size, p in shares.items()})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -196,12 +196,12 @@ def test_a_context_shows_its_modules_and_no_others(name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "has a part ''; known are V1, V2"),
+        ("", "has a part ''; it must be made of V1, V2"),
         ("v6", "has a part 'v6'"),
         ("V7", "has a part 'V7'"),
         ("V6+", "has a part ''"),
         ("F G", "has a part 'F G'"),
-        ("G+H", "has no module F"),
+        ("G+H", "must have the module F"),
         ("V3+H", "has both H and H0; it must have one of them"),
         ("V6+TF", "has both T and TF; it must have one of them"),
     ],
