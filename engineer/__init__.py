@@ -4,7 +4,7 @@ from engineer.context import VARIANTS, Context, Module, PastRound, Template, Tra
 from engineer.engineers import (
     RULES,
     Choice,
-    Covered,
+    DataFloor,
     Engineer,
     Generate,
     Generation,
@@ -14,7 +14,7 @@ from engineer.engineers import (
     RandomEngineer,
     RuleEngineer,
 )
-from engineer.evidence import Evidence, SizeEvidence, gather, wilson
+from engineer.evidence import Evidence, SizeEvidence, evidence_from_verdicts, wilson
 from engineer.gate import Gated
 from engineer.proposal import Proposal, grammar
 
@@ -23,7 +23,7 @@ __all__ = [
     "VARIANTS",
     "Choice",
     "Context",
-    "Covered",
+    "DataFloor",
     "Engineer",
     "Evidence",
     "Gated",
@@ -40,7 +40,7 @@ __all__ = [
     "SizeEvidence",
     "Template",
     "Training",
-    "gather",
+    "evidence_from_verdicts",
     "grammar",
     "modules",
     "wilson",

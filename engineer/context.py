@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from importlib import resources
 
 from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, Trajectory, wilson
 from engineer.proposal import LIMITS, STEP, number
@@ -36,23 +36,21 @@ class Module(enum.Enum):
     X = "failed answers"
 
 
-_V2 = (Module.F, Module.G)
-_V4 = (*_V2, Module.H)
 VARIANTS = {
-    "V1": (Module.F,),
-    "V2": _V2,
-    "V3": (*_V2, Module.H0),
-    "V4": _V4,
-    "V5": (*_V4, Module.S),
-    "V6": (*_V4, Module.T),
-    "V6-full": (*_V4, Module.TF),
+    "V1": "F",
+    "V2": "F+G",
+    "V3": "F+G+H0",
+    "V4": "F+G+H",
+    "V5": "F+G+H+S",
+    "V6": "F+G+H+T",
+    "V6-full": "F+G+H+TF",
 }
 """The paper's contexts by name; V6 was its best."""
 _EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
 
 
 def modules(name: str) -> tuple[Module, ...]:
-    """The modules of a context such as ``V6``, ``V6+E+X`` or ``F+G``, in the order of ``Module``.
+    """Return the modules of a context such as ``V6``, ``V6+E+X`` or ``F+G``, in the order of ``Module``.
 
     Raises:
       ValueError: an unknown part, none that says how the policy fails (F), or two forms of one module.
@@ -60,20 +58,20 @@ def modules(name: str) -> tuple[Module, ...]:
     chosen: set[Module] = set()
     for part in name.split("+"):
         if part not in VARIANTS and part not in Module.__members__:
-            known = f"{', '.join(VARIANTS)}, {', '.join(Module.__members__)}"
-            raise ValueError(f"context {name!r} has a part {part!r}; known are {known}, joined by +")
-        chosen.update(VARIANTS[part] if part in VARIANTS else (Module[part],))
+            known = ", ".join((*VARIANTS, *Module.__members__))
+            raise ValueError(f"context {name!r} has a part {part!r}; it must be made of {known}, joined by +")
+        chosen.update(Module[module] for module in VARIANTS.get(part, part).split("+"))
     if Module.F not in chosen:
-        raise ValueError(f"context {name!r} has no module F, the failures that every design answers to")
+        raise ValueError(f"context {name!r} must have the module F, the failures that every design answers to")
     for one, other in _EITHER:
         if {one, other} <= chosen:
-            raise ValueError(f"context {name!r} has the modules {one.name} and {other.name}: one is allowed")
+            raise ValueError(f"context {name!r} has both {one.name} and {other.name}; it must have one of them")
     return tuple(module for module in Module if module in chosen)
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Where the run stands: the round being designed (from 0), how many there are, and epochs in each.
+    """Bookkeeping of a run's training: the round being designed (from 0), how many there are, and epochs in each.
 
     Attributes:
       details: the algorithm and its settings in words; only TF shows them.
@@ -99,20 +97,6 @@ class PastRound:
     rationale: str = ""
 
 
-_BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
-_PLACEHOLDERS = {
-    "task": (),
-    "F": ("rows",),
-    "E": ("rows", "boards"),
-    "X": ("rows",),
-    "H": ("rows",),
-    "S": ("rows",),
-    "T": _BOOKKEEPING,
-    "TF": (*_BOOKKEEPING, "details"),
-    "G": (),
-    "answer": ("first_size", "sizes", "max_hole", "step"),
-}
-"""What can be filled into each section of a template; ``rows`` must be."""
 _HEADING = re.compile(r"^##(?!#) *(\w*).*\n?", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _CONTROL = re.compile(r"<\|[^<>|]*\|>|</?think>")
@@ -120,45 +104,46 @@ _CONTROL = re.compile(r"<\|[^<>|]*\|>|</?think>")
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """The words of every section by its name, in the order in which they are written."""
+    """Words of the sections of a context, by their names and in the order in which they are written."""
 
     sections: Mapping[str, str]
 
     @staticmethod
-    def read(path: Path | str | None = None) -> "Template":
-        """Reads a template file, the shipped one by default; its beginning says what one looks like.
+    def shipped() -> "Template":
+        """Return the template that comes with the package, ``template.md``; its beginning says what one looks like."""
+        return Template.parse(resources.files("engineer").joinpath("template.md").read_text(encoding="utf-8"))
+
+    @staticmethod
+    def parse(text: str) -> "Template":
+        """Return the template that a text in the form of the shipped one holds.
 
         Raises:
-          ValueError: no such file or no text; a section that is missing, unknown or there twice; a placeholder that is
+          ValueError: in one line, for a section that is missing, unknown or there twice, and for a placeholder that is
             missing or unknown.
         """
-        path = Path(path or Path(__file__).with_name("template.md"))
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ValueError(f"context template {path} cannot be read: {reason}") from error
         _, *parts = _HEADING.split(text)
-        names, bodies = parts[::2], parts[1::2]
-        for name in [*names, *_PLACEHOLDERS]:
-            if name not in _PLACEHOLDERS:
-                raise ValueError(f"{path} has an unknown section {name!r}; known are {', '.join(_PLACEHOLDERS)}")
+        sections = list(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
+        names = [name for name, _ in sections]
+        for name in [*names, *_SECTIONS]:
+            if name not in _SECTIONS:
+                raise ValueError(f"unknown section {name!r}; it must be one of {', '.join(_SECTIONS)}")
             if names.count(name) != 1:
-                raise ValueError(f"{path} has the section {name!r} {names.count(name)} times: exactly once is allowed")
-        for name, body in zip(names, bodies, strict=True):
-            known, found = _PLACEHOLDERS[name], _PLACEHOLDER.findall(body)
-            for placeholder in found:
+                raise ValueError(f"section {name!r} is there {names.count(name)} times; it must be there exactly once")
+        for name, body in sections:
+            (known, _), used = _SECTIONS[name], _PLACEHOLDER.findall(body)
+            for placeholder in used:
                 if placeholder not in known:
-                    allowed = ", ".join(f"{{{one}}}" for one in known) or "none"
-                    raise ValueError(f"{path}, section {name}: unknown {{{placeholder}}}; allowed: {allowed}")
-            if "rows" in known and "rows" not in found:
-                raise ValueError(f"{path}, section {name}: {{rows}} is missing, which stands for what it shows")
-        return Template({name: body.strip() for name, body in zip(names, bodies, strict=True)})
+                    choices = ", ".join(f"{{{one}}}" for one in known)
+                    must = f"it must be one of {choices}" if known else "this section has none"
+                    raise ValueError(f"section {name}: unknown {{{placeholder}}}; {must}")
+            if "rows" in known and "rows" not in used:
+                raise ValueError(f"section {name}: {{rows}} is missing; it must stand where the rows go")
+        return Template(dict(sections))
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Writes the message: modules in the words of a template."""
+    """An engineer's user message: which modules it has, in the words of which template."""
 
     modules: tuple[Module, ...]
     template: Template
@@ -170,16 +155,17 @@ class Context:
         training: Training,
         fits: Callable[[str], bool] = lambda text: True,
     ) -> str:
-        """The message from the latest validation, the finished rounds in ascending order and where the run stands.
+        """Write the message.
 
         Where it does not fit, whole items are left out, as few as needed, and the message says so: past rounds, oldest
         first, then failed answers, the least frequent first, then the statistics. A message that does not fit without
         all these is returned nevertheless.
 
         Args:
-          evidence: its rows are the sizes to be designed.
-          history: the validation after round 0 is also the state before round 1, whether H or H0 shows it.
-          training: for T and TF.
+          evidence: the latest validation; its rows are the sizes to be designed.
+          history: the finished rounds in ascending order; the validation after round 0 is also the state before
+            round 1, whether H or H0 shows it.
+          training: where the run stands, for T and TF.
           fits: whether there is room for a message.
         """
         whole = _Shown(
@@ -201,7 +187,7 @@ class Context:
         parts = []
         for name, words in self.template.sections.items():
             if name in names:
-                values = _VALUES[name](shown)
+                values = _SECTIONS[name][1](shown)
                 text = "" if values.get("rows") == "" else _fill(words, values)
                 parts.append("\n".join(filter(None, (text, left_out.get(name)))))
         return "\n\n".join(filter(None, parts))
@@ -209,7 +195,7 @@ class Context:
 
 @dataclasses.dataclass(frozen=True)
 class _Shown:
-    """What a message is written from.
+    """Content of a message, whole or with items left out.
 
     Attributes:
       states: validation rows by size after every round, shown or not.
@@ -224,7 +210,7 @@ class _Shown:
     statistics: bool
 
     def shorter(self) -> Iterator["_Shown"]:
-        """Itself, then with one item less each, in the order in which they are dispensed with."""
+        """Yield this content, then one item less each time, in the order in which they are dispensed with."""
         yield self
         for first in range(1, len(self.rounds) + 1):
             yield dataclasses.replace(self, rounds=self.rounds[first:])
@@ -234,7 +220,7 @@ class _Shown:
             yield dataclasses.replace(self, rounds=(), failures=(), statistics=False)
 
     def left_out_of(self, whole: "_Shown") -> dict[str, str]:
-        """By section, in words, what `whole` has and this has not."""
+        """Return by section, in words, what ``whole`` has and this has not."""
         rounds = whole.rounds[: len(whole.rounds) - len(self.rounds)]
         reasons = [past for past in rounds if past.rationale]
         failures = whole.failures[len(self.failures) :]
@@ -335,23 +321,24 @@ def _answer_format(shown: _Shown) -> dict[str, str]:
     return {"first_size": sizes[0], "sizes": " ".join(sizes), "max_hole": number(MAX_HOLE), "step": f"{STEP:g}"}
 
 
-_VALUES: dict[str, Callable[[_Shown], dict[str, str]]] = {
-    "task": _nothing,
-    "F": _failure_breakdown,
-    "E": _statistics,
-    "X": _failed_answers,
-    "H": _history,
-    "S": _reasons,
-    "T": _training,
-    "TF": _training,
-    "G": _nothing,
-    "answer": _answer_format,
+_BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
+_SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Shown], dict[str, str]]]] = {
+    "task": ((), _nothing),
+    "F": (("rows",), _failure_breakdown),
+    "E": (("rows", "boards"), _statistics),
+    "X": (("rows",), _failed_answers),
+    "H": (("rows",), _history),
+    "S": (("rows",), _reasons),
+    "T": (_BOOKKEEPING, _training),
+    "TF": ((*_BOOKKEEPING, "details"), _training),
+    "G": ((), _nothing),
+    "answer": (("first_size", "sizes", "max_hole", "step"), _answer_format),
 }
-"""What is filled into each section; one without rows is left out."""
+"""What can be filled into each section of a template, and what fills it in. ``rows`` must stand there."""
 
 
 def main_failure(row: SizeEvidence | None) -> str:
-    """The check that most answers fail first and the percentage that do (``conflict 12``); ``none`` if none does."""
+    """Return the check that most answers fail first and the percentage that do (``conflict 12``), else ``none``."""
     if row is None or row.valid == row.n:
         return "none"
     check = max(CHECKS, key=lambda name: row.first_failures[name])
@@ -359,7 +346,7 @@ def main_failure(row: SizeEvidence | None) -> str:
 
 
 def percent(part: float, whole: float) -> int:
-    """Nearest whole percentage."""
+    """Return the nearest whole percentage."""
     return round(100 * part / whole)
 
 
@@ -372,7 +359,7 @@ def _rates(parts: Iterable[float | None], whole: int = 1) -> str:
 
 
 def _rate(part: float | None, whole: int = 1) -> str:
-    """As a whole percentage; a dash where there is none."""
+    """Format a share as a whole percentage; a dash where there is none."""
     return "-" if part is None or whole == 0 else str(percent(part, whole))
 
 
@@ -385,7 +372,7 @@ def _count(items: Sequence[object], name: str) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Its first whole sentences as one line of at most ``RATIONALE_LIMIT`` characters; without such, whole words."""
+    """Return a text's first sentences, without any its first words, in one line of ``RATIONALE_LIMIT`` characters."""
     line = " ".join(_plain(text).split())
     if len(line) <= RATIONALE_LIMIT:
         return line
@@ -395,9 +382,9 @@ def _excerpt(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without control tokens, which a tokenizer would read as such wherever they stand."""
+    """Return a text without control tokens, which a tokenizer would read as such wherever they stand."""
     return _CONTROL.sub(" ", text).strip()
 
 
 def _fill(words: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], words).strip()
+    return _PLACEHOLDER.sub(lambda placeholder: values[placeholder[1]], words).strip()

@@ -32,7 +32,7 @@ def example(
     contexts: Sequence[str] = ("V6",),
     template: Template | None = None,
 ) -> tuple[str, str, str, LakeConfig]:
-    """Draws one example: a plausible run up to some round, and what a good engineer answers there.
+    """Draw one example: a plausible run up to some round, and what a good engineer answers there.
 
     The answer follows from nothing that the context leaves out.
 
@@ -59,12 +59,12 @@ def example(
     config = _noisy(rng, rule(run.evidence, _seen(history, shown)))
     evidence = _extended(rng, run.evidence, history[-1].config) if {Module.E, Module.X} & {*shown} else run.evidence
     training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
-    context = Context(shown, template or Template.read()).build(evidence, history, training)
+    context = Context(shown, template or Template.shipped()).build(evidence, history, training)
     return context, think(run.evidence), to_answer(config), config
 
 
 def rule(evidence: Evidence, previous: LakeConfig | None = None) -> LakeConfig:
-    """Designs a configuration from evidence; what the examples teach.
+    """Design a configuration from evidence, as the examples teach.
 
     Data follows learnability p (1 - p) plus a floor, with p the sampled valid share (the greedy one where nothing was
     sampled). A size gets fewer holes where holes are its main failure and few plans are valid, more where it is
@@ -84,7 +84,7 @@ def rule(evidence: Evidence, previous: LakeConfig | None = None) -> LakeConfig:
 
 
 def think(evidence: Evidence) -> str:
-    """What the examples think before they answer: the weakest size, the most learnable one and the leading failure."""
+    """Write what the examples think first: the weakest size, the most learnable one and the leading failure."""
     weakest = min(evidence.by_size, key=lambda row: row.valid_share)
     learnable = max(evidence.by_size, key=lambda row: row.valid_share * (1 - row.valid_share))
     failure = FAILURES[max(CHECKS, key=lambda check: evidence.first_failures[check])]
@@ -116,7 +116,7 @@ class _Run:
 
 
 def _evidence(rng: np.random.Generator, skills: dict[int, float], n: int) -> Evidence:
-    """A validation of n boards per size, four samples a board."""
+    """Draw a validation of n boards per size, four samples a board."""
     split = rng.dirichlet(FAILURE_WEIGHTS)
     temperature_cost = rng.uniform(0.2, 1.2)
     rows = []
@@ -132,7 +132,7 @@ def _evidence(rng: np.random.Generator, skills: dict[int, float], n: int) -> Evi
 
 
 def _seen(history: Sequence[PastRound], shown: Sequence[Module]) -> LakeConfig | None:
-    """The latest configuration that a context of these modules shows; of H all but round 0's."""
+    """Return the latest configuration that a context of these modules shows; H shows all but round 0's."""
     if Module.H0 in shown or (Module.H in shown and history[-1].round > 0):
         return history[-1].config
     return None
@@ -143,7 +143,7 @@ def _middle(sizes: tuple[int, ...]) -> LakeConfig:
 
 
 def _random(rng: np.random.Generator, sizes: tuple[int, ...]) -> LakeConfig:
-    """As round 0's is drawn, see ``LakeConfig.random``."""
+    """Draw a configuration as ``LakeConfig.random`` draws round 0's."""
     count = len(sizes)
     return in_steps(sizes, rng.dirichlet(np.ones(count)), rng.uniform(0, MAX_HOLE, count), rng.uniform(0, 1, count))
 
@@ -165,7 +165,7 @@ def _details(rng: np.random.Generator) -> str:
 
 
 def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig) -> Evidence:
-    """The same validation with what E and X show besides: a round on this configuration before it, and failures."""
+    """Add to a validation what E and X show besides: a round on this configuration before it, and failures."""
     tokens = rng.uniform(12, 30)
     measured, boards, trained, trained_on = [], [], [], []
     for i, row in enumerate(evidence.by_size):
@@ -189,12 +189,12 @@ def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig) 
 
 
 def _group_shares(rng: np.random.Generator, share: float, groups: int, samples: int) -> np.ndarray:
-    """Valid shares ``[groups]`` of prompts some of which are always solved and some never."""
+    """Draw valid shares ``[groups]`` of prompts some of which are always solved and some never."""
     return rng.binomial(samples, rng.beta(2 * share + 0.05, 2 * (1 - share) + 0.05, groups)) / samples
 
 
 def _rollouts(rng: np.random.Generator, row: SizeEvidence, shares: np.ndarray, samples: int) -> SizeEvidence:
-    """Sampled answers to as many prompts as there are shares; they fail as those of the validation's row do."""
+    """Draw sampled answers to as many prompts as there are shares; they fail as those of the validation's row do."""
     n, valid = samples * len(shares), round(samples * shares.sum())
     weights = np.array([row.first_failures[check] for check in CHECKS]) + 0.5
     first = dict(zip(CHECKS, rng.multinomial(n - valid, weights / weights.sum()).tolist(), strict=True))
@@ -229,14 +229,14 @@ def _boards(
 
 
 def _failures(rng: np.random.Generator, evidence: Evidence, most: int = 3) -> tuple[Trajectory, ...]:
-    """Failed answers of the sizes and checks that fail most, of the two checks that are easily drawn."""
+    """Draw failed answers of the sizes and checks that fail most, of the two checks that are easily drawn."""
     drawn = ("hole_free", "conflict_free")
     cases = sorted((row.first_failures[check], row.size, check) for row in evidence.by_size for check in drawn)
     return tuple(_failure(rng, size, check) for count, size, check in cases[: -most - 1 : -1] if count)
 
 
 def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
-    """Agent 0 walks along a row and agent 1 down a column: over a hole, or into each other."""
+    """Draw an answer in which agent 0 walks along a row and agent 1 down a column: over a hole, or into each other."""
     row = int(rng.integers(1, size - 1))
     column = row if check == "conflict_free" else 0
     holes = rng.random((size, size)) < 0.25

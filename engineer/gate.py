@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from engineer.context import PastRound
-from engineer.engineers.base import Draw, Engineer, Pilot
+from engineer.engineers.base import Draw, Engineer, Pilot, mean_by_data
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
@@ -33,7 +33,7 @@ class Gated:
     mix: bool
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """The engineer's proposal, which gets the key as it is, with the verdict in ``gate``.
+        """Return the engineer's proposal, made with the same key, with the verdict in ``gate``.
 
         The previous configuration is not piloted, as there is nothing to put in its place; nor is a mixture, half of
         which the last round has just been trained on.
@@ -58,19 +58,17 @@ class Gated:
 
 
 def without_signal(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
-    """Share of piloted boards whose answers are all valid or all invalid, sizes weighted by their data ratios.
+    """Return the share of piloted boards answered all validly or all invalidly, sizes weighted by their data ratios.
 
     Args:
       config: what was piloted.
       shares: float ``[boards]`` for each size, share of a board's answers that are valid.
     """
-    data = dict(zip(config.sizes, config.data, strict=True))
-    flat = [float(((p == 0) | (p == 1)).mean()) for p in shares.values()]
-    return float(np.average(flat, weights=[data[size] for size in shares]))
+    return mean_by_data(config, {size: float(((p == 0) | (p == 1)).mean()) for size, p in shares.items()})
 
 
 def mixture(a: LakeConfig, b: LakeConfig) -> LakeConfig:
-    """Half of the boards as one configuration has them and half as the other, which has the same sizes.
+    """Mix two configurations of the same sizes: half of the boards as the one has them, half as the other.
 
     A size's hole and wait ratios are the means over its boards, hence weighted by the data ratios of both.
     """
@@ -86,7 +84,7 @@ def mixture(a: LakeConfig, b: LakeConfig) -> LakeConfig:
 
 
 def _describe(shares: np.ndarray) -> dict[str, float]:
-    """A size's pilot in plain numbers."""
+    """Summarise a size's pilot in plain numbers."""
     return {
         "boards": len(shares),
         "valid": float(shares.mean()),

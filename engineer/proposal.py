@@ -3,22 +3,23 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engineer.loose import READ, brackets, final_part
-from engineer.loose import parse_loosely as parse_loosely
 from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
 
 STEP = 0.005
 """Resolution of every ratio. A bare JSON number need not end (random logits ran to 2,000 digits); these do."""
 LIMITS = {"data": 1.0, "hole": MAX_HOLE, "wait": 1.0}
 """The largest value of each ratio, in the order in which an answer names them."""
+READ = 16_000
+"""Characters of an answer that are read, its last; a configuration of eight sizes has 330, spread over lines 1,000."""
 _TRIES = 32  # Objects that `parse` tries to read, the last ones; an answer holds one, perhaps after drafts.
 
 
 def grammar(sizes: Sequence[int]) -> str:
-    """Lark grammar (llguidance dialect) of the answer's JSON object: sizes ascending, fixed key order, no white space.
+    """Return the answer's Lark grammar (llguidance dialect): sizes ascending, fixed key order, no white space.
 
     Thinking is not part of it: the sampler lets the model think first and masks from the first byte of the object on.
     """
@@ -29,7 +30,7 @@ def grammar(sizes: Sequence[int]) -> str:
 
 
 def to_answer(config: LakeConfig) -> str:
-    """The text an engineer would have written for this configuration; ratios rounded to multiples of 0.005."""
+    """Return the answer that holds this configuration; ratios are rounded to multiples of 0.005."""
     entries = (
         f'"{size}":{{' + ",".join(f'"{name}":{number(getattr(config, name)[i])}' for name in LIMITS) + "}"
         for i, size in enumerate(config.sizes)
@@ -38,42 +39,77 @@ def to_answer(config: LakeConfig) -> str:
 
 
 def number(ratio: float) -> str:
-    """Nearest multiple of 0.005 in its shortest decimal form: ``0``, ``0.3``, ``0.25``, ``0.125``, ``1``."""
+    """Return the nearest multiple of 0.005 in its shortest decimal form: ``0``, ``0.3``, ``0.25``, ``0.125``, ``1``."""
     return f"{round(ratio / STEP) * STEP:.3f}".rstrip("0").rstrip(".")
 
 
 def parse(text: str) -> dict[str, dict[str, float]] | None:
-    """Reads the last JSON object of objects after the last ``</think>``; None where there is none.
+    """Read the last JSON object of objects after the last ``</think>``; None where there is none.
 
     Values that are no numbers become NaN, so that the projection repairs and reports them. Never raises, and takes no
-    longer for a longer text: only the last ``READ`` characters up to the last bracket are looked at.
+    longer for a longer text: only its `window` is looked at.
     """
-    answer = final_part(text)
-    answer = answer[: answer.rfind("}") + 1][-READ:]
-    starts = [start for start in brackets(answer)[0] if answer[start] == "{"]
+    answer = window(text)
     read = len(answer)
-    for start in starts[:_TRIES]:
+    for start, _ in brace_pairs(answer)[:_TRIES]:
         if start > read:
             continue  # It lies within an object that was read and is no configuration.
         try:
             value, _ = _DECODER.raw_decode(answer, start)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict) and value and all(isinstance(entry, dict) for entry in value.values()):
-            return {size: {name: _float(x) for name, x in entry.items()} for size, entry in value.items()}
+        if value and all(isinstance(entry, dict) for entry in value.values()):
+            return {size: {name: read_number(x) for name, x in entry.items()} for size, entry in value.items()}
         read = start
     return None
 
 
+def window(text: str) -> str:
+    """Return the part of a response in which its configuration is: the last ``READ`` characters up to the last brace.
+
+    Thoughts do not count: what follows the last ``</think>`` does or, without one, what precedes a ``<think>``.
+    """
+    _, closed, answer = text.rpartition("</think>")
+    answer = answer if closed else answer.partition("<think>")[0]
+    return answer[: answer.rfind("}") + 1][-READ:]
+
+
+def brace_pairs(text: str) -> list[tuple[int, int]]:
+    """Return start and end of every pair of braces, the last end first, so that an outer pair precedes those within it.
+
+    One pass over the text. Braces within a JSON string within braces do not count.
+    """
+    pairs: list[tuple[int, int]] = []
+    opened: list[int] = []
+    end = 0
+    while match := (_BRACE_OR_STRING if opened else _BRACE).search(text, end):
+        end = match.end()
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            pairs.append((opened.pop(), end))
+    return pairs[::-1]
+
+
+def read_number(value: Any) -> float:
+    """Return a JSON value as a float, NaN where it is no number or too large for one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
 def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: Sequence[int]) -> str | None:
-    """Why an answer is no configuration for these sizes, in one line; None where it is one.
+    """Return why an answer is no configuration for these sizes, in one line; None where it is one.
 
     One finite ratio of one of the sizes is enough: the projection fills in the rest and reports it. With none at all
     the projection would give the previous configuration and call it repaired.
 
     Args:
       answer: the text.
-      parsed: what `parse` read in it.
+      parsed: what was read in it.
     """
     if not answer.strip():
         return "the answer is empty"
@@ -90,7 +126,7 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: 
 def distance(
     a: LakeConfig | Mapping[str, Mapping[str, float]], b: LakeConfig | Mapping[str, Mapping[str, float]]
 ) -> float | None:
-    """How far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
+    """Return how far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
 
     The sum over sizes of the data ratios' absolute differences, plus the mean over sizes of the hole ratios' and that
     of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing.
@@ -150,7 +186,7 @@ class Proposal:
     gate: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values; a number that JSON cannot hold becomes null."""
+        """Return plain JSON values; a number that JSON cannot hold becomes null."""
         parsed_projected = None if self.parsed is None else distance(self.parsed, self.projected)
         return {
             "engineer": self.engineer,
@@ -170,19 +206,12 @@ class Proposal:
 
 
 _DECODER = json.JSONDecoder()
+_BRACE = re.compile("[{}]")
+_BRACE_OR_STRING = re.compile(r'[{}]|"(?:[^"\\\n]|\\.)*+"?')
 
 
 def _multiples(limit: float) -> str:
     return "|".join(number(i * STEP).replace(".", r"\.") for i in range(round(limit / STEP) + 1))
-
-
-def _float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
 
 
 def _finite(parsed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:

@@ -1,4 +1,4 @@
-"""The engineer that a run's settings ask for, and what it gets of the run: text, a pilot, the room for a message."""
+"""Makes the engineer that a run's settings ask for, with what it gets of the run: text, a pilot, room for a message."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from engineer import (
     RULES,
     Choice,
     Context,
-    Covered,
+    DataFloor,
     Engineer,
     Evidence,
     Gated,
@@ -29,7 +29,7 @@ from engineer import (
     Training,
     modules,
 )
-from engineer.engineers import Rule
+from engineer.engineers import Rule, bandit
 from jaxlake.config import LakeConfig
 from jaxlake.types import Instance
 from rl import distributed
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def make(policy: Policy, state: TrainState, recorder: Recorder, exclude: Instance, k: int) -> Engineer:
-    """The engineer of round k, from 1 on.
+    """Return the engineer of round k, from 1 on.
 
     Args:
       exclude: boards that no pilot may show.
@@ -58,7 +58,7 @@ def make(policy: Policy, state: TrainState, recorder: Recorder, exclude: Instanc
     settings = config.engineer
     pilot = functools.partial(answer_pilot, policy, state, recorder, exclude)
     if settings.kind == "bandit":
-        engineer = RuleEngineer("bandit", functools.partial(RULES["bandit"], exploration=settings.exploration))
+        engineer = RuleEngineer("bandit", functools.partial(bandit, exploration=settings.exploration))
     elif settings.kind in RULES:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
     elif extensions.is_own(settings.kind):
@@ -80,11 +80,11 @@ def make(policy: Policy, state: TrainState, recorder: Recorder, exclude: Instanc
         )
     if settings.gate.action != "off":
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action == "mix")
-    return Covered(engineer, settings.floor) if settings.floor else engineer
+    return DataFloor(engineer, settings.floor) if settings.floor else engineer
 
 
 def check(config: Config) -> None:
-    """Finds out before a run, not after its first round, whether its engineer could be made.
+    """Find out before a run, not after its first round, whether its engineer could be made.
 
     Raises:
       ConfigError: see `make`.
@@ -109,20 +109,26 @@ def _own_rule(name: str, sizes: tuple[int, ...]) -> Rule:
 
 
 def read_context(config: Config) -> Context:
-    """What the run's engineer reads, in which words.
+    """Return what the run's engineer reads, in which words.
 
     Raises:
       ConfigError: if `engineer.template` cannot be read or is none.
     """
     settings = config.engineer
+    if not settings.template:
+        return Context(modules(settings.context), Template.shipped())
     try:
-        return Context(modules(settings.context), Template.read(settings.template and Path(settings.template)))
+        template = Template.parse(Path(settings.template).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it must be UTF-8 text"
+        raise ConfigError(f"engineer.template = {settings.template}: cannot be read: {reason}") from None
     except ValueError as error:
         raise ConfigError(f"engineer.template = {settings.template}: {error}") from None
+    return Context(modules(settings.context), template)
 
 
 def details(config: Config) -> str:
-    """How the policy is trained, for the context's module TF; of which the paper's engineer designs worse."""
+    """Describe how the policy is trained, for the context's module TF; with it the paper's engineer designs worse."""
     grpo, reward = config.grpo, config.reward
     return (
         f"GRPO, {grpo.prompts} boards a step with {grpo.samples} answers each, temperature {grpo.temperature:g}, "
@@ -136,7 +142,7 @@ def details(config: Config) -> str:
 def answer_pilot(
     policy: Policy, state: TrainState, recorder: Recorder, exclude: Instance, config: LakeConfig, key: jax.Array
 ) -> dict[int, np.ndarray]:
-    """Fresh boards of each size with data, answered by the current policy; the same on all processes.
+    """Let the current policy answer fresh boards of each size with data; the result is the same on all processes.
 
     Args:
       config: gives the sizes and their hole and wait ratios.
@@ -178,7 +184,7 @@ def answer_pilot(
 
 
 def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:
-    """The same, with each message kept in the run's directory; of several attempts the last one's."""
+    """Wrap a generation so that each message is kept in the run's directory; of several attempts the last one's."""
 
     def recorded(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
         directory.write(f"rounds/{k}/context.md", message + "\n")
@@ -188,7 +194,7 @@ def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:
 
 
 def _generate(policy: Policy, state: TrainState, recorder: Recorder) -> Generate:
-    """How the model behind the settings writes."""
+    """Return how the model behind the settings writes."""
     if policy.config.engineer.kind == "api":
         return _asking(policy.config, state, recorder)
     base = policy.config.engineer.kind == "base"
@@ -196,7 +202,7 @@ def _generate(policy: Policy, state: TrainState, recorder: Recorder) -> Generate
 
 
 def _decoding(policy: Policy, state: TrainState, recorder: Recorder, parameters: nnx.State) -> Generate:
-    """With these parameters, held to the grammar; a copy for the sampler lives as long as the engineer does."""
+    """Return generation with these parameters, held to the grammar; their copy lives as long as the engineer."""
     sampler = policy.grammar_sampler()
     parameters = policy.rollout_parameters(parameters)
 
@@ -215,6 +221,7 @@ def _client(config: Config) -> "ChatClient":
     from rl.sampler.api import ChatClient  # needs a package that not everyone has
 
     settings = config.engineer.api
+    assert settings.url and settings.model  # as Config makes sure
     key = os.environ.get(settings.key_env)
     return ChatClient(settings.url, settings.model, key, key_name=settings.key_env, timeout=settings.timeout)
 
@@ -237,18 +244,18 @@ def _asking(config: Config, state: TrainState, recorder: Recorder) -> Generate:
         seeds = [(seed + i) % 2**31 if settings.temperature else None for i in range(count)]
 
         def ask() -> dict[str, list[str]]:
-            said, failed = {}, []
+            texts, failed = {}, []
             requests = [dataclasses.replace(request, seed=seed) for seed in seeds]
             for index, result in client.map(requests, concurrency=count):
                 if isinstance(result, RequestFailed):
                     failed.append(str(result))
                 else:
-                    said[index] = result.text
-            return {"said": [said[index] for index in sorted(said)], "failed": failed}
+                    texts[index] = result.text
+            return {"texts": [texts[index] for index in sorted(texts)], "failed": failed}
 
         with recorder.interruptible(state):
             answers = distributed.from_main(ask)
-        if not answers["said"]:
+        if not answers["texts"]:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:
             recorder.display.say(f"round {state.progress.round}: a proposal is missing: {failure}")
@@ -258,6 +265,6 @@ def _asking(config: Config, state: TrainState, recorder: Recorder) -> Generate:
 
 
 def _parted(text: str) -> Generation:
-    """A response whose thinking, where it shows any, is closed by a tag."""
+    """Part a response whose thinking, where it shows any, is closed by a tag."""
     thinking, closed, answer = text.rpartition("</think>")
     return Generation(text, thinking.strip().removeprefix("<think>").strip(), answer if closed else text)

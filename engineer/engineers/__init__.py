@@ -4,7 +4,7 @@
 control; `rules` and `sampling` are plain functions of evidence and history.
 """
 
-from engineer.engineers.base import Covered, Engineer, Pilot, RandomEngineer, Rule, RuleEngineer, in_steps
+from engineer.engineers.base import DataFloor, Engineer, Pilot, RandomEngineer, Rule, RuleEngineer, in_steps
 from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.engineers.rules import (
     adarft,
@@ -34,12 +34,12 @@ RULES: dict[str, Rule] = {
         mutate_best,
     )
 }
-"""By the name that a configuration file gives them."""
+"""Rules by the names that configuration files give them."""
 
 __all__ = [
     "RULES",
     "Choice",
-    "Covered",
+    "DataFloor",
     "Engineer",
     "Generate",
     "Generation",

@@ -18,7 +18,7 @@ class Engineer(Protocol):
     """Designs the configuration of the round that follows ``history`` from the latest validation."""
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """The next configuration, and how it came about.
+        """Design the next configuration and record how it came about.
 
         Args:
           evidence: the validation after the last round of ``history``.
@@ -42,7 +42,7 @@ Numbers = Sequence[float] | np.ndarray
 
 
 class Draw(enum.IntEnum):
-    """What a key is folded with for a draw of its own; far above the numbers of attempts, with which it is too."""
+    """Numbers to fold a key with for draws of their own; far above those of attempts, which are folded in too."""
 
     SHUFFLE = 2**16
     CHOICE = 2**16 + 1
@@ -51,34 +51,34 @@ class Draw(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class RandomEngineer:
-    """Draws a configuration and reads nothing; round 0's engineer."""
+    """Engineer of round 0: draws a configuration, whatever the evidence."""
 
     sizes: tuple[int, ...]
 
     def propose(self, evidence: Evidence | None, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Never falls back; ``raw`` and ``thinking`` are empty."""
-        return wordless("random", LakeConfig.random(self.sizes, key))
+        """Propose a random configuration; ``raw`` and ``thinking`` are empty."""
+        return rule_proposal("random", LakeConfig.random(self.sizes, key))
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleEngineer:
-    """A rule under its name."""
+    """Engineer that applies a rule, under the rule's name."""
 
     name: str
     rule: Rule
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Never falls back; ``raw`` and ``thinking`` are empty.
+        """Propose what the rule designs; ``raw`` and ``thinking`` are empty.
 
         Raises:
           ValueError: no finished round.
         """
         need_round(self.name, history)
-        return wordless(self.name, self.rule(evidence, history, key))
+        return rule_proposal(self.name, self.rule(evidence, history, key))
 
 
 @dataclasses.dataclass(frozen=True)
-class Covered:
+class DataFloor:
     """An engineer whose proposals leave no size below a floor of data.
 
     Attributes:
@@ -90,14 +90,14 @@ class Covered:
     floor: float
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """The engineer's proposal; what the floor changed stands among its repairs."""
+        """Return the engineer's proposal with the floor; what that changed stands among its repairs."""
         proposal = self.engineer.propose(evidence, history, key)
         config, repairs = covered(proposal.projected, self.floor)
         return dataclasses.replace(proposal, projected=config, repairs=(*proposal.repairs, *repairs))
 
 
-def wordless(name: str, config: LakeConfig) -> Proposal:
-    """The proposal of an engineer that computes."""
+def rule_proposal(name: str, config: LakeConfig) -> Proposal:
+    """Return the proposal of an engineer that computes and writes no words."""
     return Proposal(
         engineer=name,
         raw="",
@@ -112,13 +112,19 @@ def wordless(name: str, config: LakeConfig) -> Proposal:
 
 
 def need_round(name: str, history: Sequence[PastRound]) -> None:
-    """ValueError unless a round is finished, as only then there are a configuration and what followed from it."""
+    """Raise ValueError unless a round is finished, as only then there are a configuration and what followed from it."""
     if not history:
         raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
 
 
+def mean_by_data(config: LakeConfig, numbers: Mapping[int, float]) -> float:
+    """Return the mean of a number per size, weighted by the configuration's data ratios."""
+    data = dict(zip(config.sizes, config.data, strict=True))
+    return float(np.average(list(numbers.values()), weights=[data[size] for size in numbers]))
+
+
 def legal(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
-    """The nearest legal configuration.
+    """Return the nearest legal configuration.
 
     Ratios that were realised are not rounded: 2 holes on 12 free cells, rounded to 0.165, would be 1 hole again.
 
@@ -136,7 +142,7 @@ def legal(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -
 
 
 def in_steps(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
-    """The nearest legal configuration whose ratios are multiples of 0.005; arguments as of `legal`."""
+    """Return the nearest legal configuration whose ratios are multiples of 0.005; arguments as of `legal`."""
     exact, steps = legal(sizes, data, hole, wait), round(1 / STEP)
     return dataclasses.replace(
         exact,
@@ -147,7 +153,7 @@ def in_steps(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers
 
 
 def with_data(history: Sequence[PastRound], weights: Sequence[float]) -> LakeConfig:
-    """The previous configuration with other data ratios: multiples of 0.005 in proportion to the weights.
+    """Return the previous configuration with other data ratios: multiples of 0.005 in proportion to the weights.
 
     Hole and wait stay exactly as they were when a size last had data: without boards its realised wait ratio is 0,
     which nobody asked for.

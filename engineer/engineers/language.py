@@ -9,16 +9,17 @@ import numpy as np
 
 from engineer import proposal
 from engineer.context import Context, PastRound, Training
-from engineer.engineers.base import Draw, Pilot, need_round
+from engineer.engineers.base import Draw, Pilot, mean_by_data, need_round
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import Evidence
+from engineer.lenient_json import parse_lenient
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig, project
 
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """What a model wrote: free thinking, then an answer that followed the grammar (or did not, without a mask).
+    """One response of a model: free thinking, then an answer that followed the grammar (or did not, without a mask).
 
     Attributes:
       raw: the whole response, verbatim.
@@ -43,7 +44,7 @@ raises goes through.
 
 
 class Choice(enum.Enum):
-    """Which of several proposals is taken."""
+    """Rule by which one of several proposals is taken."""
 
     FIRST = "first"
     MEDOID = "medoid"
@@ -88,7 +89,7 @@ class LanguageEngineer:
             raise ValueError(f"engineer {self.name} is to choose the best proposal: it needs a pilot")
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Writes the context, lets the model answer and projects the answer.
+        """Write the context, let the model answer and project the answer.
 
         Where no answer holds a configuration the model is asked again, with a key of its own. When every attempt has
         failed the previous round's configuration stays in force (``fallback``); it is never replaced by a made-up one.
@@ -112,8 +113,40 @@ class LanguageEngineer:
         def prompt(complaint: str) -> str:
             return self.context.build(evidence, history, training, lambda text: self.fits(text + complaint)) + complaint
 
+        answers, errors, attempts = self._ask(prompt, previous, key)
+        usable = [answer for answer in answers if not answer.fault]
+        candidates = tuple(answer.projected for answer in usable)
+        chosen = self._choose(candidates, jax.random.fold_in(key, Draw.CHOICE)) if candidates else 0
+        answer = (usable or answers[-1:] or [_Answer(Generation("", "", ""), None, previous, (), None)])[chosen]
+        return Proposal(
+            engineer=self.name,
+            raw=answer.generation.raw,
+            thinking=answer.generation.thinking,
+            parsed=answer.parsed,
+            projected=answer.projected,
+            repairs=answer.repairs,
+            fallback=not usable,
+            attempts=attempts,
+            errors=tuple(errors),
+            candidates=candidates,
+            chosen=chosen,
+        )
+
+    def _ask(
+        self, prompt: Callable[[str], str], previous: LakeConfig, key: jax.Array
+    ) -> tuple[list["_Answer"], list[str], int]:
+        """Ask until an answer holds a configuration, at most ``attempts`` times.
+
+        Args:
+          prompt: the user message with a complaint about the last answer at its end.
+
+        Returns:
+          The answers that came last, all errors, and how often the model was asked.
+        """
+        answers: list[_Answer] = []
+        errors: list[str] = []
         grammar = proposal.grammar(previous.sizes)
-        answers, errors, complaint = [], [], ""
+        complaint = ""
         for attempt in range(self.attempts):
             attempt_key = jax.random.fold_in(key, attempt) if attempt else key
             try:
@@ -128,28 +161,11 @@ class LanguageEngineer:
                 break
             if not self.masked:
                 complaint = _COMPLAINT.format(fault=faults[-1])
-
-        usable = [answer for answer in answers if not answer.fault]
-        candidates = tuple(answer.projected for answer in usable)
-        chosen = self._choose(candidates, jax.random.fold_in(key, Draw.CHOICE)) if candidates else 0
-        answer = (usable or answers[-1:] or [_Answer(Generation("", "", ""), None, previous, (), None)])[chosen]
-        return Proposal(
-            engineer=self.name,
-            raw=answer.generation.raw,
-            thinking=answer.generation.thinking,
-            parsed=answer.parsed,
-            projected=answer.projected,
-            repairs=answer.repairs,
-            fallback=not usable,
-            attempts=attempt + 1,
-            errors=tuple(errors),
-            candidates=candidates,
-            chosen=chosen,
-        )
+        return answers, errors, attempt + 1
 
     def _read(self, generation: Generation, previous: LakeConfig) -> "_Answer":
         text, sizes = generation.answer, previous.sizes
-        parsed, repairs = (proposal.parse(text), ()) if self.masked else proposal.parse_loosely(text, sizes)
+        parsed, repairs = (proposal.parse(text), ()) if self.masked else parse_lenient(text, sizes)
         fault = proposal.fault(text, parsed, sizes)
         if fault or parsed is None:
             return _Answer(generation, parsed, previous, (), fault)
@@ -157,7 +173,7 @@ class LanguageEngineer:
         return _Answer(generation, parsed, projected, (*repairs, *projections), None)
 
     def _choose(self, candidates: tuple[LakeConfig, ...], key: jax.Array) -> int:
-        """Index of the one that is taken; all are piloted with one key, so that they meet alike luck."""
+        """Return the index of the candidate to take; all are piloted with one key, so that they meet alike luck."""
         if self.choice is Choice.FIRST or len(candidates) == 1:
             return 0
         if self.choice is Choice.MEDOID:
@@ -168,15 +184,13 @@ class LanguageEngineer:
 
 
 def learnability(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
-    """What a pilot sees to learn: mean p (1 - p) over a size's boards, and over the sizes by their data ratios.
+    """Return what a pilot sees to learn: mean p (1 - p) over a size's boards, and over the sizes by their data ratios.
 
     Args:
       config: what was piloted.
       shares: float ``[boards]`` for each size, share of a board's answers that are valid.
     """
-    data = dict(zip(config.sizes, config.data, strict=True))
-    means = [float((p * (1 - p)).mean()) for p in shares.values()]
-    return float(np.average(means, weights=[data[size] for size in shares]))
+    return mean_by_data(config, {size: float((p * (1 - p)).mean()) for size, p in shares.items()})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,6 +208,6 @@ _COMPLAINT = "\n\nYour last answer could not be used: {fault}. Answer again, in 
 
 
 def _line(error: NoAnswer) -> str:
-    """Its message in one line that a record can hold; a server may send pages."""
+    """Return an error's message in one line that a record can hold; a server may send pages."""
     text = " ".join(str(error).split()) or "no answer"
     return text if len(text) <= 200 else text[:197] + "..."

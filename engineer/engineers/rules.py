@@ -34,7 +34,7 @@ WINDOW, PROMPTS, MASTERED = 4, 8, 0.9
 
 
 def fixed_random(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Round 0's random configuration for good, as realised: the paper's baseline, training without an engineer.
+    """Return round 0's random configuration for good, as realised: the paper's baseline, training without an engineer.
 
     What the generator has realised once it realises again, so `previous` comes to the same unless something changes a
     configuration in between, such as a gate.
@@ -43,17 +43,17 @@ def fixed_random(evidence: Evidence, history: Sequence[PastRound], key: jax.Arra
 
 
 def previous(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """The last round's configuration as realised."""
+    """Return the last round's configuration as realised."""
     return history[-1].config
 
 
 def uniform(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """All sizes alike, with the middle hole and wait ratios: the mean of what `RandomEngineer` draws."""
+    """Treat all sizes alike, with the middle hole and wait ratios: the mean of what `RandomEngineer` draws."""
     return LakeConfig.uniform(history[-1].config.sizes, hole=MAX_HOLE / 2, wait=0.5)
 
 
 def paper_v6_replay(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """The data ratios that the paper's best engineer chose in its own run, rescaled to the sizes of this one.
+    """Replay the data ratios that the paper's best engineer chose in its own run, rescaled to the sizes of this one.
 
     Rounds after 2 keep those of round 2.
     """
@@ -62,7 +62,7 @@ def paper_v6_replay(evidence: Evidence, history: Sequence[PastRound], key: jax.A
 
 
 def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Harder where the policy is good, easier where it is bad, size by size, with the thresholds of Reasoning Gym.
+    """Make sizes harder where the policy is good and easier where it is bad, with the thresholds of Reasoning Gym.
 
     The source reads the level that is trained on; here it is the validation, whose boards stay the same, as for other
     engineers. What a level is and that a mastered size gets half its data are ours; a size without data stays without.
@@ -79,13 +79,13 @@ def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
 
 
 def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
+    """Give data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
     p = _valid_shares(evidence, history[-1].config.sizes)
     return with_data(history, p * (1 - p) + FLOOR)
 
 
 def adarft(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """One target difficulty T for all, moved by each round's valid share in training (AdaRFT).
+    """Follow one target difficulty T for all, moved by each round's valid share in training (AdaRFT).
 
     T starts at 0, and T <- clip(T + eta tanh(alpha (R - beta)), 0, 100) after each round; the source does so after
     each batch and takes the problems nearest to T. Here sizes, from 0 for the least to 100 for the largest at equal
@@ -104,7 +104,7 @@ def adarft(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
 
 
 def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Sizes as levels: equal data for the top one and the three below it; mastering the top opens the next (RLVE).
+    """Climb the sizes as levels: equal data for the top four; mastering the top one opens the next (RLVE).
 
     It starts at the least size and never goes down. A round's training counts for every level that the ladder reaches
     by it: the source climbs within a round's worth of prompts too.
@@ -122,11 +122,11 @@ def _is_mastered(row: SizeEvidence | None) -> bool:
 
 
 def training_rows(past: PastRound) -> Mapping[int, SizeEvidence]:
-    """What the round's training rollouts said, by size; empty where nothing is known."""
+    """Return the rows of a round's training rollouts by size; empty where nothing is known."""
     return {row.size: row for row in past.evidence.training.by_size} if past.evidence.training else {}
 
 
 def _valid_shares(evidence: Evidence, sizes: Sequence[int]) -> np.ndarray:
-    """Float ``[sizes]``: `SizeEvidence.valid_share` of the validation, 0.5 for a size without any answer."""
+    """Return float ``[sizes]``: `SizeEvidence.valid_share` of the validation, 0.5 for a size without any answer."""
     rows = {row.size: row for row in evidence.by_size if row.n}
     return np.array([rows[size].valid_share if size in rows else 0.5 for size in sizes])

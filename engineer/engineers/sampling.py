@@ -23,7 +23,7 @@ EDITS, DATA_STEP = 3, 0.05
 
 
 def bandit(evidence: Evidence, history: Sequence[PastRound], key: jax.Array, *, exploration: float = 0.0) -> LakeConfig:
-    """Sizes as arms whose reward is the mean absolute advantage of their training answers (SEC).
+    """Treat sizes as arms whose reward is the mean absolute advantage of their training answers (SEC).
 
     Values start at 0 and move by TD(0), Q <- Q + rate (reward - Q), where a size had data; data ratios are their
     Boltzmann distribution.
@@ -45,7 +45,7 @@ def bandit(evidence: Evidence, history: Sequence[PastRound], key: jax.Array, *, 
 
 
 def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Replays what was worth learning from (PLR): a buffer of cells, a cell being a size with its hole and wait ratio.
+    """Replay what was worth learning from (PLR): a buffer of cells, a cell being a size with its hole and wait ratio.
 
     A cell's score is p (1 - p) of its last round's training answers. It is replayed with a probability that mixes
     1 / rank by score with the rounds since it was last trained on. As a configuration has one cell of each size, a
@@ -74,7 +74,7 @@ def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Lak
 
 
 def mutate_best(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Small edits of the round that taught most (ACCEL), the later of two alike.
+    """Make small edits to the round that taught most (ACCEL), the later of two alike.
 
     What a round taught is the share of its groups with something to learn, weighted by data. An edit moves one ratio
     of one size by a step, up or down. Score, edits and steps are ours.
@@ -91,12 +91,12 @@ _STEPS = {"data": DATA_STEP, "hole": HOLE_STEP, "wait": WAIT_STEP}
 
 
 def generator(key: jax.Array) -> np.random.Generator:
-    """For draws on the host."""
+    """Return a generator for draws on the host."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def _replay_probabilities(cells: Sequence[tuple[float, int]], now: int) -> np.ndarray:
-    """Float ``[cells]`` from each one's score and last round; of equal scores the earlier cell ranks higher."""
+    """Return float ``[cells]`` from each one's score and last round; of equal scores the earlier cell ranks higher."""
     if not cells:
         return np.zeros(0)
     scores, rounds = np.array(cells).T

@@ -10,7 +10,7 @@ from engineer.evidence import Evidence
 
 
 def derangement(sizes: Sequence[int], key: jax.Array) -> dict[int, int]:
-    """Another size for each, none its own: a random cycle through all of them.
+    """Map each size to another, none to itself: a random cycle through all of them.
 
     Raises:
       ValueError: fewer than two sizes.
@@ -22,7 +22,7 @@ def derangement(sizes: Sequence[int], key: jax.Array) -> dict[int, int]:
 
 
 def relabelled(evidence: Evidence, labels: Mapping[int, int]) -> Evidence:
-    """The same numbers with every row under the name of another size; tables ascend again, totals are what they were.
+    """Return the same numbers with every row under another size; tables ascend again, totals are what they were.
 
     Args:
       labels: the new name of each size.

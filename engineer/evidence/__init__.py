@@ -1,6 +1,6 @@
 """What a validation and a round's training say about the policy, in plain numbers; no wording and no pictures."""
 
-from engineer.evidence.answers import Sums, add, gather, training_evidence, wilson
+from engineer.evidence.answers import Sums, add, evidence_from_verdicts, training_evidence, wilson
 from engineer.evidence.boards import environment, trajectory, typical_failures
 from engineer.evidence.types import (
     CHECKS,
@@ -25,7 +25,7 @@ __all__ = [
     "Trajectory",
     "add",
     "environment",
-    "gather",
+    "evidence_from_verdicts",
     "training_evidence",
     "trajectory",
     "typical_failures",

@@ -16,7 +16,7 @@ Sums = dict[str, dict[str, Any]]
 
 
 def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
-    """Interval of a share (Wilson 1927), within [0, 1]; z = 1.96 covers 95 %. Nothing counted gives (0, 1)."""
+    """Return the interval of a share (Wilson 1927); z = 1.96 covers 95 %. Nothing counted gives (0, 1)."""
     if n == 0:
         return 0.0, 1.0
     share = successes / n
@@ -25,7 +25,7 @@ def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def gather(
+def evidence_from_verdicts(
     *,
     sizes: np.ndarray,
     checks: np.ndarray,
@@ -35,7 +35,7 @@ def gather(
     sampled_valid: np.ndarray | None = None,
     samples_per_prompt: int = 0,
 ) -> Evidence:
-    """Counts the verdicts of a validation.
+    """Count the verdicts of a validation.
 
     Args:
       sizes: int ``[prompts]`` side of each prompt's board.
@@ -54,11 +54,11 @@ def gather(
     arrays = {name: np.asarray(array) for name, array in given.items()}
     sizes = np.asarray(sizes)
     if len(sizes) == 0:
-        raise ValueError("no evidence can be gathered from 0 prompts")
+        raise ValueError("evidence of 0 prompts; there must be at least one")
     for name, array in arrays.items():
         shape = (len(sizes), len(CHECKS)) if name == "checks" else (len(sizes),)
         if array.shape != shape:
-            raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
+            raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
     shares = arrays.pop("sampled_valid", None)
     sums = add(None, sizes, **{name: array[:, None] for name, array in arrays.items()})
     rows = (_row(size, sums[size]) for size in sums)
@@ -82,7 +82,7 @@ def add(
     truncated: np.ndarray,
     advantages: np.ndarray | None = None,
 ) -> Sums:
-    """The running sums with these groups of answers in them; 128 answers take 0.25 ms.
+    """Add groups of answers to the running sums; 128 answers take 0.25 ms.
 
     Whole numbers but for the advantages, so that sums saved and loaded, and those of any order of the steps, give the
     same evidence.
@@ -120,17 +120,17 @@ def add(
     }
     if advantages is not None:
         columns["advantages"] = np.abs(advantages).sum(axis=-1, dtype=np.float64)
-    found = dict(sums or {})
+    total = dict(sums or {})
     for size in np.unique(sizes).tolist():
-        here = sizes == size
-        new = {name: column[here].sum(axis=0).tolist() for name, column in columns.items()}
-        old = found.get(str(size))
-        found[str(size)] = new if old is None else {name: np.add(old[name], new[name]).tolist() for name in new}
-    return {size: found[size] for size in sorted(found, key=int)}
+        of_size = sizes == size
+        new = {name: column[of_size].sum(axis=0).tolist() for name, column in columns.items()}
+        old = total.get(str(size))
+        total[str(size)] = new if old is None else {name: np.add(old[name], new[name]).tolist() for name in new}
+    return {size: total[size] for size in sorted(total, key=int)}
 
 
 def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-    """What the rollouts of a round said.
+    """Return the rows of a round's rollouts and of its boards.
 
     Args:
       sums: of all its steps, advantages included.
@@ -154,7 +154,7 @@ def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig)
 
 
 def _row(size: str, counted: dict[str, Any]) -> SizeEvidence:
-    """What is known of the answers whether or not they are samples of groups."""
+    """Return a row with what is known whether or not the answers are samples of groups."""
     answers, groups = counted["answers"], counted["groups"]
     return SizeEvidence(
         size=int(size),
@@ -170,7 +170,7 @@ def _row(size: str, counted: dict[str, Any]) -> SizeEvidence:
 
 
 def _sampled(row: SizeEvidence, shares: np.ndarray) -> SizeEvidence:
-    """A validation's row with the valid shares ``[prompts]`` of its samples."""
+    """Return a validation's row with the valid shares ``[prompts]`` of its samples."""
     return dataclasses.replace(
         row,
         sampled_valid=float(shares.mean()),
@@ -183,10 +183,10 @@ def _sampled(row: SizeEvidence, shares: np.ndarray) -> SizeEvidence:
 
 
 def _standard_error(shares: np.ndarray) -> float:
-    """Of the mean over prompts; samples of one prompt are correlated, so prompts are the units."""
+    """Return the standard error of the mean; prompts are the units, as samples of one are correlated."""
     return float(shares.std(ddof=1) / math.sqrt(len(shares))) if len(shares) > 1 else 0.0
 
 
 def _error_of_mean(total: int, squares: int, count: int) -> float:
-    """The same, from the sum and the sum of squares of ``count`` whole numbers."""
+    """Return the standard error of a mean from the sum and the sum of squares of ``count`` whole numbers."""
     return math.sqrt((count * squares - total**2) / (count - 1)) / count if count > 1 else 0.0

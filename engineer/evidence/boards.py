@@ -15,7 +15,7 @@ _ROOM = 1000
 
 
 def environment(boards: Dataset, requested: LakeConfig | None = None) -> tuple[SizeEnvironment, ...]:
-    """What boards are like, per size in ascending order.
+    """Describe boards, size by size in ascending order.
 
     Args:
       boards: one set or several put together, whose report then has several entries of a size.
@@ -26,10 +26,10 @@ def environment(boards: Dataset, requested: LakeConfig | None = None) -> tuple[S
     asked = {} if requested is None else requested.to_dict()
     rows = []
     for size in sorted({entry.size for entry in boards.report}):
-        entries, here = [entry for entry in boards.report if entry.size == size], sizes == size
+        entries, of_size = [entry for entry in boards.report if entry.size == size], sizes == size
         count = sum(entry.realised for entry in entries)
         searched = sum(entry.candidates - entry.known for entry in entries)
-        found = sum(entry.solvable * (entry.candidates - entry.known) for entry in entries)
+        solvable = sum(entry.solvable * (entry.candidates - entry.known) for entry in entries)
         # Of a size without boards the holes that they would have had.
         holes = sum(entry.hole_ratio * (entry.realised if count else 1 / len(entries)) for entry in entries)
         rows.append(
@@ -42,16 +42,16 @@ def environment(boards: Dataset, requested: LakeConfig | None = None) -> tuple[S
                     "hole": holes / max(count, 1),
                     "wait": sum(entry.realised_waits for entry in entries) / max(count, 1),
                 },
-                optimal_cost=float(cost[here].mean()) if count else None,
-                interaction_gap=float(gap[here].mean()) if count else None,
-                solvable=found / searched if searched else None,
+                optimal_cost=float(cost[of_size].mean()) if count else None,
+                interaction_gap=float(gap[of_size].mean()) if count else None,
+                solvable=solvable / searched if searched else None,
             )
         )
     return tuple(rows)
 
 
 def typical_failures(sizes: np.ndarray, checks: np.ndarray, most: int = 6) -> np.ndarray:
-    """Which failed answers to show: the first one of each of the most frequent kinds, the most frequent first.
+    """Choose which failed answers to show: the first one of each of the most frequent kinds, the most frequent first.
 
     A kind is a size and the first check that fails; of equally frequent ones the smaller size, then the earlier check
     comes first.
@@ -71,11 +71,11 @@ def typical_failures(sizes: np.ndarray, checks: np.ndarray, most: int = 6) -> np
 
 
 def trajectory(instance: Instance, plan: Plan, checks: np.ndarray, answer: str) -> Trajectory:
-    """One failed answer, without batch axes; checks bool ``[8]``, of which one at least is False."""
-    said = answer.rpartition("</think>")[2].strip()
+    """Record one failed answer, without batch axes; checks bool ``[8]``, of which one at least is False."""
+    answer = answer.rpartition("</think>")[2].strip()
     return Trajectory(
         size=int(instance.size),
         check=CHECKS[int(np.argmin(checks))],
         board=to_text(instance, plan if plan.parsable else None),
-        answer=said if len(said) <= _ROOM else f"...{said[3 - _ROOM :]}",
+        answer=answer if len(answer) <= _ROOM else f"...{answer[3 - _ROOM :]}",
     )

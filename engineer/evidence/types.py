@@ -13,7 +13,7 @@ from jaxlake.config import FIELDS
 from jaxlake.types import Check
 
 VERSION = 2
-"""Of the JSON form."""
+"""Version of the JSON form."""
 CHECKS = tuple(check.name.lower() for check in Check)
 """The validity checks' names in the order in which they are reported."""
 LEARNABLE = (0.2, 0.8)
@@ -113,7 +113,7 @@ class Trajectory:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingEvidence:
-    """What the rollouts of a whole round said, and the boards that they were on.
+    """Rows of a whole round's rollouts, and of the boards that they were on.
 
     Attributes:
       by_size: rows in ascending order of size; a size without data has none.
@@ -171,30 +171,30 @@ class Evidence:
         return {check: sum(row.first_failures[check] for row in self.by_size) for check in CHECKS}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values, with the version of this form."""
+        """Return plain JSON values, with the version of this form."""
         return {"version": VERSION, **json.loads(json.dumps(dataclasses.asdict(self)))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Evidence":
-        """Inverse of ``to_json``.
+        """Read what ``to_json`` wrote.
 
         Raises:
           ValueError: in one line, for another version, a missing or an unknown field, a value of another type, NaN, and
             numbers that contradict each other.
         """
         if not isinstance(data, Mapping):
-            raise ValueError(f"evidence is {reprlib.repr(data)}: allowed is a JSON object")
+            raise ValueError(f"evidence = {reprlib.repr(data)} must be a JSON object")
         if data.get("version") != VERSION:
             version = reprlib.repr(data.get("version"))
-            raise ValueError(f"evidence has version {version}; this program reads version {VERSION}")
-        found = _read(cls, {key: value for key, value in data.items() if key != "version"}, "evidence")
-        if problem := next(_contradictions(found), None):
+            raise ValueError(f"evidence has version {version}; it must be {VERSION}, which this program reads")
+        evidence = _read(cls, {key: value for key, value in data.items() if key != "version"}, "evidence")
+        if problem := next(_contradictions(evidence), None):
             raise ValueError(problem)
-        return found
+        return evidence
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """A JSON value as the type of a field says; all numbers of the evidence are at least 0."""
+    """Return a JSON value as the type of a field says; all numbers of the evidence are at least 0."""
     parts = typing.get_args(kind)
     if isinstance(kind, types.UnionType):
         return None if value is None else _read(parts[0], value, where)
@@ -210,9 +210,9 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return value
     if kind is float and type(value) in (int, float) and 0 <= value <= sys.float_info.max:
         return float(value)
-    allowed = {str: "a text", int: "a whole number from 0 on", float: "a number from 0 on", tuple: "a list"}
-    allowed = allowed.get(typing.get_origin(kind) or kind, "an object")
-    raise ValueError(f"{where} is {reprlib.repr(value)}: allowed is {allowed}")
+    names = {str: "a text", int: "a whole number from 0 on", float: "a number from 0 on", tuple: "a list"}
+    name = names.get(typing.get_origin(kind) or kind, "an object")
+    raise ValueError(f"{where} = {reprlib.repr(value)} must be {name}")
 
 
 def _read_fields(kind: type, fields: Mapping[str, Any], where: str) -> Any:
@@ -224,26 +224,26 @@ def _read_fields(kind: type, fields: Mapping[str, Any], where: str) -> Any:
 
 
 def _contradictions(evidence: Evidence) -> Iterator[str]:
-    """What cannot have been counted on the same answers and boards, in a line each."""
+    """Yield what cannot have been counted on the same answers and boards, in a line each."""
     if not evidence.by_size:
-        yield "evidence.by_size is empty: at least one row is needed"
+        yield "evidence.by_size is empty; it must have at least one row"
     tables = {"evidence": evidence} | ({} if evidence.training is None else {"evidence.training": evidence.training})
     for where, table in tables.items():
         for name, rules in (("by_size", _of_answers), ("environment", _of_boards)):
             rows = getattr(table, name)
             sizes = [row.size for row in rows]
             if sizes != sorted(set(sizes)):
-                yield f"{where}.{name} has sizes {reprlib.repr(sizes)}: allowed are different ones in ascending order"
+                yield f"{where}.{name} has sizes {reprlib.repr(sizes)}; they must differ and ascend"
             for row in rows:
                 yield from _broken(rules(row), f"{where}.{name}, size {row.size}")
     yield from _broken(_of_samples(evidence) | {"truncated <= 1": evidence.truncated <= 1}, "evidence")
     for entry in evidence.trajectories:
         if entry.check not in CHECKS:
-            yield f"evidence.trajectories has check {reprlib.repr(entry.check)}: allowed are {', '.join(CHECKS)}"
+            yield f"evidence.trajectories has check {reprlib.repr(entry.check)}; it must be one of {', '.join(CHECKS)}"
 
 
 def _broken(rules: dict[str, bool], where: str) -> Iterator[str]:
-    return (f"{where}: it does not hold that {rule}" for rule, holds in rules.items() if not holds)
+    return (f"{where}: it must hold that {rule}" for rule, holds in rules.items() if not holds)
 
 
 def _of_answers(row: SizeEvidence) -> dict[str, bool]:

@@ -84,7 +84,7 @@ def validate(
     greedy, verdicts = answer(0, 1, SamplingParams(temperature=0.0))
     _, sampled = answer(1, settings.samples, SamplingParams(settings.temperature, settings.top_k, settings.top_p))
     rollout, verdicts, valid = distributed.all_gather((greedy, verdicts, sampled.valid))
-    evidence = evidence_.gather(
+    evidence = evidence_.evidence_from_verdicts(
         sizes=boards.prompts.instances.size,
         checks=verdicts.checks,
         optimal=verdicts.optimal,

@@ -25,7 +25,7 @@ from engineer.proposal import grammar
 from jaxlake.config import LakeConfig
 
 SHIPPED = Path(context_.__file__).with_name("template.md")
-TEMPLATE = Template.read()
+TEMPLATE = Template.shipped()
 
 
 def build(evidence: Evidence, history: list[PastRound], training: Training, name: str = "V6", **room) -> str:
@@ -196,14 +196,14 @@ def test_a_context_shows_its_modules_and_no_others(name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "has a part ''; known are V1, V2"),
+        ("", "has a part ''; it must be made of V1, V2"),
         ("v6", "has a part 'v6'"),
         ("V7", "has a part 'V7'"),
         ("V6+", "has a part ''"),
         ("F G", "has a part 'F G'"),
-        ("G+H", "has no module F"),
-        ("V3+H", "has the modules H and H0: one is allowed"),
-        ("V6+TF", "has the modules T and TF: one is allowed"),
+        ("G+H", "must have the module F"),
+        ("V3+H", "has both H and H0; it must have one of them"),
+        ("V6+TF", "has both T and TF; it must have one of them"),
     ],
 )
 def test_an_unknown_context_is_refused_in_one_line(name, said):
@@ -423,49 +423,39 @@ def test_the_shipped_tables_name_the_checks_as_the_engineer_is_taught_to():
         assert header.partition(" | ")[2].split() == list(FAILURES.values())
 
 
-def changed(tmp_path: Path, old: str, new: str) -> Path:
+def changed(old: str, new: str) -> str:
     text = SHIPPED.read_text(encoding="utf-8")
     assert old in text
-    (tmp_path / "mine.md").write_text(text.replace(old, new), encoding="utf-8")
-    return tmp_path / "mine.md"
+    return text.replace(old, new)
 
 
-def test_another_template_has_its_own_words_and_order(tmp_path):
+def test_another_template_has_its_own_words_and_order():
     words = TEMPLATE.sections["G"]
-    path = changed(tmp_path, f"## G: guideline\n\n{words}\n\n", "")
-    path.write_text(path.read_text().replace("## F:", '## G\n\nBe bold: {"x":{}}.\n\n## F:'))
-    text = Context(modules("V2"), Template.read(path)).build(NOW, rounds(1), Training(1, 3, 2))
+    mine = changed(f"## G: guideline\n\n{words}\n\n", "").replace("## F:", '## G\n\nBe bold: {"x":{}}.\n\n## F:')
+    text = Context(modules("V2"), Template.parse(mine)).build(NOW, rounds(1), Training(1, 3, 2))
     assert '\n\nBe bold: {"x":{}}.\n\nValidation: n boards' in text
     assert "Guideline" not in text
 
 
-def test_an_emptied_section_leaves_no_gap(tmp_path):
-    path = changed(tmp_path, TEMPLATE.sections["G"], "")
-    text = Context(modules("V6"), Template.read(path)).build(NOW, rounds(1), Training(1, 3, 2))
+def test_an_emptied_section_leaves_no_gap():
+    mine = changed(TEMPLATE.sections["G"], "")
+    text = Context(modules("V6"), Template.parse(mine)).build(NOW, rounds(1), Training(1, 3, 2))
     assert "\n\n\n" not in text and "in total.\n\nAnswer:" in text
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("## G: guideline", "### G", "has the section 'G' 0 times: exactly once is allowed"),
-        ("## G: guideline", "## H", "has the section 'H' 2 times"),
-        ("## G: guideline", "## Hints", "has an unknown section 'Hints'; known are task, F"),
-        ("## G: guideline", "##", "has an unknown section ''"),
-        ("{epochs} epochs", "{epoch} epochs", "section T: unknown {epoch}; allowed: {round}, {last_round}, {epochs}"),
-        ("Guideline:", "{guideline}:", "section G: unknown {guideline}; allowed: none"),
+        ("## G: guideline", "### G", "section 'G' is there 0 times; it must be there exactly once"),
+        ("## G: guideline", "## H", "section 'H' is there 2 times"),
+        ("## G: guideline", "## Hints", "unknown section 'Hints'; it must be one of task, F"),
+        ("## G: guideline", "##", "unknown section ''"),
+        ("{epochs} epochs", "{epoch} epochs", "T: unknown {epoch}; it must be one of {round}, {last_round}, {epochs}"),
+        ("Guideline:", "{guideline}:", "section G: unknown {guideline}; this section has none"),
         ("| failure\n{rows}", "| failure", "section H: {rows} is missing"),
     ],
 )
-def test_a_faulty_template_is_refused_in_one_line(tmp_path, old, new, said):
-    path = changed(tmp_path, old, new)
+def test_a_faulty_template_is_refused_in_one_line(old, new, said):
     with pytest.raises(ValueError, match=re.escape(said)) as refused:
-        Template.read(path)
-    assert str(path) in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_no_template_where_one_is_named_is_refused_in_one_line(tmp_path):
-    (tmp_path / "latin").write_bytes(b"## task\n\xff")
-    for path in (tmp_path / "none.md", tmp_path, tmp_path / "latin"):
-        with pytest.raises(ValueError, match=f"context template {re.escape(str(path))} cannot be read"):
-            Template.read(path)
+        Template.parse(changed(old, new))
+    assert "\n" not in str(refused.value)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engineer.context import Context, PastRound, Template, Training, modules
-from engineer.engineers import Choice, Covered, Generation, LanguageEngineer, NoAnswer, RandomEngineer
+from engineer.engineers import Choice, DataFloor, Generation, LanguageEngineer, NoAnswer, RandomEngineer
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
 from engineer.examples import rule
@@ -25,7 +25,7 @@ WISHED = LakeConfig(sizes=SIZES, data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 
 OTHER = LakeConfig(sizes=SIZES, data=(0.3, 0.7), hole=(0.1, 0.5), wait=(0.0, 0.6))
 FAR = LakeConfig(sizes=SIZES, data=(1.0, 0.0), hole=(0.5, 0.0), wait=(1.0, 0.0))
 KEY = jax.random.key(7)
-V6 = Context(modules("V6"), Template.read())
+V6 = Context(modules("V6"), Template.shipped())
 
 
 def validation() -> Evidence:
@@ -370,7 +370,7 @@ def test_the_random_engineer_draws_by_key_alone():
 
 
 def test_a_covered_engineer_leaves_no_size_below_the_floor_and_says_so():
-    proposal = Covered(engineer(Model(to_answer(FAR))), floor=0.1).propose(validation(), HISTORY, KEY)
+    proposal = DataFloor(engineer(Model(to_answer(FAR))), floor=0.1).propose(validation(), HISTORY, KEY)
     assert proposal.projected.data == pytest.approx((0.9, 0.1))
     assert proposal.projected.hole == FAR.hole
     assert proposal.repairs and proposal.candidates == (FAR,)
@@ -378,4 +378,4 @@ def test_a_covered_engineer_leaves_no_size_below_the_floor_and_says_so():
 
 def test_a_covered_engineer_leaves_alone_what_is_above_the_floor():
     inner = engineer(Model(to_answer(WISHED)))
-    assert Covered(inner, floor=0.1).propose(validation(), HISTORY, KEY) == inner.propose(validation(), HISTORY, KEY)
+    assert DataFloor(inner, floor=0.1).propose(validation(), HISTORY, KEY) == inner.propose(validation(), HISTORY, KEY)

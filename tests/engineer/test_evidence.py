@@ -17,7 +17,7 @@ from engineer.evidence import (
     Evidence,
     add,
     environment,
-    gather,
+    evidence_from_verdicts,
     training_evidence,
     trajectory,
     typical_failures,
@@ -49,7 +49,7 @@ def five_answers(**changed) -> Evidence:
         "sampled_valid": np.array([1.0, 0.5, 0.5, 0.0, 0.0]),
         "samples_per_prompt": 4,
     }
-    return gather(**{**arguments, **changed})
+    return evidence_from_verdicts(**{**arguments, **changed})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_without_samples_the_sampled_values_are_none():
 @given(st.integers(1, 30), st.integers(0, 2**31))
 def test_counts_add_up_and_survive_json(n, seed):
     rng = np.random.default_rng(seed)
-    evidence = gather(
+    evidence = evidence_from_verdicts(
         sizes=rng.integers(3, 7, n),
         checks=rng.random((n, 8)) < 0.8,
         optimal=rng.random(n) < 0.5,
@@ -144,7 +144,7 @@ def test_counts_add_up_and_survive_json(n, seed):
 
 
 def test_arrays_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"tokens has shape \(2,\), expected \(5,\)"):
+    with pytest.raises(ValueError, match=r"tokens has shape \(2,\); it must be \(5,\)"):
         five_answers(tokens=np.array([1, 2]))
 
 
@@ -362,41 +362,41 @@ def changed(path: str, value: object) -> dict:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("version", 1, "version 1; this program reads version 2"),
-        ("version", "9" * 10**6, "this program reads version 2"),
+        ("version", 1, "version 1; it must be 2, which this program reads"),
+        ("version", "9" * 10**6, "it must be 2, which this program reads"),
         ("x", 1, "unknown field 'x'"),
-        ("by_size", None, "by_size is None: allowed is a list"),
+        ("by_size", None, "by_size = None must be a list"),
         ("by_size", [], "by_size is empty"),
-        ("by_size", [[3, 4]], r"by_size\[0\] is \[3, 4\]: allowed is an object"),
+        ("by_size", [[3, 4]], r"by_size\[0\] = \[3, 4\] must be an object"),
         ("by_size.0", {"size": 3}, r"by_size\[0\] lacks 'advantage'"),
-        ("by_size.0.n", "two", "n is 'two': allowed is a whole number"),
-        ("by_size.0.n", 2.0, "n is 2.0"),
-        ("by_size.0.n", True, "n is True"),
-        ("by_size.0.n", 10**400, "allowed is a whole number"),
-        ("by_size.0.valid", -1, "valid is -1"),
-        ("by_size.0.valid", 3, "size 3: it does not hold that optimal <= valid <= n"),
+        ("by_size.0.n", "two", "n = 'two' must be a whole number"),
+        ("by_size.0.n", 2.0, "n = 2.0"),
+        ("by_size.0.n", True, "n = True"),
+        ("by_size.0.n", 10**400, "must be a whole number"),
+        ("by_size.0.valid", -1, "valid = -1"),
+        ("by_size.0.valid", 3, "size 3: it must hold that optimal <= valid <= n"),
         ("by_size.0.size", 4, r"sizes \[4, 4\]"),
-        ("by_size.0.sampled_valid", math.nan, "sampled_valid is nan"),
+        ("by_size.0.sampled_valid", math.nan, "sampled_valid = nan"),
         ("by_size.0.sampled_valid", 1.5, "sampled_valid <= 1"),
         ("by_size.0.sampled_se", None, "sampled_valid and sampled_se go together"),
         ("by_size.1.groups", 2, "learnable . all_valid . all_invalid <= groups"),
         ("by_size.1.first_failures", {}, "both failure counts have each check"),
         ("by_size.1.first_failures.parsable", 2, "first_failures sum to n - valid"),
         ("by_size.1.any_failures.a\nb", 1, "each check and nothing else"),
-        ("by_size.1.any_failures.a\nb", "c\nd", r"any_failures\['a.nb'\] is 'c.nd'"),
+        ("by_size.1.any_failures.a\nb", "c\nd", r"any_failures\['a.nb'\] = 'c.nd'"),
         ("by_size.1.any_failures.hole_free", 1, "first_failures <= any_failures <= n - valid"),
         ("by_size.1.truncated", 4, "truncated <= n"),
-        ("sampled_valid", math.inf, "sampled_valid is inf"),
+        ("sampled_valid", math.inf, "sampled_valid = inf"),
         ("truncated", 2, "truncated <= 1"),
-        ("answer_tokens", 10**400, "answer_tokens is 1000"),
-        ("environment.0.realised.hole", "much", r"realised\['hole'\] is 'much'"),
+        ("answer_tokens", 10**400, "answer_tokens = 1000"),
+        ("environment.0.realised.hole", "much", r"realised\['hole'\] = 'much'"),
         ("environment.0.realised", {}, "ratios are data, hole, wait"),
         ("environment.0.optimal_cost", None, "costs are there if instances are"),
         ("environment.1.solvable", 1.1, "solvable <= 1"),
-        ("training", 7, "training is 7: allowed is an object"),
-        ("training.by_size.0.valid", 10**6, "evidence.training.by_size, size 3: it does not hold"),
-        ("trajectories.0.check", "lost", "check 'lost': allowed are parsable"),
-        ("trajectories.0.board", 3, "board is 3: allowed is a text"),
+        ("training", 7, "training = 7 must be an object"),
+        ("training.by_size.0.valid", 10**6, "evidence.training.by_size, size 3: it must hold"),
+        ("trajectories.0.check", "lost", "check 'lost'; it must be one of parsable"),
+        ("trajectories.0.board", 3, "board = 3 must be a text"),
     ],
 )
 def test_other_json_is_refused_in_one_line(path, value, message):
@@ -407,7 +407,7 @@ def test_other_json_is_refused_in_one_line(path, value, message):
 
 @pytest.mark.parametrize("data", [None, [], "evidence", 3])
 def test_what_is_no_object_is_refused_in_one_line(data):
-    with pytest.raises(ValueError, match="allowed is a JSON object"):
+    with pytest.raises(ValueError, match="must be a JSON object"):
         Evidence.from_json(data)
 
 

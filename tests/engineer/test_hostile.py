@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engineer.loose import READ, parse_loosely
-from engineer.proposal import Proposal, fault, parse, to_answer
+from engineer.lenient_json import LONGEST, TRIES, parse_lenient
+from engineer.proposal import READ, Proposal, fault, parse, to_answer
 from jaxlake.config import LakeConfig, covered, project
 
 SECONDS = 0.05
@@ -100,9 +100,9 @@ def survive(text: str) -> float:
       Processor seconds of the slower of the two.
     """
     seconds = []
-    for loosely in (False, True):
+    for lenient in (False, True):
         start = time.process_time()
-        parsed, repairs = parse_loosely(text, PREVIOUS.sizes) if loosely else (parse(text), ())
+        parsed, repairs = parse_lenient(text, PREVIOUS.sizes) if lenient else (parse(text), ())
         error = fault(text, parsed, PREVIOUS.sizes)
         projected, changes = (PREVIOUS, ()) if error else project(parsed, PREVIOUS)
         config, raised = covered(projected, 0.05)
@@ -146,7 +146,9 @@ def test_what_fills_all_that_is_read_takes_no_longer():
     filled = [head + unit * ((READ - 20) // len(unit)) + tail for unit in UNITS for head, tail in around]
     around = [("{", "}"), ('{"3":', "}"), ('{"3":[', "]}"), ("[{", "}]")]
     deep = [head * 1900 + within + tail * 1900 for head, tail in around for within in ("", "1", "1,", "x {")]
-    assert survived(filled + deep) == len(filled) + len(deep)
+    slips = [*UNITS, "a,", "x:y,", "'a',", "'\\'", "a /", "n "]
+    tried = ["{x " * TRIES + slip * ((LONGEST - 50) // len(slip)) + "}" * TRIES for slip in slips]
+    assert survived(filled + deep + tried) == len(filled) + len(deep) + len(tried)
 
 
 @settings(max_examples=200, deadline=None)

@@ -203,7 +203,7 @@ def test_what_another_process_is_at_is_left_to_it(out):
         (("kind: base,", "kind: bass,"), 'engineers.by_itself: engineer.kind = "bass": it should be'),
         (("base: base.yaml", "base: none.yaml"), "none.yaml: there is no such file"),
         (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds = [0, 0]: each seed at most once"),
-        (("kind: base,", "kind: base, template: none.md,"), "context template none.md cannot be read: No such"),
+        (("kind: base,", "kind: base, template: none.md,"), "engineer.template = none.md: cannot be read: No such"),
         (("seeds:", "sedes:"), "unknown key sedes; the nearest is seeds"),
         (("by_itself:", "../x:"), "String should match pattern"),
         (("seeds:", "overrides: {rounds: 3}\nseeds:"), "overrides: rounds is a section, and 3 no section's values"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from engineer.evidence import CHECKS, Evidence, gather
+from engineer.evidence import CHECKS, Evidence, evidence_from_verdicts
 from jaxlake.config import LakeConfig
 from rl.report import comparison
 from rl.report.comparison.arms import OUTCOMES
@@ -92,7 +92,7 @@ def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
     checks[~valid, 4] = False
     sampled = {"sampled_valid": (1 + 2 * valid) / 4, "samples_per_prompt": 4}
     lengths = {"tokens": np.full(128, 20), "truncated": np.zeros(128, bool)}
-    return gather(sizes=sizes, checks=checks, optimal=valid, **lengths, **sampled)
+    return evidence_from_verdicts(sizes=sizes, checks=checks, optimal=valid, **lengths, **sampled)
 
 
 def fabricated_config(rng: np.random.Generator) -> LakeConfig:

@@ -140,6 +140,20 @@ def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engine
         check_room(policy)
 
 
+def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
+    (tmp_path / "latin").write_bytes(b"## task\n\xff")
+    (tmp_path / "empty").write_text("")
+    for path, reason in [
+        (tmp_path, "cannot be read: Is a directory"),
+        (tmp_path / "latin", "cannot be read: it must be UTF-8"),
+        (tmp_path / "empty", "section 'task' is there 0 times"),
+    ]:
+        with pytest.raises(ConfigError) as refused:
+            engineering.read_context(stage.config({"template": str(path)}))
+        assert str(refused.value).startswith(f"engineer.template = {path}: {reason}")
+        assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("pilot", [{"gate": {"action": "mix", "samples": 64}}, {"choice": "best", "proposals": 2}])
 def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
     config = stage.config({"gate": {"samples": 64}} | pilot)

@@ -11,7 +11,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from engineer.evidence import Evidence, SizeEvidence, TrainingEvidence, gather
+from engineer.evidence import Evidence, SizeEvidence, TrainingEvidence, evidence_from_verdicts
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
 from rl.report import pictures, samples_markdown, summary_table, table_text, write
@@ -82,7 +82,7 @@ def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
     checks[~valid, first[~valid]] = False
     checks[~valid, 7] &= rng.random((~valid).sum()) < 0.5  # who falls or collides seldom arrives
     shares = rng.binomial(4, 1 / (1 + np.exp(-(skill - 0.7 - 0.9 * (sizes - 4.5))))) / 4
-    return gather(
+    return evidence_from_verdicts(
         sizes=sizes,
         checks=checks,
         optimal=valid & (rng.random(256) < 0.9),

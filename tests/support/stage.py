@@ -10,7 +10,7 @@ import numpy as np
 from shapes import SMALL_JSON
 
 from engineer import Proposal
-from engineer.evidence import Evidence, gather
+from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.types import Instance
@@ -112,7 +112,7 @@ def recorder(directory: RunDirectory, display: Display) -> Recorder:
 
 def nothing_valid() -> Evidence:
     """A validation of sizes 3 and 4 in which every answer fails at everything."""
-    return gather(
+    return evidence_from_verdicts(
         sizes=np.array([3, 4]),
         checks=np.zeros((2, 8), bool),
         optimal=np.zeros(2, bool),

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import jaxlake
-from engineer import Engineer, Evidence, PastRound, Proposal, RuleEngineer, gather
+from engineer import Engineer, Evidence, PastRound, Proposal, RuleEngineer, evidence_from_verdicts
 from jaxlake import Instance, Lake, LakeConfig, LevelBank, Objective, Solution, State, TimeStep, Verdict
 from jaxlake.adapters.gymnasium import VectorLake
 from jaxlake.record import Array
@@ -55,7 +55,7 @@ class Same:
 
 
 def engineers() -> Sequence[Engineer]:
-    evidence = gather(
+    evidence = evidence_from_verdicts(
         sizes=np.array([4]),
         checks=np.ones((1, 8), bool),
         optimal=np.array([True]),
