@@ -91,7 +91,7 @@ def collect(run: Run, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch)
     rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
     chosen, advantages = rows[filled], np.zeros(len(rows), np.float32)
     if len(chosen):
-        advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], grpo.Advantage(settings.advantage))
+        advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], settings.advantage)
     of_all = np.zeros(len(instances), np.float32)
     of_all[chosen] = advantages[filled]
     training = _add(run.progress.training, data, taken, verdict, rollout, of_all)
@@ -165,7 +165,7 @@ def _answer(
         prompts,
         key,
         samples=settings.samples,
-        sampling=Sampling(settings.temperature, settings.top_k, settings.top_p),
+        sampling=Sampling(settings.temperature),
         progress=lambda done: run.display.within(f"answers {done}/{expected}"),
     )
     watch.lap("rollout")

@@ -13,7 +13,6 @@ from flax import nnx
 
 from engineer import (
     RULES,
-    Choice,
     Context,
     Covered,
     Engineer,
@@ -33,6 +32,7 @@ from engineer.engineers import Rule
 from jaxlake.config import LakeConfig
 from rl import distributed
 from rl.config import Config, ConfigError, RunError, extensions
+from rl.config.choices import GateAction, LanguageKind
 from rl.run.boards import build_boards
 from rl.run.run import Run
 from rl.sampler import Sampling
@@ -64,14 +64,14 @@ def make(run: Run, k: int) -> Engineer:
             training=lambda number: Training(number, rounds.count, rounds.epochs, details(run.config)),
             attempts=settings.attempts,
             proposals=settings.proposals,
-            choice=Choice(settings.choice),
+            choice=settings.choice,
             pilot=pilot,
-            masked=settings.kind != "api",
-            shuffled=settings.kind == "checkpoint_shuffled",
+            masked=settings.kind != LanguageKind.API,
+            shuffled=settings.kind == LanguageKind.CHECKPOINT_SHUFFLED,
             fits=lambda text: len(run.policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
         )
-    if settings.gate.action != "off":
-        engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action == "mix")
+    if settings.gate.action is not GateAction.OFF:
+        engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
     return Covered(engineer, settings.floor) if settings.floor else engineer
 
 
@@ -84,7 +84,7 @@ def check(config: Config) -> None:
     read_context(config)
     if extensions.is_own(config.engineer.kind):
         extensions.find("engineer.kind", config.engineer.kind)
-    if config.engineer.kind == "api":
+    if config.engineer.kind == LanguageKind.API:
         _client(config)
 
 
@@ -157,7 +157,7 @@ def answer_pilot(run: Run, config: LakeConfig, key: jax.Array) -> dict[int, np.n
         prompts,
         jax.random.fold_in(key, 1),
         samples=settings.samples,
-        sampling=Sampling(training.temperature, training.top_k, training.top_p),
+        sampling=Sampling(training.temperature),
         progress=lambda done: run.display.advance(steps=done - run.display.done),
     )
     verdict = run.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
@@ -178,9 +178,9 @@ def _recorded(run: Run, k: int, generate: Generate) -> Generate:
 
 def _generate(run: Run) -> Generate:
     """How the model behind the settings writes."""
-    if run.config.engineer.kind == "api":
+    if run.config.engineer.kind == LanguageKind.API:
         return _asking(run)
-    base = run.config.engineer.kind == "base"
+    base = run.config.engineer.kind == LanguageKind.BASE
     return _decoding(run, run.reference_parameters() if base else run.parameters)
 
 

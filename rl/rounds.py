@@ -5,7 +5,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from engineer import PastRound, Proposal, RandomEngineer
+from engineer import Choice, PastRound, Proposal, RandomEngineer
 from engineer.evidence import Evidence, training_evidence
 from engineer.proposal import distance, to_answer
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -14,6 +14,7 @@ from jaxlake.types import Instance
 from rl import distributed, engineering, grpo
 from rl.collect import TrainingSet, collect
 from rl.config import Config, GRPOSection, extensions
+from rl.config.choices import GateAction
 from rl.grpo.optimizer import learning_rate, updates_made
 from rl.policy import Policy
 from rl.qwen3.tokenizer import check_fit
@@ -186,7 +187,7 @@ def add_logprobs(run: Run, batch: grpo.Batch, watch: Stopwatch) -> grpo.Batch:
       Interrupted: with everything saved as it was before the step.
     """
     settings, sequences = run.config.grpo, batch.sequences
-    if grpo.LossSettings.of(settings, run.config.text.max_new_tokens).needs_advantage:
+    if settings.needs_advantage:
         sequences = sequences.replace(mask=sequences.mask & (batch.advantages != 0)[:, None])
 
     def logprobs(parameters: nnx.State) -> np.ndarray:
@@ -276,7 +277,7 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
-    pilots = engineer.gate.action != "off" or engineer.choice == "best"
+    pilots = engineer.gate.action is not GateAction.OFF or engineer.choice is Choice.BEST
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")

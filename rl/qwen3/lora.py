@@ -18,21 +18,19 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rl.config import ConfigError
+from rl.config.choices import Projection
 
 if TYPE_CHECKING:
     from rl.qwen3.model import Qwen3Config
 
-TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The projections that can carry an adapter, in the names of the reference implementation."""
-
 
 @dataclasses.dataclass(frozen=True)
 class LoRAConfig:
-    """An adapter adds ``alpha / rank * x A B`` to each projection in `targets` (of `TARGETS`)."""
+    """An adapter adds ``alpha / rank * x A B`` to each projection in `targets`."""
 
     rank: int
     alpha: float
-    targets: tuple[str, ...]
+    targets: tuple[Projection, ...]
 
 
 def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:

@@ -63,7 +63,7 @@ class Run:
     @property
     def objective(self) -> Objective:
         """What an optimal plan minimises in this run."""
-        return Objective(self.config.lake.objective)
+        return self.config.lake.objective
 
     def key(self, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:
         """The key of one draw, from these and the seed alone.
