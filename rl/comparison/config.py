@@ -92,8 +92,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
       ConfigError: naming the file, the key, its value and what it must be; one line.
     """
     values = config_.read(path)
-    if "base" not in values:
-        raise ConfigError(f"{path}: no comparison, as it has no base; the file of a run is for python -m rl.train")
+    if "engineers" not in values:
+        raise ConfigError(f"{path}: no comparison, as it has no engineers; the file of a run is for python -m rl.train")
     asked = config_.validate(Comparison, config_.override(values, overrides), str(path))
     try:
         run = config_.build({"base": asked.base, **asked.overrides}, path, source="overrides")

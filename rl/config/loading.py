@@ -51,16 +51,15 @@ def build(values: Values, path: Path, source: str = "", above: tuple[Path, ...] 
     Raises:
       ConfigError: if a base cannot be read, builds on itself or does not fit; one line.
     """
-    values = dict(values)
-    if "base" not in values:
-        return values
-    name = values.pop("base")
-    beside, shipped = path.parent / str(name), SHIPPED / str(name)
-    base = shipped if shipped.exists() and not beside.exists() else beside
-    above = (*above, path.resolve())
-    if base.resolve() in above:
-        raise ConfigError(f"{path}: base = {name}: builds on this file; a base must lead to a file without one")
-    return merge(build(read(base), base, above=above), values, source or str(path))
+    below: Values = {}
+    if "base" in values:
+        name, above = str(values["base"]), (*above, path.resolve())
+        beside, shipped = path.parent / name, SHIPPED / name
+        base = shipped if shipped.exists() and not beside.exists() else beside
+        if base.resolve() in above:
+            raise ConfigError(f"{path}: base = {name}: builds on this file; a base must lead to a file without one")
+        below = build(read(base), base, above=above)
+    return merge(below, {name: value for name, value in values.items() if name != "base"}, source or str(path))
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) -> Values:
@@ -143,15 +142,16 @@ def _one_line(error: ErrorDetails, section: type[Section]) -> str:
         by_name = [other for other in known if other.rpartition(".")[2] == name]
         nearest = by_name or difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
         return f"unknown key {key}; " + (f"the nearest is {nearest[0]}" if nearest else "--help lists them all")
-    if isinstance(error["input"], dict):
-        if key in known:
-            return f"{key} is no section: {message}"
-        return f"{key}: {message}" if key else message  # the values of a section do not go together
+    if error["type"] == "missing":
+        return f"{key} must be given"
     if error["type"] == "enum":
         field = known[".".join(part for part in place if isinstance(part, str))]
         *others, last = words(field.annotation)
         last = f"{last}, a function of your own" if last == OWN else last
         message = f"must be one of {', '.join(others)} or {last}"
+    elif isinstance(error["input"], dict):  # the values of a section do not go together, or it is none
+        key = f"{key} is no section" if error["type"].endswith("_type") else key
+        return f"{key}: {message}" if key else message
     return f"{key} = {_short(error['input'])}: {message}"
 
 

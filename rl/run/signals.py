@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Iterator
+from types import FrameType
 
 import jax
 import numpy as np
@@ -32,7 +33,7 @@ class Stop:
       number: of the signal, 0 before it.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.number = 0
         self._at_once = False
 
@@ -57,14 +58,14 @@ class Stop:
         """The number of a signal that any process of the job got, 0 if none; all call it at the same place."""
         return int(distributed.gather(np.array([self.number])).max())
 
-    def _on_signal(self, number, frame):
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.
         if self.number and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.number = self.number or number
         self._cut_off(self.number, frame)
 
-    def _cut_off(self, number, frame):
+    def _cut_off(self, number: int, frame: FrameType | None) -> None:
         """Raises in `at_once`; where Python would drop what is raised, a moment later."""
         if not self._at_once:
             return

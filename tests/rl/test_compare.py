@@ -202,7 +202,7 @@ def test_what_another_process_is_at_is_left_to_it(out):
         (("kind: base,", "kid: base,"), "engineers.by_itself: unknown key engineer.kid; the nearest is engineer.kind"),
         (("kind: base,", "kind: bass,"), 'engineers.by_itself: engineer.kind = "bass": must be one of'),
         (("base: base.yaml", "base: none.yaml"), "none.yaml: there is no such file"),
-        (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds = [0, 0]: each seed at most once"),
+        (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds = [0, 0]: must hold each seed at most once"),
         (("kind: base,", "kind: base, template: none.md,"), "context template none.md cannot be read: No such"),
         (("seeds:", "sedes:"), "unknown key sedes; the nearest is seeds"),
         (("by_itself:", "../x:"), "String should match pattern"),

@@ -45,6 +45,8 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("warm_start.instances=20", "warm_start.batch = 32 is too large"),
         ("seed", "must be key=value"),
         ("seed.deeper=1", "seed is no section"),
+        ("tracking.wandb.deeper=1", "tracking.wandb = {"),
+        ("rounds=3", "rounds = 3: must be an object"),
         ("seed=[", "not YAML"),
     ],
 )
@@ -96,7 +98,7 @@ def test_a_file_builds_on_another_beside_it_or_on_a_shipped_one(tmp_path):
     [
         ("base: nowhere.yaml", "nowhere.yaml: there is no such file"),
         ("base: upper.yaml", "lower.yaml: base = upper.yaml: builds on this file"),
-        ("rounds: 3", "rounds = 3: must be"),
+        ("rounds.count: 3", "lower.yaml: rounds.count is no key; sections are nested"),
         ("rounds: {count: 0}", "upper.yaml: rounds.count = 0: must be greater than or equal to 1"),
     ],
 )
