@@ -31,9 +31,10 @@ from qwen3_decode import CONFIG
 from side_by_side import Peer, Unavailable, alternate, header, report
 
 from rl import grpo, sft
+from rl.config.choices import Remat  # noqa: E402
 from rl.qwen3 import lora, weights
 from rl.qwen3.logprobs import join
-from rl.qwen3.model import Remat, create
+from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh, shard_batch
 
 BATCH = 8

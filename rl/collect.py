@@ -108,7 +108,7 @@ def add_logprobs(
       Interrupted: with everything saved as it was before the step.
     """
     settings, sequences = policy.config.grpo, batch.sequences
-    if grpo.LossSettings.of(settings, policy.config.text.max_new_tokens).needs_advantage:
+    if settings.needs_advantage:
         sequences = sequences.replace(mask=sequences.mask & (batch.advantages != 0)[:, None])
 
     def logprobs(parameters: nnx.State) -> np.ndarray:
@@ -240,7 +240,7 @@ def collect(
     rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
     chosen, advantages = rows[filled], np.zeros(len(rows), np.float32)
     if len(chosen):
-        advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], grpo.Advantage(settings.advantage))
+        advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], settings.advantage)
     of_all = np.zeros(len(instances), np.float32)
     of_all[chosen] = advantages[filled]
     training = _add(progress.training, data, taken, verdict, rollout, of_all)
@@ -301,7 +301,7 @@ def _sample(
             prompts,
             key,
             samples=settings.samples,
-            sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
+            sampling=SamplingParams(settings.temperature),
             progress=recorder.stoppable(state, lambda done: recorder.display.within(f"answers {done}/{expected}")),
         )
         watch.lap("rollout")

@@ -1,16 +1,13 @@
-"""What the commands rl.train, rl.sft and rl.evaluate share: options, stop signals, one-line errors, exit codes."""
+"""What the commands of rl share: options, the list of settings in --help, one-line errors, exit codes."""
 
 import argparse
 import contextlib
 import errno
-import functools
-import json
 import os
 import shlex
 import signal
 import sys
 import textwrap
-import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,20 +17,19 @@ from pydantic.fields import FieldInfo
 from rl import config as config_
 from rl import distributed
 from rl.config import Config, ConfigError, RunError
-from rl.provenance import provenance
 from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""What a disk refuses that is nobody's mistake in this program."""
+"""Errors of a disk that are nobody's mistake in this program: full, over quota, read-only, broken."""
 
 WIDTH, COLUMN = 79, 36
-"""Of the list of keys in --help: its lines, and where in them the meaning of a key begins."""
+"""Length of a line in the list of settings in --help, and where in it the meaning of a setting begins."""
 
 
 def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> int:
-    """Does the work of the command `name` and returns its exit code; what goes wrong is told in one line.
+    """Do the work of the command `name` and return its exit code; print what goes wrong in one line.
 
     0 done, or stopped by SIGTERM with everything saved; 1 the run or the disk cannot go on; 2 a mistake of the user's;
     130 stopped by Ctrl-C. Of several processes only the first tells of a stop; each tells of an error.
@@ -76,7 +72,7 @@ def run(
     arguments: list[str] | None,
     work: Callable[[Config, RunDirectory, Display, Stop], None],
 ) -> int:
-    """A whole command on a run directory: reads the options, opens the directory, does the work; see `guarded`.
+    """Run a whole command on a run directory: read the options, open the directory, do the work; see `guarded`.
 
     Args:
       name: such as "rl.train".
@@ -92,9 +88,8 @@ def run(
         if "engineers" in config_.read(path):
             raise ConfigError(f"{path}: holds a comparison, which python -m rl.compare takes; a run has one engineer")
         config = config_.load(path, options.overrides)
-        origins = provenance(path, config, shipped("tiny.yaml"))
         with (
-            contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config, origins)) as directory,
+            contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
             Display(quiet=not distributed.is_main()) as display,
         ):
             work(config, directory, display, stop)
@@ -103,7 +98,7 @@ def run(
 
 
 def join(options: argparse.Namespace, stop: Stop) -> None:
-    """Joins this process with the others of its job, as the options of `add_job_options` say.
+    """Join this process with the others of its job, as the options of `add_job_options` say.
 
     Raises:
       ConfigError: see `distributed.initialize`; or if the devices that JAX_PLATFORMS asks for are not here.
@@ -121,12 +116,12 @@ def join(options: argparse.Namespace, stop: Stop) -> None:
 
 
 def shipped(name: str) -> Path:
-    """A configuration that comes with the package."""
+    """Return the path of a configuration that comes with the package."""
     return config_.SHIPPED / name
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command with KEY=VALUE, for which a newcomer may well write --key value."""
+    """Return the options of a command with KEY=VALUE, and tell a newcomer who writes --key value."""
     options, unknown = parser.parse_known_intermixed_args(arguments)  # KEY=VALUE on both sides of an option
     if unknown:
         parser.error(f"there is no {unknown[0]}; settings have no dashes: KEY=VALUE, such as seed=1 (see --help)")
@@ -134,7 +129,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
 
 
 def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
-    """Gives a parser --config and KEY=VALUE, and an epilog with every key and, where a terminal ends, examples."""
+    """Give a parser --config and KEY=VALUE, and an epilog with every key and, where a terminal ends, examples."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
@@ -145,27 +140,21 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
 
 
 def _settings() -> str:
-    """All keys, section by section, in 80 columns."""
-    sections: dict[str, list[str]] = {}
+    """Return all keys, section by section, in 80 columns."""
+    blocks = {}
+    for name, section in config_.sections().items():
+        blocks[name] = textwrap.wrap(f"{name}: {str(section.__doc__).splitlines()[0]}", WIDTH) if name else []
     for key, field in config_.keys().items():
-        section = key.rpartition(".")[0]
-        if section not in sections:
-            names = filter(None, section.split("."))
-            kind = functools.reduce(lambda outer, name: outer.model_fields[name].annotation, names, Config)
-            title = f"{section}: {kind.__doc__.splitlines()[0]}"
-            sections[section] = textwrap.wrap(title, WIDTH) if section else []
-        sections[section] += _key_lines(key, field)
-    return "\n\n".join("\n".join(lines) for lines in sections.values())
+        blocks[key.rpartition(".")[0]] += _key_lines(key, field)
+    return "\n\n".join("\n".join(lines) for lines in blocks.values())
 
 
 def _key_lines(key: str, field: FieldInfo) -> list[str]:
-    """A key with its default as an override would give it, and beside it what it means and the words it may be."""
-    default = json.dumps(field.get_default()).replace('"', "")  # JSON for YAML's null, false and [3, 4]
-    kinds = [field.annotation, *typing.get_args(field.annotation)]
-    words = [word for kind in kinds if typing.get_origin(kind) is typing.Literal for word in typing.get_args(kind)]
-    words += ["module:function"] if config_.Own in kinds else []
-    meaning = f"{field.description or ''} {'(' + ', '.join(words) + ')' if words else ''}"
-    left = textwrap.wrap(f"{key} = {default}", WIDTH, initial_indent="  ", subsequent_indent="      ")
+    """Return a key with its default as an override would give it, and beside it its meaning and its words."""
+    words = ", ".join(config_.words(field.annotation))
+    meaning = f"{field.description or ''} {f'({words})' if words else ''}"
+    left = f"{key} = {config_.as_json(field.default)}"
+    left = textwrap.wrap(left, WIDTH, initial_indent="  ", subsequent_indent="      ")
     right = textwrap.wrap(meaning, WIDTH, initial_indent=" " * COLUMN, subsequent_indent=" " * COLUMN)
     if right and len(left[-1]) < COLUMN - 1:
         left[-1:], right = [left[-1].ljust(COLUMN) + right[0].lstrip()], right[1:]
@@ -173,7 +162,7 @@ def _key_lines(key: str, field: FieldInfo) -> list[str]:
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:
-    """Gives a parser what `distributed.initialize` wants to know."""
+    """Give a parser the options that `distributed.initialize` needs."""
     job = parser.add_argument_group(
         "several processes", "the same command in each; on TPU pods and under SLURM without these options"
     )

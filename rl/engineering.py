@@ -13,7 +13,6 @@ from flax import nnx
 
 from engineer import (
     RULES,
-    Choice,
     Context,
     DataFloor,
     Engineer,
@@ -34,6 +33,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.types import Instance
 from rl import distributed
 from rl.config import Config, ConfigError, RunError, extensions
+from rl.config.choices import GateAction, LanguageKind
 from rl.policy import Policy
 from rl.run.boards import build_boards
 from rl.run.directory import RunDirectory
@@ -72,14 +72,14 @@ def make(policy: Policy, state: TrainState, recorder: Recorder, exclude: Instanc
             training=lambda number: Training(number, rounds.count, rounds.epochs, details(config)),
             attempts=settings.attempts,
             proposals=settings.proposals,
-            choice=Choice(settings.choice),
+            choice=settings.choice,
             pilot=pilot,
-            masked=settings.kind != "api",
-            shuffled=settings.kind == "checkpoint_shuffled",
+            masked=settings.kind != LanguageKind.API,
+            shuffled=settings.kind == LanguageKind.CHECKPOINT_SHUFFLED,
             fits=lambda text: len(policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
         )
-    if settings.gate.action != "off":
-        engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action == "mix")
+    if settings.gate.action is not GateAction.OFF:
+        engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
     return DataFloor(engineer, settings.floor) if settings.floor else engineer
 
 
@@ -92,7 +92,7 @@ def check(config: Config) -> None:
     read_context(config)
     if extensions.is_own(config.engineer.kind):
         extensions.find("engineer.kind", config.engineer.kind)
-    if config.engineer.kind == "api":
+    if config.engineer.kind == LanguageKind.API:
         _client(config)
 
 
@@ -174,7 +174,7 @@ def answer_pilot(
         prompts,
         jax.random.fold_in(key, 1),
         samples=settings.samples,
-        sampling=SamplingParams(training.temperature, training.top_k, training.top_p),
+        sampling=SamplingParams(training.temperature),
         progress=recorder.stoppable(state, lambda done: display.advance(steps=done - display.done)),
     )
     verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
@@ -195,9 +195,9 @@ def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:
 
 def _generate(policy: Policy, state: TrainState, recorder: Recorder) -> Generate:
     """Return how the model behind the settings writes."""
-    if policy.config.engineer.kind == "api":
+    if policy.config.engineer.kind == LanguageKind.API:
         return _asking(policy.config, state, recorder)
-    base = policy.config.engineer.kind == "base"
+    base = policy.config.engineer.kind == LanguageKind.BASE
     return _decoding(policy, state, recorder, state.reference_parameters() if base else state.parameters)
 
 

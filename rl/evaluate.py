@@ -14,7 +14,6 @@ import numpy as np
 
 from jaxlake.benchmark import Benchmark, load, spread, take
 from jaxlake.files import write_whole
-from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed
 from rl.command import add_job_options, guarded, join, parse, shipped
@@ -117,7 +116,7 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
         if record is None:
             return
         about = {"model": label, **identity}
-        result = evaluate(asked, record.answers, options.samples, Objective(config.lake.objective), about)
+        result = evaluate(asked, record.answers, options.samples, config.lake.objective, about)
     write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
     write_whole(folder / "report.md", to_markdown(result).encode())
     display.say(f"\n{to_text(result)}\n\nReport: {folder / 'report.md'}")

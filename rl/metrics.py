@@ -37,7 +37,7 @@ def describe(
       first two per size too; `failure/<check>`, the share of answers that fail this check and none before it; lengths
       in tokens, over all answers and over those that ended; shares of groups. NaN is a mean over nothing.
     """
-    valid, optimal, tokens = verdict.valid, verdict.optimal, tokens.astype(np.int64)
+    valid, optimal, tokens = np.asarray(verdict.valid), np.asarray(verdict.optimal), tokens.astype(np.int64)
     first = np.where(valid, len(Check), np.argmin(verdict.checks, axis=-1))
     failures = np.bincount(first, minlength=len(Check)) / len(valid)
     _, members = np.unique(groups, return_inverse=True)

@@ -13,12 +13,11 @@ from jax.sharding import Mesh
 
 from jaxlake import text
 from jaxlake.record import Array
-from jaxlake.types import MAX_STEPS, Instance, Objective, Plan, Verdict
+from jaxlake.types import MAX_STEPS, Instance, Plan, Verdict
 from jaxlake.verify import verify
 from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
 from rl.qwen3 import lora, presets, weights
-from rl.qwen3.attention import AttentionKind
-from rl.qwen3.model import Qwen3, Qwen3Config, Remat, create
+from rl.qwen3.model import Qwen3, Qwen3Config, create
 from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
 from rl.sampler import Rollout, Sampler, SamplingParams
@@ -156,7 +155,7 @@ class Policy:
         samples = len(rollout.tokens) // len(prompts)
         instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
         plans = self.read(instances, rollout)
-        objective = Objective(self.config.lake.objective)
+        objective = self.config.lake.objective
         return jax.tree.map(np.asarray, verify(instances, plans, optima, objective=objective))
 
     def read(self, instances: Instance, rollout: Rollout) -> Plan:
@@ -224,8 +223,8 @@ def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
     adapters = settings.lora
     return dataclasses.replace(
         shape,
-        remat=Remat(settings.remat),
-        attention=AttentionKind(settings.attention),
+        remat=settings.remat,
+        attention=settings.attention,
         lora=lora.LoRAConfig(adapters.rank, adapters.alpha, adapters.targets) if adapters.rank else None,
     )
 
@@ -237,8 +236,8 @@ def writer(settings: TextSection) -> Callable[[Instance], str]:
       ConfigError: if there is no such function.
       RunError: from the function that is returned, if the user's own returns no text.
     """
-    if not extensions.is_own(settings.style):
-        return functools.partial(text.prompt, style=text.PromptStyle(settings.style))
+    if isinstance(settings.style, text.PromptStyle):
+        return functools.partial(text.prompt, style=settings.style)
     own = extensions.find("text.style", settings.style)
 
     def write(instance: Instance) -> str:

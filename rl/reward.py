@@ -1,23 +1,13 @@
 """What an answer is worth: the paper's reward, whose weights follow the lengths of answers, and plainer ones."""
 
 import dataclasses
-import enum
 
 import numpy as np
 
 from jaxlake.rewards import accuracy
 from jaxlake.types import Check, Verdict
 from rl.config import RewardSection, RunError, extensions
-
-
-class RewardKind(enum.Enum):
-    """What is rewarded (`rewards` has the formulas)."""
-
-    PAPER = "paper"
-    ACCURACY = "accuracy"
-    VALID = "valid"
-    OPTIMAL = "optimal"
-    CHECKS = "checks"
+from rl.config.choices import RewardKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,19 +47,20 @@ def rewards(
       RunError: if it returns no ``B`` finite numbers.
     """
     w_acc, length = 1.0, np.zeros(len(tokens), np.float32)
-    if extensions.is_own(settings.kind):
+    if not isinstance(settings.kind, RewardKind):
         worth = _own(settings.kind, verdict, optima, tokens)
         return Rewards(total=worth, accuracy=worth, length=length, weight_accuracy=w_acc, weight_length=0.0)
-    match RewardKind(settings.kind):
+    valid, cost = np.asarray(verdict.valid), np.asarray(verdict.cost)
+    match settings.kind:
         case RewardKind.PAPER:  # by cost, less a penalty on length
-            w_acc, worth = weight_accuracy(short_share), accuracy(verdict.valid, verdict.cost, optima)
+            w_acc, worth = weight_accuracy(short_share), accuracy(valid, cost, optima)
             length = length_penalty(tokens, settings.free_tokens, settings.limit_tokens)
         case RewardKind.ACCURACY:  # by cost alone
-            worth = accuracy(verdict.valid, verdict.cost, optima)
+            worth = accuracy(valid, cost, optima)
         case RewardKind.VALID:  # 1 or 0
-            worth = verdict.valid
+            worth = valid
         case RewardKind.OPTIMAL:  # 1 or 0
-            worth = verdict.optimal
+            worth = np.asarray(verdict.optimal)
         case RewardKind.CHECKS:
             worth = steps_passed(verdict)
     w_len, worth = 1.0 - w_acc, np.asarray(worth, np.float32)

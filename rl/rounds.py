@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import optax
 
-from engineer import PastRound, Proposal, RandomEngineer
+from engineer import Choice, PastRound, Proposal, RandomEngineer
 from engineer.evidence import Evidence, training_evidence
 from engineer.proposal import distance, to_answer
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -15,6 +15,7 @@ from jaxlake.types import Instance
 from rl import distributed, engineering, sft
 from rl.collect import TrainingSet, grpo_step, rounds_optimizer
 from rl.config import Config, ConfigError, extensions
+from rl.config.choices import GateAction
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.qwen3.tokenizer import check_fit
@@ -257,7 +258,7 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
-    pilots = engineer.gate.action != "off" or engineer.choice == "best"
+    pilots = engineer.gate.action is not GateAction.OFF or engineer.choice is Choice.BEST
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")

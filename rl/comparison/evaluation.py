@@ -10,7 +10,7 @@ import numpy as np
 from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, score, spread, take
 from jaxlake.files import write_whole
 from jaxlake.levels import pad
-from jaxlake.types import MAX_AGENTS, MAX_SIZE, Objective
+from jaxlake.types import MAX_AGENTS, MAX_SIZE
 from rl.comparison.config import EvaluationSection
 from rl.comparison.legs import EVALUATION, Leg
 from rl.evaluation import Answer, PolicySource, Record
@@ -25,7 +25,7 @@ def evaluate(leg: Leg, settings: EvaluationSection, display: Display) -> None:
     """
     suite = held_out(leg.config.lake.sizes, settings.per_slice)
     greedy = _answers(leg, suite, settings, SamplingParams(temperature=0.0), 1, display)
-    found = score(_texts(suite, greedy, 1), suite, objective=Objective(leg.config.lake.objective))
+    found = score(_texts(suite, greedy, 1), suite, objective=leg.config.lake.objective)
     first = [None if found.valid[i] else FAILURES[found.failures[i].argmax()] for i in range(len(suite))]
     shares = None
     if settings.samples:

@@ -36,7 +36,7 @@ def fork(leg: Leg, display: Display) -> None:
         state = restore(policy, parameters, optimizers, source.checkpoints, display)
         fresh = leg.path.with_name(f"{leg.path.name}.partial")
         shutil.rmtree(fresh, ignore_errors=True)
-        with contextlib.closing(RunDirectory(fresh, config, leg.origins)) as target:
+        with contextlib.closing(RunDirectory(fresh, config)) as target:
             target.create()
             for name in FOLDERS:
                 if (source.path / name).exists():

@@ -6,6 +6,7 @@ from typing import Literal
 
 from rl.comparison.config import Resolved
 from rl.config import Config
+from rl.config.choices import LanguageKind
 from rl.run.state import needs_reference
 
 EVALUATION = "evaluation.json"
@@ -19,14 +20,12 @@ class Leg:
     Attributes:
       path: the folder.
       config: of the run.
-      origins: where its values come from.
       origin: the leg whose end this one goes on from; None for the first.
       until: where it ends, see `rl.train.execute`.
     """
 
     path: Path
     config: Config
-    origins: dict[str, str]
     origin: "Leg | None"
     until: Literal["rounds", "finished"] | int
 
@@ -49,15 +48,13 @@ def plan(comparison: Resolved, out: Path) -> list[Leg]:
     alike, they get alike.
     """
     arms = [comparison.arm(engineer, comparison.seeds[0]) for engineer in comparison.engineers]
-    kind = "base" if any(map(needs_reference, arms)) else comparison.run.engineer.kind
-    shared = comparison.origins_of()
-    start = Leg(out / "start", comparison.prefix(comparison.run.seed, kind), shared, None, "rounds")
+    kind = LanguageKind.BASE if any(map(needs_reference, arms)) else comparison.run.engineer.kind
+    start = Leg(out / "start", comparison.prefix(comparison.run.seed, kind), None, "rounds")
     legs = [start]
     for seed in comparison.seeds:
-        prefix = Leg(start.path / f"seed{seed}", comparison.prefix(seed, kind), shared, start, 1)
+        prefix = Leg(start.path / f"seed{seed}", comparison.prefix(seed, kind), start, 1)
         legs.append(prefix)
         for engineer in comparison.engineers:
             path = out / "arms" / engineer / f"seed{seed}"
-            config, origins = comparison.arm(engineer, seed), comparison.origins_of(engineer)
-            legs.append(Leg(path, config, origins, prefix, "finished"))
+            legs.append(Leg(path, comparison.arm(engineer, seed), prefix, "finished"))
     return legs

@@ -14,8 +14,7 @@ from rl.comparison.config import EvaluationSection, Resolved
 from rl.comparison.evaluation import evaluate
 from rl.comparison.fork import fork
 from rl.comparison.legs import Leg
-from rl.config import ConfigError
-from rl.provenance import flat
+from rl.config import ConfigError, flat
 from rl.rounds import execute
 from rl.run.directory import InUse, RunDirectory
 from rl.run.signals import Stop
@@ -28,8 +27,7 @@ PATIENCE = 1.0
 def open_folder(out: Path, comparison: Resolved) -> None:
     """Makes the folder of a comparison, or finds out that it is this one's.
 
-    As long as no leg has begun, as where a mistake was found first, another may take its place. Where values come from
-    decides on nothing: a comment may be mended in the midst of a comparison.
+    As long as no leg has begun, as where a mistake was found first, another may take its place.
 
     Raises:
       ConfigError: if it holds another comparison, or something else.
@@ -52,7 +50,7 @@ def open_folder(out: Path, comparison: Resolved) -> None:
 def _decisive(comparison: Resolved) -> dict[str, Any]:
     """By dotted key what its result depends on."""
     names = {"engineers": sorted(comparison.engineers)}
-    return names | flat(comparison.model_dump(mode="json", exclude={"origins"}))
+    return names | flat(comparison.model_dump(mode="json"))
 
 
 def reopen(out: Path) -> Resolved:
@@ -87,7 +85,7 @@ def attempt(leg: Leg, settings: EvaluationSection, pace: "Pace", display: Displa
         if leg.origin and not leg.path.exists():
             with stop.at_once():
                 fork(leg, display)
-        with contextlib.closing(RunDirectory(leg.path, leg.config, leg.origins)) as directory:
+        with contextlib.closing(RunDirectory(leg.path, leg.config)) as directory:
             directory.claim()
             if not leg.is_done:
                 display.say(f"\n{leg.path}: {pace}")

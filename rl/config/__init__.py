@@ -1,15 +1,15 @@
-"""The configuration of a run: typed, validated, read from YAML with dotted overrides; unknown keys are refused."""
+"""The configuration of a run: typed, validated, read from YAML files with dotted overrides; no key is unknown."""
 
 from rl.config.errors import ConfigError, RunError
-from rl.config.loading import SHIPPED, keys, load, override, read, validate
+from rl.config.fields import flat, keys, origin, provenance, sections, words
+from rl.config.loading import SHIPPED, Values, build, load, merge, override, read, validate
+from rl.config.origins import as_json
 from rl.config.sections import (
-    REFERENCE,
     Config,
     Count,
     GRPOSection,
     ModelSection,
     OptimizerFields,
-    Own,
     RewardSection,
     Section,
     TextSection,
@@ -18,7 +18,6 @@ from rl.config.sections import (
 )
 
 __all__ = [
-    "REFERENCE",
     "SHIPPED",
     "Config",
     "ConfigError",
@@ -26,16 +25,24 @@ __all__ = [
     "GRPOSection",
     "ModelSection",
     "OptimizerFields",
-    "Own",
     "RewardSection",
     "RunError",
     "Section",
     "TextSection",
     "TrackingSection",
+    "Values",
     "WarmStartSection",
+    "as_json",
+    "build",
+    "flat",
     "keys",
     "load",
+    "merge",
+    "origin",
     "override",
+    "provenance",
     "read",
+    "sections",
     "validate",
+    "words",
 ]

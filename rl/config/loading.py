@@ -1,16 +1,19 @@
-"""Configurations from YAML files and dotted overrides: read, override, validate; mistakes end in one line."""
+"""Configurations from YAML files and dotted overrides: read, build, override, validate; mistakes end in one line."""
 
+import copy
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pydantic
 import yaml
+from pydantic_core import ErrorDetails
 
 from rl.config.errors import ConfigError
+from rl.config.fields import OWN, keys, words
 from rl.config.sections import Config, Section
 
 
@@ -24,19 +27,62 @@ SHIPPED = _shipped()
 
 
 SomeSection = TypeVar("SomeSection", bound=Section)
+Values = dict[str, Any]
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Reads a YAML file and applies overrides such as ``grpo.learning_rate=1e-4``.
+    """Read the YAML file of a run, which may build on another, and apply overrides such as ``grpo.samples=4``.
 
     Raises:
-      ConfigError: naming the key, its value and what is allowed; one line.
+      ConfigError: naming the key, its value and what it must be; one line.
     """
-    return validate(Config, override(read(path), overrides), str(path))
+    return validate(Config, override(build(read(path), path), overrides), str(path))
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The keys and values of a YAML file, whatever they are.
+def build(values: Values, path: Path, source: str = "", above: tuple[Path, ...] = ()) -> Values:
+    """Return the values of a file on top of those of the file that it names as its ``base``, if it names one.
+
+    Args:
+      values: of the file, in the form of a run's configuration.
+      path: of the file. A base lies beside it, or comes with the package.
+      source: of the values, for errors; the file if not given.
+      above: files that build on this one.
+
+    Raises:
+      ConfigError: if a base cannot be read, builds on itself or does not fit; one line.
+    """
+    below: Values = {}
+    if "base" in values:
+        name, above = str(values["base"]), (*above, path.resolve())
+        beside, shipped = path.parent / name, SHIPPED / name
+        base = shipped if shipped.exists() and not beside.exists() else beside
+        if base.resolve() in above:
+            raise ConfigError(f"{path}: base = {name}: builds on this file; a base must lead to a file without one")
+        below = build(read(base), base, above=above)
+    return merge(below, {name: value for name, value in values.items() if name != "base"}, source or str(path))
+
+
+def merge(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) -> Values:
+    """Return values of a configuration with some of them changed; sections are merged, anything else is replaced.
+
+    Raises:
+      ConfigError: if a section is given one value, or a key is dotted.
+    """
+    merged = copy.deepcopy(dict(values))
+    for name, value in changes.items():
+        if "." in name:
+            raise ConfigError(f"{source}: {name} is no key; sections are nested, such as rounds: {{count: 3}}")
+        if isinstance(merged.get(name), dict):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{source}: {name} is a section, and {value!r} no section's values")
+            merged[name] = merge(merged[name], value, f"{source}.{name}")
+        else:
+            merged[name] = value
+    return merged
+
+
+def read(path: Path) -> Values:
+    """Return the keys and values of a YAML file, whatever they are.
 
     Raises:
       ConfigError: if it cannot be read or holds something else; one line.
@@ -54,8 +100,8 @@ def read(path: Path) -> dict[str, Any]:
     return values
 
 
-def override(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Puts overrides such as ``grpo.learning_rate=1e-4`` into the values of a file, and returns these.
+def override(values: Values, overrides: Sequence[str]) -> Values:
+    """Put overrides such as ``grpo.learning_rate=1e-4`` into the values of a file, and return these.
 
     Raises:
       ConfigError: if one is not of this form; one line.
@@ -74,45 +120,39 @@ def override(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]
     return values
 
 
-def validate(section: type[SomeSection], values: dict[str, Any], source: str) -> SomeSection:
-    """The values of a file as a configuration.
+def validate(section: type[SomeSection], values: Values, source: str) -> SomeSection:
+    """Return the values of a file as a configuration.
 
     Raises:
-      ConfigError: naming the source, the key, its value and what is allowed; one line.
+      ConfigError: naming the source, the key, its value and what it must be; one line.
     """
     try:
-        # Through JSON, where strict mode still takes a list for a tuple, as YAML has no tuples.
+        # Through JSON, where strict mode still takes a list for a tuple and a word for a member, as YAML has neither.
         return section.model_validate_json(json.dumps(values, default=str))
     except pydantic.ValidationError as error:
         raise ConfigError(f"{source}: {_one_line(error.errors()[0], section)}") from None
 
 
-def _one_line(error: dict[str, Any], section: type[Section]) -> str:
-    place, message = error["loc"], error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-    if place and str(place[-1]).startswith("literal["):  # the first of two allowed kinds; `Own` is the other
-        place, message = place[:-1], f"{message}, or module:function, a function of your own"
-    *sections, name = place or ("configuration",)
-    key = ".".join(map(str, place))
+def _one_line(error: ErrorDetails, section: type[Section]) -> str:
+    place = [part for part in error["loc"] if "[" not in str(part)]  # without the kinds of a union
+    message = error["msg"].removeprefix("Value error, ").replace("Input should", "must")
+    *sections, name = place or ["configuration"]
+    key, known = ".".join(map(str, place)), keys(section)
     if error["type"] == "extra_forbidden":
-        known = keys(section)
-        nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
         by_name = [other for other in known if other.rpartition(".")[2] == name]
-        hint = (by_name or nearest or [None])[0]
-        return f"unknown key {key}; " + (f"the nearest is {hint}" if hint else "--help lists them all")
-    if isinstance(error["input"], dict):  # a section whose values do not go together
+        nearest = by_name or difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
+        return f"unknown key {key}; " + (f"the nearest is {nearest[0]}" if nearest else "--help lists them all")
+    if error["type"] == "missing":
+        return f"{key} must be given"
+    if error["type"] == "enum":
+        field = known[".".join(part for part in place if isinstance(part, str))]
+        *others, last = words(field.annotation)
+        last = f"{last}, a function of your own" if last == OWN else last
+        message = f"must be one of {', '.join(others)} or {last}"
+    elif isinstance(error["input"], dict):  # the values of a section do not go together, or it is none
+        key = f"{key} is no section" if error["type"].endswith("_type") else key
         return f"{key}: {message}" if key else message
     return f"{key} = {_short(error['input'])}: {message}"
-
-
-def keys(section: type[Section] = Config, prefix: str = "") -> dict[str, pydantic.fields.FieldInfo]:
-    """Every dotted key with its field, in the order of the file."""
-    found = {}
-    for name, field in section.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            found |= keys(field.annotation, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = field
-    return found
 
 
 def _short(value: Any) -> str:

@@ -1,14 +1,43 @@
-"""Every setting of a run: type, default, meaning and bounds, declared once."""
+"""Every setting of a run, declared once: type, default, meaning, bounds, and what the paper says of it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Self
 
 import pydantic
 import yaml
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from engineer.context import modules
+from engineer import RULES, Choice, modules
+from jaxlake import Objective, PromptStyle
 from jaxlake.config import MAX_HOLE
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
+from rl.config.choices import (
+    Advantage,
+    Aggregation,
+    AttentionKind,
+    Correction,
+    Dtype,
+    GateAction,
+    KLEstimator,
+    LanguageKind,
+    Projection,
+    Remat,
+    RewardKind,
+    Schedule,
+    WandbMode,
+)
+from rl.config.origins import inferred, ours, paper
+
+
+def _known_rule(name: str) -> str:
+    if name not in RULES:
+        raise ValueError(f"must be one of {', '.join(RULES)}")
+    return name
+
+
+def _known_modules(context: str) -> str:
+    modules(context)
+    return context
+
 
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -23,7 +52,8 @@ REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 """``module:function``, a function of the user's own, see `rl.config.extensions`."""
 
 Own = Annotated[str, Field(pattern=f"^{REFERENCE}$")]
-Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+RuleName = Annotated[str, AfterValidator(_known_rule)]
+ContextName = Annotated[str, AfterValidator(_known_modules)]
 Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
     Field(
@@ -42,39 +72,38 @@ class Section(pydantic.BaseModel):
 class LoRASection(Section):
     """Low-rank adapters (Hu et al. 2021): the checkpoint stays as it is, small products beside it are trained."""
 
-    rank: Annotated[int, Field(ge=0)] = Field(0, description="of the adapters; 0: none, all parameters are trained")
+    rank: Annotated[int, Field(ge=0), inferred(0, "it speaks of no adapters")] = Field(
+        0, description="of the adapters; 0: none, all parameters are trained"
+    )
     alpha: Annotated[float, Field(gt=0)] = Field(32.0, description="the adapters' products are scaled by alpha / rank")
     targets: Annotated[tuple[Projection, ...], Field(min_length=1)] = Field(
-        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        description="projections that get an adapter, in every layer",
+        tuple(Projection), description="projections that get an adapter, in every layer"
     )
 
     @pydantic.field_validator("targets")
     @classmethod
-    def _once_each(cls, targets):
+    def _once_each(cls, targets: tuple[Projection, ...]) -> tuple[Projection, ...]:
         if len(set(targets)) < len(targets):
-            raise ValueError("each projection at most once")
+            raise ValueError("must hold each projection at most once")
         return targets
 
 
 class ModelSection(Section):
     """The policy: a checkpoint in Hugging Face format, or the shape of a Qwen3 to start from scratch."""
 
-    shape: str | None = Field(
+    shape: Annotated[str | None, paper("qwen3-4b", "the backbone")] = Field(
         "tiny", description="name of a preset, or a config.json (file or its folder); null: that of model.path"
     )
-    path: str | None = Field(
+    path: Annotated[str | None, paper("Qwen/Qwen3-4B", "the backbone")] = Field(
         None, description="checkpoint: a folder or a Hugging Face id; null: random weights and the shipped tokenizer"
     )
-    dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="of the matrix work; parameters that are trained are float32"
-    )
-    remat: Literal["none", "dots", "full"] = Field("full", description="what the backward pass computes again")
-    attention: Literal["auto", "xla", "cudnn", "splash"] = Field("auto", description="auto: by the devices")
+    dtype: Dtype = Field(Dtype.FLOAT32, description="of the matrix work; parameters that are trained are float32")
+    remat: Remat = Field(Remat.FULL, description="what the backward pass computes again")
+    attention: AttentionKind = Field(AttentionKind.AUTO, description="auto: by the devices")
     lora: LoRASection = LoRASection()
 
     @pydantic.model_validator(mode="after")
-    def _shape_is_known(self):
+    def _shape_is_known(self) -> Self:
         if self.shape is None and self.path is None:
             raise ValueError("one of shape and path must be given")
         return self
@@ -88,7 +117,7 @@ class MeshSection(Section):
 
     @pydantic.field_validator("fsdp")
     @classmethod
-    def _a_number_of_devices(cls, fsdp):
+    def _a_number_of_devices(cls, fsdp: int) -> int:
         if fsdp < 1 and fsdp != -1:
             raise ValueError("must be at least 1, or -1 for all devices that tp leaves")
         return fsdp
@@ -97,10 +126,14 @@ class MeshSection(Section):
 class TextSection(Section):
     """How an instance is put to the model, and the room for its answer."""
 
-    style: Literal["coordinates", "verbose"] | Own = Field("coordinates", description="the words of the prompt")
-    thinking: bool = Field(False, description="let the policy think before its plan")
+    style: Annotated[PromptStyle | Own, ours("the paper's prompt is not published")] = Field(
+        PromptStyle.COORDINATES, description="the words of the prompt"
+    )
+    thinking: Annotated[bool, paper(True)] = Field(False, description="let the policy think before its plan")
     max_prompt_tokens: Count = Field(40, description="room for the prompt; a longer one is refused before the run")
-    max_new_tokens: Count = Field(40, description="room for the answer, which is cut off there")
+    max_new_tokens: Annotated[Count, inferred(8192, "its base model's answers have up to 7,464 on average")] = Field(
+        40, description="room for the answer, which is cut off there"
+    )
 
 
 class SamplerSection(Section):
@@ -114,15 +147,19 @@ class SamplerSection(Section):
 class LakeSection(Section):
     """The testbed."""
 
-    sizes: tuple[Annotated[int, Field(ge=3, le=MAX_SIZE)], ...] = Field(
+    sizes: Annotated[tuple[Annotated[int, Field(ge=3, le=MAX_SIZE)], ...], paper((3, 4, 5, 6, 7, 8, 9, 10))] = Field(
         (3, 4, 5, 6), description="board sizes, ascending"
     )
-    num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS)] = Field(2, description="on every board")
-    objective: Literal["sum_of_costs", "makespan"] = Field("sum_of_costs", description="what an optimal plan has least")
+    num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS), paper(2, "training and validation")] = Field(
+        2, description="on every board"
+    )
+    objective: Annotated[Objective, inferred(Objective.SUM_OF_COSTS, "best supported reading")] = Field(
+        Objective.SUM_OF_COSTS, description="what an optimal plan has least"
+    )
 
     @pydantic.field_validator("sizes")
     @classmethod
-    def _ascending(cls, sizes):
+    def _ascending(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
         if not sizes or list(sizes) != sorted(set(sizes)):
             raise ValueError("must be ascending, without repeats, at least one")
         return sizes
@@ -132,18 +169,20 @@ class OptimizerFields(Section):
     """AdamW and its schedule, for a section that trains."""
 
     learning_rate: PeakRate = 1e-4
-    schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="of the rate, after the warmup")
+    schedule: Schedule = Field(Schedule.CONSTANT, description="of the rate, after the warmup")
     warmup_steps: WarmupSteps = 0
     final_rate: Ratio = Field(0.0, description="share of the rate that linear and cosine end with")
     weight_decay: WeightDecay = 0.0
     max_gradient_norm: Annotated[float, Field(gt=0)] = Field(1.0, description="a longer gradient is scaled down to it")
-    moments: Literal["float32", "bfloat16"] = Field("float32", description="what Adam's two moments are stored in")
+    moments: Dtype = Field(Dtype.FLOAT32, description="what Adam's two moments are stored in")
 
 
 class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
-    steps: Annotated[int, Field(ge=0)] = Field(750, description="updates; 0: no warm start")
+    steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
+        750, description="updates; 0: no warm start"
+    )
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = Field(32, description="plans a step")
     engineer_every: Count = Field(8, description="every so many steps the batch is engineer examples, not plans")
@@ -158,28 +197,25 @@ class WarmStartSection(OptimizerFields):
     num_agents: tuple[Annotated[int, Field(ge=2, le=MAX_AGENTS)], ...] = Field(
         (2,), min_length=1, description="numbers of agents, an equal share of the boards each"
     )
-    contexts: tuple[str, ...] = Field(
+    contexts: tuple[ContextName, ...] = Field(
         ("V6",), min_length=1, description="what the engineer examples show, an equal share each; see engineer.context"
     )
-
-    @pydantic.field_validator("contexts")
-    @classmethod
-    def _contexts_are_known(cls, contexts):
-        for context in contexts:
-            modules(context)
-        return contexts
 
 
 class RoundsSection(Section):
     """The outer loop: how often the environment is designed anew, and how long each round trains."""
 
-    count: Count = Field(3, description="rounds, the first with a random configuration")
-    instances: Count = Field(1920, description="boards of a round")
-    epochs: Count = Field(1, description="times that a round goes through them")
+    count: Annotated[Count, paper(3)] = Field(3, description="rounds, the first with a random configuration")
+    instances: Annotated[Count, paper(4000)] = Field(1920, description="boards of a round")
+    epochs: Annotated[Count, paper(2)] = Field(1, description="times that a round goes through them")
 
 
 class GRPOSection(OptimizerFields):
-    """The inner loop: what is rolled out in a step, and what is optimised on it."""
+    """The inner loop: what is rolled out in a step, and what is optimised on it. The paper gives none of its values.
+
+    Answers are drawn from the whole distribution, by temperature alone: the trainer takes log-probabilities of the
+    whole, and where top-k or top-p cut something off, every ratio would be off by the mass cut away.
+    """
 
     prompts: Count = Field(24, description="instances a step")
     samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
@@ -191,25 +227,23 @@ class GRPOSection(OptimizerFields):
         description="dynamic sampling: at most so many further batches of prompts a step, for groups that are all "
         "valid or all invalid; 0: none",
     )
-    advantage: Literal["group_std", "centered", "batch_std", "rloo"] = Field(
-        "group_std", description="how an answer's reward is compared with its group's"
+    advantage: Advantage = Field(Advantage.GROUP_STD, description="how an answer's reward is compared with its group's")
+    aggregation: Aggregation = Field(Aggregation.TOKEN_MEAN, description="what the sum over all tokens is divided by")
+    clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
+        0.2, description="the ratio of probabilities is clipped below 1 - clip_low"
     )
-    aggregation: Literal["token_mean", "sequence_mean", "sequence_sum", "constant"] = Field(
-        "token_mean", description="what the sum over all tokens is divided by"
-    )
-    clip_low: Rate = Field(0.2, description="the ratio of probabilities is clipped below 1 - clip_low")
-    clip_high: Rate = Field(0.28, description="and above 1 + clip_high")
+    clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(0.28, description="and above 1 + clip_high")
     dual_clip: Annotated[float, Field(gt=1)] | None = Field(
         None, description="bound of the ratio for answers worse than their group; null: none"
     )
     kl_coefficient: Annotated[float, Field(ge=0)] = Field(
         0.0, description="of the divergence from the policy at the start of the rounds; above 0 a copy of it is kept"
     )
-    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="k1 has no gradient on average, k2 the right one")
+    kl_estimator: KLEstimator = Field(KLEstimator.K3, description="k1 has no gradient on average, k2 the right one")
     entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="of the bonus on entropy")
     mask_truncated: bool = Field(False, description="answers without an end do not count in the loss")
-    correction: Literal["none", "token", "sequence"] = Field(
-        "none", description="importance weights of the trainer's policy against the sampler's"
+    correction: Correction = Field(
+        Correction.NONE, description="importance weights of the trainer's policy against the sampler's"
     )
     correction_cap: Annotated[float, Field(ge=1)] = Field(2.0, description="largest such weight")
     mismatch_alarm: Annotated[float, Field(gt=1)] = Field(
@@ -217,37 +251,37 @@ class GRPOSection(OptimizerFields):
     )
     max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
     temperature: Temperature = Field(1.0, description="of the answers")
-    top_k: int = Field(0, description="0, anything else is refused")
-    top_p: float = Field(1.0, description="1, anything else is refused")
-
-    @pydantic.field_validator("top_k", "top_p")
-    @classmethod
-    def _samples_come_from_the_whole_distribution(cls, value, field):
-        if value != cls.model_fields[field.field_name].default:
-            raise ValueError(
-                "nothing may be cut off in training: the trainer takes log-probs of the whole distribution, and the "
-                "ratio would be biased"
-            )
-        return value
 
     @property
     def updates(self) -> int:
         """Updates that a step makes."""
         return self.minibatches * self.iterations
 
+    @property
+    def needs_advantage(self) -> bool:
+        """Whether an answer without an advantage has no gradient: neither divergence nor entropy are in the loss."""
+        return self.kl_coefficient == 0 and self.entropy_coefficient == 0
+
 
 class RewardSection(Section):
     """What an answer is worth; lengths at which the penalty on tokens starts and is full, the inertia of its weight."""
 
-    kind: Literal["paper", "accuracy", "valid", "optimal", "checks"] | Own = Field(
-        "paper", description="paper: accuracy by cost and length with adaptive weights; the others see no length"
+    kind: Annotated[RewardKind | Own, paper(RewardKind.PAPER)] = Field(
+        RewardKind.PAPER,
+        description="paper: accuracy by cost and length with adaptive weights; the others see no length",
     )
-    free_tokens: Count = Field(24, description="L1, the length up to which an answer loses nothing")
-    limit_tokens: Count = Field(40, description="L2, the length from which on it loses all that length can cost")
-    decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="inertia of the adaptive weights")
+    free_tokens: Annotated[Count, paper(1500, "L1")] = Field(
+        24, description="L1, the length up to which an answer loses nothing"
+    )
+    limit_tokens: Annotated[Count, paper(4096, "L2")] = Field(
+        40, description="L2, the length from which on it loses all that length can cost"
+    )
+    decay: Annotated[float, Field(ge=0, lt=1), ours("the decay of the moving share is not published")] = Field(
+        0.9, description="inertia of the adaptive weights"
+    )
 
     @pydantic.model_validator(mode="after")
-    def _free_below_limit(self):
+    def _free_below_limit(self) -> Self:
         if self.free_tokens >= self.limit_tokens:
             raise ValueError("free_tokens must be below limit_tokens")
         return self
@@ -256,20 +290,21 @@ class RewardSection(Section):
 class ValidationSection(Section):
     """The fixed boards that are answered greedily, and sampled, before and after every stage."""
 
-    instances: Count = Field(800, description="boards")
+    instances: Annotated[Count, ours("size and make-up are not published")] = Field(800, description="boards")
     samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
     temperature: Temperature = Field(1.0, description="of the sampled answers")
     top_k: TopK = 0
     top_p: TopP = 1.0
-    holes: Holes = (0.2, 0.3, 0.4)
+    holes: Annotated[Holes, inferred((0.1, 0.2, 0.3, 0.4, 0.5), "the benchmark's")] = (0.2, 0.3, 0.4)
     wait: Ratio = Field(0.25, description="share of boards that need a wait")
 
 
 class GateSection(Section):
     """A pilot of every proposal with the current policy before it is trained on; the paper has none."""
 
-    action: Literal["off", "mix", "replace"] = Field(
-        "off", description="mix a refused configuration half and half with the previous one, or keep the previous"
+    action: Annotated[GateAction, ours("the paper has none")] = Field(
+        GateAction.OFF,
+        description="mix a refused configuration half and half with the previous one, or keep the previous",
     )
     boards: Count = Field(8, description="of each size")
     samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
@@ -288,30 +323,15 @@ class ApiSection(Section):
 class EngineerSection(Section):
     """Who writes the next configuration, and what it reads."""
 
-    kind: (
-        Literal[
-            "checkpoint",
-            "checkpoint_shuffled",
-            "base",
-            "api",
-            "fixed_random",
-            "uniform",
-            "previous",
-            "paper_v6_replay",
-            "threshold_rule",
-            "learnability",
-            "bandit",
-            "adarft",
-            "ladder",
-            "plr",
-            "mutate_best",
-        ]
-        | Own
-    ) = Field("checkpoint", description="who; checkpoint: the current parameters")
-    context: str = Field("V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X")
+    kind: Annotated[LanguageKind | RuleName | Own, paper(LanguageKind.CHECKPOINT)] = Field(
+        LanguageKind.CHECKPOINT, description="who; checkpoint: the current parameters"
+    )
+    context: Annotated[ContextName, paper("V6", "its best variant")] = Field(
+        "V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X"
+    )
     template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
-    proposals: Count = Field(1, description="answers asked for at once, of which one is chosen")
-    choice: Literal["first", "medoid", "best"] = Field("first", description="best: by a pilot, see engineer.gate")
+    proposals: Annotated[Count, paper(1)] = Field(1, description="answers asked for at once, of which one is chosen")
+    choice: Choice = Field(Choice.FIRST, description="best: by a pilot, see engineer.gate")
     floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every size")
     exploration: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bandit's UCB bonus; 0: none")
     gate: GateSection = GateSection()
@@ -324,15 +344,9 @@ class EngineerSection(Section):
     max_answer_tokens: Count = Field(160, description="room for its configuration")
     attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
 
-    @pydantic.field_validator("context")
-    @classmethod
-    def _context_is_known(cls, context):
-        modules(context)
-        return context
-
     @pydantic.model_validator(mode="after")
-    def _api_is_named(self):
-        if self.kind == "api" and not (self.api.url and self.api.model):
+    def _api_is_named(self) -> Self:
+        if self.kind == LanguageKind.API and not (self.api.url and self.api.model):
             raise ValueError("kind = api needs engineer.api.url and engineer.api.model")
         return self
 
@@ -348,7 +362,7 @@ class TrackingSection(Section):
     """Where metrics go beside metrics.jsonl, and what is looked at more closely."""
 
     tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
-    wandb: Literal["off", "offline", "online"] = Field("off", description="Weights & Biases, with extra `track`")
+    wandb: WandbMode = Field(WandbMode.OFF, description="Weights & Biases, with extra `track`")
     wandb_project: str = Field("jaxlake", description="project there")
     profile_start: Annotated[int, Field(ge=0)] = Field(
         10, description="step of the process at which jax.profiler begins to record"
@@ -359,7 +373,9 @@ class TrackingSection(Section):
 class Config(Section):
     """A run."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="every draw of the run follows from it")
+    seed: Annotated[int, Field(ge=0, lt=2**31), ours("the paper names none")] = Field(
+        0, description="every draw of the run follows from it"
+    )
     model: ModelSection = ModelSection()
     mesh: MeshSection = MeshSection()
     text: TextSection = TextSection()
@@ -375,7 +391,7 @@ class Config(Section):
     tracking: TrackingSection = TrackingSection()
 
     @pydantic.model_validator(mode="after")
-    def _whole_batches(self):
+    def _whole_batches(self) -> Self:
         if self.warm_start.batch > self.warm_start.instances * 0.99:
             raise ValueError(
                 f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
@@ -386,7 +402,7 @@ class Config(Section):
                 f"warm_start.num_agents = {list(self.warm_start.num_agents)}: boards have as many rows as agents at "
                 f"least, and lake.sizes = {list(self.lake.sizes)} end with {self.lake.sizes[-1]}"
             )
-        if self.engineer.kind == "checkpoint_shuffled" and len(self.lake.sizes) < 2:
+        if self.engineer.kind == LanguageKind.CHECKPOINT_SHUFFLED and len(self.lake.sizes) < 2:
             raise ValueError("engineer.kind = checkpoint_shuffled needs at least two sizes in lake.sizes")
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(

@@ -1,26 +1,8 @@
 """How much better an answer is than the others of its group; plain numpy over the answers of a whole step."""
 
-import enum
-
 import numpy as np
 
-
-class Advantage(enum.Enum):
-    """What a reward is measured against, and in which unit.
-
-    Attributes:
-      GROUP_STD: the group's mean, in its standard deviations (GRPO, Shao et al. 2024).
-      CENTERED: the group's mean, in the reward's own unit. Dividing by the deviation weighs up the groups that are
-        nearly all right or all wrong (Dr. GRPO, Liu et al. 2025).
-      BATCH_STD: the group's mean, in the standard deviation of all rewards of the batch, so that a group's weight does
-        not hang on its own few answers (Liu et al. 2025, "Tricks or Traps?").
-      RLOO: the mean of the group's other answers, a baseline independent of the answer itself (Ahmadian et al. 2024).
-    """
-
-    GROUP_STD = "group_std"
-    CENTERED = "centered"
-    BATCH_STD = "batch_std"
-    RLOO = "rloo"
+from rl.config.choices import Advantage
 
 
 def advantages(rewards: np.ndarray, groups: np.ndarray, kind: Advantage, epsilon: float = 1e-4) -> np.ndarray:

@@ -1,119 +1,15 @@
 """The loss of GRPO and its variants, from log-probabilities to a sum; knows no model, no devices and no optimizer."""
 
-import dataclasses
-import enum
-
 import jax
 import jax.numpy as jnp
 
 from jaxlake.record import Array, Record, record
 from rl.config import GRPOSection
+from rl.config.choices import Aggregation, Correction, KLEstimator
 from rl.qwen3.logprobs import Sequences, masked_sum
 
 MAX_LOG_RATIO = 20.0
 """Beyond it a ratio of probabilities stays what it is, e^20 = 4.9e8 or its inverse, and has no gradient."""
-
-
-class Aggregation(enum.Enum):
-    """What the sum over the tokens' losses is divided by.
-
-    Attributes:
-      TOKEN_MEAN: all answer tokens: each weighs the same, a long answer more than a short one (DAPO, Yu et al. 2025).
-      SEQUENCE_MEAN: each answer's own length, then the number of answers (GRPO, Shao et al. 2024): a token of a long
-        answer weighs less, so that wrong answers may grow.
-      SEQUENCE_SUM: the number of answers.
-      CONSTANT: the number of answers times the most tokens that one may have (Dr. GRPO, Liu et al. 2025): as before,
-        in the size of a mean over tokens.
-    """
-
-    TOKEN_MEAN = "token_mean"
-    SEQUENCE_MEAN = "sequence_mean"
-    SEQUENCE_SUM = "sequence_sum"
-    CONSTANT = "constant"
-
-
-class KLEstimator(enum.Enum):
-    """How the divergence from the reference is estimated on sampled tokens, d = log policy - log reference (Schulman).
-
-    Attributes:
-      K1: d. As a loss it teaches nothing: the mean of its gradient is 0.
-      K2: d^2 / 2. Its gradient is, on average, that of the divergence.
-      K3: exp(-d) - 1 + d, never negative. Its gradient is, on average, that of the divergence the other way round.
-    """
-
-    K1 = "k1"
-    K2 = "k2"
-    K3 = "k3"
-
-
-class Correction(enum.Enum):
-    """Importance weights for what the sampler's probabilities differ from the trainer's, truncated (Yao et al. 2025).
-
-    Attributes:
-      NONE: no weights; the mismatch is measured all the same.
-      TOKEN: each token by its own ratio.
-      SEQUENCE: all tokens of an answer by the product of their ratios, which is unbiased but for the truncation.
-    """
-
-    NONE = "none"
-    TOKEN = "token"
-    SEQUENCE = "sequence"
-
-
-@dataclasses.dataclass(frozen=True)
-class LossSettings:
-    """What `policy_loss` computes; hashable, a static argument of compiled programs. See `config.GRPOSection`."""
-
-    aggregation: Aggregation
-    clip_low: float
-    clip_high: float
-    dual_clip: float | None
-    kl_coefficient: float
-    kl_estimator: KLEstimator
-    entropy_coefficient: float
-    correction: Correction
-    correction_cap: float
-    max_new_tokens: int
-
-    @classmethod
-    def of(cls, settings: GRPOSection, max_new_tokens: int) -> "LossSettings":
-        """The loss that a configuration asks for.
-
-        Args:
-          max_new_tokens: the most that an answer may have, for `Aggregation.CONSTANT`.
-        """
-        return cls(
-            aggregation=Aggregation(settings.aggregation),
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            dual_clip=settings.dual_clip,
-            kl_coefficient=settings.kl_coefficient,
-            kl_estimator=KLEstimator(settings.kl_estimator),
-            entropy_coefficient=settings.entropy_coefficient,
-            correction=Correction(settings.correction),
-            correction_cap=settings.correction_cap,
-            max_new_tokens=max_new_tokens,
-        )
-
-    @property
-    def needs_advantage(self) -> bool:
-        """Whether an answer without an advantage has no gradient: neither divergence nor entropy are in the loss."""
-        return self.kl_coefficient == 0 and self.entropy_coefficient == 0
-
-    def denominator(self, tokens: int, sequences: int) -> int:
-        """What the sum of `policy_loss` over a whole optimizer batch is divided by, once.
-
-        Args:
-          tokens: that count in the loss, of all processes, those of answers without a gradient included.
-          sequences: answers with at least one such token.
-        """
-        match self.aggregation:
-            case Aggregation.TOKEN_MEAN:
-                return tokens
-            case Aggregation.SEQUENCE_MEAN | Aggregation.SEQUENCE_SUM:
-                return sequences
-            case Aggregation.CONSTANT:
-                return sequences * self.max_new_tokens
 
 
 @record
@@ -137,12 +33,12 @@ class Batch(Record):
 
 
 def policy_loss(
-    logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: LossSettings
+    logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: GRPOSection
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Compute the clipped policy-gradient loss with its variants, summed and not reduced; everything in float32.
 
     A sum and no mean, so that the micro-batches of all processes add up to the loss of the whole batch, which is
-    divided once, by `LossSettings.denominator`. What stands where the mask is False may be anything.
+    divided once, by `denominator`. What stands where the mask is False may be anything.
 
     Args:
       logprobs, entropy: float32 ``[B, T]`` under the parameters being trained.
@@ -150,7 +46,7 @@ def policy_loss(
     Returns:
       The scalar sum, and what describes it: sums over the answer tokens, and maxima in what ends with ``_max``.
     """
-    mask = batch.sequences.mask
+    mask = jnp.asarray(batch.sequences.mask)
     old = jax.lax.stop_gradient(logprobs) if batch.old_logprobs is None else batch.old_logprobs
     advantages = jnp.where(mask, batch.advantages[:, None], 0)
 
@@ -197,6 +93,23 @@ def policy_loss(
     described = {name: masked_sum(values, mask) for name, values in sums.items()}
     described |= {name: jnp.where(mask, values, 0).max() for name, values in maxima.items()}
     return masked_sum(loss, mask), jax.lax.stop_gradient(described)
+
+
+def denominator(settings: GRPOSection, tokens: int, sequences: int, max_new_tokens: int) -> int:
+    """Return what the sum of `policy_loss` over a whole optimizer batch is divided by, once.
+
+    Args:
+      tokens: that count in the loss, of all processes, those of answers without a gradient included.
+      sequences: answers with at least one such token.
+      max_new_tokens: the most tokens that an answer may have.
+    """
+    match settings.aggregation:
+        case Aggregation.TOKEN_MEAN:
+            return tokens
+        case Aggregation.SEQUENCE_MEAN | Aggregation.SEQUENCE_SUM:
+            return sequences
+        case Aggregation.CONSTANT:
+            return sequences * max_new_tokens
 
 
 def _log_ratio(logprobs: Array, others: Array, mask: Array) -> jax.Array:

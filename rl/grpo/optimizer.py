@@ -9,6 +9,7 @@ from flax import nnx
 
 from jaxlake.record import Array
 from rl.config import OptimizerFields
+from rl.config.choices import Schedule
 
 B2 = 0.98
 """Decay of the second moment. Steps are few (240 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
@@ -44,11 +45,11 @@ def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
     peak, warmup = settings.learning_rate, settings.warmup_steps
     left = max(updates - warmup, 1)
     match settings.schedule:
-        case "constant":
+        case Schedule.CONSTANT:
             after = optax.constant_schedule(peak)
-        case "linear":
+        case Schedule.LINEAR:
             after = optax.linear_schedule(peak, peak * settings.final_rate, left)
-        case "cosine":
+        case Schedule.COSINE:
             after = optax.cosine_decay_schedule(peak, left, alpha=settings.final_rate)
     if not warmup:
         return after

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import GRPOSection
-from rl.grpo.loss import Batch, LossSettings, policy_loss
+from rl.grpo.loss import Batch, denominator, policy_loss
 from rl.grpo.optimizer import step
 from rl.qwen3 import lora, sharding
 from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
@@ -65,10 +65,9 @@ def update(
       are over the tokens of the answers that went through, ``rows_computed`` of all; if none did, there is nothing
       but the loss, 0, the norm, 0, and these two.
     """
-    loss = LossSettings.of(settings, max_new_tokens)
     mask = batch.sequences.mask
     counts = mask.any(axis=-1)
-    rows = np.flatnonzero(counts & (batch.advantages != 0) if loss.needs_advantage else counts)
+    rows = np.flatnonzero(counts & (batch.advantages != 0) if settings.needs_advantage else counts)
     size = sharding.rows_for(settings.micro_batch, mesh)
     known = [len(rows), len(mask), mask.sum(), counts.sum(), mask[rows].sum()]
     computed, answers, tokens, sequences, through = distributed.all_gather(np.array([known], np.int32)).sum(axis=0)
@@ -80,14 +79,12 @@ def update(
     for part, room in micro_batches(batch.sequences, rows, size):
         check()
         micro = sharding.shard_batch(_filled(batch, part, size, room), mesh)
-        total, sums = accumulate(
-            graph, trained, frozen, total, micro, settings=loss, temperature=settings.temperature, mesh=mesh
-        )
+        total, sums = accumulate(graph, trained, frozen, total, micro, settings=settings, mesh=mesh)
         described.append(sums)
         # One ahead and no more: else all would be waiting for the device before the second check.
         jax.block_until_ready(described[-2:-1])
     check()
-    scale = np.float32(1 / loss.denominator(int(tokens), int(sequences)))
+    scale = np.float32(1 / denominator(settings, int(tokens), int(sequences), max_new_tokens))
     trained, state, norm, finite = apply(optimizer, trained, state, total, scale, mesh=mesh)
 
     described, value, norm, finite = jax.device_get((described, total.loss, norm, finite))
@@ -160,7 +157,7 @@ def _filled(batch: Batch, rows: np.ndarray, size: int, room: int) -> Batch:
     return fill(others, rows, size).replace(sequences=take(cut(batch.sequences, room), rows, size))
 
 
-@functools.partial(jax.jit, static_argnames=("graph", "settings", "temperature", "mesh"), donate_argnames=("total",))
+@functools.partial(jax.jit, static_argnames=("graph", "settings", "mesh"), donate_argnames=("total",))
 def accumulate(
     graph: nnx.GraphDef[Qwen3],
     trained: nnx.State,
@@ -168,8 +165,7 @@ def accumulate(
     total: Total,
     batch: Batch,
     *,
-    settings: LossSettings,
-    temperature: float,
+    settings: GRPOSection,
     mesh: Mesh,
 ) -> tuple[Total, dict[str, jax.Array]]:
     """Add a micro-batch's unreduced loss and gradient to those before it, which are donated.
@@ -179,7 +175,7 @@ def accumulate(
     """
 
     def loss(trained: nnx.State) -> tuple[jax.Array, dict[str, jax.Array]]:
-        logprobs, entropy = answer_logprobs(nnx.merge(graph, trained, frozen), batch.sequences, temperature)
+        logprobs, entropy = answer_logprobs(nnx.merge(graph, trained, frozen), batch.sequences, settings.temperature)
         if settings.entropy_coefficient == 0:
             entropy = jax.lax.stop_gradient(entropy)
         return policy_loss(logprobs, entropy, batch, settings)
@@ -263,13 +259,10 @@ def lower(
     )
     batch = sharding.abstract_batch(batch, mesh)
     total = Total(gradients=trained, loss=shape((), jnp.float32))
-    loss, temperature = LossSettings.of(settings, answer_tokens), settings.temperature
     return {
-        "accumulate": accumulate.lower(
-            graph, trained, frozen, total, batch, settings=loss, temperature=temperature, mesh=mesh
-        ),
+        "accumulate": accumulate.lower(graph, trained, frozen, total, batch, settings=settings, mesh=mesh),
         "apply": apply.lower(optimizer, trained, state, total, shape((), jnp.float32), mesh=mesh),
         "logprobs": logprobs_of.lower(
-            graph, sharding.abstract(parameters, mesh), batch.sequences, temperature=temperature, mesh=mesh
+            graph, sharding.abstract(parameters, mesh), batch.sequences, temperature=settings.temperature, mesh=mesh
         ),
     }

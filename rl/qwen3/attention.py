@@ -1,7 +1,5 @@
 """Causal self-attention behind one function, and attention of new tokens to a cache; axis letters as in `model`."""
 
-import enum
-
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
@@ -9,15 +7,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array
 from rl.config import ConfigError
-
-
-class AttentionKind(enum.StrEnum):
-    """Which kernel runs: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere; AUTO goes by the platform."""
-
-    AUTO = "auto"
-    XLA = "xla"
-    CUDNN = "cudnn"
-    SPLASH = "splash"
+from rl.config.choices import AttentionKind
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: AttentionKind, mesh: Mesh | None) -> jax.Array:

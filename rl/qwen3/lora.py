@@ -18,18 +18,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rl.config import ConfigError
-
-TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The projections that can carry an adapter, in the names of the reference implementation."""
+from rl.config.choices import Projection
 
 
 @dataclasses.dataclass(frozen=True)
 class LoRAConfig:
-    """Size and place of adapters: each projection in `targets` (of `TARGETS`) gets ``alpha / rank * x A B`` more."""
+    """Size and place of adapters: each projection in `targets` gets ``alpha / rank * x A B`` more."""
 
     rank: int
     alpha: float
-    targets: tuple[str, ...]
+    targets: tuple[Projection, ...]
 
 
 def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:

@@ -6,7 +6,6 @@ K key-value heads, G query heads per key-value head, H head, F feed-forward, V v
 """
 
 import dataclasses
-import enum
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -19,19 +18,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
-from rl.qwen3.attention import AttentionKind, attend, attend_cached, choose_kernel, device_of
+from rl.config.choices import AttentionKind, Remat
+from rl.qwen3.attention import attend, attend_cached, choose_kernel, device_of
 from rl.qwen3.lora import LoRAConfig
 
 TIME_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
 """How a cache lies in memory: its axes in their own order."""
-
-
-class Remat(enum.StrEnum):
-    """What of a layer's forward pass is kept for the backward pass: all of it, the matrix products, or its input."""
-
-    NONE = "none"
-    DOTS = "dots"
-    FULL = "full"
 
 
 CHECKPOINTS = {

@@ -9,6 +9,7 @@ import yaml
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
+from rl.config import flat
 
 RATIOS = ("data", "hole", "wait")
 PARTS = ("rollout", "logprob", "update", "host")
@@ -70,7 +71,7 @@ class Run:
       name: that of its directory.
       directory: where it lies.
       settings: its configuration by dotted key.
-      origins: by dotted key where a setting comes from, see `rl.provenance`; empty where nobody noted it.
+      origins: by dotted key where a setting comes from, see `rl.config.provenance`; empty where nobody noted it.
       stages: validations in the order in which they happened.
       rounds: those that have a configuration, in ascending order.
       warm_start, steps: metrics rows of the warm start and of the rounds, in the order in which they were written.
@@ -167,16 +168,9 @@ def _stage(directory: Path, name: str, folder: str) -> Stage:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        return _flat(_of_kind(yaml.safe_load(path.read_text()) or {}, dict)) if path.exists() else {}
+        return flat(_of_kind(yaml.safe_load(path.read_text()) or {}, dict)) if path.exists() else {}
     except (yaml.YAMLError, ValueError) as error:
         raise _broken(path, error) from None
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.levels import pad
-from jaxlake.types import Instance, Objective
+from jaxlake.types import Instance
 from rl.config import Config, ConfigError
 
 
@@ -75,7 +75,7 @@ def build_boards(
             count,
             num_agents=num_agents or config.lake.num_agents,
             max_agents=max_agents,
-            objective=Objective(config.lake.objective),
+            objective=config.lake.objective,
             exclude=exclude,
         )
     except ValueError as error:

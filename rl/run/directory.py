@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rl import distributed
-from rl.config import Config, ConfigError, read
-from rl.provenance import flat
+from rl.config import Config, ConfigError, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.state import LOGS, Progress
 
@@ -35,15 +34,14 @@ class RunDirectory:
     Args:
       path: of the folder, which need not be there.
       config: of the run. A folder that holds another configuration is refused.
-      origins: where each of its values comes from, see `rl.provenance`; None: not known.
 
     Raises:
       ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
       InUse: if another process has it.
     """
 
-    def __init__(self, path: Path, config: Config, origins: dict[str, str] | None = None):
-        self.path, self.config, self._origins = path, config, origins
+    def __init__(self, path: Path, config: Config):
+        self.path, self.config = path, config
         self._lock: int | None = None
         self._is_taken = False
         nearest = next(place for place in (path, *path.parents) if place.exists())
@@ -69,8 +67,7 @@ class RunDirectory:
             if distributed.agree((self.path / "config.yaml").exists()):
                 raise InUse(f"{self.path}: was begun by another process just now; give the command again")
             self.write("config.yaml", self.config.to_yaml())
-            if self._origins is not None:
-                self.write("provenance.json", self._origins)
+            self.write("provenance.json", provenance(self.config))
             self._is_run = True
 
     def claim(self) -> None:

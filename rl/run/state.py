@@ -10,6 +10,7 @@ from flax import nnx
 
 from rl import grpo
 from rl.config import Config
+from rl.config.choices import LanguageKind
 from rl.policy import Policy
 from rl.qwen3 import lora, sharding
 
@@ -126,7 +127,7 @@ class TrainState:
 
 def needs_reference(config: Config) -> bool:
     """Whether a run keeps the policy of the start of its rounds: for the divergence, or as the engineer `base`."""
-    return config.grpo.kl_coefficient > 0 or config.engineer.kind == "base"
+    return config.grpo.kl_coefficient > 0 or config.engineer.kind == LanguageKind.BASE
 
 
 def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:

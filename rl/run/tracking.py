@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from rl import distributed
 from rl.config import Config, ConfigError, TrackingSection
+from rl.config.choices import WandbMode
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
@@ -164,7 +165,7 @@ class Trackers:
     def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
         settings = config.tracking
         self._trackers: list[TensorBoard | WeightsAndBiases] = [TensorBoard(run)] if settings.tensorboard else []
-        self._trackers += [WeightsAndBiases(config, run, say)] if settings.wandb != "off" else []
+        self._trackers += [WeightsAndBiases(config, run, say)] if settings.wandb is not WandbMode.OFF else []
 
     def __enter__(self) -> "Trackers":
         return self
@@ -241,7 +242,7 @@ class WeightsAndBiases:
         self._run: Any = None
         self._broken = False
         os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # silent or not, it advertises where openai is imported
-        if config.tracking.wandb == "online":
+        if config.tracking.wandb is WandbMode.ONLINE:
             self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
             if not self._wandb.login(prompt=False, verify=False):
                 raise ConfigError("tracking.wandb = online: not logged in; run `wandb login`, or set it to offline")
@@ -292,7 +293,7 @@ class WeightsAndBiases:
                 ),
             )
 
-        if self._config.tracking.wandb == "offline":
+        if self._config.tracking.wandb is WandbMode.OFFLINE:
             return init("offline")
         try:
             return init("online")

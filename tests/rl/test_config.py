@@ -27,21 +27,26 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("grpo.prompts=many", 'grpo.prompts = "many"'),
         ("seed=1.5", "seed = 1.5"),
         ("grpo=3", "grpo = 3"),
-        ("warm_start.holes=[0.9]", "warm_start.holes.0 = 0.9: it should be less than or equal to 0.5"),
+        ("warm_start.holes=[0.9]", "warm_start.holes.0 = 0.9: must be less than or equal to 0.5"),
         ("lake.sizes=[4,3]", "lake.sizes = [4, 3]: must be ascending"),
-        ("lake.sizes=[3,11]", "lake.sizes.1 = 11: it should be less than or equal to 10"),
+        ("lake.sizes=[3,11]", "lake.sizes.1 = 11: must be less than or equal to 10"),
         ("rounds.instances=77", "rounds.instances = 77 must be a multiple of grpo.prompts"),
         ("reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
         ("model.shape=null", "model: one of shape and path must be given"),
-        ("model.lora.targets=[q]", "model.lora.targets.0"),
-        ("model.lora.targets=[q_proj, q_proj]", "each projection at most once"),
-        ("model.lora.alpha=.inf", "model.lora.alpha = Infinity: it should be a finite number"),
+        ("model.lora.targets=[q]", 'model.lora.targets.0 = "q": must be one of q_proj, k_proj'),
+        ("model.lora.targets=[q_proj, q_proj]", "must hold each projection at most once"),
+        ("lake.objective=cost", 'lake.objective = "cost": must be one of sum_of_costs or makespan'),
+        ("engineer.choice=last", 'engineer.choice = "last": must be one of first, medoid or best'),
+        ("reward.kind=best", "must be one of paper, accuracy, valid, optimal, checks or module:function, a function"),
+        ("model.lora.alpha=.inf", "model.lora.alpha = Infinity: must be a finite number"),
         ("mesh.fsdp=0", "mesh.fsdp = 0: must be at least 1, or -1"),
-        ("grpo.top_k=20", "grpo.top_k = 20: nothing may be cut off in training"),
-        ("grpo.top_p=0.9", "grpo.top_p = 0.9: nothing may be cut off in training"),
+        ("grpo.top_k=20", "unknown key grpo.top_k"),
+        ("grpo.top_p=0.9", "unknown key grpo.top_p"),
         ("warm_start.instances=20", "warm_start.batch = 32 is too large"),
         ("seed", "must be key=value"),
         ("seed.deeper=1", "seed is no section"),
+        ("tracking.wandb.deeper=1", "tracking.wandb = {"),
+        ("rounds=3", "rounds = 3: must be an object"),
         ("seed=[", "not YAML"),
     ],
 )
@@ -68,6 +73,46 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
 
 def test_numbers_in_scientific_notation_without_a_point_are_numbers():
     assert load(TINY, ["grpo.learning_rate=3e-5"]).grpo.learning_rate == 3e-5
+
+
+def write(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder / f"{name}.yaml"
+
+
+def test_a_file_builds_on_another_beside_it_or_on_a_shipped_one(tmp_path):
+    path = write(
+        tmp_path,
+        lower="base: small.yaml\nseed: 3\nlake: {sizes: [3, 4]}\nrounds: {instances: 64}",
+        upper="base: lower.yaml\nrounds: {count: 5}\nlake: {sizes: [4]}",
+    )
+    config = load(path, ["seed=4"])
+    assert (config.seed, config.lake.sizes, config.rounds.count, config.rounds.instances) == (4, (4,), 5, 64)
+    assert config.model == load(CONFIGS / "small.yaml").model
+    assert "base" not in config.to_yaml()
+
+
+@pytest.mark.parametrize(
+    ("lower", "message"),
+    [
+        ("base: nowhere.yaml", "nowhere.yaml: there is no such file"),
+        ("base: upper.yaml", "lower.yaml: base = upper.yaml: builds on this file"),
+        ("rounds.count: 3", "lower.yaml: rounds.count is no key; sections are nested"),
+        ("rounds: {count: 0}", "upper.yaml: rounds.count = 0: must be greater than or equal to 1"),
+    ],
+)
+def test_a_base_that_cannot_be_built_on_is_named(lower, message, tmp_path):
+    with pytest.raises(ConfigError) as error:
+        load(write(tmp_path, lower=lower, upper="base: lower.yaml\nseed: 1"))
+    assert message in str(error.value)
+
+
+def test_a_file_gives_a_section_as_a_section(tmp_path):
+    with pytest.raises(ConfigError, match=r"upper.yaml: rounds is a section, and 3 no section's values"):
+        load(write(tmp_path, lower="rounds: {count: 2}", upper="base: lower.yaml\nrounds: 3"))
+    with pytest.raises(ConfigError, match=r"upper.yaml: rounds.count is no key; sections are nested"):
+        load(write(tmp_path, lower="seed: 1", upper="base: lower.yaml\nrounds.count: 3"))
 
 
 def test_overrides_win_over_the_file():

@@ -84,7 +84,7 @@ def test_what_names_none_is_refused_with_what_is_allowed(override):
     with pytest.raises(ConfigError, match="or module:function, a function of your own$") as error:
         load(TINY, [override])
     key, _, value = override.partition("=")
-    assert f'{key} = "{value}": it should be ' in str(error.value) and "\n" not in str(error.value)
+    assert f'{key} = "{value}": must be one of ' in str(error.value) and "\n" not in str(error.value)
 
 
 def test_help_says_so():

@@ -1,4 +1,4 @@
-"""Every value of a run knows where it comes from: its file's comment, its section's, or nobody who says so."""
+"""Every value of a run knows where it comes from: the paper, our reading of it, our default, or whoever changed it."""
 
 import re
 from pathlib import Path
@@ -6,71 +6,57 @@ from pathlib import Path
 import pytest
 
 from rl import config as config_
-from rl.provenance import comments, provenance
+from rl.config import provenance
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TINY = CONFIGS / "tiny.yaml"
+RUNS = sorted(path for path in CONFIGS.glob("*.yaml") if "compare" not in path.stem)
 
 
 def of(path, *overrides):
-    return provenance(path, config_.load(path, overrides), TINY)
+    return provenance(config_.load(path, overrides))
 
 
-def test_a_comment_holds_for_its_value_and_a_sections_for_all_in_it():
-    text = """\
-seed: 3  # ours
-rounds:  # paper: section 4
-  count: 3
-  epochs: 1  # inferred: from a figure
-engineer:
-  gate:   # ours: off
-    boards: 8
-  kind: base
-grpo: {prompts: 24, samples: 8}  # paper
-lake:
-  sizes:  # paper: all
-    - 3
-    - 4
-  num_agents: 2  # my own
-model:
-  path: "a # ours"
-"""
-    assert comments(text) == {
-        "seed": "ours",
-        "rounds.count": "paper: section 4",
-        "rounds.epochs": "inferred: from a figure",
-        "engineer.gate.boards": "ours: off",
-        "grpo.prompts": "paper",
-        "grpo.samples": "paper",
-        "lake.sizes": "paper: all",
-    }
+def commented(path):
+    """(key, tag) of every value that a file gives: what the comment on its line begins with."""
+    above = []
+    for line in path.read_text().splitlines():
+        if match := re.match(r"( *)(\w+):(.*)", line):
+            indent, name, rest = len(match[1]) // 2, match[2], match[3]
+            above = [*above[:indent], name]
+            if rest and above != ["base"]:
+                yield ".".join(above), re.search(r"# (\w*)", rest)[1]
 
 
-@pytest.mark.parametrize("path", sorted(path for path in CONFIGS.glob("*.yaml") if "compare" not in path.stem))
-def test_every_value_of_the_shipped_configurations_is_accounted_for(path):
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_every_value_is_accounted_for(path):
     found = of(path)
-    assert set(found) == set(config_.keys())
-    assert all(re.match("(paper|inferred|ours)(: |$)", said) for said in found.values()), found
+    assert list(found) == list(config_.keys())
+    assert all(re.match("(paper|inferred|ours|changed)(: |$)", said) for said in found.values()), found
 
 
-def test_an_override_is_a_change_unless_it_says_what_the_file_says():
-    found = of(TINY, "rounds.count=4", "grpo.prompts=24", "lake.sizes=[3, 4]")
-    assert found["rounds.count"] == "changed"
-    assert found["lake.sizes"] == "changed"
-    assert found["grpo.prompts"] == of(TINY)["grpo.prompts"]
-    assert found["lake.num_agents"] == "paper: training and validation"
-
-
-def test_a_users_file_accounts_for_what_it_comments_and_the_shipped_one_for_what_it_leaves_out(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("rounds:\n  count: 3\n  epochs: 2  # paper\n")
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_the_comments_of_the_shipped_files_are_true(path):
     found = of(path)
-    assert found["rounds.count"] == "changed"
+    for key, tag in commented(path):
+        said = re.match(r"\w+", found[key])[0]
+        assert said == tag or (tag, said) == ("ours", "changed"), key
+
+
+def test_nothing_of_the_default_run_is_changed():
+    assert "changed" not in "".join(of(TINY).values())
+    assert of(TINY)["grpo.prompts"] == "ours"
+    assert of(TINY)["rounds.count"] == "paper"
+    assert of(TINY)["lake.num_agents"] == "paper: training and validation"
+    assert of(TINY)["lake.objective"] == "inferred: best supported reading"
+    assert of(TINY)["rounds.instances"] == "ours: the paper has 4000"
+    assert of(TINY)["reward.decay"] == "ours: the decay of the moving share is not published"
+
+
+def test_a_value_is_the_papers_whoever_gave_it_and_else_changed_unless_it_is_the_default():
+    found = of(TINY, "rounds.count=4", "grpo.prompts=24", "grpo.samples=4", "rounds.epochs=2", "lake.sizes=[3, 4]")
+    assert found["rounds.count"] == "changed: the paper has 3"
+    assert found["lake.sizes"] == "changed: the paper has [3, 4, 5, 6, 7, 8, 9, 10]"
+    assert found["grpo.prompts"] == "ours"
+    assert found["grpo.samples"] == "changed"
     assert found["rounds.epochs"] == "paper"
-    assert found["reward.kind"] == "paper"
-
-
-def test_an_empty_file_is_the_shipped_defaults(tmp_path):
-    path = tmp_path / "empty.yaml"
-    path.write_text("")
-    assert of(path) == of(TINY)

@@ -11,7 +11,8 @@ from jaxlake.text import parse
 from jaxlake.types import ABSENT, Check, Costs, Objective, Verdict
 from jaxlake.verify import verify
 from rl.config import RewardSection
-from rl.reward import RewardKind, length_penalty, moving_share, rewards, weight_accuracy
+from rl.config.choices import RewardKind
+from rl.reward import length_penalty, moving_share, rewards, weight_accuracy
 
 BOARD = from_text("""
     a..A
@@ -41,7 +42,7 @@ def judge(*answers: str, objective: Objective = Objective.SUM_OF_COSTS, optimum:
 
 
 def reward(kind: RewardKind, verdict: Verdict, tokens: int = 0, short_share: float = 0.0, optimum: int = 6):
-    settings = RewardSection(kind=kind.value, free_tokens=20, limit_tokens=40)
+    settings = RewardSection(kind=kind, free_tokens=20, limit_tokens=40)
     count = len(verdict.valid)
     return rewards(settings, verdict, np.full(count, optimum), np.full(count, tokens), short_share)
 
@@ -118,7 +119,7 @@ LENGTHS = st.integers(0, 100)
 @given(judged(), KINDS, LENGTHS, SHARES)
 def test_every_reward_is_made_of_its_parts_within_their_bounds(given_, kind, tokens, share):
     verdict, optima = given_
-    found = rewards(RewardSection(kind=kind.value), verdict, optima, np.full(len(optima), tokens), share)
+    found = rewards(RewardSection(kind=kind), verdict, optima, np.full(len(optima), tokens), share)
     assert ((found.accuracy >= 0) & (found.accuracy <= 1) & (found.length >= -1) & (found.length <= 0)).all()
     parts = found.weight_accuracy * found.accuracy + found.weight_length * found.length
     np.testing.assert_allclose(found.total, parts, rtol=1e-6)
@@ -131,7 +132,7 @@ def test_every_reward_is_made_of_its_parts_within_their_bounds(given_, kind, tok
 @given(judged(), KINDS, LENGTHS, st.integers(0, 60), st.integers(0, 60), SHARES)
 def test_no_reward_grows_with_cost_or_length(given_, kind, tokens, longer, dearer, share):
     verdict, optima = given_
-    settings = RewardSection(kind=kind.value)
+    settings = RewardSection(kind=kind)
     before = rewards(settings, verdict, optima, np.full(len(optima), tokens), share).total
     cost = np.where(verdict.valid, verdict.cost + dearer, ABSENT)
     worse = verdict_of(verdict.checks, cost, optima)

@@ -11,6 +11,7 @@ from shapes import SMALL
 
 from rl import grpo
 from rl.config import GRPOSection
+from rl.config.choices import Advantage
 from rl.qwen3.logprobs import join
 from rl.qwen3.model import create, token_positions
 from rl.qwen3.sharding import make_mesh
@@ -44,7 +45,7 @@ def test_a_policy_learns_to_say_what_is_rewarded():
         data = grpo.Batch(
             sequences=join(prompts.tolist(), 2, said, np.ones_like(said, bool)),
             sampler_logprobs=logprobs,
-            advantages=grpo.advantages(wanted, groups, grpo.Advantage.GROUP_STD),
+            advantages=grpo.advantages(wanted, groups, Advantage.GROUP_STD),
         )
         parameters, state, metrics = grpo.update(graph, adam, parameters, state, data, ONE, settings, 3, lambda: None)
         if metrics["gradient_norm"]:

@@ -1,21 +1,20 @@
 """Every variant of the loss by hand, and the expected gradients of the divergence's estimators over a whole softmax."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl.config import GRPOSection
-from rl.grpo import Aggregation, Batch, Correction, KLEstimator, LossSettings, policy_loss
+from rl.config import GRPOSection, validate
+from rl.config.choices import Aggregation, Correction, KLEstimator
+from rl.grpo import Batch, denominator, policy_loss
 from rl.qwen3.logprobs import Sequences
 
-PLAIN = LossSettings.of(GRPOSection(), max_new_tokens=10)
+PLAIN = GRPOSection()
 
 
 def settings(**changes):
-    return dataclasses.replace(PLAIN, **changes)
+    return GRPOSection(**changes)
 
 
 def batch(advantages, old=None, sampler=None, reference=None, mask=None):
@@ -45,13 +44,11 @@ def evaluate(logprobs, data, chosen=PLAIN, entropy=None):
 
 
 def test_the_configurations_words_are_the_variants():
-    asked = GRPOSection(
-        aggregation="constant", dual_clip=3.0, kl_coefficient=0.1, kl_estimator="k2", correction="sequence"
-    )
-    found = LossSettings.of(asked, max_new_tokens=40)
+    asked = {"aggregation": "constant", "dual_clip": 3.0, "kl_estimator": "k2", "correction": "sequence"}
+    found = validate(GRPOSection, asked, "here")
     assert (found.aggregation, found.kl_estimator) == (Aggregation.CONSTANT, KLEstimator.K2)
     assert (found.correction, found.correction_cap, found.dual_clip) == (Correction.SEQUENCE, 2.0, 3.0)
-    assert hash(found) == hash(LossSettings.of(asked, max_new_tokens=40))
+    assert hash(found) == hash(validate(GRPOSection, asked, "there"))  # compiled programs are looked up by it
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,7 @@ RAGGED = [[True, True, True], [True, False, False], [False, False, False]]
 
 
 @pytest.mark.parametrize(
-    ("aggregation", "total", "denominator"),
+    ("aggregation", "total", "divisor"),
     [
         (Aggregation.TOKEN_MEAN, -(3 * 1.0 - 2.0), 4),
         (Aggregation.SEQUENCE_MEAN, -(1.0 - 2.0), 2),
@@ -104,12 +101,12 @@ RAGGED = [[True, True, True], [True, False, False], [False, False, False]]
         (Aggregation.CONSTANT, -(3 * 1.0 - 2.0), 20),
     ],
 )
-def test_aggregation_of_ragged_answers_of_which_one_has_no_token(aggregation, total, denominator):
+def test_aggregation_of_ragged_answers_of_which_one_has_no_token(aggregation, total, divisor):
     chosen = settings(aggregation=aggregation)
     data = batch([1.0, -2.0, 5.0], old=np.zeros((3, 3)), mask=RAGGED)
     loss, sums, gradient, _ = evaluate(np.zeros((3, 3)), data, chosen)
     assert loss == pytest.approx(total)
-    assert chosen.denominator(tokens=4, sequences=2) == denominator
+    assert denominator(chosen, tokens=4, sequences=2, max_new_tokens=10) == divisor
     assert sums["ratio"] == 4  # described by tokens, however they are weighed
     weight = 1 / 3 if aggregation is Aggregation.SEQUENCE_MEAN else 1
     np.testing.assert_allclose(gradient, [[-weight] * 3, [2, 0, 0], [0, 0, 0]], rtol=1e-6)

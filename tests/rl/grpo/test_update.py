@@ -13,6 +13,7 @@ from shapes import SMALL
 
 from rl import distributed, grpo
 from rl.config import GRPOSection
+from rl.config.choices import Aggregation, Correction
 from rl.grpo.optimizer import make_optimizer
 from rl.qwen3 import lora
 from rl.qwen3.logprobs import join
@@ -24,7 +25,7 @@ update_module = importlib.import_module("rl.grpo.update")  # rl.grpo.update is t
 ONE = make_mesh(1, 1)
 ROOM = 8
 DESCENT = optax.sgd(1.0)  # one object, one compiled program
-EVERYTHING = {"dual_clip": 1.5, "kl_coefficient": 0.3, "entropy_coefficient": 0.1, "correction": "token"}
+EVERYTHING = {"dual_clip": 1.5, "kl_coefficient": 0.3, "entropy_coefficient": 0.1, "correction": Correction.TOKEN}
 
 
 def nothing():
@@ -88,7 +89,7 @@ def parameters():
     return create(SMALL, jax.random.key(0))[1]
 
 
-AGGREGATIONS = [kind.value for kind in grpo.Aggregation]
+AGGREGATIONS = list(Aggregation)
 
 
 @pytest.fixture(scope="module")

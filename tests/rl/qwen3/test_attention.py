@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from rl.config import ConfigError
+from rl.config.choices import AttentionKind
 from rl.qwen3 import attention
-from rl.qwen3.attention import AttentionKind, attend, attend_cached, choose_kernel, cudnn, splash, xla
+from rl.qwen3.attention import attend, attend_cached, choose_kernel, cudnn, splash, xla
 from rl.qwen3.sharding import make_mesh
 
 CPU = SimpleNamespace(platform="cpu", device_kind="cpu")

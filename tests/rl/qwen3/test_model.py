@@ -12,8 +12,8 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 from rl.config import ConfigError
-from rl.qwen3.attention import AttentionKind
-from rl.qwen3.model import KVCache, Qwen3, Qwen3Config, Remat, abstract, create, token_positions
+from rl.config.choices import AttentionKind, Remat
+from rl.qwen3.model import KVCache, Qwen3, Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_parameters
 
 TINY = Qwen3Config(

@@ -1,0 +1,163 @@
+"""The words that settings choose from, each list once: members inside, their words in files and on the command line.
+
+Three more come from where they are used without a configuration: `jaxlake.Objective`, `jaxlake.PromptStyle` and
+`engineer.Choice`.
+"""
+
+import enum
+
+
+class Dtype(enum.StrEnum):
+    """A type of floating-point numbers, by its name in JAX."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Remat(enum.StrEnum):
+    """What of a layer's forward pass is kept for the backward pass: all of it, the matrix products, or its input."""
+
+    NONE = "none"
+    DOTS = "dots"
+    FULL = "full"
+
+
+class AttentionKind(enum.StrEnum):
+    """Which kernel runs: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere; AUTO goes by the platform."""
+
+    AUTO = "auto"
+    XLA = "xla"
+    CUDNN = "cudnn"
+    SPLASH = "splash"
+
+
+class Projection(enum.StrEnum):
+    """A matrix of a layer, by its name in a checkpoint."""
+
+    Q = "q_proj"
+    K = "k_proj"
+    V = "v_proj"
+    O = "o_proj"  # noqa: E741 - the checkpoint's letter
+    GATE = "gate_proj"
+    UP = "up_proj"
+    DOWN = "down_proj"
+
+
+class Schedule(enum.StrEnum):
+    """How the learning rate goes on after the warmup."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    COSINE = "cosine"
+
+
+class Advantage(enum.StrEnum):
+    """What a reward is measured against, and in which unit.
+
+    Attributes:
+      GROUP_STD: the group's mean, in its standard deviations (GRPO, Shao et al. 2024).
+      CENTERED: the group's mean, in the reward's own unit. Dividing by the deviation weighs up the groups that are
+        nearly all right or all wrong (Dr. GRPO, Liu et al. 2025).
+      BATCH_STD: the group's mean, in the standard deviation of all rewards of the batch, so that a group's weight does
+        not hang on its own few answers (Liu et al. 2025, "Tricks or Traps?").
+      RLOO: the mean of the group's other answers, a baseline independent of the answer itself (Ahmadian et al. 2024).
+    """
+
+    GROUP_STD = "group_std"
+    CENTERED = "centered"
+    BATCH_STD = "batch_std"
+    RLOO = "rloo"
+
+
+class Aggregation(enum.StrEnum):
+    """What the sum over the tokens' losses is divided by.
+
+    Attributes:
+      TOKEN_MEAN: all answer tokens: each weighs the same, a long answer more than a short one (DAPO, Yu et al. 2025).
+      SEQUENCE_MEAN: each answer's own length, then the number of answers (GRPO, Shao et al. 2024): a token of a long
+        answer weighs less, so that wrong answers may grow.
+      SEQUENCE_SUM: the number of answers.
+      CONSTANT: the number of answers times the most tokens that one may have (Dr. GRPO, Liu et al. 2025): as before,
+        in the size of a mean over tokens.
+    """
+
+    TOKEN_MEAN = "token_mean"
+    SEQUENCE_MEAN = "sequence_mean"
+    SEQUENCE_SUM = "sequence_sum"
+    CONSTANT = "constant"
+
+
+class KLEstimator(enum.StrEnum):
+    """How the divergence from the reference is estimated on sampled tokens, d = log policy - log reference (Schulman).
+
+    Attributes:
+      K1: d. As a loss it teaches nothing: the mean of its gradient is 0.
+      K2: d^2 / 2. Its gradient is, on average, that of the divergence.
+      K3: exp(-d) - 1 + d, never negative. Its gradient is, on average, that of the divergence the other way round.
+    """
+
+    K1 = "k1"
+    K2 = "k2"
+    K3 = "k3"
+
+
+class Correction(enum.StrEnum):
+    """Importance weights for what the sampler's probabilities differ from the trainer's, truncated (Yao et al. 2025).
+
+    Attributes:
+      NONE: no weights; the mismatch is measured all the same.
+      TOKEN: each token by its own ratio.
+      SEQUENCE: all tokens of an answer by the product of their ratios, which is unbiased but for the truncation.
+    """
+
+    NONE = "none"
+    TOKEN = "token"
+    SEQUENCE = "sequence"
+
+
+class RewardKind(enum.StrEnum):
+    """What is rewarded (`rl.reward.rewards` has the formulas)."""
+
+    PAPER = "paper"
+    ACCURACY = "accuracy"
+    VALID = "valid"
+    OPTIMAL = "optimal"
+    CHECKS = "checks"
+
+
+class LanguageKind(enum.StrEnum):
+    """A language model as engineer; the other kinds are the rules of `engineer.RULES`.
+
+    Attributes:
+      CHECKPOINT: the policy with its current parameters.
+      CHECKPOINT_SHUFFLED: the same, which reads each size's evidence under another size's name: a control.
+      BASE: the policy at the start of the rounds.
+      API: a model behind a server, see `ApiSection`.
+    """
+
+    CHECKPOINT = "checkpoint"
+    CHECKPOINT_SHUFFLED = "checkpoint_shuffled"
+    BASE = "base"
+    API = "api"
+
+
+class GateAction(enum.StrEnum):
+    """What becomes of a configuration that a pilot refuses.
+
+    Attributes:
+      OFF: there is no pilot.
+      MIX: half of it, half of the previous one.
+      REPLACE: the previous one stays.
+    """
+
+    OFF = "off"
+    MIX = "mix"
+    REPLACE = "replace"
+
+
+class WandbMode(enum.StrEnum):
+    """Whether Weights & Biases is written, and whether it is sent."""
+
+    OFF = "off"
+    OFFLINE = "offline"
+    ONLINE = "online"

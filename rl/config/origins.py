@@ -1,0 +1,45 @@
+"""Where a setting's value comes from: the paper, our reading of it, or us; a part of the setting's type."""
+
+import dataclasses
+import json
+from typing import Any, Literal
+
+import pydantic_core
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What is known of a setting, in the `Annotated` of its field; see `paper`, `inferred` and `ours`."""
+
+    tag: Literal["paper", "inferred", "ours"]
+    value: Any
+    remark: str
+
+    def of(self, value: Any, default: Any) -> str:
+        """Return where a value comes from: the tag of this origin if it is the value, else ``ours`` or ``changed``."""
+        if self.tag != "ours" and value == self.value:
+            tag, remark = str(self.tag), self.remark
+        else:
+            tag = "ours" if value == default else "changed"
+            remark = self.remark if self.tag == "ours" else f"the paper has {as_json(self.value)}"
+        return f"{tag}: {remark}" if remark else tag
+
+
+def paper(value: Any, remark: str = "") -> Origin:
+    """Mark a setting of which the paper gives the value."""
+    return Origin("paper", value, remark)
+
+
+def inferred(value: Any, remark: str) -> Origin:
+    """Mark a setting whose value follows from what the paper says."""
+    return Origin("inferred", value, remark)
+
+
+def ours(remark: str = "") -> Origin:
+    """Mark a setting of which the paper gives no value, as all are that have no mark."""
+    return Origin("ours", None, remark)
+
+
+def as_json(value: Any) -> str:
+    """Return a value of a configuration as an override would give it, such as ``[3,4]`` or ``null``."""
+    return json.dumps(pydantic_core.to_jsonable_python(value)).replace('"', "")
