@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from engineer.evidence import environment
-from rl import command, distributed, report, sft
+from rl import command, distributed, sft
 from rl.config import Config, ConfigError
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
@@ -39,7 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
         execute(config, directory, display, stop)
         if distributed.is_main():
-            display.say(f"\n{report.table_text(directory.path)}\n\nReport: {report.write(directory.path)}")
+            from rl.report import page, tables  # matplotlib takes a second, and training needs none
+
+            display.say(f"\n{tables.table_text(directory.path)}\n\nReport: {page.write(directory.path)}")
 
     return command.run("rl.train", DESCRIPTION, EXAMPLES, arguments, work)
 

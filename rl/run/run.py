@@ -14,11 +14,12 @@ from engineer import evidence as evidence_
 from engineer.evidence import Evidence, SizeEnvironment, TrainingEvidence, Trajectory
 from jaxlake.types import ABSENT, Check, Objective, Verdict
 from jaxlake.verify import verify
-from rl import distributed, grpo, report
+from rl import distributed, grpo
 from rl.config import Config, RunError
 from rl.policy import Policy, Prompts, writer
 from rl.qwen3 import lora
 from rl.qwen3.logprobs import Sequences
+from rl.report.samples import samples_markdown
 from rl.run.checkpoint import Progress
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
@@ -272,7 +273,7 @@ class Run:
         self.directory.write(f"{name}/evidence.json", found.to_json())
         samples = self._samples(rollout, verdicts)
         self.directory.write(f"{name}/samples.json", samples)
-        self.directory.write(f"{name}/samples.md", report.samples_markdown(samples))
+        self.directory.write(f"{name}/samples.md", samples_markdown(samples))
         self.meter.read()  # what validation compiles is not the next step's
         self.display.say(
             f"{label}: valid {found.valid / found.n:.1%} greedy, {found.sampled_valid:.1%} sampled "
