@@ -1,52 +1,72 @@
-"""A run that goes on from where another stands, in a folder and under a configuration of its own."""
+"""A fork: a run that goes on from the end of another, in a folder and under a configuration of its own."""
 
 import contextlib
-import dataclasses
+import json
 import os
 import shutil
 
-from rl.comparison.legs import Leg
-from rl.grpo.optimizer import make_optimizer
-from rl.policy import Policy
-from rl.rounds import planned_updates
+from rl.comparison.stages import Stage
+from rl.config import RunError
+from rl.run.checkpoint import Checkpoints, Progress, _digest
 from rl.run.directory import ORIGIN, RunDirectory
-from rl.run.keys import Purpose, make_key
-from rl.run.state import needs_reference, pack, restore
-from rl.run.tracking import Display
+from rl.run.state import needs_reference
 
 FOLDERS = ("before", "warm_start", "rounds")
-"""What a report reads of the stages that lie behind."""
+"""Folders of earlier validations and rounds, which a report reads."""
 
 
-def fork(leg: Leg, display: Display) -> None:
-    """Makes the folder of a leg from its origin's: whole, or not at all. One that is there stays as it is.
+def fork(stage: Stage, origin: Stage) -> None:
+    """Make the folder of a stage from its origin's: whole, or not at all. One that is there stays as it is.
 
-    It holds where the origin stands as its first checkpoint, and the records of what lies behind. Its `best/` will be
-    of its own rounds. While this lasts it has the origin's lock, so that nobody else makes the same folder.
+    The end of the origin becomes its first checkpoint, beside the records of all rounds before. Its `best/` will be of
+    its own rounds. While this lasts it has the origin's lock, so that nobody else makes the same folder.
 
     Raises:
       InUse: if another process makes one of the same origin's.
+      RunError: if the origin's last checkpoint is damaged.
     """
-    origin, config = leg.origin, leg.config
     with contextlib.closing(RunDirectory(origin.path, origin.config)) as source:
-        if leg.path.exists():
+        if stage.path.exists():
             return
-        policy, parameters = Policy.create(origin.config, make_key(origin.config.seed, Purpose.PARAMETERS))
-        optimizers = {"rounds": make_optimizer(config.grpo, planned_updates(config))}
-        standing = restore(policy, parameters, optimizers, source, display)
-        fresh = leg.path.with_name(f"{leg.path.name}.partial")
+        fresh = stage.path.with_name(f"{stage.path.name}.partial")
         shutil.rmtree(fresh, ignore_errors=True)
-        with contextlib.closing(RunDirectory(fresh, config, leg.origins)) as target:
+        with contextlib.closing(RunDirectory(fresh, stage.config, stage.origins)) as target:
             target.create()
             for name in FOLDERS:
                 if (source.path / name).exists():
                     shutil.copytree(source.path / name, fresh / name)
-            for name, length in standing.progress.log_bytes.items():
+            unused = () if needs_reference(stage.config) else ("reference",)
+            progress = copy_checkpoint(source.checkpoints, target.checkpoints, unused)
+            for name, length in progress.log_bytes.items():
                 if length:
                     (fresh / name).write_bytes((source.path / name).read_bytes()[:length])
-            where = os.path.relpath(origin.path, leg.path)
-            target.write(ORIGIN, {"run": where, "validation_seed": source.validation_seed})
-            kept = standing.reference if needs_reference(config) else None
-            progress = dataclasses.replace(standing.progress, best=None)
-            target.save(pack(dataclasses.replace(standing, reference=kept, progress=progress)))
-        fresh.rename(leg.path)
+            run = os.path.relpath(origin.path, stage.path)
+            target.write(ORIGIN, {"run": run, "validation_seed": source.validation_seed})
+        fresh.rename(stage.path)
+
+
+def copy_checkpoint(source: Checkpoints, target: Checkpoints, unused: tuple[str, ...]) -> Progress:
+    """Copy the latest checkpoint to be the first of another run, which has had no best validation yet.
+
+    Args:
+      unused: names of arrays, such as "reference", that the other run does not read; they stay on disk until this
+        checkpoint goes.
+
+    Returns:
+      Where the run stands, as the copy says.
+
+    Raises:
+      RunError: if the checkpoint is damaged.
+    """
+    step = source.steps[-1]
+    try:
+        _, record = source._read(step)
+    except ValueError as error:
+        run = source.folder.parent
+        raise RunError(f"{source.folder}/{step}: damaged ({error}); delete {run} to make it anew") from None
+    copy = target.folder / "1"
+    shutil.copytree(source.folder / str(step), copy)
+    record["progress"] |= {"best": None, "config_hash": target._config_hash}
+    record["arrays"] = {name: x for name, x in record["arrays"].items() if name.split(".")[0] not in unused}
+    (copy / "progress" / "metadata").write_text(json.dumps({"record": record, "digest": _digest(record)}))
+    return Progress(**record["progress"])

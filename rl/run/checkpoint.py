@@ -287,8 +287,12 @@ class Checkpoints:
         full = {name: x for name, x in rows.items() if x.size}
         wanted = like | ({"rows": full} if full else {})
         # The handler and no checkpointer: that has barriers, and where one process fails another would wait in them.
-        handler, folder = ocp.StandardCheckpointHandler(), self.folder / str(step) / "arrays"
-        loaded, problem = _quietly(lambda: handler.restore(folder, args=ocp.args.StandardRestore(wanted)))
+        handler, folder = ocp.PyTreeCheckpointHandler(), self.folder / str(step) / "arrays"
+        # Partial, as a fork's first checkpoint may hold a reference that the fork has no use for.
+        args = ocp.args.PyTreeRestore(
+            wanted, restore_args=ocp.checkpoint_utils.construct_restore_args(wanted), partial_restore=True
+        )
+        loaded, problem = _quietly(lambda: handler.restore(folder, args=args))
         if problem:
             raise ValueError(problem)
         rows |= loaded.pop("rows", {})
