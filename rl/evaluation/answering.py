@@ -66,7 +66,7 @@ def answer_suite(
             check_stop()
 
         source.answer(asked, missing, write, within)
-        return record and record.answers
+        return None if record is None else record.answers
 
 
 @contextlib.contextmanager

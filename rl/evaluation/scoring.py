@@ -127,7 +127,7 @@ def evaluate(
             if answer := answers.get((identifier, sample)):
                 truncated[place, sample] = answer.truncated
                 tokens[place, sample] = np.nan if answer.tokens is None else answer.tokens
-    scores = score_answers(asked, answers, samples, objective)
+    boards, scores = asked.instances, score_answers(asked, answers, samples, objective)
     valid, optimal = scores.valid[None], scores.optimal[None]
     powers = {2**i for i in range(samples.bit_length())}
     chances = {k: scores.at(k) for k in sorted({*powers, samples})} if samples > 1 else {}
@@ -143,7 +143,7 @@ def evaluate(
             at={k: (100 * part.mean(at.valid[None]), 100 * part.mean(at.optimal[None])) for k, at in chances.items()},
             lengths=_lengths(tokens[part.boards], truncated[part.boards]),
         )
-        for part in slices(asked.instances.num_agents, asked.wait_subset, asked.instances.size)
+        for part in slices(np.asarray(boards.num_agents), asked.wait_subset, np.asarray(boards.size))
     )
     return Evaluation(about, samples, scores, lines, _lengths(tokens, truncated))
 

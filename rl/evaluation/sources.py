@@ -199,7 +199,7 @@ class ApiSource(Source):
             for place, sample in wanted
         ]
         in_a_row = 0
-        with contextlib.closing(self._client.map(requests, self._concurrency)) as results:
+        with contextlib.closing(self._client.map(requests, self._concurrency)) as results:  # type: ignore[type-var]
             for index, result in results:
                 place, sample = wanted[index]
                 identifier = asked.ids[place]
