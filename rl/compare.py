@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 from rl import command
-from rl.comparison import carry_out, employ, load, open_folder, plan
+from rl.comparison import load, open_folder, plan, run_all, run_workers
 from rl.config import ConfigError
 from rl.report import comparison as report
 from rl.run.signals import Stop
@@ -49,12 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
         comparison = load(path, options.overrides)
         out = options.out or Path("runs") / path.stem
         open_folder(out, comparison)
-        legs = plan(comparison, out)
+        stages = plan(comparison, out)
         with Display() as display:
             if options.jobs == 1:
-                carry_out(legs, comparison.evaluation, display, stop)
+                run_all(stages, comparison.evaluation, display, stop)
             else:
-                employ(options.jobs, out, legs, display, stop)
+                run_workers(options.jobs, out, stages, display, stop)
             display.say(f"\n{report.to_text(report.read(out))}\n\nReport: {report.write(out)}")
 
     return command.guarded("rl.compare", arguments, work)

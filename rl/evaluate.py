@@ -1,26 +1,24 @@
 """The command `python -m rl.evaluate`: answers of a run, a checkpoint or a model behind an API to the fixed suites."""
 
 import argparse
-import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
-import numpy as np
 
-from jaxlake.benchmark import Benchmark, load, spread, take
+from jaxlake.benchmark import load, spread, take
 from jaxlake.files import write_whole
 from rl import config as config_
 from rl import distributed
 from rl.command import add_job_options, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, RunError
-from rl.evaluation import Answer, ApiSource, PolicySource, Record, evaluate, to_markdown, to_text
+from rl.evaluation import ApiSource, PolicySource, Source, answer_suite, evaluate, to_markdown, to_text
 from rl.qwen3 import presets
-from rl.run.signals import Interrupted, Stop
+from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
 
@@ -36,13 +34,12 @@ TIMEOUT = 600
 """Seconds for one answer of a server: 8,192 tokens at 14 a second."""
 
 _DESCRIPTION = """\
-Has a fixed suite answered, and tells what the answers are worth: valid,
-optimal and optimal of the valid per number of agents, board size and wait
-subset, with 95 % intervals, answer lengths, and the paper's figures beside
-them.
+Has a policy answer a fixed suite, and scores the answers: valid, optimal and
+optimal of the valid per number of agents, board size and wait subset, with
+95 % intervals, answer lengths, and the paper's figures beside them.
 
-What is answered is kept: the same command goes on where it was stopped or
-killed, and with a higher --limit it asks only for what is new."""
+Every answer is kept: the same command goes on where it was stopped or killed,
+and with a higher --limit it asks only for what is new."""
 _EPILOG = """\
 suites:
   validation   800 boards with 2 agents
@@ -69,7 +66,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Asks a policy the fixed boards and writes its tables; returns the exit code, see `rl.command.guarded`."""
+    """Have a policy answer the fixed boards, and write its tables; return the exit code, see `rl.command.guarded`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = parse(_parser(), arguments)
 
@@ -82,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
-    """Asks for the answers that are missing and writes the report.
+    """Ask for the answers that are missing and write the report.
 
     Raises:
       ConfigError: for a mistake of the user's.
@@ -95,28 +92,21 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     suite = load(SUITES[options.suite])
     suite = take(suite, spread(suite))
     asked = take(suite, range(min(options.limit or len(suite), len(suite))))
+    source: Source
     if options.api:
-        source = ApiSource(_client(options), config, sampling, options.concurrency or 8)
+        source = ApiSource(_client(options), config, sampling, options.samples, options.concurrency or 8)
     else:
-        source = PolicySource(config, suite, sampling, options.samples, display.say)
+        source = PolicySource(config, label, suite, sampling, options.samples, display.say)
     identity = {
         "suite": options.suite,
         "sha256": suite.account["sha256"],
-        "samples": options.samples,
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "seed": config.seed,
         "style": config.text.style,
-        "max_new_tokens": config.text.max_new_tokens,
         **source.identity(),
     }
-    with _opened(folder, identity) as record:
-        _answer(source, asked, options.samples, record, display, stop)
-        if record is None:
-            return
-        about = {"model": label, **identity}
-        result = evaluate(asked, record.answers, options.samples, config.lake.objective, about)
+    answers = answer_suite(source, asked, folder, identity, display, stop)
+    if answers is None:
+        return
+    result = evaluate(asked, answers, options.samples, config.lake.objective, {"model": label, **identity})
     write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
     write_whole(folder / "report.md", to_markdown(result).encode())
     display.say(f"\n{to_text(result)}\n\nReport: {folder / 'report.md'}")
@@ -128,61 +118,8 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
         )
 
 
-def _answer(
-    source: PolicySource | ApiSource,
-    asked: Benchmark,
-    samples: int,
-    record: Record | None,
-    display: Display,
-    stop: Stop,
-) -> None:
-    """Has the source answer what the record lacks; only the first process has one, and the others follow it.
-
-    Raises:
-      Interrupted: on all processes, if a signal came to one.
-    """
-    known = record.answers if record else {}
-    missing = [[(identifier, sample) not in known for sample in range(samples)] for identifier in asked.ids]
-    missing = distributed.all_gather(np.array(missing)[None])[0]
-    there = int((~missing).sum())
-    if there and missing.any():
-        display.say(f"Goes on: {there:,} of {missing.size:,} answers are there")
-    display.stage("answers", missing.size, done=there)
-
-    def check_stop() -> None:
-        if number := stop.agreed():
-            raise Interrupted(number)
-
-    def write(answers: Sequence[Answer]) -> None:
-        if record is not None:
-            record.add(answers)
-        display.advance(steps=len(answers))
-        check_stop()
-
-    def within(status: str) -> None:
-        display.within(status)
-        check_stop()
-
-    source.answer(asked, missing, write, within)
-
-
-@contextlib.contextmanager
-def _opened(folder: Path, identity: dict[str, Any]) -> Iterator[Record | None]:
-    """The record on process 0, None on the others; where that one is refused, all stop."""
-    record, refusal = None, None
-    if distributed.is_main():
-        try:
-            record = Record(folder, identity)
-        except ConfigError as error:
-            refusal = error
-    if distributed.agree(refusal is not None):
-        raise refusal or ConfigError(f"{folder}: refused by process 0")
-    with record or contextlib.nullcontext():
-        yield record
-
-
 def _check(options: argparse.Namespace) -> None:
-    """Refuses options that have no meaning, or none together."""
+    """Refuse options that have no meaning, or none together."""
     for name in ("limit", "samples", "concurrency", "timeout"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise ConfigError(f"--{name} {value}: must be at least 1")
@@ -197,7 +134,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
-    """The configuration with the checkpoint that is to answer, if one is, its name, and the evaluation's folder."""
+    """Return the configuration, the checkpoint or the server's model, and the evaluation's folder."""
     suite = options.suite + (f"_{options.samples}_samples" if options.samples > 1 else "")
     if options.run:
         if not (options.run / "config.yaml").exists():
@@ -211,19 +148,18 @@ def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
         path = options.model or options.api[1]
         config = config_.load(options.config or shipped(_fitting(options.model)), options.overrides)
         folder = Path("evaluations") / Path(path).name / suite
-    if not options.api:
-        model = {"path": path, "shape": None, "lora": config.model.lora.model_copy(update={"rank": 0})}
-        config = config.model_copy(update={"model": config.model.model_copy(update=model)})
     return config, path, options.out or folder
 
 
 def _fitting(model: str | None) -> str:
-    """The shipped configuration that names this checkpoint, or has a model of its shape."""
-    for name in SHIPPED if model else ():
+    """Find the shipped configuration that names this checkpoint, or has a model of its shape."""
+    if model is None:
+        return SHIPPED[0]
+    for name in SHIPPED:
         settings = config_.load(shipped(name)).model
         if settings.path == model:
             return name
-        if (Path(model) / "config.json").is_file():
+        if (Path(model) / "config.json").is_file() and settings.shape is not None:
             dtype = jax.numpy.dtype(settings.dtype)
             if presets.read_config(Path(model), dtype) == presets.shape_of(settings.shape, dtype):
                 return name
@@ -231,7 +167,7 @@ def _fitting(model: str | None) -> str:
 
 
 def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
-    """Greedy for one answer to a board, for several as `validation` says; --temperature overrides both."""
+    """Sample greedily for one answer to a board, as `validation` says for several; --temperature overrides both."""
     settings, temperature = config.validation, options.temperature
     if temperature is None:
         temperature = settings.temperature if options.samples > 1 else 0.0
@@ -246,7 +182,8 @@ def _client(options: argparse.Namespace) -> "ChatClient":
     name = options.key_env or "OPENAI_API_KEY"
     if options.key_env and not os.environ.get(name):
         raise ConfigError(f"--key-env {name}: there is no such environment variable, or it is empty")
-    return ChatClient(*options.api, os.environ.get(name), key_name=name, timeout=options.timeout or TIMEOUT)
+    url, model = options.api
+    return ChatClient(url, model, os.environ.get(name), key_name=name, timeout=options.timeout or TIMEOUT)
 
 
 def _parser() -> argparse.ArgumentParser:

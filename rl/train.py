@@ -29,9 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
         execute(config, directory, display, stop)
         if distributed.is_main():
-            from rl import report  # matplotlib takes a second
+            from rl.report import page, tables  # matplotlib takes a second, and training needs none
 
-            display.say(f"\n{report.table_text(directory.path)}\n\nReport: {report.write(directory.path)}")
+            display.say(f"\n{tables.table_text(directory.path)}\n\nReport: {page.write(directory.path)}")
 
     return command.run("rl.train", DESCRIPTION, EXAMPLES, arguments, work)
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rl import command
-from rl.comparison import carry_out, plan, reopen
+from rl.comparison import plan, reopen, run_all
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     def work(stop: Stop) -> None:
         comparison = reopen(out)
         with Display() as display:
-            carry_out(plan(comparison, out), comparison.evaluation, display, stop)
+            run_all(plan(comparison, out), comparison.evaluation, display, stop)
 
     return command.guarded("rl.comparison", arguments, work)
 

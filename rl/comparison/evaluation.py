@@ -1,38 +1,50 @@
-"""What a leg's policy answers to the held-out boards, as columns that need nothing of this project to be read."""
+"""The answers of a stage's policy to the held-out boards, as columns that need nothing of this project to be read."""
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 
-from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, score, spread, take
+from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, spread, take
 from jaxlake.files import write_whole
 from jaxlake.levels import pad
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
 from rl.comparison.config import EvaluationSection
-from rl.comparison.legs import EVALUATION, Leg
-from rl.evaluation import Answer, PolicySource, Record
+from rl.comparison.stages import EVALUATION, Stage
+from rl.evaluation import Answer, PolicySource, answer_suite, score_answers
+from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
 
 
-def evaluate(leg: Leg, settings: EvaluationSection, display: Display) -> None:
-    """Has the policy in the leg's ``final/`` answer, and writes the leg's ``evaluation.json``.
+def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: Stop) -> None:
+    """Have the policy in the stage's ``final/`` answer, and write the stage's ``evaluation.json``.
 
-    All answers are kept in ``evaluations/`` of the leg; what is there is not asked for again.
+    All answers are kept in ``evaluations/`` of the stage, and none of them is asked for again.
     """
-    suite = held_out(leg.config.lake.sizes, settings.per_slice)
-    greedy = _answers(leg, suite, settings, SamplingParams(temperature=0.0), 1, display)
-    found = score(_texts(suite, greedy, 1), suite, objective=leg.config.lake.objective)
-    first = [None if found.valid[i] else FAILURES[found.failures[i].argmax()] for i in range(len(suite))]
+    suite = held_out(stage.config.lake.sizes, settings.per_slice)
+    text = stage.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
+    config, objective = stage.config.model_copy(update={"text": text}), stage.config.lake.objective
+
+    def answers(kind: str, sampling: SamplingParams, samples: int) -> Mapping[tuple[str, int], Answer]:
+        source = PolicySource(config, str(stage.path / "final"), suite, sampling, samples, lambda line: None)
+        identity = {"sha256": suite.account["sha256"], "boards": len(suite), **source.identity()}
+        folder = stage.path / "evaluations" / f"held_out_{kind}"
+        found = answer_suite(source, suite, folder, identity, display, stop, f"held-out boards, {kind}")
+        assert found is not None, "a comparison's worker is one process"
+        return found
+
+    greedy = answers("greedy", SamplingParams(temperature=0.0), 1)
+    scores = score_answers(suite, greedy, 1, objective)
+    first = [None if scores.valid[i] else FAILURES[scores.failures[i].argmax()] for i in range(len(suite))]
     shares = None
     if settings.samples:
-        validation = leg.config.validation
+        validation = config.validation
         sampling = SamplingParams(validation.temperature, validation.top_k, validation.top_p)
-        sampled = _answers(leg, suite, settings, sampling, settings.samples, display)
-        shares = score(_texts(suite, sampled, settings.samples), suite).valid.tolist()
+        sampled = answers("sampled", sampling, settings.samples)
+        shares = score_answers(suite, sampled, settings.samples, objective).valid.tolist()
     columns = {
         "boards": {
             "id": list(suite.ids),
@@ -43,22 +55,22 @@ def evaluate(leg: Leg, settings: EvaluationSection, display: Display) -> None:
             "hole_ratio": suite.hole_ratio.tolist(),
         },
         "answers": {
-            "valid": found.valid.astype(int).tolist(),
-            "optimal": found.optimal.astype(int).tolist(),
+            "valid": scores.valid.astype(int).tolist(),
+            "optimal": scores.optimal.astype(int).tolist(),
             "first_failure": first,
             "tokens": [greedy[identifier, 0].tokens for identifier in suite.ids],
             "truncated": [greedy[identifier, 0].truncated for identifier in suite.ids],
             "sampled_valid": shares,
         },
     }
-    write_whole(leg.path / EVALUATION, (json.dumps(columns) + "\n").encode())
+    write_whole(stage.path / EVALUATION, (json.dumps(columns) + "\n").encode())
 
 
 @functools.cache
 def held_out(sizes: tuple[int, ...], per_slice: int | None) -> Benchmark:
-    """The boards of these sizes of both fixed suites: 2 agents, and 3 to 5. No training boards are among them.
+    """Return the boards of these sizes of both fixed suites: 2 agents, and 3 to 5.
 
-    (`jaxlake.generate` never makes one of them.)
+    No training board is among them, as `jaxlake.generate` never makes one of them.
 
     Args:
       per_slice: how many of each number of agents, size and wait subset, spread over the hole ratios; None: all.
@@ -85,42 +97,3 @@ def held_out(sizes: tuple[int, ...], per_slice: int | None) -> Benchmark:
         account={"sha256": [suite.account["sha256"] for suite in suites]},
         **joined,
     )
-
-
-def _answers(
-    leg: Leg, suite: Benchmark, settings: EvaluationSection, sampling: SamplingParams, samples: int, display: Display
-) -> dict[tuple[str, int], Answer]:
-    """All answers of the leg's policy, by id and sample."""
-    text = leg.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
-    lora = leg.config.model.lora.model_copy(update={"rank": 0})
-    model = leg.config.model.model_copy(update={"path": str(leg.path / "final"), "shape": None, "lora": lora})
-    config = leg.config.model_copy(update={"text": text, "model": model})
-    source = PolicySource(config, suite, sampling, samples, lambda line: None)
-    kind = "greedy" if sampling.temperature == 0 else "sampled"
-    identity = {
-        "sha256": suite.account["sha256"],
-        "boards": len(suite),
-        "samples": samples,
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "seed": config.seed,
-        "max_new_tokens": settings.max_new_tokens,
-        **source.identity(),
-    }
-    with Record(leg.path / "evaluations" / f"held_out_{kind}", identity) as record:
-        missing = np.array(
-            [[(identifier, sample) not in record.answers for sample in range(samples)] for identifier in suite.ids]
-        )
-        display.stage(f"held-out boards, {kind}", missing.size, done=int((~missing).sum()))
-
-        def write(answers: Sequence[Answer]) -> None:
-            record.add(answers)
-            display.advance(steps=len(answers))
-
-        source.answer(suite, missing, write, display.within)
-        return dict(record.answers)
-
-
-def _texts(suite: Benchmark, answers: dict[tuple[str, int], Answer], samples: int) -> dict[str, list[str]]:
-    return {identifier: [answers[identifier, s].answer for s in range(samples)] for identifier in suite.ids}

@@ -1,4 +1,4 @@
-"""Carries out the legs of a comparison, in one process or beside others that do the same in the same folder."""
+"""The work on a comparison: its stages run in one process, or beside others that do the same in the same folder."""
 
 import contextlib
 import time
@@ -13,7 +13,7 @@ from rl import config as config_
 from rl.comparison.config import EvaluationSection, Resolved
 from rl.comparison.evaluation import evaluate
 from rl.comparison.fork import fork
-from rl.comparison.legs import Leg
+from rl.comparison.stages import Stage
 from rl.config import ConfigError, flat
 from rl.rounds import execute
 from rl.run.directory import InUse, RunDirectory
@@ -25,9 +25,9 @@ PATIENCE = 1.0
 
 
 def open_folder(out: Path, comparison: Resolved) -> None:
-    """Makes the folder of a comparison, or finds out that it is this one's.
+    """Make the folder of a comparison, or check that it is this one's.
 
-    As long as no leg has begun, as where a mistake was found first, another may take its place.
+    As long as no stage has begun, as where a mistake was found first, another may take its place.
 
     Raises:
       ConfigError: if it holds another comparison, or something else.
@@ -48,13 +48,13 @@ def open_folder(out: Path, comparison: Resolved) -> None:
 
 
 def _decisive(comparison: Resolved) -> dict[str, Any]:
-    """By dotted key what its result depends on."""
+    """Return by dotted key the values that the result depends on."""
     names = {"engineers": sorted(comparison.engineers)}
     return names | flat(comparison.model_dump(mode="json"))
 
 
 def reopen(out: Path) -> Resolved:
-    """The comparison that a folder holds.
+    """Read the comparison that a folder holds.
 
     Raises:
       ConfigError: if it holds none.
@@ -65,59 +65,59 @@ def reopen(out: Path) -> Resolved:
     return config_.validate(Resolved, config_.read(target), str(target))
 
 
-def carry_out(legs: Sequence[Leg], settings: EvaluationSection, display: Display, stop: Stop) -> None:
-    """Does whatever no other process does, until all legs are done, whoever did them.
+def run_all(stages: Sequence[Stage], settings: EvaluationSection, display: Display, stop: Stop) -> None:
+    """Run every stage that no other process runs, until all are done.
 
     Raises:
       ConfigError, RunError: as `rl.train.execute`.
       Interrupted: after a signal, with everything saved.
     """
-    pace = Pace(legs)
-    while left := [leg for leg in legs if not leg.is_done]:
-        if not any(attempt(leg, settings, pace, display, stop) for leg in left if leg.can_begin):
+    pace = Pace(stages)
+    while left := [stage for stage in stages if not stage.is_done]:
+        if not any(attempt(stage, settings, pace, display, stop) for stage in left if stage.can_begin):
             with stop.at_once():
                 time.sleep(PATIENCE)
 
 
-def attempt(leg: Leg, settings: EvaluationSection, pace: "Pace", display: Display, stop: Stop) -> bool:
-    """Does a leg from wherever it stands; False if another process is at it."""
+def attempt(stage: Stage, settings: EvaluationSection, pace: "Pace", display: Display, stop: Stop) -> bool:
+    """Run a stage from wherever it stands; False if another process is at it."""
     try:
-        if leg.origin and not leg.path.exists():
+        if stage.origin and not stage.path.exists():
             with stop.at_once():
-                fork(leg, display)
-        with contextlib.closing(RunDirectory(leg.path, leg.config)) as directory:
+                fork(stage, stage.origin)
+        with contextlib.closing(RunDirectory(stage.path, stage.config)) as directory:
             directory.claim()
-            if not leg.is_done:
-                display.say(f"\n{leg.path}: {pace}")
-                execute(leg.config, directory, display, stop, until=leg.until)
+            if not stage.is_done:
+                display.say(f"\n{stage.path}: {pace}")
+                execute(stage.config, directory, display, stop, until=stage.until)
                 with stop.at_once():
-                    evaluate(leg, settings, display)
+                    evaluate(stage, settings, display, stop)
     except InUse:
         return False
     return True
 
 
 class Pace:
-    """How far a comparison is, in words, with a guess at the time left once some of it was seen done."""
+    """Progress of a comparison in words, with a guess at the time left once some of it was seen done."""
 
-    def __init__(self, legs: Sequence[Leg]):
-        self._legs, self._left = legs, [leg for leg in legs if not leg.is_done]
+    def __init__(self, stages: Sequence[Stage]):
+        self._stages, self._left = stages, [stage for stage in stages if not stage.is_done]
         self._began, self._before = time.monotonic(), self.done
 
     @property
     def done(self) -> int:
-        """Legs that are done."""
-        return sum(leg.is_done for leg in self._legs)
+        """Count the stages that are done."""
+        return sum(stage.is_done for stage in self._stages)
 
-    def news(self) -> list[Leg]:
-        """Legs that have become done since the last call."""
-        done = [leg for leg in self._left if leg.is_done]
-        self._left = [leg for leg in self._left if leg not in done]
+    def news(self) -> list[Stage]:
+        """Return the stages that have become done since the last call."""
+        done = [stage for stage in self._left if stage.is_done]
+        self._left = [stage for stage in self._left if stage not in done]
         return done
 
     def __str__(self) -> str:
-        done, total = self.done, len(self._legs)
-        text = f"{done} of {total} legs done"
+        done, total = self.done, len(self._stages)
+        text = f"{done} of {total} stages done"
         if seen := done - self._before:
             minutes = (time.monotonic() - self._began) / seen * (total - done) / 60
             text += f", about {minutes:.0f} min left" if minutes < 90 else f", about {minutes / 60:.1f} h left"

@@ -1,4 +1,4 @@
-"""Several processes that work on one comparison, each with a log of its own; they meet in its folder alone."""
+"""Worker processes that share one comparison, each with a log of its own; they meet in its folder alone."""
 
 import glob
 import os
@@ -9,15 +9,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rl.comparison.legs import Leg
+from rl.comparison.stages import Stage
 from rl.comparison.work import Pace
 from rl.config import RunError
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 
 
-def employ(jobs: int, out: Path, legs: Sequence[Leg], display: Display, stop: Stop) -> None:
-    """Has so many workers carry out the legs; each GPU is one worker's, or shared by as many as there are to one.
+def run_workers(jobs: int, out: Path, stages: Sequence[Stage], display: Display, stop: Stop) -> None:
+    """Start worker processes and wait until the stages are done; workers share the GPUs evenly.
 
     A signal goes on to all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
@@ -26,17 +26,17 @@ def employ(jobs: int, out: Path, legs: Sequence[Leg], display: Display, stop: St
       Interrupted: after a signal, with everything saved.
     """
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
-    display.say(f"{jobs} workers; what they say is in {out / 'logs'}")
+    display.say(f"{jobs} workers; their logs are in {out / 'logs'}")
     workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
-    pace, told = Pace(legs), 0
-    display.stage("legs", len(legs), done=pace.done)
+    pace, sent = Pace(stages), 0
+    display.stage("stages", len(stages), done=pace.done)
     try:
         while any(worker.poll() is None for worker in workers):
-            if stop.number != told:
-                told = stop.number
-                _send(workers, told)
-            for leg in pace.news():
-                display.say(f"{leg.path}: done; {pace}")
+            if stop.number != sent:
+                sent = stop.number
+                _send(workers, sent)
+            for stage in pace.news():
+                display.say(f"{stage.path}: done; {pace}")
                 display.advance()
             time.sleep(0.5)
     except KeyboardInterrupt:
@@ -52,7 +52,7 @@ def employ(jobs: int, out: Path, legs: Sequence[Leg], display: Display, stop: St
         for worker, log in zip(workers, logs, strict=True)
         if worker.returncode
     ]
-    if not all(leg.is_done for leg in legs):
+    if not all(stage.is_done for stage in stages):
         raise RunError(failures[0] if failures else "the workers were stopped; the same command goes on")
     for failure in failures:  # of which the others have made up
         display.say(failure)
@@ -72,7 +72,7 @@ def _start(out: Path, log: Path, number: int, jobs: int) -> subprocess.Popen:
 
 
 def _last_words(worker: subprocess.Popen, log: Path) -> str:
-    """What ended a worker that did not end well."""
+    """Say what ended a worker that did not end well."""
     if worker.returncode < 0:
         return f"ended by {signal.Signals(-worker.returncode).name}"
     return (log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
@@ -85,10 +85,10 @@ def _send(workers: Sequence[subprocess.Popen], number: int) -> None:
 
 
 def device(number: int, jobs: int) -> dict[str, str]:
-    """What the environment of a worker says of GPUs: which is its own, and how much of the memory it may take."""
+    """Return the environment variables of a worker: its own GPU, and how much of the memory it may take."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    here = sorted(path.removeprefix("/dev/nvidia") for path in glob.glob("/dev/nvidia[0-9]*"))
-    gpus = here if given is None else [gpu for gpu in given.split(",") if gpu]
+    installed = sorted(path.removeprefix("/dev/nvidia") for path in glob.glob("/dev/nvidia[0-9]*"))
+    gpus = installed if given is None else [gpu for gpu in given.split(",") if gpu]
     if not gpus:
         return {}
     sharing = -(-jobs // len(gpus))

@@ -1,4 +1,4 @@
-"""An evaluation on disk: what it is of, and its answers as they come, so that it can be broken off anywhere."""
+"""The folder of an evaluation: what it is of, and its answers as they come, so that it can be broken off anywhere."""
 
 import dataclasses
 import fcntl
@@ -15,13 +15,13 @@ IDENTITY, ANSWERS = "evaluation.json", "answers.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """One answer to one instance; a line of the file.
+    """One answer to one board; a line of the file.
 
     Attributes:
-      id: of the instance.
+      id: of the board.
       sample: number of the answer among those to it, from 0.
       answer: the text.
-      tokens: its length; None where a server does not tell.
+      tokens: its length; None where a server does not say.
       truncated: whether the limit on tokens ended it.
     """
 
@@ -40,7 +40,7 @@ class Record:
       identity: flat plain values that say whose answers these are and to what; a folder with others is refused.
 
     Attributes:
-      answers: what is there, by id and sample.
+      answers: all that it holds, by id and sample.
 
     Raises:
       ConfigError: if the folder is in use, holds something else or cannot be one.
@@ -73,11 +73,11 @@ class Record:
     def __enter__(self) -> "Record":
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def add(self, answers: Sequence[Answer]) -> None:
-        """Writes answers behind the others.
+        """Append answers.
 
         Raises:
           OSError: if the disk does not take them; a part of a line is dropped when the folder is opened again.
@@ -90,20 +90,20 @@ class Record:
     def _refuse_other(self, identity: dict[str, Any]) -> None:
         path = self.folder / IDENTITY
         try:
-            there = json.loads(path.read_text())
+            held = json.loads(path.read_text())
         except ValueError:
-            there = None
-        if not isinstance(there, dict):
+            held = None
+        if not isinstance(held, dict):
             raise ConfigError(f"{path}: not readable; delete the folder, or choose another with --out")
-        for name in [*identity, *(there.keys() - identity.keys())]:
-            if identity.get(name) != there.get(name):
+        for name in [*identity, *(held.keys() - identity.keys())]:
+            if identity.get(name) != held.get(name):
                 raise ConfigError(
-                    f"{self.folder}: holds another evaluation ({name} = {json.dumps(there.get(name))} there, "
+                    f"{self.folder}: holds another evaluation ({name} = {json.dumps(held.get(name))} there, "
                     f"{json.dumps(identity.get(name))} here); choose another folder with --out"
                 )
 
     def _read(self) -> None:
-        """Reads what is there and drops a last line without its end, which a process wrote when it was killed."""
+        """Read the answers and drop a last line without its end, which a process wrote when it was killed."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1

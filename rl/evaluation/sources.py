@@ -1,4 +1,4 @@
-"""Who answers a suite: a checkpoint on the devices here, or a model behind an API."""
+"""The sources of answers to a suite: a checkpoint on the devices here, or a model behind an API."""
 
 import contextlib
 import dataclasses
@@ -31,21 +31,65 @@ Write = Callable[[Sequence[Answer]], None]
 Within = Callable[[str], None]
 
 
-class PolicySource:
+class Source:
+    """Somebody who answers boards.
+
+    Attributes:
+      samples: answers to each board.
+      failures: why, for each board and sample that got no answer.
+    """
+
+    def __init__(self, config: Config, sampling: SamplingParams, samples: int):
+        self._config, self._sampling, self.samples = config, sampling, samples
+        self.failures: dict[tuple[str, int], str] = {}
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides on the answers, beside the boards; plain values."""
+        return {
+            "samples": self.samples,
+            **dataclasses.asdict(self._sampling),
+            "seed": self._config.seed,
+            "max_new_tokens": self._config.text.max_new_tokens,
+        }
+
+    def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:
+        """Answer what is missing.
+
+        Args:
+          asked: the first boards of the suite in its order, so that a place there is the same for every limit.
+          missing: bool ``[n, samples]``, the same on all processes.
+          write: gets answers as they come; called on all processes alike.
+          within: gets a line on how far this is between two writes.
+        """
+        raise NotImplementedError
+
+
+class PolicySource(Source):
     """A checkpoint; every process of a job makes one and calls it alike.
 
     Args:
-      config: with the checkpoint as `model.path`.
+      config: of the run that the checkpoint is from, or one that fits it.
+      path: of the checkpoint.
       suite: the whole set: prompts get the room that its longest one needs.
-      say: tells the user what was found.
+      say: gets what was found, a line each.
 
     Raises:
       ConfigError: if the checkpoint cannot be read, or does not fit the settings or devices.
     """
 
     def __init__(
-        self, config: Config, suite: Benchmark, sampling: SamplingParams, samples: int, say: Callable[[str], None]
+        self,
+        config: Config,
+        path: str,
+        suite: Benchmark,
+        sampling: SamplingParams,
+        samples: int,
+        say: Callable[[str], None],
     ):
+        super().__init__(config, sampling, samples)
+        lora = config.model.lora.model_copy(update={"rank": 0})
+        model = config.model.model_copy(update={"path": path, "shape": None, "lora": lora})
+        config = config.model_copy(update={"model": model})
         roomy = config.text.model_copy(update={"max_prompt_tokens": 2**31})
         policy, parameters = Policy.create(config.model_copy(update={"text": roomy}), jax.random.key(config.seed))
         tokens = policy.prompts(suite.instances).tokens
@@ -53,11 +97,10 @@ class PolicySource:
         room = config.text.model_copy(update={"max_prompt_tokens": longest})
         self._policy = dataclasses.replace(policy, config=config.model_copy(update={"text": room}))
         self._tokens = dict(zip(suite.ids, tokens, strict=True))
-        self._sampling, self._samples = sampling, samples
         self._policy.sampler.width(samples)
         self._fingerprint = fingerprint(parameters)
         self._parameters: nnx.State = policy.rollout_parameters(parameters)
-        say(f"{config.model.path}: {policy.describe(parameters)}")
+        say(f"{path}: {policy.describe(parameters)}")
         if longest > config.text.max_prompt_tokens:
             say(
                 f"prompts have up to {longest} tokens and get the room they need (text.max_prompt_tokens = "
@@ -65,37 +108,30 @@ class PolicySource:
             )
 
     def identity(self) -> dict[str, Any]:
-        """What decides on the answers, beside the instances and the sampling."""
-        config = self._policy.config
-        return {
+        """Return what decides on the answers, beside the boards; plain values."""
+        return super().identity() | {
             "parameters": self._fingerprint,
-            "dtype": config.model.dtype,
-            "thinking": config.text.thinking,
+            "dtype": self._config.model.dtype,
+            "thinking": self._config.text.thinking,
         }
 
     def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:
-        """Answers what is missing, in calls of the sampler that begin at the same places whatever is missing.
+        """Answer what is missing, in calls of the sampler that begin at the same places whatever is missing.
 
         Where a call has lost some answers, all of it is answered again: the tokens depend on the request's number, but
         the last bit of a number may depend on how long the longest prompt beside it is.
-
-        Args:
-          asked: the first of the suite in its order, so that a place there is the same for every limit.
-          missing: bool ``[n, samples]``, the same on all processes.
-          write: gets the answers of a call; called on all processes alike.
-          within: told how far a call is.
         """
         processes = jax.process_count()
         rows = self._policy.config.sampler.rows
-        size = max(CALL * rows // (self._samples * processes), 1) * processes
+        size = max(CALL * rows // (self.samples * processes), 1) * processes
         for begin in range(0, len(asked), size):
-            here = np.arange(begin, min(begin + size, len(asked)))
-            if missing[here].any():
-                answers = self._call(asked, here, within)
-                write([answer for answer, wanted in zip(answers, missing[here].flat, strict=True) if wanted])
+            places = np.arange(begin, min(begin + size, len(asked)))
+            if missing[places].any():
+                answers = self._call(asked, places, within)
+                write([answer for answer, wanted in zip(answers, missing[places].flat, strict=True) if wanted])
 
     def _call(self, asked: Benchmark, places: np.ndarray, within: Within) -> list[Answer]:
-        """All samples to the instances at these places, one after the other."""
+        """Return all samples to the boards at these places, one after the other."""
         share = -(-len(places) // jax.process_count())
         first = jax.process_index() * share
         # What is asked too much, so that all processes ask equally many, is dropped.
@@ -104,18 +140,18 @@ class PolicySource:
             self._parameters,
             [self._tokens[asked.ids[place]] for place in mine],
             jax.random.key(self._policy.config.seed),
-            samples=self._samples,
+            samples=self.samples,
             sampling=self._sampling,
-            first_request=int(places[0] + first) * self._samples,
-            progress=lambda done: within(f"{done}/{share * self._samples} of this call"),
+            first_request=int(places[0] + first) * self.samples,
+            progress=lambda done: within(f"{done}/{share * self.samples} of this call"),
         )
         rollout = distributed.all_gather(rollout)
-        count = len(places) * self._samples
+        count = len(places) * self.samples
         texts = self._policy.texts(rollout.tokens[:count], rollout.mask[:count])
         return [
             Answer(
-                id=asked.ids[places[i // self._samples]],
-                sample=i % self._samples,
+                id=asked.ids[places[i // self.samples]],
+                sample=i % self.samples,
                 answer=answer,
                 tokens=int(rollout.mask[i].sum()),
                 truncated=bool(rollout.truncated[i]),
@@ -124,26 +160,23 @@ class PolicySource:
         ]
 
 
-class ApiSource:
+class ApiSource(Source):
     """A model behind an API.
 
     Args:
       concurrency: requests under way at once.
-
-    Attributes:
-      failures: why, for each instance and sample that got no answer.
     """
 
-    def __init__(self, client: "ChatClient", config: Config, sampling: SamplingParams, concurrency: int):
-        self._client, self._config, self._sampling, self._concurrency = client, config, sampling, concurrency
-        self.failures: dict[tuple[str, int], str] = {}
+    def __init__(self, client: "ChatClient", config: Config, sampling: SamplingParams, samples: int, concurrency: int):
+        super().__init__(config, sampling, samples)
+        self._client, self._concurrency = client, concurrency
 
     def identity(self) -> dict[str, Any]:
-        """What decides on the answers, beside the instances and the sampling."""
-        return {"url": self._client.url, "api_model": self._client.model}
+        """Return what decides on the answers, beside the boards; plain values."""
+        return super().identity() | {"url": self._client.url, "api_model": self._client.model}
 
     def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:
-        """Asks for what is missing, and writes each answer as it comes.
+        """Ask for what is missing, and write each answer as it comes.
 
         Raises:
           ApiError: if no request can succeed, or `FAILURES_IN_A_ROW` did not.
@@ -166,7 +199,7 @@ class ApiSource:
             for place, sample in wanted
         ]
         in_a_row = 0
-        with contextlib.closing(self._client.map(requests, self._concurrency)) as results:
+        with contextlib.closing(self._client.map(requests, self._concurrency)) as results:  # type: ignore[type-var]
             for index, result in results:
                 place, sample = wanted[index]
                 identifier = asked.ids[place]
@@ -181,5 +214,5 @@ class ApiSource:
                 write([Answer(identifier, int(sample), result.text, result.tokens, result.truncated)])
 
     def _seed(self, identifier: str, sample: int) -> int:
-        """Another one for each answer, the same whenever it is asked for."""
+        """Return a seed for each answer, the same whenever it is asked for."""
         return zlib.crc32(f"{self._config.seed} {identifier} {sample}".encode())

@@ -1,7 +1,1 @@
-"""A run's report from its directory alone: tables for the terminal, pictures, an HTML page. Computes nothing new."""
-
-from rl.report.page import write
-from rl.report.samples import samples_markdown
-from rl.report.tables import SummaryRow, summary_table, table_text
-
-__all__ = ["SummaryRow", "samples_markdown", "summary_table", "table_text", "write"]
+"""Reports of a run, several or a comparison from their directories alone; computes nothing new about a policy."""

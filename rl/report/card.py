@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rl.report.run import Run
-from rl.report.tables import Table
+from rl.report.table import Table
 
 UNKNOWN = "unknown"
 """Origin of a setting of a run that does not say."""

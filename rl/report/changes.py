@@ -4,10 +4,11 @@ import dataclasses
 import re
 
 from engineer.context import FAILURES
-from engineer.evidence import SizeEvidence, wilson
+from engineer.evidence import SizeEvidence
 from rl.report.html import DOUBT
 from rl.report.run import RATIOS, Round, Run
-from rl.report.tables import Table
+from rl.report.shares import Share
+from rl.report.table import Table
 
 CHANGED = 0.02
 """A ratio has changed if it is more than this away from both what the round before asked for and what it realised."""
@@ -78,9 +79,9 @@ def change_table(run: Run, current: Round) -> Table | None:
             _step(previous.requested(row.size, ratio), current.requested(row.size, ratio), found.get((row.size, ratio)))
             for ratio in RATIOS
         )
-        shares = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
+        counts = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
         learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
-        rates = (_rate(count, row.n) for count in shares)
+        rates = (Share.of(count, row.n).text() for count in counts)
         said = excerpt(current.proposal.get("thinking", ""), row.size)
         rows.append((str(row.size), *ratios, str(row.n), *rates, learnable, said))
     return Table(
@@ -111,11 +112,11 @@ def excerpt(thinking: str, size: int) -> str:
 
 def _supported(ratio: str, step: float, row: SizeEvidence, all_sizes: float) -> bool:
     if ratio == "data":
-        low, high = wilson(row.valid, row.n)
-        return not low <= all_sizes <= high
-    low, high = wilson(row.first_failures[CHECK_OF[ratio]], row.n)
+        valid = Share.of(row.valid, row.n)
+        return not valid.low <= all_sizes <= valid.high
+    failing = Share.of(row.first_failures[CHECK_OF[ratio]], row.n)
     eases = ratio == "hole"  # More conflicts ask for more waits to learn from, more falls into holes for fewer holes.
-    return low > NOTABLE if (step < 0) == eases else high < NOTABLE
+    return failing.low > NOTABLE if (step < 0) == eases else failing.high < NOTABLE
 
 
 def _step(before: float | None, after: float | None, change: Change | None) -> str:
@@ -128,8 +129,3 @@ def _step(before: float | None, after: float | None, change: Change | None) -> s
 
 def _short(ratio: float) -> str:
     return f"{ratio:.3f}".rstrip("0").rstrip(".")
-
-
-def _rate(count: int, n: int) -> str:
-    low, high = wilson(count, n)
-    return f"{100 * count / n:.0f} [{100 * low:.0f}-{100 * high:.0f}]"

@@ -9,9 +9,9 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocato
 
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS
-from rl.report import look
-from rl.report.look import BLUE, CHECK_COLOURS, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from rl.report import style
 from rl.report.run import PARTS, Run
+from rl.report.style import BLUE, CHECK_COLOURS, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 PART_COLOURS = dict(zip(PARTS, (SKY, GREEN, ORANGE, GREY), strict=True))
 
@@ -27,7 +27,7 @@ Panel = Callable[[Axes, Run], bool]
 def training(run: Run) -> Figure | None:
     """A panel per group of metrics; one for which a run has none is left out."""
     sizes = [size for size in run.sizes if any(f"valid/size_{size}" in row for row in run.steps)]
-    colours = look.in_order(len(sizes))
+    colours = style.in_order(len(sizes))
     by_size = [(f"valid/size_{size}", colour, f"size {size}") for size, colour in zip(sizes, colours, strict=True)]
     panels: list[tuple[str, Panel]] = [
         ("answers by first failing check, % (white: valid)", _failures),
@@ -118,7 +118,7 @@ def _figure(run: Run, panels: Sequence[tuple[str, Panel]]) -> Figure | None:
     grid = list(figure.subplots(rows, 2, squeeze=False, sharex=True).flat)
     for axes, (title, draw) in zip(grid, shown, strict=False):
         draw(axes, run)
-        look.mark_rounds(axes, run.steps, named=False)
+        style.mark_rounds(axes, run.steps, named=False)
         axes.set_title(title, loc="left")
         axes.set_xlim(0.5, len(run.steps) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -146,7 +146,7 @@ def _legend(axes: Axes) -> None:
 
 def _lines(curves: Sequence[Curve], scale: float = 1.0, log: bool = False) -> Panel:
     def draw(axes: Axes, run: Run) -> bool:
-        steps, parts = np.arange(1, len(run.steps) + 1), look.spans(run.steps)
+        steps, parts = np.arange(1, len(run.steps) + 1), style.spans(run.steps)
         drawn = False
         for key, colour, label in curves:
             series = scale * _series(run, key)
@@ -156,8 +156,8 @@ def _lines(curves: Sequence[Curve], scale: float = 1.0, log: bool = False) -> Pa
                 continue
             drawn = True
             axes.plot(steps, series, color=colour, alpha=0.25, linewidth=0.7)
-            curve = look.smooth(series, parts, len(steps) // 20)
-            axes.plot(steps, curve, color=colour, linewidth=1.5, label=label, clip_on=False, **look.marks(len(steps)))
+            curve = style.smooth(series, parts, len(steps) // 20)
+            axes.plot(steps, curve, color=colour, linewidth=1.5, label=label, clip_on=False, **style.marks(len(steps)))
         if log and drawn:
             _whole_decades(axes)
         elif drawn:
@@ -180,9 +180,9 @@ def _whole_decades(axes: Axes) -> None:
 
 
 def _failures(axes: Axes, run: Run) -> bool:
-    steps, parts = np.arange(1, len(run.steps) + 1), look.spans(run.steps)
+    steps, parts = np.arange(1, len(run.steps) + 1), style.spans(run.steps)
     series = {check: 100 * _series(run, f"failure/{check}") for check in CHECKS}
-    seen = {check: look.smooth(y, parts, len(steps) // 20) for check, y in series.items() if np.nansum(y) > 0}
+    seen = {check: style.smooth(y, parts, len(steps) // 20) for check, y in series.items() if np.nansum(y) > 0}
     if seen:
         colours, labels = [CHECK_COLOURS[check] for check in seen], [NAMES[check] for check in seen]
         axes.stackplot(steps, *map(np.nan_to_num, seen.values()), colors=colours, labels=labels, linewidth=0)
@@ -220,4 +220,4 @@ def _series(run: Run, key: str) -> np.ndarray:
     """From the metrics or the timings, one value per step of the rounds; NaN where there is none."""
     rows = run.steps if any(key in row for row in run.steps) else run.timings
     found = {(row["round"], row["step"]): row.get(key) for row in rows}
-    return look.values([{key: found.get((row["round"], row["step"]))} for row in run.steps], key)
+    return style.values([{key: found.get((row["round"], row["step"]))} for row in run.steps], key)

@@ -6,7 +6,7 @@ from typing import Any
 from engineer.proposal import distance
 from rl.report import html
 from rl.report.run import RATIOS, Round
-from rl.report.tables import Table
+from rl.report.table import Table
 
 
 def design(past: Round, level: int) -> str:

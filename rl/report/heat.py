@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxlake.config import MAX_HOLE
-from rl.report import look
+from rl.report import style
 from rl.report.run import RATIOS, Round, Run
 
 SHOWN = 0.01
@@ -61,7 +61,7 @@ def forgetting(run: Run) -> Figure | None:
         earlier = shares[i, :j][~np.isnan(shares[i, :j])]
         lost = round(100 * share) - round(100 * max(earlier, default=share))
         text = f"{100 * share:.0f}" + (f"\n({lost})" if lost < 0 else "")
-        axes.text(j, i, text, ha="center", va="center", fontsize=9, color=look.ink(share))
+        axes.text(j, i, text, ha="center", va="center", fontsize=9, color=style.ink(share))
     axes.axhline(len(shares) - 1.5, color="black", linewidth=0.8)
     names = [stage.name if stage.name == "before" else f"after\n{stage.name}" for stage in stages]
     axes.set_xticks(range(len(stages)), names)
@@ -94,7 +94,7 @@ def _grid(run: Run, value: Any) -> np.ndarray:
 
 
 def _cells(axes: Axes, shares: np.ndarray) -> None:
-    axes.imshow(shares, cmap=look.SHADES, vmin=0, vmax=1, aspect="auto")
+    axes.imshow(shares, cmap=style.SHADES, vmin=0, vmax=1, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -112,9 +112,9 @@ def _corners(axes: Axes, requested: np.ndarray, realised: np.ndarray, most: floa
         differs = not np.isnan(got) and abs(got - asked) > SHOWN
         if differs:
             corner = [(j + 0.5, i - 0.5), (j + 0.5, i + 0.5), (j - 0.5, i + 0.5)]
-            shade = matplotlib.colormaps[look.SHADES](got / most)
+            shade = matplotlib.colormaps[style.SHADES](got / most)
             axes.add_patch(matplotlib.patches.Polygon(corner, facecolor=shade, edgecolor="white", linewidth=0.7))
-            ink = look.ink(float(got / most))
+            ink = style.ink(float(got / most))
             axes.text(j + 0.46, i + 0.42, f"{got:.2f}", ha="right", va="bottom", fontsize=7.5, color=ink)
         x, y, ha, va = (j - 0.46, i - 0.42, "left", "top") if differs else (j, i, "center", "center")
-        axes.text(x, y, f"{asked:.2f}", ha=ha, va=va, fontsize=8, color=look.ink(asked / most))
+        axes.text(x, y, f"{asked:.2f}", ha=ha, va=va, fontsize=8, color=style.ink(asked / most))

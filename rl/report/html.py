@@ -5,7 +5,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from rl.report.tables import Table
+from rl.report.table import Table
 
 LONG = 32
 """Characters from which a cell may break into lines."""
@@ -51,8 +51,8 @@ def picture(png: bytes, caption: str) -> str:
     """With what it shows under it; on a narrow screen it keeps a legible width and scrolls."""
     width = round(0.69 * int.from_bytes(png[16:20]))  # of the file's pixels, so that all lettering has one size
     data = base64.b64encode(png).decode()
-    look = f'style="width: {width}px; min-width: min({width}px, 38rem)"'
-    image = f'<div class="wide"><img {look} alt="{escape(caption)}" src="data:image/png;base64,{data}"></div>'
+    width_style = f'style="width: {width}px; min-width: min({width}px, 38rem)"'
+    image = f'<div class="wide"><img {width_style} alt="{escape(caption)}" src="data:image/png;base64,{data}"></div>'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 

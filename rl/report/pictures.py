@@ -10,9 +10,9 @@ from matplotlib.ticker import MaxNLocator
 
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS, SizeEvidence, wilson
-from rl.report import boards, curves, heat, look, published
-from rl.report.look import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
+from rl.report import boards, curves, heat, published, style
 from rl.report.run import Run, Stage
+from rl.report.style import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
 
 LEARNING, ALLOCATION, FAILURES = "learning.png", "allocation.png", "failures.png"
 LEARNABLE, FORGETTING, PUBLISHED = "learnability.png", "forgetting.png", "published.png"
@@ -21,9 +21,9 @@ TRAINING, TIME, BOARDS, SAMPLES = "training.png", "time.png", "boards.png", "sam
 
 def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, bytes]:
     """PNG bytes by file name, of all pictures or those named; one for which the run holds nothing yet is left out."""
-    with matplotlib.rc_context(look.STYLE):
+    with matplotlib.rc_context(style.STYLE):
         figures = {name: _DRAWS[name](run) for name in names or _DRAWS}
-        return {name: look.png(figure) for name, figure in figures.items() if figure is not None}
+        return {name: style.png(figure) for name, figure in figures.items() if figure is not None}
 
 
 def _learning(run: Run) -> Figure:
@@ -46,7 +46,7 @@ def _warm_start(warm: Axes, run: Run) -> None:
     stages = {stage.name: stage for stage in run.stages}
     taught = [row for row in run.warm_start if row.get("plan_loss") is not None]
     steps = [row["step"] for row in taught]
-    likelihood = look.running_mean(np.exp(-look.values(taught, "plan_loss")), len(taught) // 20)
+    likelihood = style.running_mean(np.exp(-style.values(taught, "plan_loss")), len(taught) // 20)
     warm.plot(steps, likelihood, color=GREY, linewidth=1.6, label="mean token likelihood")
     last = max(steps, default=1)
     _validation_points(warm, [(0, stages.get("before")), (last, stages.get("warm start"))], shift=0.035 * last)
@@ -57,13 +57,13 @@ def _warm_start(warm: Axes, run: Run) -> None:
 def _rounds(rounds: Axes, run: Run) -> None:
     stages = {stage.name: stage for stage in run.stages}
     total = len(run.steps)
-    parts = look.spans(run.steps)
+    parts = style.spans(run.steps)
     for key, colour, label in (("valid", SKY, "training: valid share"), ("reward", PURPLE, "training: reward")):
-        series = look.values(run.steps, key)
+        series = style.values(run.steps, key)
         rounds.plot(np.arange(1, total + 1), series, color=colour, alpha=0.3, linewidth=0.7)
-        smooth = look.smooth(series, parts, total // 20)
-        rounds.plot(np.arange(1, total + 1), smooth, color=colour, linewidth=1.6, label=label, **look.marks(total))
-    look.mark_rounds(rounds, run.steps)
+        smooth = style.smooth(series, parts, total // 20)
+        rounds.plot(np.arange(1, total + 1), smooth, color=colour, linewidth=1.6, label=label, **style.marks(total))
+    style.mark_rounds(rounds, run.steps)
     ends = {run.steps[begin]["round"]: end for begin, end in parts}
     points = [
         (0, stages.get("warm start", stages.get("before"))),
@@ -140,7 +140,7 @@ def _learnability(run: Run) -> Figure | None:
     if not kinds:
         return None
     figure = Figure(figsize=(9.0, 2.5 * len(kinds) + 0.5), layout="constrained")
-    colours = dict(zip((stage.name for stage in run.stages), look.in_order(len(run.stages)), strict=True))
+    colours = dict(zip((stage.name for stage in run.stages), style.in_order(len(run.stages)), strict=True))
     panels = figure.subplots(len(kinds), 3, squeeze=False, sharex=True)
     for line, (kind, stages) in zip(panels, kinds, strict=True):
         for axes, (title, value, top) in zip(line, _PANELS, strict=True):

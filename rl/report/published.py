@@ -1,4 +1,4 @@
-"""The paper's printed figures as a grey reference to a run's own on the same kind of boards, where there are any."""
+"""The picture of the paper's printed figures, a grey reference to a run's own on the same kind of boards."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,22 +8,19 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from engineer.evidence import wilson
 from jaxlake.benchmark.published import published
-from rl.report.look import BLUE, GREY
 from rl.report.run import Run
+from rl.report.shares import Share
+from rl.report.style import BLUE, GREY
 
 OURS = "Qwen3-4B"
 """How the names of the paper's own policies begin; the others are models that it only asked."""
 STYLES = {"base": ":", "+GRPO random": "--", "+GRPO designed": "-"}
-"""Of their lines, by the rest of the name."""
-
-Share = tuple[float, float, float]
-"""Percent, with the ends of its 95 % interval."""
+"""Styles of their lines, by the rest of the name."""
 
 
 def overlay(run: Run) -> Figure | None:
-    """Valid % by board size, a panel per number of agents that the paper has and the run was evaluated on."""
+    """Draw valid % by board size, a panel per number of agents that the paper has and the run was evaluated on."""
     measured = comparable(run)
     if not measured:
         return None
@@ -39,7 +36,7 @@ def overlay(run: Run) -> Figure | None:
 
 
 def comparable(run: Run) -> dict[int, dict[int, Share]]:
-    """Valid shares on the benchmark by number of agents and board size, where the paper prints some too.
+    """Return valid shares on the benchmark by number of agents and board size, where the paper prints some too.
 
     Taken from a comparison's ``evaluation.json`` of the run, else from an evaluation of its final policy
     (``evaluations/*/scores.json``, the latest that holds any).
@@ -47,18 +44,18 @@ def comparable(run: Run) -> dict[int, dict[int, Share]]:
     Raises:
       ValueError: a file that is broken; one line.
     """
-    found: dict[tuple[int, int], Share] = {}
-    whole = run.directory / "evaluation.json"
-    if whole.exists():
-        found = _read(whole, _of_boards)
+    shares: dict[tuple[int, int], Share] = {}
+    columns = run.directory / "evaluation.json"
+    if columns.exists():
+        shares = _read(columns, _from_columns)
     else:
         files = (run.directory / "evaluations").glob("*/scores.json")
         for path in sorted(files, key=lambda path: path.stat().st_mtime):
-            found = _read(path, _of_lines) or found
+            shares = _read(path, _from_lines) or shares
     printed = {(row.num_agents, size) for row in published().rows for size in row.by_size}
     measured: dict[int, dict[int, Share]] = {}
-    for agents, size in sorted(printed & found.keys()):
-        measured.setdefault(agents, {})[size] = found[agents, size]
+    for agents, size in sorted(printed & shares.keys()):
+        measured.setdefault(agents, {})[size] = shares[agents, size]
     return measured
 
 
@@ -73,7 +70,7 @@ def _panel(axes: Axes, agents: int, by_size: Mapping[int, Share]) -> None:
             name = row.model.removeprefix(OURS).strip()
             shares = [row.by_size[size][0] for size in sizes]
             axes.plot(sizes, shares, color=GREY, linestyle=STYLES[name], linewidth=1.4, label=f"paper: {name}")
-    middle, lowest, highest = zip(*by_size.values(), strict=True)
+    middle, lowest, highest = zip(*(share.percent for share in by_size.values()), strict=True)
     below = [m - low for m, low in zip(middle, lowest, strict=True)]
     above = [high - m for m, high in zip(middle, highest, strict=True)]
     axes.errorbar(
@@ -89,24 +86,19 @@ def _read(path: Path, cells: Callable[[Any], dict[tuple[int, int], Share]]) -> d
         raise ValueError(f"{path}: no scores of a benchmark: {error}") from None
 
 
-def _of_boards(evaluation: Mapping) -> dict[tuple[int, int], Share]:
-    """Of the columns of a comparison's evaluation: a greedy answer per board."""
+def _from_columns(evaluation: Mapping) -> dict[tuple[int, int], Share]:
+    """Count the columns of a comparison's evaluation: a greedy answer per board."""
     boards, valid = evaluation["boards"], evaluation["answers"]["valid"]
-    cells: dict[tuple[int, int], list[float]] = {}
+    cells: dict[tuple[int, int], list[int]] = {}
     for agents, size, passed in zip(boards["agents"], boards["size"], valid, strict=True):
-        cells.setdefault((agents, size), []).append(passed)
-    return {cell: _percent(sum(passed), len(passed)) for cell, passed in cells.items()}
+        cells.setdefault((agents, size), []).append(int(passed))
+    return {cell: Share.of(sum(passed), len(passed)) for cell, passed in cells.items()}
 
 
-def _of_lines(scores: Mapping) -> dict[tuple[int, int], Share]:
-    """Of the lines over all wait subsets in the scores of `rl.evaluate`."""
+def _from_lines(scores: Mapping) -> dict[tuple[int, int], Share]:
+    """Read the lines over all wait subsets in the scores of `rl.evaluate`."""
     return {
-        (line["agents"], line["size"]): tuple(line["valid"][end] for end in ("percent", "low", "high"))
+        (line["agents"], line["size"]): Share(*(line["valid"][end] / 100 for end in ("percent", "low", "high")))
         for line in scores["lines"]
         if line["wait_subset"] is None and None not in (line["agents"], line["size"])
     }
-
-
-def _percent(count: float, n: int) -> Share:
-    low, high = wilson(int(count), n)
-    return 100 * count / n, 100 * low, 100 * high

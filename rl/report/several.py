@@ -6,6 +6,7 @@ from pathlib import Path
 from rl.report import card, comparison, html, page, pictures, tables
 from rl.report.comparison import Comparison
 from rl.report.run import Run, read
+from rl.report.table import Table
 
 
 def write_several(run_dirs: Sequence[Path], file: Path) -> None:
@@ -61,13 +62,14 @@ def _compared(found: Comparison, drawn: Mapping[str, bytes]) -> list[str]:
     ]
 
 
-def _side_by_side(runs: dict[str, Run]) -> tables.Table:
+def _side_by_side(runs: dict[str, Run]) -> Table:
     """The last validation of each run."""
     rows = []
     for name, run in runs.items():
         last = run.stages[-1]
-        valid, optimal, sampled = tables.summary_cells(last)
+        shares = tables.shares(last)[None]
+        cells = (tables.percent(shares.get(name)) for name in ("valid", "optimal", "sampled"))
         engineer = str(run.settings.get("engineer.kind", card.UNKNOWN))
-        rows.append((name, engineer, str(run.settings.get("seed", "-")), last.name, valid, optimal, sampled))
+        rows.append((name, engineer, str(run.settings.get("seed", "-")), last.name, *cells))
     header = ("run", "engineer", "seed", "after", "valid %", "optimal %", "sampled valid %")
-    return tables.Table("Last validation of each run [95 % interval]", header, tuple(rows))
+    return Table("Last validation of each run [95 % interval]", header, tuple(rows))

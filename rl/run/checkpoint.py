@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import math
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -111,6 +112,32 @@ class Checkpoints:
                 ),
             )
         )
+
+    def copy_latest(self, source: "Checkpoints", unused: Sequence[str]) -> Progress:
+        """Copies another run's latest checkpoint to be the first here, where no validation has been the best yet.
+
+        Args:
+          unused: names of arrays, such as "reference", that this run does not read; they stay on disk until this
+            checkpoint goes.
+
+        Returns:
+          Where the run stands, as the copy says.
+
+        Raises:
+          RunError: if the checkpoint is damaged.
+        """
+        step = source.steps[-1]
+        try:
+            _, record = source._read(step)
+        except ValueError as error:
+            run = source.folder.parent
+            raise RunError(f"{source.folder}/{step}: damaged ({error}); delete {run} to make it anew") from None
+        copy = self.folder / "1"
+        shutil.copytree(source.folder / str(step), copy)
+        record["progress"] |= {"best": None, "config_hash": self._config_hash}
+        record["arrays"] = {name: x for name, x in record["arrays"].items() if name.split(".")[0] not in unused}
+        (copy / "progress" / "metadata").write_text(json.dumps({"record": record, "digest": _digest(record)}))
+        return Progress(**record["progress"])
 
     def check(self) -> None:
         """Raises what went wrong in the background, if anything has.
@@ -231,8 +258,12 @@ class Checkpoints:
         full = {name: x for name, x in rows.items() if x.size}
         wanted = like | ({"rows": full} if full else {})
         # The handler and no checkpointer: that has barriers, and where one process fails another would wait in them.
-        handler, folder = ocp.StandardCheckpointHandler(), self.folder / str(step) / "arrays"
-        loaded, problem = _quietly(lambda: handler.restore(folder, args=ocp.args.StandardRestore(wanted)))
+        handler, folder = ocp.PyTreeCheckpointHandler(), self.folder / str(step) / "arrays"
+        # Partial, as a fork's first checkpoint may hold a reference that the fork has no use for.
+        args = ocp.args.PyTreeRestore(
+            wanted, restore_args=ocp.checkpoint_utils.construct_restore_args(wanted), partial_restore=True
+        )
+        loaded, problem = _quietly(lambda: handler.restore(folder, args=args))
         if problem:
             raise ValueError(problem)
         rows |= loaded.pop("rows", {})

@@ -33,9 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
             raise ConfigError("warm_start.steps = 0: nothing to teach; python -m rl.train begins with the rounds")
         execute(config, directory, display, stop, until="rounds")
         if distributed.is_main():
-            from rl import report  # matplotlib takes a second
+            from rl.report import page, tables  # matplotlib takes a second, and training needs none
 
-            table, path = report.table_text(directory.path), report.write(directory.path)
+            table, path = tables.table_text(directory.path), page.write(directory.path)
             display.say(f"\n{table}\n\nPolicy: {directory.path / 'final'}\nReport: {path}")
 
     return command.run("rl.sft", DESCRIPTION, EXAMPLES, arguments, work)

@@ -17,7 +17,7 @@ from rl import comparison, config, rounds
 from rl.command import shipped
 from rl.compare import main
 from rl.comparison import evaluation, fork, workers
-from rl.comparison.legs import Leg
+from rl.comparison.stages import Stage
 from rl.config import ConfigError, RunError
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
@@ -86,7 +86,7 @@ def out(tmp_path_factory, quick_compilation) -> Path:
     """A comparison that was killed while a run was forked, and stopped within a round."""
     folder = tmp_path_factory.mktemp("comparison")
     command = ["--config", str(write(folder)), "--out", str(folder / "out")]
-    with at_call(fork, "pack", 2, kill), pytest.raises(Killed):
+    with at_call(fork, "copy_checkpoint", 2, kill), pytest.raises(Killed):
         main(command)
     assert (folder / "out/arms/fixed_random/seed0.partial").exists()
     assert not (folder / "out/arms/fixed_random/seed0").exists()
@@ -94,7 +94,7 @@ def out(tmp_path_factory, quick_compilation) -> Path:
         assert main(command) == 0
     assert not list((folder / "out/arms").glob("*/*/evaluation.json"))
     found = comparison.reopen(folder / "out")
-    comparison.carry_out(comparison.plan(found, folder / "out"), found.evaluation, Display(quiet=True), Stop())
+    comparison.run_all(comparison.plan(found, folder / "out"), found.evaluation, Display(quiet=True), Stop())
     assert not list((folder / "out").rglob("*.partial"))
     return folder / "out"
 
@@ -139,10 +139,10 @@ def test_all_stages_are_validated_on_the_same_boards(out):
 def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, tmp_path):
     """The seed is the warm start's. So what was disturbed is compared with what nothing disturbed."""
     found = comparison.reopen(out)
-    run = Leg(tmp_path / "run", found.arm("by_itself", 0), {}, None, "finished")
+    run = Stage(tmp_path / "run", found.arm("by_itself", 0), {}, None, "finished")
     with contextlib.closing(RunDirectory(run.path, run.config)) as directory:
         execute(run.config, directory, Display(quiet=True), Stop())
-    evaluation.evaluate(run, found.evaluation, Display(quiet=True))
+    evaluation.evaluate(run, found.evaluation, Display(quiet=True), Stop())
     arm = out / "arms/by_itself/seed0"
     for name in ("config.yaml", "metrics.jsonl", "rounds/1/proposal.json", "rounds/1/evidence.json", "evaluation.json"):
         assert (arm / name).read_bytes() == (run.path / name).read_bytes(), name
@@ -187,9 +187,10 @@ def test_the_same_command_again_does_what_is_left_and_reports(out, capsys):
 
 def test_what_another_process_is_at_is_left_to_it(out):
     found = comparison.reopen(out)
-    leg = comparison.plan(found, out)[-1]
-    with contextlib.closing(RunDirectory(leg.path, leg.config)):
-        assert not comparison.work.attempt(leg, found.evaluation, comparison.Pace([leg]), Display(quiet=True), Stop())
+    stage = comparison.plan(found, out)[-1]
+    with contextlib.closing(RunDirectory(stage.path, stage.config)):
+        pace = comparison.Pace([stage])
+        assert not comparison.work.attempt(stage, found.evaluation, pace, Display(quiet=True), Stop())
 
 
 @pytest.mark.parametrize(
@@ -255,11 +256,11 @@ def test_overrides_reach_the_run_and_the_comparison(tmp_path):
     assert found.arm("by_itself", 7).grpo.learning_rate == 1e-3
     assert found.arm("by_itself", 7).engineer.kind == "base"
     # What all share keeps the first policy if any engineer asks for it.
-    assert {leg.config.engineer.kind for leg in comparison.plan(found, tmp_path)[:2]} == {"base"}
+    assert {stage.config.engineer.kind for stage in comparison.plan(found, tmp_path)[:2]} == {"base"}
     without = yaml.safe_load(COMPARISON)
     del without["engineers"]["by_itself"]
     found = comparison.load(write(tmp_path, yaml.safe_dump(without)))
-    assert {leg.config.engineer.kind for leg in comparison.plan(found, tmp_path)[:2]} == {"checkpoint"}
+    assert {stage.config.engineer.kind for stage in comparison.plan(found, tmp_path)[:2]} == {"checkpoint"}
 
 
 def test_the_held_out_boards_are_those_of_both_suites_with_all_their_wait_subsets():
@@ -286,7 +287,7 @@ def test_workers_share_the_gpus(monkeypatch):
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """What employers ask of a leg."""
+    """The part of a stage that workers ask for."""
 
     path: Path
     is_done: bool
@@ -294,7 +295,7 @@ class Piece:
 
 def test_a_worker_that_fails_is_told_of(tmp_path):
     with pytest.raises(RunError, match=r"a worker failed: error: \S+: no comparison .*no compare.yaml.*worker0.log"):
-        workers.employ(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
+        workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
 
 
 @pytest.mark.parametrize(
@@ -311,8 +312,8 @@ def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_
     start = workers.subprocess.Popen
     monkeypatch.setattr(workers.subprocess, "Popen", lambda command, **o: start(["sh", "-c", does], **o))
     with pytest.raises(RunError, match=message):
-        workers.employ(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
-    workers.employ(1, tmp_path, [Piece(tmp_path, True)], Display(quiet=True), Stop())
+        workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
+    workers.run_workers(1, tmp_path, [Piece(tmp_path, True)], Display(quiet=True), Stop())
 
 
 def test_a_folder_of_no_comparison_cannot_be_worked_on(tmp_path):

@@ -16,7 +16,8 @@ from rl.report import comparison
 from rl.report.comparison.arms import OUTCOMES
 from rl.report.comparison.findings import ALPHAS, findings
 from rl.report.comparison.published import beside_published
-from rl.report.comparison.statistics import cell_weights, cvar, intervals, largest_drop, t_interval, transitions
+from rl.report.comparison.statistics import cvar, intervals, largest_drop, t_interval, transitions
+from rl.report.shares import cell_weights
 
 SIZES = (3, 4, 5, 6)
 ENGINEERS = {

@@ -67,8 +67,9 @@ def test_the_small_policy_has_25_million_parameters():
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
     found = comparison.load(CONFIGS / f"{name}.yaml")
-    legs = comparison.plan(found, tmp_path)
-    assert len(legs) == 1 + len(found.seeds) * (1 + len(found.engineers)) == 1 + 5 * 9
+    stages = comparison.plan(found, tmp_path)
+    assert len(stages) == 1 + len(found.seeds) * (1 + len(found.engineers)) == 1 + 5 * 9
     taught = set(found.run.warm_start.contexts)
-    assert {leg.config.engineer.context for leg in legs if leg.config.engineer.kind.startswith("checkpoint")} <= taught
-    assert len({leg.path for leg in legs}) == len(legs)
+    engineers = [stage.config.engineer for stage in stages]
+    assert {one.context for one in engineers if one.kind.startswith("checkpoint")} <= taught
+    assert len({stage.path for stage in stages}) == len(stages)

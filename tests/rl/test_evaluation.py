@@ -49,13 +49,13 @@ def test_shares_have_wilsons_interval_over_boards_whatever_the_number_of_samples
     answers = {(name, sample): Answer(name, sample, plan if sample < 2 else "no", 9, False) for sample in (0, 1, 2)}
     result = judge(part, answers, samples=4)
     lines = {line.size: line for line in result.lines}
-    share = 100 * (2 / 3) / 2  # two of its three answers, none to the other board
-    for line, n, percent in ((lines[3], 2, share), (lines[None], 16, share / 8)):
-        assert line.valid.percent == line.optimal.percent == pytest.approx(percent)
+    share = (2 / 3) / 2  # two of its three answers, none to the other board
+    for line, n, mean in ((lines[3], 2, share), (lines[None], 16, share / 8)):
+        assert line.valid.value == line.optimal.value == pytest.approx(mean)
         for bound in (line.valid.low, line.valid.high):
-            distance = 1.96 * np.sqrt(bound / 100 * (1 - bound / 100) / n)
-            assert abs(bound - percent) / 100 == pytest.approx(distance)
-        assert line.optimal_given_valid.percent == pytest.approx(100)
+            distance = 1.96 * np.sqrt(bound * (1 - bound) / n)
+            assert abs(bound - mean) == pytest.approx(distance)
+        assert line.optimal_given_valid.value == pytest.approx(1)
     assert lines[4].optimal_given_valid is None and lines[4].valid.low == 0
     assert lines[3].at[4] == (50, 50) and result.scores.answers.sum() == 3
 
@@ -63,8 +63,8 @@ def test_shares_have_wilsons_interval_over_boards_whatever_the_number_of_samples
 def test_a_mean_over_sizes_of_unlike_numbers_of_boards_tells_less_than_their_sum():
     part = first(12)  # of four sizes 2, of four 1
     (mean,) = (line for line in judge(part, {}, samples=1).lines if line.size is None)
-    assert mean.instances == 12
-    assert mean.valid.high == pytest.approx(100 * wilson(0, 64 / 6)[1])  # 8 sizes: 64 / (4 / 2 + 4 / 1)
+    assert mean.boards == 12
+    assert mean.valid.high == pytest.approx(wilson(0, 64 / 6)[1])  # 8 sizes: 64 / (4 / 2 + 4 / 1)
 
 
 def test_lengths_are_over_the_answers_that_there_are():

@@ -14,13 +14,16 @@ import pytest
 from engineer.evidence import Evidence, SizeEvidence, TrainingEvidence, evidence_from_verdicts
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
-from rl.report import pictures, samples_markdown, summary_table, table_text, write
+from rl.report import pictures
 from rl.report.__main__ import main
 from rl.report.changes import changes, excerpt
 from rl.report.design import design
 from rl.report.heat import entropy
+from rl.report.page import write
 from rl.report.published import comparable
 from rl.report.run import read
+from rl.report.samples import samples_markdown
+from rl.report.tables import shares, table_text
 
 SIZES = (3, 4, 5, 6)
 STEPS_PER_ROUND = 60
@@ -273,16 +276,17 @@ def test_writing_again_gives_the_same_files(run_dir, report):
 
 
 def test_summary_has_every_size_and_their_total_for_every_stage(run_dir):
-    rows = summary_table(run_dir)
-    stages = ["before", "warm start", "round 0", "round 1", "round 2"]
-    assert [(row.stage, row.size) for row in rows] == [(stage, size) for stage in stages for size in (*SIZES, None)]
+    stages = read(run_dir).stages
+    assert [stage.name for stage in stages] == ["before", "warm start", "round 0", "round 1", "round 2"]
     for stage in stages:
-        *parts, total = (row for row in rows if row.stage == stage)
-        assert total.n == sum(row.n for row in parts) == 256
-        assert total.valid[0] * total.n == pytest.approx(sum(row.valid[0] * row.n for row in parts))
-        assert total.valid[1] < total.valid[0] or total.valid[0] == 0
-        assert total.optimal[0] <= total.valid[0]
-        assert len(total.sampled) == 1 or total.sampled[1] < total.sampled[0] < total.sampled[2]
+        found, counts = shares(stage), {row.size: row.n for row in stage.evidence.by_size}
+        assert tuple(found) == (*SIZES, None) and stage.evidence.n == sum(counts.values()) == 256
+        total = found[None]["valid"]
+        assert total.value * 256 == pytest.approx(sum(found[size]["valid"].value * n for size, n in counts.items()))
+        assert total.low < total.value or total.value == 0
+        assert found[None]["optimal"].value <= total.value
+        sampled = found[None]["sampled"]
+        assert sampled.low is None or sampled.low < sampled.value < sampled.high
 
 
 def test_terminal_tables_fit_and_hold_the_evidence(run_dir):
@@ -498,8 +502,8 @@ def test_the_papers_rows_stand_beside_those_boards_alone_that_it_has_too(run_dir
     answers = {"valid": [1, 1, 0, 1, 1]}
     as_file(directory / "evaluation.json", {"boards": {"agents": agents, "size": size}, "answers": answers})
     found = comparable(read(directory))
-    assert {agents: {size: share[0] for size, share in by_size.items()} for agents, by_size in found.items()} == {
-        3: {3: 50, 6: 100}
+    assert {agents: {size: share.value for size, share in by_size.items()} for agents, by_size in found.items()} == {
+        3: {3: 0.5, 6: 1}
     }
     assert "published.png" in pictures.draw_all(read(directory), ["published.png"])
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from engineer.evidence import wilson
 from engineer.proposal import distance
 from rl.report.comparison.arms import OUTCOMES, Answers, Arm, Boards, Comparison
 from rl.report.comparison.statistics import (
     Interval,
-    cell_weights,
     cvar,
     intervals,
     largest_drop,
@@ -22,6 +20,7 @@ from rl.report.comparison.statistics import (
 )
 from rl.report.heat import entropy
 from rl.report.run import RATIOS, Run
+from rl.report.shares import cell_weights, slices
 
 VALID, OPTIMAL, SAMPLED, GIVEN_VALID = "valid", "optimal", "sampled valid", "optimal given valid"
 START = "round 0"
@@ -236,32 +235,24 @@ def table(answers: Iterable[Answers], metric: str) -> np.ndarray:
 
 
 def _rates(comparison: Comparison) -> Iterable[Rate]:
-    boards = comparison.boards
-    policies = {START: list(comparison.before.values())}
-    policies |= {name: [arm.after for arm in arms.values()] for name, arms in comparison.arms.items()}
-    kinds = metrics(comparison)
-    for agents in agents_and_all(boards):
-        own = boards.where(agents)
-        waits = np.unique(boards.wait_subset[own]).tolist() if agents is not None else []
-        slices = [(size, None) for size in np.unique(boards.size[own]).tolist()] if agents is not None else []
-        slices += [(None, None), *((None, wait) for wait in waits if len(waits) > 1)]
-        for size, wait in slices:
-            here = boards.where(agents, size, wait)
-            weights = cell_weights(boards.cells, here)
-            for name, answers in policies.items():
-                # Answers that would tell as much if they were drawn from all cells together, see rl.evaluation.
-                told = len(answers) / np.square(weights).sum()
-                shares = {metric: float((table(answers, metric) @ weights).mean()) for metric in kinds}
-                place = {"agents": agents, "size": size, "wait": wait, "n": int(here.sum()) * len(answers)}
-                for metric, share in shares.items():
-                    yield _rate(name, metric, place, share, told)
-                if shares[VALID]:
-                    yield _rate(name, GIVEN_VALID, place, shares[OPTIMAL] / shares[VALID], told * shares[VALID])
+    boards, kinds = comparison.boards, metrics(comparison)
+    policies = {name: {kind: table(own, kind) for kind in kinds} for name, own in _policies(comparison).items()}
+    for part in slices(boards.agents, boards.wait_subset, boards.size):
+        if part.wait is not None and (part.size is not None or part.agents is None):
+            continue  # too few boards, or not the same wait subsets for all numbers of agents
+        for name, values in policies.items():
+            shares = {kind: part.share(values[kind]) for kind in kinds}
+            shares[GIVEN_VALID] = part.share_given(values[OPTIMAL], values[VALID])
+            n = int(part.boards.sum()) * len(values[VALID])
+            for metric, share in shares.items():
+                if share is not None:
+                    yield Rate(name, metric, part.agents, part.size, part.wait, n, share.value, share.low, share.high)
 
 
-def _rate(engineer: str, metric: str, place: dict[str, Any], share: float, told: float) -> Rate:
-    low, high = wilson(share * told, told)
-    return Rate(engineer=engineer, metric=metric, share=share, low=low, high=high, **place)
+def _policies(comparison: Comparison) -> dict[str, list[Answers]]:
+    """Return by name the answers of each seed: of the policy that all begin with, then of each engineer's."""
+    ends = {name: [arm.after for arm in arms.values()] for name, arms in comparison.arms.items()}
+    return {START: list(comparison.before.values())} | ends
 
 
 def _differences(comparison: Comparison) -> Iterable[Difference]:
@@ -300,9 +291,7 @@ def _validity(run: Run, names: Sequence[str], sizes: Sequence[int]) -> np.ndarra
 
 def _tails(comparison: Comparison) -> Iterable[Tail]:
     metric = SAMPLED if SAMPLED in metrics(comparison) else VALID
-    policies = {START: list(comparison.before.values())}
-    policies |= {name: [arm.after for arm in arms.values()] for name, arms in comparison.arms.items()}
-    for name, answers in policies.items():
+    for name, answers in _policies(comparison).items():
         values = table(answers, metric).mean(axis=0)
         for agents in agents_and_all(comparison.boards):
             own = values[comparison.boards.where(agents)]

@@ -1,4 +1,4 @@
-"""Writes what a comparison found into its directory: a page of Markdown, all numbers as JSON, and the pictures."""
+"""The report in a comparison's directory: a page of Markdown, all numbers as JSON, and the pictures."""
 
 import dataclasses
 import json
@@ -11,16 +11,16 @@ from rl.report.comparison.arms import Comparison, read
 from rl.report.comparison.findings import findings
 from rl.report.comparison.published import beside_published
 from rl.report.comparison.tables import main_tables, tables
-from rl.report.tables import WIDTH, as_markdown, as_text
+from rl.report.table import WIDTH
 
 PAGE, NUMBERS = "comparison.md", "comparison.json"
 
 
 def write(out: str | Path) -> Path:
-    """Writes ``report/`` of a comparison's directory, the page last.
+    """Write ``report/`` of a comparison's directory, the page last.
 
     Returns:
-      the path of ``report/comparison.md``.
+      The path of ``report/comparison.md``.
 
     Raises:
       ValueError: see `read`.
@@ -35,19 +35,19 @@ def write(out: str | Path) -> Path:
     write_whole(folder / NUMBERS, (json.dumps(_numbers(comparison), indent=1) + "\n").encode())
     blocks = [f"# Comparison {comparison.name}", *notes(comparison)]
     blocks += [f"![{pictures.CAPTIONS[name]}]({name})\n\n*{pictures.CAPTIONS[name]}*" for name in drawn]
-    blocks += map(as_markdown, tables(comparison))
+    blocks += (table.to_markdown() for table in tables(comparison))
     write_whole(folder / PAGE, ("\n\n".join(blocks) + "\n").encode())
     return folder / PAGE
 
 
 def to_text(comparison: Comparison) -> str:
-    """The tables with a line for each engineer, for a terminal of 80 columns."""
-    told = [textwrap.fill(note, WIDTH) for note in notes(comparison)]
-    return "\n\n".join((*told, *map(as_text, main_tables(comparison))))
+    """Write the tables with a line for each engineer, for a terminal of 80 columns."""
+    paragraphs = (textwrap.fill(note, WIDTH) for note in notes(comparison))
+    return "\n\n".join((*paragraphs, *(table.to_text() for table in main_tables(comparison))))
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader must know of all numbers together, in sentences."""
+    """Say in sentences what a reader must know of all numbers together."""
     boards, baseline = comparison.boards, comparison.baseline
     sizes = ", ".join(map(str, sorted(set(boards.size.tolist()))))
     seeds = {len(arms) for arms in comparison.arms.values()}

@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from rl.report import look
+from rl.report import style
 from rl.report.comparison.arms import OUTCOMES, Arm, Comparison
 from rl.report.comparison.findings import ALPHAS, OPTIMAL, START, VALID, Moves, findings
 from rl.report.comparison.statistics import Interval
 from rl.report.comparison.tables import NAMES
-from rl.report.look import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from rl.report.run import RATIOS
+from rl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 DIFFERENCES, LEARNING, ALLOCATION = "differences.png", "learning.png", "allocation.png"
 FORGETTING, TAIL, MOVES, TRANSITIONS = "forgetting.png", "tail.png", "failures.png", "transitions.png"
@@ -61,9 +61,9 @@ def draw_all(comparison: Comparison) -> dict[str, bytes]:
         MOVES: _moves,
         TRANSITIONS: _transitions,
     }
-    with matplotlib.rc_context(look.STYLE):
+    with matplotlib.rc_context(style.STYLE):
         figures = {name: draw(comparison) for name, draw in draws.items()}
-        return {name: look.png(figure) for name, figure in figures.items() if figure is not None}
+        return {name: style.png(figure) for name, figure in figures.items() if figure is not None}
 
 
 def _differences(comparison: Comparison) -> Figure | None:
@@ -147,7 +147,7 @@ def _learning(comparison: Comparison) -> Figure | None:
         axes.plot(steps, mean, color=BLUE, linewidth=1.5, label="training")
         arms = list(comparison.arms[name].values())
         _checkpoints(axes, arms, _checkpoint_values(arms), VERMILION, "validation")
-        look.mark_rounds(axes, arms[0].run.steps, named=False)
+        style.mark_rounds(axes, arms[0].run.steps, named=False)
         axes.set_title(name)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     grid[0].set_ylim(0, max(1.0, grid[0].get_ylim()[1]))
@@ -163,7 +163,7 @@ def _curve(arms: Sequence[Arm]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     if not count:
         return None
     smooth = [
-        100 * look.smooth(look.values(rows, VALID), look.spans(rows), max(3, count // 12))
+        100 * style.smooth(style.values(rows, VALID), style.spans(rows), max(3, count // 12))
         for rows in (arm.run.steps[:count] for arm in arms)
     ]
     return np.arange(1, count + 1), np.mean(smooth, axis=0), np.min(smooth, axis=0), np.max(smooth, axis=0)
@@ -172,7 +172,7 @@ def _curve(arms: Sequence[Arm]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
 def _checkpoint_values(arms: Sequence[Arm]) -> dict[int, np.ndarray]:
     """By step, in percent the seeds' valid share of the validation there."""
     steps = arms[0].run.steps
-    places = {f"round {steps[begin]['round']}": end for begin, end in look.spans(steps)}
+    places = {f"round {steps[begin]['round']}": end for begin, end in style.spans(steps)}
     places = {"warm start": 0} | places
     found = {}
     for name, step in places.items():
@@ -286,13 +286,13 @@ def _transition(axes: Axes, moves: Moves, seen: Sequence[int]) -> None:
 
 def _heat(axes: Axes, shades: np.ndarray, texts: Sequence[Sequence[str]], font: float) -> None:
     """Cells shaded from 0 to 1, each with its text."""
-    axes.imshow(shades, cmap=look.SHADES, vmin=0, vmax=1, aspect="auto")
+    axes.imshow(shades, cmap=style.SHADES, vmin=0, vmax=1, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     for (i, j), shade in np.ndenumerate(shades):
         if not np.isnan(shade):
-            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=look.ink(shade))
+            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=style.ink(shade))
 
 
 def _panels(count: int, height: float, abreast: int = _ABREAST, sharey: bool = True) -> tuple[Figure, list[Any]]:

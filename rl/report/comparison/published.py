@@ -9,7 +9,8 @@ import numpy as np
 from jaxlake.benchmark.published import published
 from rl.report.comparison.arms import Comparison
 from rl.report.comparison.findings import VALID, paired, table
-from rl.report.comparison.statistics import Interval, cell_weights, intervals
+from rl.report.comparison.statistics import Interval, intervals
+from rl.report.shares import cell_weights
 
 
 @dataclasses.dataclass(frozen=True)

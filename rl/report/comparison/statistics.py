@@ -118,18 +118,6 @@ def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
     return float(by_seed.mean() - half), float(by_seed.mean() + half)
 
 
-def cell_weights(cells: np.ndarray, here: np.ndarray) -> np.ndarray:
-    """float ``[boards]``, sums to 1: boards count so that the cells among them, int ``[boards]``, count the same.
-
-    The mean over the cells' means, which the paper calls "Sum" where the cells are the sizes; 0 where not bool
-    ``[boards]`` ``here``.
-    """
-    _, place, count = np.unique(cells[here], return_inverse=True, return_counts=True)
-    weights = np.zeros(len(cells))
-    weights[here] = 1 / (len(count) * count[place])
-    return weights
-
-
 def cvar(values: np.ndarray, alpha: float) -> float:
     """Conditional value at risk: mean of the worst share ``alpha`` of float ``[boards]``, the last board in part.
 

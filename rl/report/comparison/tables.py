@@ -1,6 +1,7 @@
-"""The numbers of a comparison as tables of text."""
+"""The tables of a comparison; most have a row for each engineer."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +20,15 @@ from rl.report.comparison.findings import (
 )
 from rl.report.comparison.published import PublishedRow, beside_published
 from rl.report.comparison.statistics import Interval
-from rl.report.tables import Table
+from rl.report.shares import Share
+from rl.report.table import Table
 
 NAMES = FAILURES | {"valid": "valid"}
-"""What the outcomes of an answer are called."""
+"""Names of the outcomes of an answer."""
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """All tables, the most asked for first."""
+    """Make all tables, the most asked for first."""
     found = findings(comparison)
     return [
         *main_tables(comparison),
@@ -38,7 +40,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def main_tables(comparison: Comparison) -> list[Table]:
-    """Those that have a line for each engineer, and so fit a screen or two."""
+    """Make the tables that have a row for each engineer, and so fit a screen or two."""
     found = findings(comparison)
     return [
         *_difference_tables(comparison, found),
@@ -52,65 +54,65 @@ def main_tables(comparison: Comparison) -> list[Table]:
     ]
 
 
+def _by_engineer(title: str, engineers: Iterable[str], columns: Mapping[Any, str], cell: Callable[..., str]) -> Table:
+    """Make a row for each engineer.
+
+    Args:
+      columns: by key the headings.
+      cell: the text of an engineer's cell in the column of a key.
+    """
+    rows = [(name, *(cell(name, key) for key in columns)) for name in engineers]
+    return Table(title, ("engineer", *columns.values()), rows)
+
+
 def _difference_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
-    groups = list(dict.fromkeys(difference.agents for difference in found.differences))
+    groups = {difference.agents: _agents(difference.agents) for difference in found.differences}
     for metric in metrics(comparison):
         cells = {(d.engineer, d.agents): d.interval for d in found.differences if d.metric == metric}
-        engineers = [name for name in comparison.others if (name, groups[0]) in cells] if groups else []
+        engineers = list(dict.fromkeys(name for name, _ in cells))
         if not engineers:
             continue
-        yield Table(
-            f"{metric.capitalize()} %, difference from {comparison.baseline} [bootstrap over seeds and boards]",
-            ("engineer", *map(_agents, groups)),
-            tuple((name, *(_difference(cells[name, group]) for group in groups)) for name in engineers),
+        title, last = f"{metric.capitalize()} %, difference from {comparison.baseline}", list(groups)[-1]
+        yield _by_engineer(
+            f"{title} [bootstrap over seeds and boards]",
+            engineers,
+            groups,
+            lambda name, group, cells=cells: _difference(cells[name, group]),
         )
         yield Table(
-            f"{metric.capitalize()} %, difference from {comparison.baseline}, {_agents(groups[-1])}: "
-            "[Student's t over the seeds], each seed's",
+            f"{title}, {groups[last]}: [Student's t over the seeds], each seed's",
             ("engineer", "t interval", "by seed"),
-            tuple((name, _t(cells[name, groups[-1]]), _by_seed(cells[name, groups[-1]])) for name in engineers),
+            [(name, _t(cells[name, last]), _by_seed(cells[name, last].by_seed)) for name in engineers],
         )
 
 
 def _rate_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
-    rows = (START, *comparison.engineers)
-    groups = list(dict.fromkeys(rate.agents for rate in found.rates))
-    cells = {(rate.engineer, rate.metric, rate.agents, rate.size, rate.wait): rate for rate in found.rates}
+    groups = {(rate.agents, None, None): _agents(rate.agents) for rate in found.rates}
     for metric in (*metrics(comparison), GIVEN_VALID):
-        yield Table(
-            f"{metric.capitalize()} %, mean over sizes [Wilson]",
-            ("engineer", *map(_agents, groups)),
-            tuple((row, *(_rate(cells.get((row, metric, group, None, None))) for group in groups)) for row in rows),
-        )
+        yield _rate_table(comparison, found, f"{metric.capitalize()} %, mean over sizes [Wilson]", metric, groups)
 
 
 def _slice_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
-    """By board size, and by wait subset."""
-    rows = (START, *comparison.engineers)
-    cells = {(rate.engineer, rate.metric, rate.agents, rate.size, rate.wait): rate for rate in found.rates}
+    """Make tables by board size, and by wait subset."""
     for metric in metrics(comparison):
         for agents in sorted({rate.agents for rate in found.rates if rate.agents is not None}):
             sizes = sorted({rate.size for rate in found.rates if rate.agents == agents and rate.size is not None})
-            yield Table(
-                f"{agents} agents, {metric} % by board size [Wilson]",
-                ("engineer", *(f"{size}x{size}" for size in sizes), "Sum"),
-                tuple(
-                    (row, *(_rate(cells.get((row, metric, agents, size, None))) for size in (*sizes, None)))
-                    for row in rows
-                ),
-            )
-    for metric in metrics(comparison):
-        by_wait = [(rate.agents, rate.wait) for rate in found.rates if rate.wait is not None]
-        columns = sorted(set(by_wait))
-        if columns:
-            yield Table(
-                f"{metric.capitalize()} % by agents and share of boards that need a wait, mean over sizes [Wilson]",
-                ("engineer", *(f"{agents} ag. {wait:g}" for agents, wait in columns)),
-                tuple(
-                    (row, *(_rate(cells.get((row, metric, agents, None, wait))) for agents, wait in columns))
-                    for row in rows
-                ),
-            )
+            columns = {(agents, None, size): f"{size}x{size}" for size in sizes} | {(agents, None, None): "Sum"}
+            title = f"{agents} agents, {metric} % by board size [Wilson]"
+            yield _rate_table(comparison, found, title, metric, columns)
+    waits = sorted({(rate.agents, rate.wait) for rate in found.rates if rate.wait is not None})
+    for metric in metrics(comparison) if waits else ():
+        columns = {(agents, wait, None): f"{agents} ag. {wait:g}" for agents, wait in waits}
+        title = f"{metric.capitalize()} % by agents and share of boards that need a wait, mean over sizes [Wilson]"
+        yield _rate_table(comparison, found, title, metric, columns)
+
+
+def _rate_table(comparison: Comparison, found: Findings, title: str, metric: str, columns: Mapping[Any, str]) -> Table:
+    """Make a row for the policy that all begin with too; keys of columns are (agents, wait, size)."""
+    cells = {
+        (rate.engineer, (rate.agents, rate.wait, rate.size)): rate for rate in found.rates if rate.metric == metric
+    }
+    return _by_engineer(title, (START, *comparison.engineers), columns, lambda name, key: _rate(cells.get((name, key))))
 
 
 def _validated_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
@@ -119,112 +121,108 @@ def _validated_tables(comparison: Comparison, found: Findings) -> Iterable[Table
     rows = []
     for one in found.validated:
         interval = "-" if one.t_low is None else f"[{100 * one.t_low:+.1f} {100 * one.t_high:+.1f}]"
-        mean, seeds = sum(one.less_baseline) / len(one.less_baseline), (f"{100 * x:+.1f}" for x in one.less_baseline)
-        rows.append((one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {interval}", " ".join(seeds)))
+        mean = sum(one.less_baseline) / len(one.less_baseline)
+        rows.append(
+            (one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {interval}", _by_seed(one.less_baseline))
+        )
     yield Table(
         "Valid % of samples on the run's own validation in the end, which the engineers design for",
         ("engineer", "valid", f"less {comparison.baseline} [Student's t]", "by seed"),
-        tuple(rows),
+        rows,
     )
 
 
 def _move_table(found: Findings) -> Table:
-    seen = _seen(found)
-    return Table(
+    moves = {one.engineer: one.changes for one in found.moves}
+    return _by_engineer(
         "Answers by first failing check, % in the end less % after round 0 [bootstrap]",
-        ("engineer", *(NAMES[outcome] for outcome in seen)),
-        tuple((moves.engineer, *(_difference(moves.changes[outcome]) for outcome in seen)) for moves in found.moves),
+        moves,
+        _outcomes(found),
+        lambda name, outcome: _difference(moves[name][outcome]),
     )
 
 
 def _transition_tables(found: Findings) -> Iterable[Table]:
-    seen = _seen(found)
-    places = [OUTCOMES.index(outcome) for outcome in seen]
+    outcomes = _outcomes(found)
+    places = [OUTCOMES.index(outcome) for outcome in outcomes]
     for moves in found.moves:
         counts = np.array(moves.matrix)[np.ix_(places, places)]
-        lines = [*zip(seen, counts.tolist(), strict=True), ("all", counts.sum(axis=0).tolist())]
+        lines = [*zip(outcomes.values(), counts.tolist(), strict=True), ("all", counts.sum(axis=0).tolist())]
         yield Table(
             f"{moves.engineer}: answers of all seeds, after round 0 (down) and in the end (across)",
-            ("after round 0", *(NAMES[outcome] for outcome in seen), "all"),
-            tuple((NAMES.get(name, name), *map(str, line), str(sum(line))) for name, line in lines),
+            ("after round 0", *outcomes.values(), "all"),
+            [(name, *map(str, line), str(sum(line))) for name, line in lines],
         )
 
 
-def _seen(found: Findings) -> list[str]:
-    return [o for o in OUTCOMES if any(moves.before[o] or moves.after[o] for moves in found.moves)]
+def _outcomes(found: Findings) -> dict[str, str]:
+    """Return the outcomes that some answer has, by what they are called."""
+    seen = (o for o in OUTCOMES if any(moves.before[o] or moves.after[o] for moves in found.moves))
+    return {outcome: NAMES[outcome] for outcome in seen}
 
 
 def _forgetting_table(found: Findings) -> Table:
-    lines = [
-        (f"{one.engineer}: {checkpoint}", *map(_percent, valid))
+    rows = {
+        f"{one.engineer}: {checkpoint}": valid
         for one in found.forgetting
         for checkpoint, valid in zip(one.checkpoints, one.valid, strict=True)
-    ]
-    return Table("Valid % on validation by checkpoint, mean over seeds", _sizes(found), tuple(lines))
+    }
+    title = "Valid % on validation by checkpoint, mean over seeds"
+    return _by_engineer(title, rows, _sizes(found), lambda row, place: _percent(rows[row][place]))
 
 
 def _drop_table(found: Findings) -> Table:
-    lines = tuple((one.engineer, *(_percent(drop, 1) for drop in one.drops)) for one in found.forgetting)
-    return Table("Forgetting: largest drop of valid % on validation below an earlier checkpoint", _sizes(found), lines)
+    drops = {one.engineer: one.drops for one in found.forgetting}
+    title = "Forgetting: largest drop of valid % on validation below an earlier checkpoint"
+    return _by_engineer(title, drops, _sizes(found), lambda name, place: _percent(drops[name][place], 1))
 
 
-def _sizes(found: Findings) -> tuple[str, ...]:
-    return ("engineer", *(f"{size}x{size}" for size in found.forgetting[0].sizes))
+def _sizes(found: Findings) -> dict[int, str]:
+    return {place: f"{size}x{size}" for place, size in enumerate(found.forgetting[0].sizes)}
 
 
 def _tail_table(found: Findings) -> Table:
-    shown = [i for i, alpha in enumerate(ALPHAS) if alpha in (0.1, 0.25, 0.5, 0.75, 0.9)]
-    wide = [tail for tail in found.tails if tail.agents is None] or found.tails
-    return Table(
-        "Valid % on the worst share of boards (CVaR); never: % of boards without any valid answer",
-        ("engineer", *(f"worst {100 * ALPHAS[i]:.0f} %" for i in shown), "never"),
-        tuple(
-            (tail.engineer, *(_percent(x, 1) for x in (*(tail.values[i] for i in shown), tail.never))) for tail in wide
-        ),
-    )
+    tails = {tail.engineer: tail for tail in found.tails if tail.agents is None}
+    tails = tails or {tail.engineer: tail for tail in found.tails}
+    values = {name: (*tail.values, tail.never) for name, tail in tails.items()}
+    shown = {i: f"worst {100 * alpha:.0f} %" for i, alpha in enumerate(ALPHAS) if alpha in (0.1, 0.25, 0.5, 0.75, 0.9)}
+    title = "Valid % on the worst share of boards (CVaR); never: % of boards without any valid answer"
+    return _by_engineer(title, tails, shown | {-1: "never"}, lambda name, i: _percent(values[name][i], 1))
 
 
 def _design_tables(found: Findings) -> Iterable[Table]:
-    engineers = list(dict.fromkeys(design.engineer for design in found.designs))
+    engineers = dict.fromkeys(design.engineer for design in found.designs)
     cells = {(design.engineer, design.round): design for design in found.designs}
-    rounds = sorted({index for _, index in cells})
-    moved = [index for index in rounds if index > rounds[0]]
-
-    yield Table(
-        "Steps of what was asked for, from round to round: L1 of data / mean change of hole / of wait",
-        ("engineer", *(f"round {index}" for index in moved)),
-        tuple((name, *(_step(cells.get((name, index))) for index in moved)) for name in engineers),
-    )
-    yield Table(
-        "Entropy of the data ratios in nats, mean over seeds",
-        ("engineer", *(f"round {index}" for index in rounds)),
-        tuple((name, *(_entropy(cells.get((name, index))) for index in rounds)) for name in engineers),
-    )
-    yield Table(
-        "Repairs a proposal / seeds whose proposal was unusable / % of groups without signal",
-        ("engineer", *(f"round {index}" for index in rounds)),
-        tuple((name, *(_trouble(cells.get((name, index))) for index in rounds)) for name in engineers),
-    )
-
-
-def _apart_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
-    names = comparison.engineers
-    for index in dict.fromkeys(apart.round for apart in found.apart):
-        cells = {(apart.one, apart.other): apart for apart in found.apart if apart.round == index}
-        yield Table(
-            f"Round {index}: how far designs with the same seed are apart (of one engineer: with different seeds); "
-            "in brackets how many are the same",
-            ("engineer", *names),
-            tuple((one, *(_far(cells.get((one, other), cells.get((other, one)))) for other in names)) for one in names),
+    rounds = {index: f"round {index}" for index in sorted({index for _, index in cells})}
+    later = {index: name for index, name in rounds.items() if index > min(rounds)}
+    for title, columns, text in (
+        ("Steps of what was asked for, from round to round: L1 of data / mean change of hole / of wait", later, _step),
+        ("Entropy of the data ratios in nats, mean over seeds", rounds, lambda design: f"{design.entropy:.2f}"),
+        ("Repairs a proposal / seeds whose proposal was unusable / % of groups without signal", rounds, _trouble),
+    ):
+        yield _by_engineer(
+            title,
+            engineers,
+            columns,
+            lambda *key, text=text: text(cells[key]) if key in cells else "-",
         )
 
 
-def _far(apart: Apart) -> str:
-    return "-" if apart.distance is None else f"{apart.distance:.2f} ({apart.equal} of {apart.cases})"
+def _apart_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
+    names = {name: name for name in comparison.engineers}
+    for index in dict.fromkeys(apart.round for apart in found.apart):
+        cells = {frozenset((apart.one, apart.other)): apart for apart in found.apart if apart.round == index}
+        yield _by_engineer(
+            f"Round {index}: how far designs with the same seed are apart (of one engineer: with different seeds); "
+            "in brackets how many are the same",
+            names,
+            names,
+            lambda *pair, cells=cells: _far(cells[frozenset(pair)]),
+        )
 
 
 def _published_tables(comparison: Comparison) -> Iterable[Table]:
-    rows = tuple(map(_published_row, beside_published(comparison)))
+    rows = list(map(_published_row, beside_published(comparison)))
     if rows:
         yield Table(
             "Published (Qwen3-4B, sizes 3 to 10) beside ours: valid %, mean over 3 to 5 agents and sizes",
@@ -244,21 +242,17 @@ def _published_row(row: PublishedRow) -> tuple[str, ...]:
     )
 
 
-def _entropy(design: Design | None) -> str:
-    return "-" if design is None else f"{design.entropy:.2f}"
-
-
-def _step(design: Design | None) -> str:
-    if design is None:
-        return "-"
+def _step(design: Design) -> str:
     return f"{design.data_step:.2f} / {design.hole_step:.2f} / {design.wait_step:.2f}"
 
 
-def _trouble(design: Design | None) -> str:
-    if design is None:
-        return "-"
+def _trouble(design: Design) -> str:
     lost = "-" if design.without_signal is None else f"{100 * design.without_signal:.0f}"
     return f"{design.repairs:.1f} / {design.fallbacks} / {lost}"
+
+
+def _far(apart: Apart) -> str:
+    return "-" if apart.distance is None else f"{apart.distance:.2f} ({apart.equal} of {apart.cases})"
 
 
 def _agents(agents: int | None) -> str:
@@ -270,7 +264,7 @@ def _percent(share: float, digits: int = 0) -> str:
 
 
 def _rate(rate: Rate | None) -> str:
-    return "-" if rate is None else f"{_percent(rate.share)} [{_percent(rate.low)}-{_percent(rate.high)}]"
+    return "-" if rate is None else Share(rate.share, rate.low, rate.high).text()
 
 
 def _difference(interval: Interval) -> str:
@@ -282,5 +276,5 @@ def _t(interval: Interval) -> str:
     return "-" if interval.t_low is None else f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
 
 
-def _by_seed(interval: Interval) -> str:
-    return " ".join(f"{100 * value:+.1f}" for value in interval.by_seed)
+def _by_seed(values: Iterable[float]) -> str:
+    return " ".join(f"{100 * value:+.1f}" for value in values)

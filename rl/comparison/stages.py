@@ -1,4 +1,4 @@
-"""What a comparison consists of: runs that begin where others end, each with a folder and configuration of its own."""
+"""The stages of a comparison: runs that begin where others end, each with a folder and a configuration of its own."""
 
 import dataclasses
 from pathlib import Path
@@ -10,23 +10,23 @@ from rl.config.choices import LanguageKind
 from rl.run.state import needs_reference
 
 EVALUATION = "evaluation.json"
-"""What a leg ends with; where it is, the leg is done."""
+"""The last file of a stage; where it is, the stage is done."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Leg:
+class Stage:
     """A run directory of the comparison.
 
     Attributes:
       path: the folder.
       config: of the run.
-      origin: the leg whose end this one goes on from; None for the first.
-      until: where it ends, see `rl.train.execute`.
+      origin: the stage whose end this one goes on from; None for the first.
+      until: where it ends, see `rl.rounds.execute`.
     """
 
     path: Path
     config: Config
-    origin: "Leg | None"
+    origin: "Stage | None"
     until: Literal["rounds", "finished"] | int
 
     @property
@@ -36,12 +36,12 @@ class Leg:
 
     @property
     def can_begin(self) -> bool:
-        """Whether what it goes on from is there."""
+        """Whether the stage that it goes on from is done."""
         return self.origin is None or self.origin.is_done
 
 
-def plan(comparison: Resolved, out: Path) -> list[Leg]:
-    """All legs, in an order in which they can be done: seed after seed, so that early ones can be compared early.
+def plan(comparison: Resolved, out: Path) -> list[Stage]:
+    """List all stages in an order in which they can be done: seed after seed, so that early ones compare early.
 
     One warm start; from it round 0 with each seed, the same boards and answers for all engineers; from there each
     engineer designs the rounds that are left. All keys come from the seed, so that whatever two engineers ask for
@@ -49,12 +49,12 @@ def plan(comparison: Resolved, out: Path) -> list[Leg]:
     """
     arms = [comparison.arm(engineer, comparison.seeds[0]) for engineer in comparison.engineers]
     kind = LanguageKind.BASE if any(map(needs_reference, arms)) else comparison.run.engineer.kind
-    start = Leg(out / "start", comparison.prefix(comparison.run.seed, kind), None, "rounds")
-    legs = [start]
+    start = Stage(out / "start", comparison.prefix(comparison.run.seed, kind), None, "rounds")
+    stages = [start]
     for seed in comparison.seeds:
-        prefix = Leg(start.path / f"seed{seed}", comparison.prefix(seed, kind), start, 1)
-        legs.append(prefix)
+        prefix = Stage(start.path / f"seed{seed}", comparison.prefix(seed, kind), start, 1)
+        stages.append(prefix)
         for engineer in comparison.engineers:
             path = out / "arms" / engineer / f"seed{seed}"
-            legs.append(Leg(path, comparison.arm(engineer, seed), prefix, "finished"))
-    return legs
+            stages.append(Stage(path, comparison.arm(engineer, seed), prefix, "finished"))
+    return stages

@@ -1,0 +1,108 @@
+"""Shares of answers by number of agents, boards that need a wait, and size: one model for all tables and pictures."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from engineer.evidence import wilson
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """A share from 0 to 1 with its 95 % interval; the ends are None where the error is not known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, count: float, n: float) -> "Share":
+        """Return ``count / n`` with Wilson's interval."""
+        return cls(count / n, *wilson(count, n))
+
+    @property
+    def percent(self) -> tuple[float, ...]:
+        """The share, and the ends of the interval if it is known, in percent."""
+        return tuple(100 * part for part in (self.value, self.low, self.high) if part is not None)
+
+    def text(self, digits: int = 0) -> str:
+        """Write percent, such as ``51 [46-56]``; the share alone has the digits."""
+        value, *ends = self.percent
+        return f"{value:.{digits}f}" + (f" [{ends[0]:.0f}-{ends[1]:.0f}]" if ends else "")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Slice:
+    """Some boards of a set, in which every cell, a number of agents with a size, counts the same.
+
+    Attributes:
+      agents, wait, size: what the boards have in common: the wait is the share of boards of their part of the set that
+        need one. None stands for all; a mean over sizes is the paper's "Sum".
+      weights: float ``[boards]``, sums to 1, 0 for the boards that are not in it.
+    """
+
+    agents: int | None
+    wait: float | None
+    size: int | None
+    weights: np.ndarray
+
+    @property
+    def boards(self) -> np.ndarray:
+        """bool ``[boards]``: those in it."""
+        return self.weights > 0
+
+    def mean(self, values: np.ndarray) -> float:
+        """Return the mean of float ``[answers, boards]``."""
+        return float((values @ self.weights).mean())
+
+    def share(self, values: np.ndarray) -> Share:
+        """Return the mean of float ``[answers, boards]`` from 0 to 1 with Wilson's interval.
+
+        The interval is that of independent answers to as many boards as would tell as much if they were drawn from all
+        cells together: a mean of C shares of n_i boards each has the variance of C^2 / sum(1 / n_i) boards, their
+        number where the cells are of one size.
+        """
+        n = self._answers(values)
+        return Share(value := self.mean(values), *wilson(value * n, n))
+
+    def share_given(self, values: np.ndarray, given: np.ndarray) -> Share | None:
+        """Return the share of the ``given`` answers that are in ``values`` too; None if none is given."""
+        if not (part := self.mean(given)):
+            return None
+        value, n = self.mean(values) / part, self._answers(values) * part
+        return Share(value, *wilson(value * n, n))
+
+    def _answers(self, values: np.ndarray) -> float:
+        return len(values) / np.square(self.weights).sum()
+
+
+def slices(agents: np.ndarray, wait: np.ndarray, size: np.ndarray) -> Iterator[Slice]:
+    """Yield the slices of a set by its columns ``[boards]``: of each number of agents, then of all of them.
+
+    For each of these one of each wait subset, then all subsets; for each of these one of each size, then all sizes.
+    What would be the same slice again is left out, as are the sizes of all numbers of agents together.
+    """
+    cells = 100 * agents + size
+    numbers = np.unique(agents).tolist()
+    for number in (*numbers, None) if len(numbers) > 1 else numbers:
+        own = np.ones(len(cells), bool) if number is None else agents == number
+        subsets = np.unique(wait[own]).tolist()
+        for subset in (*subsets, None) if len(subsets) > 1 else (None,):
+            part = own if subset is None else own & (wait == subset)
+            for side in () if number is None else np.unique(size[part]).tolist():
+                yield Slice(number, subset, side, cell_weights(cells, part & (size == side)))
+            yield Slice(number, subset, None, cell_weights(cells, part))
+
+
+def cell_weights(cells: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return float ``[boards]`` that sum to 1: boards count so that the cells among them count the same.
+
+    Args:
+      cells: int ``[boards]``.
+      chosen: bool ``[boards]``; the others get 0.
+    """
+    _, place, count = np.unique(cells[chosen], return_inverse=True, return_counts=True)
+    weights = np.zeros(len(cells))
+    weights[chosen] = 1 / (len(count) * count[place])
+    return weights

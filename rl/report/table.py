@@ -1,0 +1,45 @@
+"""The table of all reports: for terminals of 80 columns and as Markdown; `rl.report.html` writes it as HTML."""
+
+import dataclasses
+import textwrap
+from collections.abc import Sequence
+
+WIDTH = 80
+"""Columns of plain text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Cells as text; the first column names the row.
+
+    Attributes:
+      note: stands below.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def to_text(self) -> str:
+        """Align the columns; where they do not fit, the table goes on below with the next ones."""
+        columns = list(zip(self.header, *self.rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        blocks, start = [textwrap.fill(self.title, WIDTH)], 1
+        while start < len(columns):
+            end = start + 1
+            while end < len(columns) and widths[0] + sum(2 + width for width in widths[start : end + 1]) <= WIDTH:
+                end += 1
+            for first, *others in (self.header, *self.rows):
+                shown = zip(others[start - 1 : end - 1], widths[start:end], strict=True)
+                cells = (cell.rjust(width) for cell, width in shown)
+                blocks.append("  ".join((first.ljust(widths[0]), *cells)).rstrip())
+            start = end
+        return "\n".join([*blocks, *([textwrap.fill(self.note, WIDTH)] if self.note else [])])
+
+    def to_markdown(self) -> str:
+        """Write a section of its own with a pipe table."""
+        rule = ("---", *("---:" for _ in self.header[1:]))
+        rows = ([cell.strip().replace("|", "\\|") for cell in row] for row in (self.header, rule, *self.rows))
+        lines = [f"## {self.title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
+        return "\n".join([*lines, *(["", self.note] if self.note else [])])
