@@ -168,7 +168,7 @@ class Context:
           training: where the run stands, for T and TF.
           fits: whether there is room for a message.
         """
-        whole = _Shown(
+        whole = _Content(
             evidence=evidence,
             training=training,
             states={past.round: {row.size: row for row in past.evidence.by_size} for past in history},
@@ -176,25 +176,25 @@ class Context:
             failures=evidence.trajectories if Module.X in self.modules else (),
             statistics=Module.E in self.modules,
         )
-        for shown in whole.shorter():
-            text = self._write(shown, shown.left_out_of(whole))
+        for content in whole.shorter():
+            text = self._write(content, content.left_out_of(whole))
             if fits(text):
                 break
         return text
 
-    def _write(self, shown: "_Shown", left_out: Mapping[str, str]) -> str:
+    def _write(self, content: "_Content", left_out: Mapping[str, str]) -> str:
         names = {"task", "answer", *("H" if module is Module.H0 else module.name for module in self.modules)}
         parts = []
         for name, words in self.template.sections.items():
             if name in names:
-                values = _SECTIONS[name][1](shown)
+                values = _SECTIONS[name][1](content)
                 text = "" if values.get("rows") == "" else _fill(words, values)
                 parts.append("\n".join(filter(None, (text, left_out.get(name)))))
         return "\n\n".join(filter(None, parts))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Shown:
+class _Content:
     """Content of a message, whole or with items left out.
 
     Attributes:
@@ -209,7 +209,7 @@ class _Shown:
     failures: tuple[Trajectory, ...]
     statistics: bool
 
-    def shorter(self) -> Iterator["_Shown"]:
+    def shorter(self) -> Iterator["_Content"]:
         """Yield this content, then one item less each time, in the order in which they are dispensed with."""
         yield self
         for first in range(1, len(self.rounds) + 1):
@@ -219,7 +219,7 @@ class _Shown:
         if self.statistics:
             yield dataclasses.replace(self, rounds=(), failures=(), statistics=False)
 
-    def left_out_of(self, whole: "_Shown") -> dict[str, str]:
+    def left_out_of(self, whole: "_Content") -> dict[str, str]:
         """Return by section, in words, what ``whole`` has and this has not."""
         rounds = whole.rounds[: len(whole.rounds) - len(self.rounds)]
         reasons = [past for past in rounds if past.rationale]
@@ -233,13 +233,13 @@ class _Shown:
         return {name: f"({what} left out for room)" for name, what in notes.items() if what}
 
 
-def _nothing(shown: _Shown) -> dict[str, str]:
+def _nothing(content: _Content) -> dict[str, str]:
     return {}
 
 
-def _failure_breakdown(shown: _Shown) -> dict[str, str]:
-    rows = [_failure_row(str(row.size), row) for row in shown.evidence.by_size]
-    return {"rows": "\n".join((*rows, _failure_row("all", shown.evidence)))}
+def _failure_breakdown(content: _Content) -> dict[str, str]:
+    rows = [_failure_row(str(row.size), row) for row in content.evidence.by_size]
+    return {"rows": "\n".join((*rows, _failure_row("all", content.evidence)))}
 
 
 def _failure_row(name: str, row: SizeEvidence | Evidence) -> str:
@@ -248,15 +248,15 @@ def _failure_row(name: str, row: SizeEvidence | Evidence) -> str:
     return f"{name} {row.n} {rates} | {_rates((row.first_failures[check] for check in CHECKS), row.n)}"
 
 
-def _statistics(shown: _Shown) -> dict[str, str]:
-    evidence, training = shown.evidence, shown.evidence.training
+def _statistics(content: _Content) -> dict[str, str]:
+    evidence, training = content.evidence, content.evidence.training
     answers = [("validation", row) for row in evidence.by_size]
     boards = [("validation", row) for row in evidence.environment]
     if training is not None:
         answers += [("training", row) for row in training.by_size]
         boards += [("training", row) for row in training.environment]
     return {
-        "rows": "\n".join(_statistics_row(*row) for row in answers) if shown.statistics else "",
+        "rows": "\n".join(_statistics_row(*row) for row in answers) if content.statistics else "",
         "boards": "\n".join(_boards_row(*row) for row in boards) or "not counted",
     }
 
@@ -278,8 +278,8 @@ def _boards_row(name: str, row: SizeEnvironment) -> str:
     return f"{name} {row.size} {row.instances} {requested} > {realised} | {costs}"
 
 
-def _failed_answers(shown: _Shown) -> dict[str, str]:
-    return {"rows": "\n".join(map(_failed_answer, shown.failures))}
+def _failed_answers(content: _Content) -> dict[str, str]:
+    return {"rows": "\n".join(map(_failed_answer, content.failures))}
 
 
 def _failed_answer(failure: Trajectory) -> str:
@@ -288,25 +288,25 @@ def _failed_answer(failure: Trajectory) -> str:
     return f"{failure.size} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
 
 
-def _history(shown: _Shown) -> dict[str, str]:
-    states = shown.states
+def _history(content: _Content) -> dict[str, str]:
+    states = content.states
     rows = [
         f"{past.round} {size} {number(past.config.data[i])} {number(past.config.hole[i])} {number(past.config.wait[i])}"
         f" | {_valid(states.get(past.round - 1, {}).get(size))} {_valid(states[past.round].get(size))}"
         f" | {main_failure(states[past.round].get(size))}"
-        for past in shown.rounds
+        for past in content.rounds
         for i, size in enumerate(past.config.sizes)
     ]
     return {"rows": "\n".join(rows)}
 
 
-def _reasons(shown: _Shown) -> dict[str, str]:
-    rows = [f"round {past.round}: {_excerpt(past.rationale)}" for past in shown.rounds if past.rationale]
+def _reasons(content: _Content) -> dict[str, str]:
+    rows = [f"round {past.round}: {_excerpt(past.rationale)}" for past in content.rounds if past.rationale]
     return {"rows": "\n".join(rows)}
 
 
-def _training(shown: _Shown) -> dict[str, str]:
-    training = shown.training
+def _training(content: _Content) -> dict[str, str]:
+    training = content.training
     return {
         "round": str(training.round),
         "last_round": str(training.rounds - 1),
@@ -316,13 +316,13 @@ def _training(shown: _Shown) -> dict[str, str]:
     }
 
 
-def _answer_format(shown: _Shown) -> dict[str, str]:
-    sizes = [str(row.size) for row in shown.evidence.by_size]
+def _answer_format(content: _Content) -> dict[str, str]:
+    sizes = [str(row.size) for row in content.evidence.by_size]
     return {"first_size": sizes[0], "sizes": " ".join(sizes), "max_hole": number(MAX_HOLE), "step": f"{STEP:g}"}
 
 
 _BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
-_SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Shown], dict[str, str]]]] = {
+_SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], dict[str, str]]]] = {
     "task": ((), _nothing),
     "F": (("rows",), _failure_breakdown),
     "E": (("rows", "boards"), _statistics),

@@ -229,14 +229,14 @@ def _contradictions(evidence: Evidence) -> Iterator[str]:
         yield "evidence.by_size is empty; it must have at least one row"
     tables = {"evidence": evidence} | ({} if evidence.training is None else {"evidence.training": evidence.training})
     for where, table in tables.items():
-        for name, rules in (("by_size", _of_answers), ("environment", _of_boards)):
+        for name, rules in (("by_size", _answer_rules), ("environment", _board_rules)):
             rows = getattr(table, name)
             sizes = [row.size for row in rows]
             if sizes != sorted(set(sizes)):
                 yield f"{where}.{name} has sizes {reprlib.repr(sizes)}; they must differ and ascend"
             for row in rows:
                 yield from _broken(rules(row), f"{where}.{name}, size {row.size}")
-    yield from _broken(_of_samples(evidence) | {"truncated <= 1": evidence.truncated <= 1}, "evidence")
+    yield from _broken(_sample_rules(evidence) | {"truncated <= 1": evidence.truncated <= 1}, "evidence")
     for entry in evidence.trajectories:
         if entry.check not in CHECKS:
             yield f"evidence.trajectories has check {reprlib.repr(entry.check)}; it must be one of {', '.join(CHECKS)}"
@@ -246,7 +246,7 @@ def _broken(rules: dict[str, bool], where: str) -> Iterator[str]:
     return (f"{where}: it must hold that {rule}" for rule, holds in rules.items() if not holds)
 
 
-def _of_answers(row: SizeEvidence) -> dict[str, bool]:
+def _answer_rules(row: SizeEvidence) -> dict[str, bool]:
     first, several = row.first_failures, row.any_failures
     return {
         "n > 0": row.n > 0,
@@ -259,17 +259,17 @@ def _of_answers(row: SizeEvidence) -> dict[str, bool]:
         "truncated <= n": row.truncated <= row.n,
         "learnable + all_valid + all_invalid <= groups": row.learnable + row.all_valid + row.all_invalid <= row.groups,
         "groups are there if samples are": (row.groups > 0) == (row.sampled_valid is not None),
-    } | _of_samples(row)
+    } | _sample_rules(row)
 
 
-def _of_samples(row: SizeEvidence | Evidence) -> dict[str, bool]:
+def _sample_rules(row: SizeEvidence | Evidence) -> dict[str, bool]:
     return {
         "sampled_valid <= 1": (row.sampled_valid or 0) <= 1,
         "sampled_valid and sampled_se go together": (row.sampled_valid is None) == (row.sampled_se is None),
     }
 
 
-def _of_boards(row: SizeEnvironment) -> dict[str, bool]:
+def _board_rules(row: SizeEnvironment) -> dict[str, bool]:
     tables = (row.realised,) if row.requested is None else (row.realised, row.requested)
     return {
         f"the ratios are {', '.join(FIELDS)}, at most 1": all(
