@@ -32,7 +32,7 @@ _STATES = 1 << 19
 
 
 class Convention(Word, argument="convention"):
-    """The steps that a cost-to-go counts: the last two depend on the cells of the agents alone, the first on who parked."""
+    """The steps that a cost-to-go counts: the last two depend on the agents' cells alone, the first on who parked."""
 
     SUM_OF_COSTS = "sum_of_costs"
     """The steps of every agent that has not yet parked on its goal for good; the paper's optimum."""
