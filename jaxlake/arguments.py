@@ -28,10 +28,10 @@ class Word(enum.Enum):
     @classmethod
     def _missing_(cls, value: object) -> "Word":
         words = ", ".join(repr(member.value) for member in cls)
-        raise ValueError(f"{cls._argument} = {shown(value)} must be one of {words}")
+        raise ValueError(f"{cls._argument} = {short_repr(value)} must be one of {words}")
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
     """Return an argument as a whole number, from any type that can be one: 100, ``np.int64(100)``, 100.0 and 1e2.
 
     Raises:
@@ -47,7 +47,7 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
                 number = int(value)
     if isinstance(value, bool) or number is None or number < least or (most is not None and number > most):
         span = f"from {least} on" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name} = {shown(value)} must be a whole number {span}")
+        raise ValueError(f"{name} = {short_repr(value)} must be a whole number {span}")
     return number
 
 
@@ -72,10 +72,10 @@ def check_key(key: Any) -> None:
     """Raise ValueError for what is no key of ``jax.random``, which says so in many lines or takes it for another."""
     is_key = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
     if not is_key and not (hasattr(key, "dtype") and key.dtype == np.uint32 and key.ndim == 1):
-        raise ValueError(f"key = {shown(key)} must be one key of jax.random, as jax.random.key(0) makes it")
+        raise ValueError(f"key = {short_repr(key)} must be one key of jax.random, as jax.random.key(0) makes it")
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value as an error names it: on one line, and not all of an array."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -5,8 +5,8 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
-from jaxlake.arguments import whole
-from jaxlake.levels import check_alone
+from jaxlake.arguments import whole_number
+from jaxlake.levels import check_unbatched
 from jaxlake.types import ABSENT, STEPS, Instance, Plan
 
 _ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
@@ -22,7 +22,7 @@ def to_text(instance: Instance, plan: Plan | None = None) -> str:
     Raises:
       ValueError: if there are more agents than letters, and for batch axes.
     """
-    check_alone(instance)
+    check_unbatched(instance)
     size, max_size, count = int(instance.size), instance.max_size, int(instance.num_agents)
     if count > len(ascii_lowercase):
         raise ValueError(f"the board has {count} agents: a drawing has letters for {len(ascii_lowercase)}")
@@ -55,7 +55,7 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
     lines = [line.split() for line in (rows.split("\n") if isinstance(rows, str) else rows)]
     lines = [line for line in lines if line]
     size = len(lines)
-    max_size = size if max_size is None else whole("max_size", max_size, 1)
+    max_size = size if max_size is None else whole_number("max_size", max_size, 1)
     drawings = len(lines[0]) if lines else 0
     if drawings not in (1, 2) or any([len(row) for row in line] != [size] * drawings for line in lines):
         lengths = [len(" ".join(line)) for line in lines]
@@ -84,7 +84,7 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
     if (holes[0] != holes[-1]).any():
         raise ValueError("the two boards have different holes")
     num_agents = len(cells) // 2
-    max_agents = num_agents if max_agents is None else whole("max_agents", max_agents, 1)
+    max_agents = num_agents if max_agents is None else whole_number("max_agents", max_agents, 1)
     letters = ascii_lowercase[:num_agents]
     if set(cells) != set(letters + letters.upper()) or not cells:
         raise ValueError(f"letters {''.join(sorted(cells))!r}: every agent from a on needs its start and its goal")

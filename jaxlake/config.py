@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxlake.arguments import check_key, is_number, shown, whole
+from jaxlake.arguments import check_key, is_number, short_repr, whole_number
 from jaxlake.record import Array
 from jaxlake.types import MAX_SIZE
 
@@ -189,12 +189,12 @@ def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ..
 
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
     """Instances per size by largest remainder (the smaller size where remainders tie); sums to ``total`` exactly."""
-    return tuple(_largest_remainder(config.data, whole("total", total, 0)))
+    return tuple(_largest_remainder(config.data, whole_number("total", total, 0)))
 
 
 def _sequence(name: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) != 1:
-        raise ValueError(f"{name} = {shown(values)} must be a sequence of numbers")
+        raise ValueError(f"{name} = {short_repr(values)} must be a sequence of numbers")
     return tuple(values)
 
 

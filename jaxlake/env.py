@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import levels, observations, rewards, rules
-from jaxlake.arguments import is_number, shown, whole
+from jaxlake.arguments import is_number, short_repr, whole_number
 from jaxlake.record import Array
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import DEFAULT_PARAMS, Info, Params, State, TimeStep, Transition
@@ -68,7 +68,7 @@ class Lake:
             now and not only under ``jit``, for one that cannot be played (``levels.validate``).
         """
         if not isinstance(instance, Instance):
-            raise ValueError(f"{shown(instance)} must be an Instance")
+            raise ValueError(f"{short_repr(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
         instance = Instance(
             size=jnp.asarray(instance.size, jnp.int32),
@@ -189,10 +189,10 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
                 f"params.{name} has the shape {np.shape(number)}: it must be one number; jax.vmap adds axes"
             )
     if not isinstance(params.max_steps, jax.Array):
-        whole("max_steps", params.max_steps, 1, _MOST_STEPS)
+        whole_number("max_steps", params.max_steps, 1, _MOST_STEPS)
     slip = params.slip
     if not (slip is None or isinstance(slip, jax.Array) or (is_number(slip) and 0 <= slip <= 1)):
-        raise ValueError(f"slip = {shown(slip)} must be from 0 to 1")
+        raise ValueError(f"slip = {short_repr(slip)} must be from 0 to 1")
 
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:

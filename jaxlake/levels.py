@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.arguments import shown, whole
+from jaxlake.arguments import short_repr, whole_number
 from jaxlake.processes import check_process
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
@@ -30,7 +30,7 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
     Raises:
       ValueError: if the padded board or the slots would shrink.
     """
-    max_size, max_agents = whole("max_size", max_size, 1), whole("max_agents", max_agents, 1)
+    max_size, max_agents = whole_number("max_size", max_size, 1), whole_number("max_agents", max_agents, 1)
     old_size, old_agents = instance.max_size, instance.max_agents
     if max_size < old_size or max_agents < old_agents:
         raise ValueError(
@@ -63,7 +63,7 @@ def stack(instances: Sequence[Instance]) -> Instance:
       ValueError: if there is none, or one has batch axes.
     """
     if not isinstance(instances, Iterable) or not all(isinstance(instance, Instance) for instance in instances):
-        raise ValueError(f"{shown(instances)} must be a sequence of Instances")
+        raise ValueError(f"{short_repr(instances)} must be a sequence of Instances")
     if not len(instances):
         raise ValueError("no instances to stack: at least 1 is needed")
     for index, instance in enumerate(instances):
@@ -103,7 +103,7 @@ def check_shapes(instance: Instance) -> tuple[int, ...]:
       ValueError: naming what has another shape or dtype than the other arrays or the documentation say.
     """
     if not isinstance(instance, Instance):
-        raise ValueError(f"{shown(instance)} must be an Instance; levels.stack makes one of several")
+        raise ValueError(f"{short_repr(instance)} must be an Instance; levels.stack makes one of several")
     axes = np.shape(instance.size)
     for name, part in vars(instance).items():
         of_each = name not in ("size", "num_agents")  # an axis of cells or agents
@@ -122,10 +122,10 @@ def check_shapes(instance: Instance) -> tuple[int, ...]:
     return axes
 
 
-def check_alone(instance: Instance) -> None:
+def check_unbatched(instance: Instance) -> None:
     """Check that the instance has no batch axes, as what draws it or puts it into words needs it; else ValueError."""
     if not isinstance(instance, Instance):
-        raise ValueError(f"{shown(instance)} must be an Instance")
+        raise ValueError(f"{short_repr(instance)} must be an Instance")
     if np.ndim(instance.size):
         raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: it must have none, as instances[0]")
 

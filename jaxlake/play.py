@@ -308,13 +308,13 @@ def _from_file(path: str, first: int) -> Iterator[Board]:
     for count in itertools.count(first):
         number = count % len(names)
         batch = instances[number : number + 1]
-        yield _board(f"{Path(path).name}, board {names[number]}", batch, solve(batch), 0)
+        yield Board(f"{Path(path).name}, board {names[number]}", batch[0], solve(batch)[0])
 
 
 def _random(options: argparse.Namespace) -> Iterator[Board]:
     """For each seed from the given one on, the solvable one of a few random boards that needs the most detours."""
     size, agents = options.size, options.agents
-    LakeConfig.uniform((size,), options.holes, 0.0)  # Raises ValueError for a size or a share that is not allowed.
+    LakeConfig.uniform((size,), options.holes, 0.0)  # Raises ValueError for a size or a share out of range.
     most = min(MAX_AGENTS, size * size // 2)
     if not 1 <= agents <= most:
         raise ValueError(f"--agents = {agents} must be from 1 to {most} on a board of size {size}")
@@ -332,11 +332,7 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
         else:
             raise ValueError(f"none of {BLOCK} boards has a solution: fewer --holes or --agents are needed")
         best = int(np.argmax(np.where(solved, solutions.cost - solutions.lower_bound, ABSENT)))
-        yield _board(f"{size}x{size}, {agents} agents, seed {seed}", instances, solutions, best)
-
-
-def _board(title: str, instances: Instance, solutions: Solution, index: int) -> Board:
-    return Board(title, instances[index], solutions[index])
+        yield Board(f"{size}x{size}, {agents} agents, seed {seed}", instances[best], solutions[best])
 
 
 def _words(line: str) -> list[str]:

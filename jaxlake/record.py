@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.arguments import shown
+from jaxlake.arguments import short_repr
 
 Array = jax.Array | np.ndarray
 """On a device or on the host: functions take either, and jitted ones return the first."""
@@ -65,7 +65,7 @@ def _checked(index: Any, length: int, name: str) -> int | np.ndarray:
     """The index as numpy takes it; an error for what JAX would clamp, or numpy read as another axis or a new one."""
     wanted = np.asarray(index, int if isinstance(index, list) and not index else None)
     if isinstance(index, tuple) or wanted.dtype.kind not in ("iub" if wanted.ndim else "iu"):
-        raise TypeError(f"{name}[{shown(index)}] must be a whole number, a slice or an array of them")
+        raise TypeError(f"{name}[{short_repr(index)}] must be a whole number, a slice or an array of them")
     if wanted.dtype.kind != "b" and np.any((wanted < -length) | (wanted >= length)):
-        raise IndexError(f"{name}[{shown(index)}] must be within {-length} to {length - 1}: the batch has {length}")
+        raise IndexError(f"{name}[{short_repr(index)}] must be from {-length} to {length - 1}: the batch has {length}")
     return wanted if wanted.ndim else int(wanted)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import levels
-from jaxlake.arguments import shown
+from jaxlake.arguments import short_repr
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
 
@@ -74,7 +74,7 @@ def _check(instances: Instance, plans: Plan, optimum: Array) -> tuple[int, ...]:
     """The leading batch axes; ValueError where something does not fit the instances."""
     axes = levels.check_shapes(instances)
     if not isinstance(plans, Plan):
-        raise ValueError(f"plans = {shown(plans)} must be a Plan, as solve and parse_batch make them")
+        raise ValueError(f"plans = {short_repr(plans)} must be a Plan, as solve and parse_batch make them")
     agents = instances.max_agents
     steps = np.shape(plans.paths)[-1:]
     wanted = {"parsable": axes, "num_named": axes, "paths": (*axes, agents, *steps), "lengths": (*axes, agents)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlake.arguments import shown, whole
+from jaxlake.arguments import short_repr, whole_number
 from jaxlake.fixed_sets import Benchmark, load
 from jaxlake.text import parse_batch
 from jaxlake.types import Check, Objective
@@ -190,7 +190,7 @@ def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
       ValueError: if k is below 1, or there are fewer answers.
     """
     correct, total = np.asarray(correct), np.asarray(total)
-    k = whole("k", k, 1, int(total.min()) if total.size else None)
+    k = whole_number("k", k, 1, int(total.min()) if total.size else None)
     wrong = total - correct
     # C(w, k) / C(t, k), factor by factor: the chance that the first is wrong, then the second, and so on.
     none = [np.maximum(wrong - drawn, 0) / (total - drawn) for drawn in range(k)]
@@ -227,7 +227,7 @@ def score(
     """
     objective = Objective(objective)
     if not isinstance(answers, Mapping):
-        raise ValueError(f"answers = {shown(answers)} must be a mapping from ids to texts")
+        raise ValueError(f"answers = {short_repr(answers)} must be a mapping from ids to texts")
     benchmark = load() if benchmark is None else benchmark
     place = {identifier: index for index, identifier in enumerate(benchmark.ids)}
     unknown = [identifier for identifier in answers if identifier not in place]

@@ -6,7 +6,7 @@ import math
 import jax
 import numpy as np
 
-from jaxlake.arguments import check_key, is_number, shown, whole
+from jaxlake.arguments import check_key, is_number, short_repr, whole_number
 from jaxlake.config import LakeConfig, counts
 from jaxlake.fixed_sets import SETS, load
 from jaxlake.generate.candidates import Shape, fingerprints
@@ -59,12 +59,15 @@ def generate(
       ValueError: naming the argument that is out of its range, or a size for which no solvable board is found.
     """
     if not isinstance(config, LakeConfig):
-        raise ValueError(f"config = {shown(config)} must be a LakeConfig")
+        raise ValueError(f"config = {short_repr(config)} must be a LakeConfig")
     check_key(key)
-    objective, count = Objective(objective), whole("count", count, 1)
-    num_agents, max_steps = whole("num_agents", num_agents, 1), whole("max_steps", max_steps, 1, MAX_HORIZON)
-    max_size = config.sizes[-1] if max_size is None else whole("max_size", max_size, 1)
-    max_agents = num_agents if max_agents is None else whole("max_agents", max_agents, 1)
+    objective, count = Objective(objective), whole_number("count", count, 1)
+    num_agents, max_steps = (
+        whole_number("num_agents", num_agents, 1),
+        whole_number("max_steps", max_steps, 1, MAX_HORIZON),
+    )
+    max_size = config.sizes[-1] if max_size is None else whole_number("max_size", max_size, 1)
+    max_agents = num_agents if max_agents is None else whole_number("max_agents", max_agents, 1)
     if not 1 <= num_agents <= config.sizes[0] ** 2 // 2:
         raise ValueError(f"{num_agents} agents do not fit a board of size {config.sizes[0]}")
     if max_size < config.sizes[-1] or max_agents < num_agents:
@@ -74,7 +77,7 @@ def generate(
     if max_size > MAX_SIZE or max_agents > MAX_AGENTS:
         raise ValueError(f"max_size {max_size} and max_agents {max_agents} must be at most {MAX_SIZE} and {MAX_AGENTS}")
     if interacting is not None and not (is_number(interacting) and 0 <= interacting <= 1):
-        raise ValueError(f"interacting = {shown(interacting)} must be a share from 0 to 1")
+        raise ValueError(f"interacting = {short_repr(interacting)} must be a share from 0 to 1")
     if exclude is not None:
         validate(exclude)
         exclude = exclude if np.ndim(exclude.size) else stack([exclude])

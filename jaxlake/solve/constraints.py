@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import NOWHERE, one_hot
-from jaxlake.solve.lanes import apart, fold, pick, put
+from jaxlake.solve.lanes import fold, materialize, pick, put
 from jaxlake.solve.paths import NARROW
 
 
@@ -141,7 +141,7 @@ def find_conflicts(paths: Array, on: Array) -> tuple[jax.Array, jax.Array, jax.A
             edges |= jnp.where(conflict & tight_i & tight_j, np.int16(1 << pair), np.int16(0))
         return count, key, edges
 
-    count, key, edges = apart(on, at_all_times, paths)
+    count, key, edges = materialize(on, at_all_times, paths)
     edges = fold(jnp.bitwise_or, edges).astype(jnp.int32)
     return (
         fold(jnp.add, count).astype(jnp.int32),

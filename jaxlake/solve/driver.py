@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxlake.arguments import shown, whole
+from jaxlake.arguments import short_repr, whole_number
 from jaxlake.levels import validate
 from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.exhaustive import search_exhaustively
@@ -63,7 +63,7 @@ def solve(
       ValueError: for an instance that cannot be played, as ``validate`` tells it, and for arrays or a horizon larger
         than the search's number formats.
     """
-    objective, max_steps = Objective(objective), whole("max_steps", max_steps, 1, MAX_HORIZON)
+    objective, max_steps = Objective(objective), whole_number("max_steps", max_steps, 1, MAX_HORIZON)
     validate(instances)
     if np.ndim(instances.size) == 0:
         return solve(_batch_of(instances), objective, max_steps)[0]
@@ -107,7 +107,7 @@ def without_waiting(
     objective = Objective(objective)
     validate(instances)
     if not isinstance(solutions, Solution):
-        raise ValueError(f"solutions = {shown(solutions)} must be a Solution, as solve makes it")
+        raise ValueError(f"solutions = {short_repr(solutions)} must be a Solution, as solve makes it")
     if np.shape(solutions.status) != np.shape(instances.size):
         raise ValueError(
             f"the solutions are {np.shape(solutions.status)}: the instances are {np.shape(instances.size)}"

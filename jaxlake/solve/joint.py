@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.arguments import Word, whole
+from jaxlake.arguments import Word, whole_number
 from jaxlake.levels import check_shapes
 from jaxlake.record import Array, Record
 from jaxlake.types import MAX_SIZE, STEPS, Instance
@@ -32,7 +32,7 @@ _STATES = 1 << 19
 
 
 class Convention(Word, argument="convention"):
-    """The steps that a cost-to-go counts: the last two need the agents' cells alone, the first who parked, too."""
+    """The steps that a cost-to-go counts: the last two depend on the agents' cells alone, the first on who parked."""
 
     SUM_OF_COSTS = "sum_of_costs"
     """The steps of every agent that has not yet parked on its goal for good; the paper's optimum."""
@@ -80,7 +80,7 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention | 
     axes = check_shapes(instances)
     if len(axes) != 1 or not axes[0]:
         raise ValueError(f"the instances have batch axes {axes}: joint_values needs one, of at least 1")
-    num_agents = whole("num_agents", num_agents, 1)
+    num_agents = whole_number("num_agents", num_agents, 1)
     if num_agents > instances.max_agents:
         raise ValueError(f"num_agents = {num_agents} must be at most the instances' {instances.max_agents} agent slots")
     return _joint_values(instances, num_agents, Convention(convention))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxlake.record import Array
 
 
-def apart(on: Array, function: Callable[..., Any], *arguments: Any) -> Any:
+def materialize(on: Array, function: Callable[..., Any], *arguments: Any) -> Any:
     """The function's results, in memory before anybody reads them.
 
     XLA's CPU fusion recomputes elementwise producers in every consumer, for every element it is broadcast to: 520 us

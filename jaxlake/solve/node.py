@@ -13,7 +13,7 @@ from jaxlake.record import Array, Record, record
 from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted
 from jaxlake.solve.bounds import sum_of_gaps
 from jaxlake.solve.constraints import Level
-from jaxlake.solve.lanes import apart
+from jaxlake.solve.lanes import materialize
 from jaxlake.types import Instance, Objective, Status
 
 RUNNING = -1
@@ -167,7 +167,7 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
 
     def spread(carry):
         time, reached, distance, _ = carry
-        grown = apart(time >= 0, grow, reached)
+        grown = materialize(time >= 0, grow, reached)
         distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)
         return time + 1, grown, distance, jnp.any((distance < 0) & ~is_empty(grown ^ reached))
 

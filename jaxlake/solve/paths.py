@@ -18,7 +18,7 @@ from jaxlake.solve.bitboard import (
     one_hot,
     shifted,
 )
-from jaxlake.solve.lanes import apart
+from jaxlake.solve.lanes import materialize
 
 NARROW = 128
 """Flag of a cell of a path: every path of the same length is there at that time."""
@@ -94,7 +94,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
 
     def forward(carry):
         time, reached, table, end, done = carry
-        reached = apart(time >= 0, reach, reached, time)
+        reached = materialize(time >= 0, reach, reached, time)
         time += 1
         table = jax.lax.dynamic_update_index_in_dim(table, reached, time, axis=0)
         arrives = ~is_empty(reached & goal) & (time >= query.park_from) & ~done
@@ -124,7 +124,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
 
     def backward(carry):
         time, leading, clean, tables, narrow = carry
-        leading, clean = apart(time >= 0, lead, leading, clean, time)
+        leading, clean = materialize(time >= 0, lead, leading, clean, time)
         narrow = jax.lax.dynamic_update_index_in_dim(narrow, is_single(leading), time, axis=0)
         tables = tuple(
             jax.lax.dynamic_update_index_in_dim(rows, row, time, axis=0)
@@ -155,8 +155,8 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
 
     def follow(carry):
         time, here, path = carry
-        good, other = apart(time >= 0, options, here, time)
-        following, cell = apart(time >= 0, choose, good, other, here)
+        good, other = materialize(time >= 0, options, here, time)
+        following, cell = materialize(time >= 0, choose, good, other, here)
         here = jnp.where(time < end, following, goal)
         cell = jnp.where(time < end, cell, query.goal)
         return time + 1, here, jax.lax.dynamic_update_index_in_dim(path, cell, time + 1, axis=0)

@@ -32,7 +32,7 @@ from jaxlake.solve.constraints import (
     fixing,
     forbidding,
 )
-from jaxlake.solve.lanes import apart, fold, pick, put
+from jaxlake.solve.lanes import fold, materialize, pick, put
 from jaxlake.solve.node import DEPTH, RUNNING, Node, Problem, begin, total
 from jaxlake.solve.paths import NARROW, Query, obstacles, shortest_paths, swaps
 from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
@@ -106,7 +106,7 @@ def is_running(node: Node, iterations: Array) -> jax.Array:
 def _iterate(problem: Problem, node: Node, may_wait: Array, budget: Array, max_size: int, objective: Objective) -> Node:
     """Backtracks or branches, and then replans one agent, in every lane."""
     on = node.iterations[0] >= 0
-    turn = apart(on, functools.partial(_decide, objective=objective), problem, node, budget)
+    turn = materialize(on, functools.partial(_decide, objective=objective), problem, node, budget)
     node = node.replace(
         forbidden=forbidding(node.forbidden, turn.undone.forbidden, turn.done.forbidden),
         fixed=fixing(node.fixed, turn.undone.fixed, turn.done.fixed),
@@ -117,7 +117,7 @@ def _iterate(problem: Problem, node: Node, may_wait: Array, budget: Array, max_s
         stack=write(node.stack, turn.at, turn.level, turn.enter),
     )
     agent = turn.level.replanned
-    query = apart(on, functools.partial(_query, max_size=max_size), problem, node, agent, turn.deadline, may_wait)
+    query = materialize(on, functools.partial(_query, max_size=max_size), problem, node, agent, turn.deadline, may_wait)
     found = shortest_paths(query, max_size, earliest=objective is Objective.SUM_OF_COSTS)
     got, failed = turn.asks & found.found, turn.asks & ~found.found
     steps = node.paths.shape[1] - 1
@@ -188,7 +188,7 @@ def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -
     words = problem.free.shape[0]
     running = (node.status == RUNNING) & (node.iterations < budget)
     planning = running & (node.planned < problem.num_agents)
-    left = apart(on, read, node.stack, jnp.maximum(node.depth - 1, 0))
+    left = materialize(on, read, node.stack, jnp.maximum(node.depth - 1, 0))
 
     clean = running & ~planning & ~node.failed
     solved = clean & (node.count == 0)
@@ -228,7 +228,9 @@ def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -
     status = jnp.where(full, Status.OUT_OF_BUDGET, status)
     push = forth & ~full
     enter = push | sibling
-    new = apart(on, branch_on, node.key, node.count, node.paths, node.arrivals, node.fixed, undone, park_min, park_max)
+    new = materialize(
+        on, branch_on, node.key, node.count, node.paths, node.arrivals, node.fixed, undone, park_min, park_max
+    )
     level = jax.tree.map(lambda a, b: jnp.where(sibling, a, b), left.replace(child=left.child + 1), new)
     branch = jnp.where(enter, child(level.split, level.child), Branch.NONE)
     replans_first = (branch == Branch.FREE) | (branch == Branch.NOT_ARRIVED) | (branch == Branch.FIX_AFTER)
@@ -295,15 +297,15 @@ def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait
     def latest(allowed, goal):
         return fold(jnp.maximum, jnp.where(is_empty(allowed & one_hot(goal, words)), times + 1, 0))
 
-    others_fixed, others, goal = apart(on, lambda *a: a, others_fixed, others, goal)
-    allowed = apart(on, allow, node, others_fixed, agent)
+    others_fixed, others, goal = materialize(on, lambda *a: a, others_fixed, others, goal)
+    allowed = materialize(on, allow, node, others_fixed, agent)
     return Query(
         start=pick(problem.starts, agent),
         goal=goal,
         allowed=allowed,
         occupied=obstacles(others, words),
         crossed=swaps(others, max_size, words),
-        park_from=jnp.maximum(apart(on, latest, allowed, goal), pick(node.park_min, agent)),
+        park_from=jnp.maximum(materialize(on, latest, allowed, goal), pick(node.park_min, agent)),
         deadline=deadline,
         may_wait=may_wait,
     )

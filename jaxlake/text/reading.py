@@ -161,7 +161,6 @@ class _Answer:
       cut: a cell at its end is cut off.
       last: the text ends with it, so that it may be cut off.
       lead: the words before it.
-      silent: agents that the text names and that it has no path of.
     """
 
     def __init__(self, lead: str) -> None:
@@ -169,7 +168,6 @@ class _Answer:
         self.times: dict[str, int] = {}
         self.faults: dict[str, str] = {}
         self.cut, self.last, self.lead = False, False, lead
-        self.silent: set[str] = set()
 
     def agrees(self, other: Paths) -> bool:
         """Whether all it says is the other's, the beginning of it where it is cut off, or no more than its two ends."""
@@ -262,27 +260,28 @@ def _leads(side: int) -> dict[str, list[int]]:
 
 
 class _Entry(NamedTuple):
-    """What a text says of an agent in one place: its label from ``begin`` to ``end``, and the body behind it.
+    """What a text says of an agent in one place: a label, and the body behind it.
 
     Attributes:
-      formal: marked as a path, and not prose.
       inner: the label is a time, of the agent that was named before it.
       last: the text ends with it.
     """
 
     agent: str
     time: int | None
+    label: Label
     body: Body
-    begin: int
-    end: int
-    marked: bool
-    formal: bool
     inner: bool
     last: bool
 
+    @property
+    def formal(self) -> bool:
+        """Marked as a path, and not prose."""
+        return self.label.marked and (self.body.formal or bool(self.body.problem))
 
-def _answers(spoken: str, limits: _Limits) -> tuple[list[_Answer], str]:
-    """The answers of a text in turn, and the words behind the last one.
+
+def _answers(spoken: str, limits: _Limits) -> tuple[list[_Answer], set[str], str]:
+    """The answers of a text in turn, the agents that it names, and the words behind the last answer.
 
     Paths told in prose count only where more agents have one that way than have one written down.
     """
@@ -295,10 +294,9 @@ def _answers(spoken: str, limits: _Limits) -> tuple[list[_Answer], str]:
         if _most(told) > _most(answers) or not answers:
             answers, since = told, told_since
     answers = [answer for answer in answers if not _EXAMPLE.search(answer.lead[-80:])] or answers
-    mentioned = {entry.agent for entry in entries}
-    for answer in answers:
-        answer.silent = mentioned - set(answer.paths)
-    return answers or _unlabelled(text, compass, limits), text[since:]
+    if not answers:
+        return _unlabelled(text, compass, limits), set(), text[since:]
+    return answers, {entry.agent for entry in entries}, text[since:]
 
 
 def _most(answers: list[_Answer]) -> int:
@@ -342,8 +340,7 @@ def _entries(text: str, compass: bool, limits: _Limits) -> tuple[list[_Entry], s
         if body.empty and mark.marked and start is not None and not inner and not celled:
             body = body._replace(steps=[start])
         last = end == len(text) and not body.remark and "\n" not in text[mark.end :].strip()
-        formal = mark.marked and (body.formal or bool(body.problem))
-        entries.append(_Entry(agent, time, body, mark.begin, mark.end, mark.marked, formal, inner, last))
+        entries.append(_Entry(agent, time, mark, body, inner, last))
     return entries, text
 
 
@@ -357,12 +354,12 @@ def _grouped(entries: list[_Entry], text: str, limits: _Limits) -> tuple[list[_A
             continue  # The path was told at once: this is about all of it.
         fault = entry.body.problem or ("" if entry.body.steps else "no cell and no move")
         if not fault:
-            fault = _add(answers, entry, limits, text[since : entry.begin])
+            fault = _add(answers, entry, limits, text[since : entry.label.begin])
         if not fault:
-            since = entry.end
-        elif entry.marked and not (last and entry.agent in last.paths):
+            since = entry.label.end
+        elif entry.label.marked and not (last and entry.agent in last.paths):
             if not answers:
-                answers.append(_Answer(text[: entry.begin]))
+                answers.append(_Answer(text[: entry.label.begin]))
             answers[-1].faults[entry.agent] = fault
     return answers, since
 
@@ -416,14 +413,14 @@ def _add(answers: list[_Answer], entry: _Entry, limits: _Limits, lead: str) -> s
     return ""
 
 
-def _choose(answers: list[_Answer], behind: str) -> tuple[Paths, list[str]]:
+def _choose(answers: list[_Answer], mentioned: set[str], behind: str) -> tuple[Paths, list[str]]:
     """The paths of the answer that counts, nothing if none does, and what is wrong; the reason for nothing is last."""
     if not answers:
         return {}, ["no line begins with an agent's number and a colon"]
-    most = max((len(answer.paths) for answer in answers if not answer.faults), default=0)
+    most = _most(answers)
     if not most:
-        agent, fault = next(iter(answers[-1].faults.items()))
-        return {}, [f"agent {agent[:9]}: {fault}"]
+        faults = (f"agent {agent[:9]}: {fault}" for agent, fault in answers[-1].faults.items())
+        return {}, [next(faults, "no agent has a whole path")]
     whole = [index for index, answer in enumerate(answers) if not answer.faults and len(answer.paths) == most]
     chosen = whole[-1]
     earliest = next((index for index in whole if _repeats(answers[chosen], answers[index])), chosen)
@@ -440,7 +437,7 @@ def _choose(answers: list[_Answer], behind: str) -> tuple[Paths, list[str]]:
             named |= answer.paths
             continue
         return {}, [f"answer {index + 1} of {len(answers)} contradicts another, and no word says which one is meant"]
-    if silent := answers[chosen].silent - set(named):
+    if silent := mentioned - set(named):
         return {}, [f"agent {min(silent)[:9]}: no path"]
     if _REJECTED.search(behind.strip().partition("\n")[2]) or any(
         _REJECTED.search(answer.lead) for answer in answers[chosen + 1 :]

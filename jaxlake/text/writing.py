@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from jaxlake.arguments import Word, whole
+from jaxlake.arguments import Word, whole_number
 from jaxlake.board_text import to_text
-from jaxlake.levels import check_alone
+from jaxlake.levels import check_unbatched
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan
 
 _MOVES = dict(zip(STEPS, Action, strict=True))
@@ -89,7 +89,7 @@ def prompt(
       ValueError: for a word that is none of them, and for batch axes.
     """
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
-    check_alone(instance)
+    check_unbatched(instance)
     size, max_size = int(instance.size), instance.max_size
     ends = [(_coordinate(start, max_size), _coordinate(goal, max_size)) for start, goal in _agents(instance)]
     if style is PromptStyle.COORDINATES:
@@ -130,7 +130,7 @@ def answer(plan: Plan, max_size: int, answer_format: AnswerFormat | str = Answer
     """
     if np.ndim(plan.lengths) != 1:
         raise ValueError(f"the plan has batch axes {np.shape(plan.parsable)}: it must have none, as plans[0]")
-    max_size = whole("max_size", max_size, 1)
+    max_size = whole_number("max_size", max_size, 1)
     write = _path if AnswerFormat(answer_format) is AnswerFormat.COORDINATES else _moves
     paths, lengths = np.asarray(plan.paths), np.asarray(plan.lengths)
     return "\n".join(

@@ -31,7 +31,7 @@ from jaxlake import (
     without_waiting,
 )
 from jaxlake.adapters.text import trl_rows, verl_rows
-from jaxlake.arguments import Word, whole
+from jaxlake.arguments import Word, whole_number
 from jaxlake.benchmark import load, score
 from jaxlake.solve import Convention, JointValues, joint_values
 
@@ -110,7 +110,7 @@ def test_no_enum_of_words_is_left_out():
     "hundred", [100, 100.0, 1e2, np.int64(100), np.uint8(100), np.float32(100), np.array(100), jnp.int32(100)]
 )
 def test_a_whole_number_of_any_type_is_taken(hundred):
-    number = whole("count", hundred, 1)
+    number = whole_number("count", hundred, 1)
     assert number == 100 and type(number) is int
 
 
@@ -120,8 +120,8 @@ def test_a_whole_number_of_any_type_is_taken(hundred):
 )
 def test_what_is_no_whole_number_in_range_is_one_clear_line(wrong):
     with pytest.raises(ValueError, match=r"^count = .* must be a whole number from 1 to 200$"):
-        whole("count", wrong, 1, 200)
+        whole_number("count", wrong, 1, 200)
 
 
 def test_large_whole_numbers_keep_their_digits():
-    assert whole("count", 2**60 + 1, 1) == 2**60 + 1
+    assert whole_number("count", 2**60 + 1, 1) == 2**60 + 1

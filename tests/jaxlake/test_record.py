@@ -82,7 +82,7 @@ def test_what_is_no_index_is_one_clear_line(wrong):
 @pytest.mark.parametrize("batch", [BATCH, jax.tree.map(jnp.asarray, BATCH)])
 @pytest.mark.parametrize("beyond", [4, -5, [0, 4], np.array([-5])])
 def test_an_index_beyond_the_batch_is_no_other_board(batch, beyond):
-    with pytest.raises(IndexError, match=r"must be within -4 to 3: the batch has 4$"):
+    with pytest.raises(IndexError, match=r"must be from -4 to 3: the batch has 4$"):
         batch[beyond]
 
 
