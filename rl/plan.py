@@ -60,7 +60,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """What the compiler says of a program, in bytes of one device.
+    """The compiler's figures of a program, in bytes of one device.
 
     Attributes:
       seconds: that it took to trace and compile.

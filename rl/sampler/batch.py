@@ -55,7 +55,7 @@ class Rollout(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Sampler(SamplerSpec):
-    """A model's generator of answers to prompts, `rows` at a time; equal ones share their compiled programs.
+    """Generator of a model's answers to prompts, `rows` at a time; equal ones share their compiled programs.
 
     Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
     and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
-    """Which tokens of the model's distribution are sampled; numbers, so that one compiled program serves all values.
+    """Settings of the distribution that tokens are drawn from; numbers, so that one compiled program serves them all.
 
     Attributes:
       temperature: the logits are divided by it; 0 is greedy.
@@ -24,7 +24,7 @@ class SamplingParams:
 
     @property
     def truncated(self) -> bool:
-        """Whether tokens are cut off. Training must not: log-probabilities are of the whole distribution."""
+        """Whether tokens are cut off. In training they must not be: log-probabilities are of the whole distribution."""
         return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1)
 
 

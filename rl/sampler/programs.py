@@ -18,7 +18,7 @@ from rl.sampler.draw import SamplingParams, draw
 
 @dataclasses.dataclass(frozen=True)
 class SamplerSpec:
-    """What a sampler's programs are compiled for; equal ones share them.
+    """Static settings that a sampler's programs are compiled for; equal ones share them.
 
     Attributes:
       graph: static half of the model.
