@@ -72,15 +72,15 @@ class _Instruction:
         return re.findall(r"%([\w.\-]+)", self.arguments)
 
     def attribute(self, name: str) -> str:
-        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
-        return found[1] if found else ""
+        match = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
+        return match[1] if match else ""
 
     @property
     def branches(self) -> list[str]:
         """Return the computations of a conditional; each takes one of the operands after the first."""
-        found = re.search(r"branch_computations=\{([^}]*)\}", self.attributes)
+        match = re.search(r"branch_computations=\{([^}]*)\}", self.attributes)
         either = [self.attribute("true_computation"), self.attribute("false_computation")]
-        return re.findall(r"[\w.\-]+", found[1].replace("%", "")) if found else either
+        return re.findall(r"[\w.\-]+", match[1].replace("%", "")) if match else either
 
 
 Computation = dict[str, _Instruction]
@@ -183,7 +183,7 @@ class _Walk:
 
     def updated_in_place(self, x: _Instruction, computation: Computation) -> set[int]:
         """Find which arrays of the result are an operand of which a small part is overwritten."""
-        inside, root, found = computation, x, set()
+        inside, root, in_place = computation, x, set()
         if x.opcode == "fusion":
             inside = self.computations[x.attribute("calls")]
             *_, root = inside.values()
@@ -192,8 +192,8 @@ class _Walk:
                 name = inside[name].operands[0]
             if inside[name].opcode == "dynamic-update-slice":
                 part = inside[inside[name].operands[1]].arrays[0]
-                found |= {i} if 2 * part.size < self.layer_size else set()
-        return found
+                in_place |= {i} if 2 * part.size < self.layer_size else set()
+        return in_place
 
 
 def _any(value: Changing) -> bool:
@@ -209,20 +209,20 @@ def _either(a: Changing, b: Changing) -> Changing:
 def _unchanged(body: Computation) -> set[int]:
     """Find which elements a loop's body returns as it got them."""
     *_, root = body.values()
-    found = set()
+    unchanged = set()
     for i, name in enumerate(root.operands):
         while body[name].opcode in ("copy", "copy-start", "copy-done", "bitcast"):
             name = body[name].operands[0]
         if body[name].opcode == "get-tuple-element" and body[name].attribute("index") == str(i):
-            found |= {i} if body[body[name].operands[0]].opcode == "parameter" else set()
-    return found
+            unchanged |= {i} if body[body[name].operands[0]].opcode == "parameter" else set()
+    return unchanged
 
 
 def _passes(computations: dict[str, Computation], loop: _Instruction) -> int | None:
     """Return how often a loop's body runs: what XLA says, or the constant that its counter is compared with."""
-    known = re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes)
-    if known:
-        return int(known[1])
+    trip_count = re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes)
+    if trip_count:
+        return int(trip_count[1])
     condition = computations[loop.attribute("condition")]
     *_, root = condition.values()
     if root.opcode != "compare" or root.attribute("direction") != "LT":
