@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from flax import nnx
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
@@ -60,7 +59,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """What the compiler says of a program, in bytes of one device.
+    """The compiler's figures of a program, in bytes of one device.
 
     Attributes:
       seconds: that it took to trace and compile.
@@ -133,19 +132,22 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     answer = functools.cache(functools.partial(writer.lower, rollout))
     reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
     changed, shared = _compared(parameters, rollout)
-    reference = _reference(trained, shape.dtype) if needs_reference(config) else ()
-    kept = moments, reference
-    generating, beside = (rollout, state), (kept, changed)
+    reference: Any = ()
+    if needs_reference(config):
+        copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
+        reference = sharding.abstract(copied, mesh)
+    trainer = moments, reference
+    generating, beside = (rollout, state), (trainer, changed)
     planned = [
-        Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (kept, shared)),
+        Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (trainer, shared)),
         Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
         Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
         Program("decode", lambda: answer(settings.samples)["decode"], generating, beside, layer_size),
-        Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), kept),
+        Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), trainer),
         Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
     ]
     if settings.updates > 1 or settings.kl_coefficient > 0:
-        planned.insert(-2, Program("log-probs", lambda: reinforce()["logprobs"], parameters, kept))
+        planned.insert(-2, Program("log-probs", lambda: reinforce()["logprobs"], parameters, trainer))
     if config.warm_start.steps:
         supervised = make_optimizer(config.warm_start, config.warm_start.steps)
         arguments = parameters, sharding.abstract(jax.eval_shape(supervised.init, trained), mesh)
@@ -252,16 +254,6 @@ def memory(mesh: Mesh) -> int:
 def per_device(tree: Any) -> int:
     """Count the bytes on each device of abstract arrays with shardings."""
     return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
-
-
-def _reference(trained: nnx.State, dtype: Any) -> nnx.State:
-    """Return what `state.make_reference` copies: matrices in the compute dtype, where the parameters lie."""
-
-    def copy(variable: nnx.Variable) -> nnx.Variable:
-        kind = dtype if len(variable.spec) > 1 else variable.dtype
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, kind, sharding=x.sharding), variable)
-
-    return jax.tree.map(copy, trained, is_leaf=lambda node: isinstance(node, nnx.Variable))
 
 
 def _compared(parameters: Any, rollout: Any) -> tuple[list[jax.ShapeDtypeStruct], list[jax.ShapeDtypeStruct]]:

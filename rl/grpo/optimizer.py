@@ -10,6 +10,7 @@ from flax import nnx
 from jaxlake.record import Array
 from rl.config import OptimizerFields
 from rl.config.choices import Schedule
+from rl.qwen3.sharding import map_with_spec
 
 B2 = 0.98
 """Decay of the second moment. Steps are few (240 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
@@ -75,8 +76,8 @@ def step(
     finite = jnp.isfinite(norm) & jnp.isfinite(loss)
     updates, new_state = optimizer.update(gradients, state, parameters)
     new = optax.apply_updates(parameters, updates), new_state
-    kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, (parameters, state))
-    return *kept, norm, finite
+    chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, (parameters, state))
+    return *chosen, norm, finite
 
 
 def updates_made(state: optax.OptState) -> int:
@@ -93,11 +94,7 @@ def _decays(parameters: nnx.State) -> nnx.State:
 
     By what a parameter is declared to be: its spec names the axes of one layer, whereas stacked norms have two.
     """
-    return jax.tree.map(
-        lambda variable: variable.replace(len(variable.spec) > 1),
-        parameters,
-        is_leaf=lambda node: isinstance(node, nnx.Variable),
-    )
+    return map_with_spec(lambda _, spec: len(spec) > 1, parameters)
 
 
 def _stored_in(dtype: jnp.dtype, adam: optax.GradientTransformation) -> optax.GradientTransformation:

@@ -69,8 +69,8 @@ def update(
     counts = mask.any(axis=-1)
     rows = np.flatnonzero(counts & (batch.advantages != 0) if settings.needs_advantage else counts)
     size = sharding.rows_for(settings.micro_batch, mesh)
-    known = [len(rows), len(mask), mask.sum(), counts.sum(), mask[rows].sum()]
-    computed, answers, tokens, sequences, through = distributed.all_gather(np.array([known], np.int32)).sum(axis=0)
+    counted = [len(rows), len(mask), mask.sum(), counts.sum(), mask[rows].sum()]
+    computed, answers, tokens, sequences, through = distributed.all_gather(np.array([counted], np.int32)).sum(axis=0)
     if not computed:
         return parameters, state, dict.fromkeys(("loss", "gradient_norm", "update_skipped", "rows_computed"), 0.0)
 
@@ -121,13 +121,13 @@ def answer_logprobs_of(
     """
     rows = np.flatnonzero(sequences.mask.any(axis=-1))
     size = sharding.rows_for(settings.micro_batch, mesh)
-    found = np.zeros(sequences.mask.shape, np.float32)
+    logprobs = np.zeros(sequences.mask.shape, np.float32)
     for part, room in micro_batches(sequences, rows, size):
         check()
         micro = sharding.shard_batch(take(cut(sequences, room), part, size), mesh)
         logprobs = logprobs_of(graph, parameters, micro, temperature=settings.temperature, mesh=mesh)
-        found[part, :room] = sharding.local_rows(logprobs)[: len(part)]
-    return np.where(sequences.mask, found, 0)
+        logprobs[part, :room] = sharding.local_rows(logprobs)[: len(part)]
+    return np.where(sequences.mask, logprobs, 0)
 
 
 def micro_batches(sequences: Sequences, rows: np.ndarray, size: int) -> list[tuple[np.ndarray, int]]:

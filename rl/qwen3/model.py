@@ -21,6 +21,7 @@ from jaxlake.record import Array, Record, record
 from rl.config.choices import AttentionKind, Remat
 from rl.qwen3.attention import attend, attend_cached, choose_kernel, device_of
 from rl.qwen3.lora import LoRAConfig
+from rl.qwen3.sharding import named_sharding
 
 TIME_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
 """How a cache lies in memory: its axes in their own order."""
@@ -85,33 +86,16 @@ class KVCache(Record):
         return P(None, None, "tp" if config.num_key_value_heads % mesh.shape["tp"] == 0 else None, "fsdp", None)
 
 
-def fit_spec(spec: P, shape: tuple[int, ...], mesh: Mesh) -> P:
-    """Fit `spec` to an array's shape: None for the leading axes it does not name (stacked layers have one more), and
-    None where the mesh axis does not divide the dimension.
-
-    Without axes of one device and without None at the end, the form in which a program returns it: anything else would
-    be another key for jit's cache, and the second training step would compile again.
-    """
-    axes = (None,) * (len(shape) - len(spec)) + tuple(spec)
-    kept = [
-        a if a and mesh.shape[a] > 1 and size % mesh.shape[a] == 0 else None
-        for size, a in zip(shape, axes, strict=True)
-    ]
-    while kept and kept[-1] is None:
-        kept.pop()
-    return P(*kept)
-
-
 def constrain(x: jax.Array, mesh: Mesh | None, *axes: str | None) -> jax.Array:
     """Lay an activation out over the mesh axes given for its own axes, as far as they divide them."""
-    return x if mesh is None else jax.lax.with_sharding_constraint(x, _sharding(P(*axes), x.shape, mesh))
+    return x if mesh is None else jax.lax.with_sharding_constraint(x, named_sharding(P(*axes), x.shape, mesh))
 
 
 def init_matrix(
     rngs: nnx.Rngs, shape: tuple[int, ...], fan_in: int, spec: P, mesh: Mesh | None, dtype: Any
 ) -> jax.Array:
     """Draw a matrix, normal with variance 1 / fan_in, where it belongs; `spec` names the mesh axes that shard it."""
-    return _normal(rngs.params(), shape, fan_in**-0.5, dtype, _sharding(spec, shape, mesh))
+    return _normal(rngs.params(), shape, fan_in**-0.5, dtype, named_sharding(spec, shape, mesh))
 
 
 @functools.partial(jax.jit, static_argnames=("shape", "scale", "dtype", "sharding"))
@@ -123,10 +107,6 @@ def _normal(
     return x if sharding is None else jax.lax.with_sharding_constraint(x, sharding)
 
 
-def _sharding(spec: P, shape: tuple[int, ...], mesh: Mesh | None) -> NamedSharding | None:
-    return None if mesh is None else NamedSharding(mesh, fit_spec(spec, shape, mesh))
-
-
 def base_dtype(config: Qwen3Config) -> Any:
     """Return the dtype of the base's stored matrices: float32 where they are trained, else that of the work."""
     return jnp.float32 if config.lora is None else config.dtype
@@ -136,7 +116,7 @@ class RMSNorm(nnx.Module):
     """Root-mean-square norm: x / rms(x) * weight in float32, cast back to the dtype of x."""
 
     def __init__(self, shape: tuple[int, ...], eps: float, mesh: Mesh | None):
-        self.weight = nnx.Param(jnp.ones(shape, device=_sharding(P(None), shape, mesh)), spec=P(None))
+        self.weight = nnx.Param(jnp.ones(shape, device=named_sharding(P(None), shape, mesh)), spec=P(None))
         self.eps = eps
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -187,7 +167,7 @@ class Projection(nnx.Module):
             into, out = P(spec[0], None), P(None, spec[1])
             a = init_matrix(rngs, (layers, inputs, rank), inputs, into, mesh, jnp.float32)
             # Zero, the one parameter that is: the adapted model starts as the base.
-            b = jnp.zeros((layers, rank, outputs), device=_sharding(out, (layers, rank, outputs), mesh))
+            b = jnp.zeros((layers, rank, outputs), device=named_sharding(out, (layers, rank, outputs), mesh))
             self.lora_a, self.lora_b = nnx.LoRAParam(a, spec=into), nnx.LoRAParam(b, spec=out)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -221,12 +201,12 @@ class Attention(nnx.Module):
         )
         q = rope(self.q_norm(q), positions, self.theta)
         k = rope(self.k_norm(k), positions, self.theta)
-        y, kept = attention_fn(q, k, v)
-        return self.o_proj(y.reshape(*x.shape[:2], -1)), kept
+        y, cached = attention_fn(q, k, v)
+        return self.o_proj(y.reshape(*x.shape[:2], -1)), cached
 
 
 AttentionFn = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
-"""From q ``[B, T, N, H]``, k and v ``[B, T, K, H]`` to what was read ``[B, T, N, H]`` and what is kept of k and v."""
+"""From q ``[B, T, N, H]``, k and v ``[B, T, K, H]`` to their attention ``[B, T, N, H]`` and the cache of k and v."""
 
 
 class MLP(nnx.Module):
@@ -259,10 +239,10 @@ class DecoderLayer(nnx.Module):
         self.mesh = mesh
 
     def __call__(self, x: jax.Array, positions: Array, attention_fn: AttentionFn) -> tuple[jax.Array, Any]:
-        y, kept = self.self_attn(self.input_layernorm(x), positions, attention_fn)
+        y, cached = self.self_attn(self.input_layernorm(x), positions, attention_fn)
         x = constrain(x + y, self.mesh, "fsdp", None, None)
         y = self.mlp(self.post_attention_layernorm(x))
-        return constrain(x + y, self.mesh, "fsdp", None, None), kept
+        return constrain(x + y, self.mesh, "fsdp", None, None), cached
 
 
 class Embedding(nnx.Module):
@@ -322,8 +302,8 @@ class Qwen3(nnx.Module):
         """Return the hidden states of `__call__`, and a cache of T slots with the keys and values of these tokens."""
 
         def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            kept = k.transpose(1, 2, 0, 3), v.transpose(1, 2, 0, 3)  # [T, K, B, H]
-            return attend(q, k, v, valid, self.kernel, self.mesh), kept
+            cached = k.transpose(1, 2, 0, 3), v.transpose(1, 2, 0, 3)  # [T, K, B, H]
+            return attend(q, k, v, valid, self.kernel, self.mesh), cached
 
         x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, positions, attention_fn))
         return self.norm(x), KVCache(keys=keys, values=values)
@@ -407,7 +387,7 @@ def abstract(config: Qwen3Config, mesh: Mesh | None = None) -> tuple[nnx.GraphDe
 
     def place(variable: nnx.Variable) -> nnx.Variable:
         shape, dtype = variable.shape, variable.dtype
-        return variable.replace(jax.ShapeDtypeStruct(shape, dtype, sharding=_sharding(variable.spec, shape, mesh)))
+        return variable.replace(jax.ShapeDtypeStruct(shape, dtype, sharding=named_sharding(variable.spec, shape, mesh)))
 
     return graph, jax.tree.map(place, shapes, is_leaf=lambda x: isinstance(x, nnx.Variable))
 

@@ -16,7 +16,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from rl.config import ConfigError
-from rl.qwen3.model import fit_spec
 
 
 def make_mesh(fsdp: int, tp: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -44,13 +43,35 @@ def make_mesh(fsdp: int, tp: int, devices: Sequence[jax.Device] | None = None) -
     return Mesh(np.array(devices[: rows * tp]).reshape(rows, tp), ("fsdp", "tp"))
 
 
+def fit_spec(spec: P, shape: tuple[int, ...], mesh: Mesh) -> P:
+    """Fit `spec` to an array's shape: None for the leading axes it does not name (stacked layers have one more), and
+    None where the mesh axis does not divide the dimension.
+
+    Without axes of one device and without None at the end, the form in which a program returns it: anything else would
+    be another key for jit's cache, and the second training step would compile again.
+    """
+    axes = (None,) * (len(shape) - len(spec)) + tuple(spec)
+    fitted = [
+        a if a and mesh.shape[a] > 1 and size % mesh.shape[a] == 0 else None
+        for size, a in zip(shape, axes, strict=True)
+    ]
+    while fitted and fitted[-1] is None:
+        fitted.pop()
+    return P(*fitted)
+
+
+def named_sharding(spec: P, shape: tuple[int, ...], mesh: Mesh | None) -> NamedSharding | None:
+    """Return the sharding of an array of this shape, by `fit_spec`; None without a mesh."""
+    return None if mesh is None else NamedSharding(mesh, fit_spec(spec, shape, mesh))
+
+
 def shardings(tree: Any, mesh: Mesh) -> Any:
     """Return the NamedSharding of each leaf of a pytree: parameters by their specs, all else whole on every device.
 
     Args:
       tree: parameters, gradients or an optimizer's state; arrays or ShapeDtypeStructs.
     """
-    return _map(lambda leaf, spec: _named(spec, leaf, mesh), tree)
+    return map_with_spec(lambda leaf, spec: named_sharding(spec, leaf.shape, mesh), tree)
 
 
 def constrain(tree: Any, mesh: Mesh | None) -> Any:
@@ -110,12 +131,17 @@ def rows_for(rows: int, mesh: Mesh) -> int:
     return -(-rows // fsdp) * fsdp // jax.process_count()
 
 
+def cast_matrices(tree: Any, dtype: Any) -> Any:
+    """Cast matrices to `dtype`; the weights of norms keep theirs."""
+    return map_with_spec(lambda leaf, spec: leaf.astype(dtype) if len(spec) > 1 else leaf, tree)
+
+
 def rollout_shardings(parameters: nnx.State, mesh: Mesh) -> nnx.State:
     """Return where `for_rollout` puts parameters: sharded over `tp` alone.
 
     With fsdp each decoded token would gather every weight anew: 8 all-gathers in the body of the decode loop.
     """
-    return _map(lambda leaf, spec: _named(_without_fsdp(spec), leaf, mesh), parameters)
+    return map_with_spec(lambda leaf, spec: named_sharding(_without_fsdp(spec), leaf.shape, mesh), parameters)
 
 
 def for_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
@@ -138,7 +164,7 @@ def _split_ready(parameters: nnx.State, dtype: Any, mesh: Mesh) -> tuple[nnx.Sta
     def is_ready(_: PathParts, variable: nnx.Variable) -> bool:
         spec = variable.spec
         cast = len(spec) > 1 and variable.dtype != dtype
-        return not cast and _named(spec, variable, mesh) == _named(_without_fsdp(spec), variable, mesh)
+        return not cast and fit_spec(spec, variable.shape, mesh) == fit_spec(_without_fsdp(spec), variable.shape, mesh)
 
     ready, rest = nnx.split_state(parameters, is_ready, ...)
     return ready, rest
@@ -153,7 +179,7 @@ def _prepare(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
     """
 
     def prepare(tree: nnx.State) -> nnx.State:
-        tree = _map(lambda leaf, spec: leaf.astype(dtype) if len(spec) > 1 else leaf, tree)
+        tree = cast_matrices(tree, dtype)
         # Held to the trainer's sharding after the cast as well, or XLA may gather float32 and cast then.
         return jax.lax.with_sharding_constraint(constrain(tree, mesh), rollout_shardings(tree, mesh))
 
@@ -161,15 +187,11 @@ def _prepare(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
     return nnx.merge_state(jax.lax.map(prepare, layers) if layers else layers, prepare(single))
 
 
-def _named(spec: P, leaf: Any, mesh: Mesh) -> NamedSharding:
-    return NamedSharding(mesh, fit_spec(spec, leaf.shape, mesh))
-
-
 def _without_fsdp(spec: P) -> P:
     return P(*(None if name == "fsdp" else name for name in spec))
 
 
-def _map(function: Callable[[Any, P], Any], tree: Any) -> Any:
+def map_with_spec(function: Callable[[Any, P], Any], tree: Any) -> Any:
     """Apply `function` to each leaf and its declared spec (none: ``P()``), keeping the tree's structure."""
 
     def apply(node: Any) -> Any:

@@ -28,8 +28,7 @@ CONNECT_TIMEOUT = 30.0
 HEADERS = frozenset(
     {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
 )
-"""All headers that are sent: the package adds what OPENAI_* variables hold, which is not for every server, and our
-platform."""
+"""Headers that are sent, all others are not: the package adds what OPENAI_* variables hold, and our platform."""
 
 
 class ApiError(ConfigError, openai.OpenAIError):

@@ -55,7 +55,7 @@ class Rollout(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Sampler(SamplerSpec):
-    """A model's generator of answers to prompts, `rows` at a time; equal ones share their compiled programs.
+    """Generator of a model's answers to prompts, `rows` at a time; equal ones share their compiled programs.
 
     Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
     and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token
@@ -233,11 +233,11 @@ def arrange(
     )
     for shard, groups in enumerate(entering):
         for place, (prompt, rows) in enumerate(groups):
-            *known, last = prompts[prompt]
-            arrivals.prompts[shard, place, : len(known)] = known
-            arrivals.sizes[shard, place] = len(known)
+            *prefix, last = prompts[prompt]
+            arrivals.prompts[shard, place, : len(prefix)] = prefix
+            arrivals.sizes[shard, place] = len(prefix)
             arrivals.source[shard, rows] = place
-            arrivals.lengths[shard, rows] = len(known) + 1
+            arrivals.lengths[shard, rows] = len(prefix) + 1
             arrivals.last[shard, rows] = last
             arrivals.requests[shard, rows] = first_request + prompt * len(rows) + np.arange(len(rows))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), arrivals)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
-    """Which tokens of the model's distribution are sampled; numbers, so that one compiled program serves all values.
+    """Settings of the distribution that tokens are drawn from; numbers, so that one compiled program serves them all.
 
     Attributes:
       temperature: the logits are divided by it; 0 is greedy.
@@ -24,7 +24,7 @@ class SamplingParams:
 
     @property
     def truncated(self) -> bool:
-        """Whether tokens are cut off. Training must not: log-probabilities are of the whole distribution."""
+        """Whether tokens are cut off. In training they must not be: log-probabilities are of the whole distribution."""
         return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1)
 
 
@@ -47,24 +47,24 @@ def draw(
       1) in the whole distribution, whatever was cut off, as the trainer computes it.
     """
     scaled = logits / jnp.where(sampling.temperature > 0, sampling.temperature, 1.0)
-    kept = scaled if allowed is None else jnp.where(allowed, scaled, -jnp.inf)
+    allowed_logits = scaled if allowed is None else jnp.where(allowed, scaled, -jnp.inf)
     if truncated:
-        kept = jnp.where(likeliest(kept, sampling), kept, -jnp.inf)
-    peak = kept.max(axis=-1, keepdims=True)
+        allowed_logits = jnp.where(likeliest(allowed_logits, sampling), allowed_logits, -jnp.inf)
+    peak = allowed_logits.max(axis=-1, keepdims=True)
 
     batch, vocabulary = logits.shape
     # A power of two, so that a vocabulary shared out over `tp` is not cut within a block.
     blocks = math.gcd(vocabulary, 128)
-    weights = jnp.exp(kept - peak).reshape(batch, blocks, -1)
+    weights = jnp.exp(allowed_logits - peak).reshape(batch, blocks, -1)
     sums = weights.sum(axis=-1)
     block = invert(sums, uniforms[:, 0])
     within = invert(jnp.take_along_axis(weights, block[:, None, None], axis=1)[:, 0], uniforms[:, 1])
     drawn = block * (vocabulary // blocks) + within
     # The first of the maxima; `argmax` does the same, at 0.9 ms against 0.2.
-    greedy = jnp.where(kept == peak, jnp.arange(vocabulary), vocabulary).min(axis=-1)
+    greedy = jnp.where(allowed_logits == peak, jnp.arange(vocabulary), vocabulary).min(axis=-1)
     token = jnp.where(sampling.temperature > 0, drawn, greedy).astype(jnp.int32)
 
-    whole = peak[:, 0] + jnp.log(sums.sum(axis=-1)) if kept is scaled else jax.nn.logsumexp(scaled, axis=-1)
+    whole = peak[:, 0] + jnp.log(sums.sum(axis=-1)) if allowed_logits is scaled else jax.nn.logsumexp(scaled, axis=-1)
     return token, jnp.take_along_axis(scaled, token[:, None], axis=-1)[:, 0] - whole
 
 
@@ -84,8 +84,8 @@ def likeliest(logits: jax.Array, sampling: SamplingParams) -> jax.Array:
     """Mark the tokens that top-k, then top-p of what is left, keep: bool ``[B, V]``. Ties with the last stay in."""
     ordered = jnp.sort(logits, axis=-1, descending=True)
     rank = jnp.arange(logits.shape[-1])
-    kept = rank < jnp.where(sampling.top_k > 0, sampling.top_k, logits.shape[-1])
-    probabilities = jax.nn.softmax(jnp.where(kept, ordered, -jnp.inf), axis=-1)
+    within = rank < jnp.where(sampling.top_k > 0, sampling.top_k, logits.shape[-1])
+    probabilities = jax.nn.softmax(jnp.where(within, ordered, -jnp.inf), axis=-1)
     before = jnp.cumsum(probabilities, axis=-1) - probabilities
-    kept &= (before < sampling.top_p) | (rank == 0)
-    return logits >= jnp.where(kept, ordered, jnp.inf).min(axis=-1, keepdims=True)
+    within &= (before < sampling.top_p) | (rank == 0)
+    return logits >= jnp.where(within, ordered, jnp.inf).min(axis=-1, keepdims=True)

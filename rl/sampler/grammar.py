@@ -84,10 +84,10 @@ class GrammarSampler:
         )
         texts = []
         for tokens, mask, script in zip(rollout.tokens, rollout.mask, scripts, strict=True):
-            said = tokens[mask].tolist()
-            thinking, answer = said[: script.thought_to], said[script.answer_from :]
+            written = tokens[mask].tolist()
+            thinking, answer = written[: script.thought_to], written[script.answer_from :]
             texts.append(
-                (tokenizer.decode(opening + said), tokenizer.decode(thinking).strip(), tokenizer.decode(answer))
+                (tokenizer.decode(opening + written), tokenizer.decode(thinking).strip(), tokenizer.decode(answer))
             )
         return texts
 

@@ -1,4 +1,4 @@
-"""Reads the text of a compiled program: what one pass through its token loop sends between devices and copies.
+"""Reader of a compiled program's text: what one pass through its token loop sends between devices and copies.
 
 Knows XLA's printed form and nothing of models. What is the same in every pass (weights) is told from what changes (the
 cache, activations) by following values through loops and fusions, not by names or shapes.
@@ -24,12 +24,12 @@ Changing = bool | tuple[bool, ...]
 
 @dataclasses.dataclass(frozen=True)
 class TokenLoop:
-    """What one pass through the token loop does on one device, with how often each thing is done.
+    """Counts of what one pass through the token loop does on one device.
 
     Attributes:
       collectives: by kind.
-      weight_gathers: by shape, numbers that are the same in every pass and yet collected from other devices in each.
-      cache_copies: by operation and shape, what changes, is written anew, and is as large as half a layer's keys.
+      weight_gathers: by shape, arrays that are the same in every pass and yet gathered from other devices in each.
+      cache_copies: by operation and shape, changing arrays as large as half a layer's keys that are written anew.
     """
 
     collectives: dict[str, int]
@@ -72,15 +72,15 @@ class _Instruction:
         return re.findall(r"%([\w.\-]+)", self.arguments)
 
     def attribute(self, name: str) -> str:
-        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
-        return found[1] if found else ""
+        match = re.search(rf"\b{name}=%?([\w.\-]+)", self.attributes)
+        return match[1] if match else ""
 
     @property
     def branches(self) -> list[str]:
-        """Computations of a conditional; each takes one of the operands after the first."""
-        found = re.search(r"branch_computations=\{([^}]*)\}", self.attributes)
+        """Return the computations of a conditional; each takes one of the operands after the first."""
+        match = re.search(r"branch_computations=\{([^}]*)\}", self.attributes)
         either = [self.attribute("true_computation"), self.attribute("false_computation")]
-        return re.findall(r"[\w.\-]+", found[1].replace("%", "")) if found else either
+        return re.findall(r"[\w.\-]+", match[1].replace("%", "")) if match else either
 
 
 Computation = dict[str, _Instruction]
@@ -88,7 +88,7 @@ Computation = dict[str, _Instruction]
 
 
 def read_token_loop(text: str, layer_size: int) -> TokenLoop:
-    """Reads the loop over tokens: the one whose number of passes is not known before.
+    """Read the loop over tokens: the one whose number of passes is not known before.
 
     Args:
       text: of a compiled program, ``compiled.as_text()``.
@@ -100,17 +100,17 @@ def read_token_loop(text: str, layer_size: int) -> TokenLoop:
     computations, entry = _read(text)
     loops = [x for x in computations[entry].values() if x.opcode == "while" and _passes(computations, x) is None]
     if not loops:
-        raise ValueError("the program has no loop whose number of passes is unknown")
+        raise ValueError("the program has no loop over tokens: one must have a number of passes that is unknown")
     loop = max(loops, key=lambda x: sum(array.size for array in x.arrays))
     walk = _Walk(computations, layer_size)
     body = computations[loop.attribute("body")]
-    unchanged = _handed_on(body)
+    unchanged = _unchanged(body)
     walk.run(body, [tuple(i not in unchanged for i in range(len(loop.arrays)))], times=1)
     return TokenLoop(dict(walk.collectives), dict(walk.weight_gathers), dict(walk.cache_copies))
 
 
 class _Walk:
-    """Follows values through the body of a loop and notes what it does."""
+    """A walk that follows values through the body of a loop and counts what it does."""
 
     def __init__(self, computations: dict[str, Computation], layer_size: int):
         self.computations, self.layer_size = computations, layer_size
@@ -119,22 +119,22 @@ class _Walk:
         self.cache_copies = collections.Counter[str]()
 
     def run(self, computation: Computation, parameters: list[Changing], times: int, fused: bool = False) -> Changing:
-        """Whether the result changes, given which parameters do. Notes what is done, `times` a pass; 0: nothing."""
+        """Say whether the result changes, given which parameters do; count what is done, `times` a pass."""
         values: dict[str, Changing] = {}
         for x in computation.values():
             operands = [values[name] for name in x.operands]
             changes = any(map(_any, operands))
             if times:
-                self.note_collective(x, changes, times)
+                self.count_collective(x, changes, times)
             if times and changes and not fused and x.opcode not in PASSING:
-                self.note_copies(x, computation, times)
+                self.count_copies(x, computation, times)
             values[x.name] = self.result(x, parameters, operands, times, fused)
         return values[x.name]
 
     def result(
         self, x: _Instruction, parameters: list[Changing], operands: list[Changing], times: int, fused: bool
     ) -> Changing:
-        """Whether what an instruction computes changes."""
+        """Say whether what an instruction computes changes."""
         match x.opcode:
             case "parameter":
                 return parameters[int(x.arguments)]
@@ -158,14 +158,14 @@ class _Walk:
                 return any(map(_any, operands))
 
     def loop(self, loop: _Instruction, carried: Changing, times: int) -> Changing:
-        """A loop within: of what it carries, whatever its body makes of changing values changes as well."""
+        """Follow an inner loop: of what it carries, whatever its body makes of changing values changes as well."""
         body = self.computations[loop.attribute("body")]
         while (after := _either(carried, self.run(body, [carried], 0))) != carried:
             carried = after
         self.run(body, [carried], times * (_passes(self.computations, loop) or 1))
         return carried
 
-    def note_collective(self, x: _Instruction, changes: bool, times: int) -> None:
+    def count_collective(self, x: _Instruction, changes: bool, times: int) -> None:
         kind = x.opcode.removesuffix("-start")
         if kind in COLLECTIVES:
             self.collectives[kind] += times
@@ -173,8 +173,8 @@ class _Walk:
             if kind in GATHERING and not changes and largest.floating:
                 self.weight_gathers[str(largest)] += times
 
-    def note_copies(self, x: _Instruction, computation: Computation, times: int) -> None:
-        """Half of a layer's keys is the limit, as prompt and answer may lie apart; logits are smaller by far."""
+    def count_copies(self, x: _Instruction, computation: Computation, times: int) -> None:
+        """Count large copies: from half a layer's keys on, as prompt and answer may be two arrays."""
         written = x.arrays[:1] if x.opcode == "copy-start" else x.arrays
         in_place = self.updated_in_place(x, computation)
         for i, array in enumerate(written):
@@ -182,8 +182,8 @@ class _Walk:
                 self.cache_copies[f"{x.opcode} {array}"] += times
 
     def updated_in_place(self, x: _Instruction, computation: Computation) -> set[int]:
-        """Which arrays of the result are an operand of which a small part is overwritten."""
-        inside, root, found = computation, x, set()
+        """Find which arrays of the result are an operand of which a small part is overwritten."""
+        inside, root, in_place = computation, x, set()
         if x.opcode == "fusion":
             inside = self.computations[x.attribute("calls")]
             *_, root = inside.values()
@@ -192,8 +192,8 @@ class _Walk:
                 name = inside[name].operands[0]
             if inside[name].opcode == "dynamic-update-slice":
                 part = inside[inside[name].operands[1]].arrays[0]
-                found |= {i} if 2 * part.size < self.layer_size else set()
-        return found
+                in_place |= {i} if 2 * part.size < self.layer_size else set()
+        return in_place
 
 
 def _any(value: Changing) -> bool:
@@ -206,23 +206,23 @@ def _either(a: Changing, b: Changing) -> Changing:
     return _any(a) or _any(b)
 
 
-def _handed_on(body: Computation) -> set[int]:
-    """Which elements a loop's body returns as it got them."""
+def _unchanged(body: Computation) -> set[int]:
+    """Find which elements a loop's body returns as it got them."""
     *_, root = body.values()
-    found = set()
+    unchanged = set()
     for i, name in enumerate(root.operands):
         while body[name].opcode in ("copy", "copy-start", "copy-done", "bitcast"):
             name = body[name].operands[0]
         if body[name].opcode == "get-tuple-element" and body[name].attribute("index") == str(i):
-            found |= {i} if body[body[name].operands[0]].opcode == "parameter" else set()
-    return found
+            unchanged |= {i} if body[body[name].operands[0]].opcode == "parameter" else set()
+    return unchanged
 
 
 def _passes(computations: dict[str, Computation], loop: _Instruction) -> int | None:
-    """How often a loop's body runs: what XLA says, or the constant that its counter is compared with."""
-    known = re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes)
-    if known:
-        return int(known[1])
+    """Return how often a loop's body runs: what XLA says, or the constant that its counter is compared with."""
+    trip_count = re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes)
+    if trip_count:
+        return int(trip_count[1])
     condition = computations[loop.attribute("condition")]
     *_, root = condition.values()
     if root.opcode != "compare" or root.attribute("direction") != "LT":
@@ -232,7 +232,7 @@ def _passes(computations: dict[str, Computation], loop: _Instruction) -> int | N
 
 
 def _read(text: str) -> tuple[dict[str, Computation], str]:
-    """All computations by name, and the name of the one that begins."""
+    """Return all computations by name, and the name of the one that begins."""
     computations: dict[str, Computation] = {}
     entry, current = "", Computation()
     for line in text.splitlines():
@@ -250,7 +250,7 @@ def _read(text: str) -> tuple[dict[str, Computation], str]:
 
 
 def _instruction(name: str, text: str) -> _Instruction:
-    """``(bf16[8]{0}, u32[]) copy-start(%x), attributes``, the parentheses of a tuple only where there is one."""
+    """Parse ``(bf16[8]{0}, u32[]) copy-start(%x), attributes``, the parentheses of a tuple only where there is one."""
     end = _closing(text) if text.startswith("(") else text.index(" ")
     arrays = [
         _Array(dtype, tuple(map(int, filter(None, dims.split(",")))), not re.search(r"S\([1-9]", layout))
@@ -262,10 +262,10 @@ def _instruction(name: str, text: str) -> _Instruction:
 
 
 def _closing(text: str) -> int:
-    """Where the parenthesis that `text` opens with is closed: the index behind it."""
+    """Return the index behind the parenthesis that closes the one `text` opens with."""
     depth = 0
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if depth == 0:
             return i + 1
-    raise ValueError(f"unbalanced: {text[:80]}")
+    raise ValueError(f"parentheses must be balanced: {text[:80]}")

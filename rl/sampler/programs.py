@@ -18,7 +18,7 @@ from rl.sampler.draw import SamplingParams, draw
 
 @dataclasses.dataclass(frozen=True)
 class SamplerSpec:
-    """What a sampler's programs are compiled for; equal ones share them.
+    """Static settings that a sampler's programs are compiled for; equal ones share them.
 
     Attributes:
       graph: static half of the model.
@@ -156,12 +156,12 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arri
 
     def insert(old: Array, new: Array, sizes: Array, source: Array) -> jax.Array:
         # Layer by layer: as one operation the copies to all samples would lie beside the cache for a moment.
-        known = (slots[:, None] < sizes[source]) & (source >= 0)  # [slots, rows]
+        in_prompt = (slots[:, None] < sizes[source]) & (source >= 0)  # [slots, rows]
 
         def layer(i: jax.Array, old: jax.Array) -> jax.Array:
             copies = new[i][:, :, source]
-            kept = jax.lax.dynamic_slice_in_dim(old[i], 0, len(slots), axis=0)
-            written = jnp.where(known[:, None, :, None], copies, kept)
+            current = jax.lax.dynamic_slice_in_dim(old[i], 0, len(slots), axis=0)
+            written = jnp.where(in_prompt[:, None, :, None], copies, current)
             return jax.lax.dynamic_update_slice(old, written[None], (i, 0, 0, 0, 0))
 
         return jax.lax.fori_loop(0, old.shape[0], layer, old)
