@@ -21,7 +21,8 @@ class Origin:
             tag, remark = str(self.tag), self.remark
         else:
             tag = "ours" if value == default else "changed"
-            remark = self.remark if self.tag == "ours" else f"the paper has {as_json(self.value)}"
+            known = {"paper": "the paper has", "inferred": "inferred from the paper is"}.get(self.tag)
+            remark = f"{known} {as_json(self.value)}" if known else self.remark
         return f"{tag}: {remark}" if remark else tag
 
 
