@@ -41,8 +41,9 @@ nitpick_ignore_regex = [
     ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pettingzoo|pydantic|types)\..*"),
     # Ours, in signatures, and nothing that a user makes or calls.
     ("py:class", r"jaxlake\.adapters\.host\.Episode"),
-    ("py:class", r"rl\.(collect|hlo|standing|tracking|sampler\.draw)\.\w+|engineer\.report\.run\.Run"),
-    ("py:class", r"rl\.config\.(Section|SomeSection|OptimizerFields|Values)|engineer\.comparison\.findings\.\w+"),
+    ("py:class", r"rl\.(collect|run\.state|run\.tracking|sampler\.hlo|sampler\.draw)\.\w+|rl\.report\.run\.Run"),
+    ("py:class", r"rl\.config\.(sections\.Section|loading\.SomeSection|sections\.OptimizerFields)"),
+    ("py:class", r"rl\.report\.comparison\.findings\.\w+"),
 ]
 
 html_theme = "furo"
@@ -167,7 +168,7 @@ def cells(field, schema):
     """Markdown of a setting: its default, what it must be, its meaning, and where the default comes from."""
     default, origin = "must be given", ""
     if not field.is_required():
-        default, origin = f"`{config.as_json(field.default)}`", config.origin(field, field.default)
+        default, origin = f"`{config.as_override(field.default)}`", config.origin(field, field.default)
     return default, allowed(field, schema), field.description or "", origin
 
 

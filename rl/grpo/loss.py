@@ -9,7 +9,7 @@ from rl.config.choices import Aggregation, Correction, KLEstimator
 from rl.qwen3.logprobs import Sequences, masked_sum
 
 MAX_LOG_RATIO = 20.0
-"""Beyond it a ratio of probabilities stays what it is, e^20 = 4.9e8 or its inverse, and has no gradient."""
+"""Bound of a log-ratio. Beyond it the ratio of probabilities stays e^20 = 4.9e8, or its inverse, without gradient."""
 
 
 @record
@@ -35,7 +35,7 @@ class Batch(Record):
 def policy_loss(
     logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: GRPOSection
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The clipped policy-gradient loss with its variants, summed and not reduced; everything in float32.
+    """Return the clipped policy-gradient loss with its variants, summed and not reduced; everything in float32.
 
     A sum and no mean, so that the micro-batches of all processes add up to the loss of the whole batch, which is
     divided once, by `denominator`. What stands where the mask is False may be anything.
@@ -113,7 +113,7 @@ def denominator(settings: GRPOSection, tokens: int, sequences: int, max_new_toke
 
 
 def _log_ratio(logprobs: Array, others: Array, mask: Array) -> jax.Array:
-    """Their difference within `MAX_LOG_RATIO`; 0 where it does not count, or what stands there reached gradients."""
+    """Return the difference within `MAX_LOG_RATIO`; 0 off the mask, or what stands there would reach gradients."""
     return jnp.clip(jnp.where(mask, logprobs - others, 0), -MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
