@@ -7,7 +7,6 @@ the extras ``docs``, ``train`` and ``adapters``, as the reference is read from t
 import enum
 import importlib
 import inspect
-import json
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))  # rl and engineer are not installed, and Read the Docs builds in docs/
 
 import jaxlake  # noqa: E402
+from rl import config  # noqa: E402
 
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
@@ -38,8 +38,9 @@ nitpick_ignore_regex = [
     ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pettingzoo|pydantic|types)\..*"),
     # Ours, in signatures, and nothing that a user makes or calls.
     ("py:class", r"jaxlake\.adapters\.host\.Episode"),
-    ("py:class", r"rl\.(collect|hlo|standing|tracking|sampler\.draw)\.\w+|engineer\.report\.run\.Run"),
-    ("py:class", r"rl\.config\.(Section|SomeSection|OptimizerFields)|engineer\.comparison\.findings\.\w+"),
+    ("py:class", r"rl\.(collect|run\.state|run\.tracking|sampler\.hlo|sampler\.draw)\.\w+|rl\.report\.run\.Run"),
+    ("py:class", r"rl\.config\.(sections\.Section|loading\.SomeSection|sections\.OptimizerFields)"),
+    ("py:class", r"rl\.report\.comparison\.findings\.\w+"),
 ]
 
 html_theme = "furo"
@@ -144,33 +145,44 @@ class Settings(SphinxDirective):
         return self.parse_text_to_nodes("\n\n".join(settings(getattr(importlib.import_module(module), name))))
 
 
-def settings(section, prefix=""):
-    """Markdown: what a section is for and its table, then the same of the sections in it."""
-    rows, sections = [], []
-    for name, value in section.model_json_schema()["properties"].items():
-        kind = section.model_fields[name].annotation
-        if "$ref" in value:
-            sections += settings(kind, f"{prefix}{name}.")
-        else:
-            default = json.dumps(value["default"]).replace('"', "") if "default" in value else "must be given"
-            rows.append(f"| `{prefix}{name}` | `{default}` | {allowed(value)} | {value.get('description', '')} |")
-    target = f"```{{py:class}} {section.__module__}.{section.__name__}\n:no-typesetting:\n```"  # where types lead
-    head = [f"### {prefix[:-1]}", target, inspect.getdoc(section).partition("\n")[0]] if prefix else []
-    return [*head, "\n".join(["| key | default | allowed | |", "|---|---|---|---|", *rows]), *sections]
+def settings(outermost):
+    """Markdown: of every section what it is for, and a table of its keys."""
+    parts = []
+    for name, section in config.sections(outermost).items():
+        schemas, prefix = section.model_json_schema()["properties"], f"{name}." if name else ""
+        rows = [
+            "| " + " | ".join([f"`{prefix}{key}`", *cells(field, schemas[key])]) + " |"
+            for key, field in section.model_fields.items()
+            if prefix + key in config.keys(outermost)
+        ]
+        target = f"```{{py:class}} {section.__module__}.{section.__name__}\n:no-typesetting:\n```"  # where types lead
+        parts += [f"### {name}", target, inspect.getdoc(section)] if name else []
+        parts.append("\n".join(["| key | default | must be | | from |", "|---|---|---|---|---|", *rows]))
+    return parts
 
 
-def allowed(value):
-    """What a JSON schema says of a value, in Markdown: ``int ≥ 3, ≤ 10``."""
-    if "anyOf" in value:
-        return " or ".join(map(allowed, value["anyOf"]))
-    if "enum" in value:
-        return ", ".join(f"`{word}`" for word in value["enum"])
-    if "pattern" in value:
-        return "`module:function`"
-    kind = value.get("type", "any")
+def cells(field, schema):
+    """Markdown of a setting: its default, what it must be, its meaning, and where the default comes from."""
+    default, origin = "must be given", ""
+    if not field.is_required():
+        default, origin = f"`{config.as_override(field.default)}`", config.origin(field, field.default)
+    return default, allowed(field, schema), field.description or "", origin
+
+
+def allowed(field, schema):
+    """What a value must be, in Markdown: ``int ≥ 3, ≤ 10``, or its words."""
+    words = ", ".join(f"`{word}`" for word in config.words(field.annotation))
+    return f"{'list of ' * (schema.get('type') == 'array')}{words}" if words else bounded(schema)
+
+
+def bounded(schema):
+    """What a JSON schema says of a value."""
+    if "anyOf" in schema:
+        return " or ".join(map(bounded, schema["anyOf"]))
+    kind = schema.get("type", "any")
     if kind == "array":
-        return f"list of {allowed(value['items'])}"
-    bounds = ", ".join(f"{sign} {value[name]}" for name, sign in BOUNDS.items() if name in value)
+        return f"list of {bounded(schema['items'])}"
+    bounds = ", ".join(f"{sign} {schema[name]}" for name, sign in BOUNDS.items() if name in schema)
     return f"{KINDS.get(kind, kind)} {bounds}".rstrip()
 
 

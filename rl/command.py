@@ -141,9 +141,10 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
 
 def _settings() -> str:
     """Return all keys, section by section, in 80 columns."""
-    blocks = {}
+    blocks: dict[str, list[str]] = {"": []}
     for name, section in config_.sections().items():
-        blocks[name] = textwrap.wrap(f"{name}: {str(section.__doc__).splitlines()[0]}", WIDTH) if name else []
+        if name:
+            blocks[name] = textwrap.wrap(f"{name}: {str(section.__doc__).splitlines()[0]}", WIDTH)
     for key, field in config_.keys().items():
         blocks[key.rpartition(".")[0]] += _key_lines(key, field)
     return "\n\n".join("\n".join(lines) for lines in blocks.values())
@@ -153,7 +154,7 @@ def _key_lines(key: str, field: FieldInfo) -> list[str]:
     """Return a key with its default as an override would give it, and beside it its meaning and its words."""
     words = ", ".join(config_.words(field.annotation))
     meaning = f"{field.description or ''} {f'({words})' if words else ''}"
-    left = f"{key} = {config_.as_json(field.default)}"
+    left = f"{key} = {config_.as_override(field.default)}"
     left = textwrap.wrap(left, WIDTH, initial_indent="  ", subsequent_indent="      ")
     right = textwrap.wrap(meaning, WIDTH, initial_indent=" " * COLUMN, subsequent_indent=" " * COLUMN)
     if right and len(left[-1]) < COLUMN - 1:

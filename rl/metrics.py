@@ -1,4 +1,4 @@
-"""What a step's answers say about the policy, as flat numbers for logs and curves; draws and decides nothing."""
+"""The metrics of a step's answers, as flat numbers for logs and curves; draws and decides nothing."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def describe(
     groups: np.ndarray,
     lake_sizes: Sequence[int],
 ) -> dict[str, float]:
-    """The metrics of the ``B`` answers of a step, those of all processes; 128 answers take 0.3 ms.
+    """Return the metrics of the ``B`` answers of a step, those of all processes; 128 answers take 0.3 ms.
 
     Groups are counted by validity alone, never by reward: the penalty on length gives a group without a valid answer
     rewards that differ, from which nothing about plans is learnt.

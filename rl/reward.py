@@ -1,4 +1,4 @@
-"""What an answer is worth: the paper's reward, whose weights follow the lengths of answers, and plainer ones."""
+"""The reward of an answer: the paper's, whose weights follow the lengths of answers, and plainer ones."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ class Rewards:
 def rewards(
     settings: RewardSection, verdict: Verdict, optima: np.ndarray, tokens: np.ndarray, short_share: float
 ) -> Rewards:
-    """Rewards ``B`` answers.
+    """Return the rewards of ``B`` answers.
 
     Args:
       settings: `kind`, which may name a function ``(verdict, optima, tokens) -> [B]``; for the paper's also the lengths
@@ -79,7 +79,7 @@ def _own(name: str, verdict: Verdict, optima: np.ndarray, tokens: np.ndarray) ->
 
 
 def steps_passed(verdict: Verdict) -> np.ndarray:
-    """Partial credit: of the eight checks and optimality, in this order, the share passed before the first that fails.
+    """Return partial credit: the share of the eight checks and optimality passed before the first that fails.
 
     So a text that cannot be read gets 0, a valid plan 8/9 and an optimal one 1. A plain share of the checks passed
     would give such a text 6/8, as a check passes where there is nothing to object to.
@@ -92,16 +92,20 @@ def steps_passed(verdict: Verdict) -> np.ndarray:
 
 
 def length_penalty(tokens: np.ndarray, free: int, limit: int) -> np.ndarray:
-    """R_len: 0 up to `free` tokens (the paper's L1), -1 from `limit` on (L2), linear between; float32."""
+    """Return R_len: 0 up to `free` tokens (the paper's L1), -1 from `limit` on (L2), linear between; float32."""
     return -np.clip((tokens - free) / (limit - free), 0.0, 1.0).astype(np.float32)
 
 
 def weight_accuracy(short_share: float) -> float:
-    """w_acc for the moving share of answers with at most L1 tokens: .5 up to .5, .8 from .9 on; w_len is the rest."""
+    """Return w_acc: .5 up to a moving share of short answers of .5, .8 from .9 on, linear between; w_len is the rest.
+
+    Args:
+      short_share: moving share of answers with at most L1 tokens.
+    """
     return 0.5 + 0.3 * min(max((short_share - 0.5) / 0.4, 0.0), 1.0)
 
 
 def moving_share(previous: float | None, tokens: np.ndarray, free: int, decay: float) -> float:
-    """The next exponential moving average of the share of answers with at most `free` tokens; starts at the first."""
+    """Return the next exponential moving average of the share of answers with at most `free` tokens."""
     share = float(np.mean(tokens <= free))
     return share if previous is None else decay * previous + (1 - decay) * share

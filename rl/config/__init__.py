@@ -3,7 +3,7 @@
 from rl.config.errors import ConfigError, RunError
 from rl.config.fields import flat, keys, origin, provenance, sections, words
 from rl.config.loading import SHIPPED, Values, build, load, merge, override, read, validate
-from rl.config.origins import as_json
+from rl.config.origins import as_override
 from rl.config.sections import (
     Config,
     Count,
@@ -32,7 +32,7 @@ __all__ = [
     "TrackingSection",
     "Values",
     "WarmStartSection",
-    "as_json",
+    "as_override",
     "build",
     "flat",
     "keys",

@@ -2,8 +2,8 @@
 
 
 class RunError(RuntimeError):
-    """What stops a run though nothing in its configuration is wrong, in one line."""
+    """A problem that stops a run whose configuration is right, told in one line."""
 
 
 class ConfigError(ValueError):
-    """A user's mistake in a configuration, in one line."""
+    """A user's mistake in a configuration or on the command line, told in one line."""

@@ -12,12 +12,12 @@ from rl.config.sections import REFERENCE
 
 
 def is_own(name: str) -> bool:
-    """Whether a setting names a function of the user's own, and not one of ours."""
+    """Return whether a setting names a function of the user's own, and not one of ours."""
     return re.fullmatch(REFERENCE, name) is not None
 
 
 def find(key: str, name: str) -> Callable[..., Any]:
-    """The function ``module:function``; modules of the current directory are found too.
+    """Return the function ``module:function``; modules of the current directory are found too.
 
     An error inside the module passes through as it is: its traceback is what its author needs.
 
@@ -28,15 +28,15 @@ def find(key: str, name: str) -> Callable[..., Any]:
       ConfigError: if there is no such module, or no such function in it.
     """
     module, _, function = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:  # a console script does not look there, `python -m` does
-        sys.path.append(here)
+    folder = str(Path.cwd())
+    if folder not in sys.path and "" not in sys.path:  # a console script does not look there, `python -m` does
+        sys.path.append(folder)
     try:
-        found = getattr(importlib.import_module(module), function, None)
+        own = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise ConfigError(f"{key} = {name}: there is no module {error.name} here ({here}) or installed") from None
-    if not callable(found):
+        raise ConfigError(f"{key} = {name}: there is no module {error.name} here ({folder}) or installed") from None
+    if not callable(own):
         raise ConfigError(f"{key} = {name}: module {module} has no function {function}")
-    return found
+    return own

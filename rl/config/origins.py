@@ -21,7 +21,8 @@ class Origin:
             tag, remark = str(self.tag), self.remark
         else:
             tag = "ours" if value == default else "changed"
-            remark = self.remark if self.tag == "ours" else f"the paper has {as_json(self.value)}"
+            known = {"paper": "the paper has", "inferred": "inferred from the paper is"}.get(self.tag)
+            remark = f"{known} {as_override(self.value)}" if known else self.remark
         return f"{tag}: {remark}" if remark else tag
 
 
@@ -40,6 +41,6 @@ def ours(remark: str = "") -> Origin:
     return Origin("ours", None, remark)
 
 
-def as_json(value: Any) -> str:
+def as_override(value: Any) -> str:
     """Return a value of a configuration as an override would give it, such as ``[3,4]`` or ``null``."""
     return json.dumps(pydantic_core.to_jsonable_python(value)).replace('"', "")

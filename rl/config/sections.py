@@ -110,7 +110,7 @@ class ModelSection(Section):
 
 
 class MeshSection(Section):
-    """How devices are laid out; both axes are always there."""
+    """The layout of devices; both axes are always there."""
 
     fsdp: int = Field(-1, description="devices over which batch and parameters are sharded; -1: all that tp leaves")
     tp: Count = Field(1, description="devices over which each matrix product is split")
@@ -124,7 +124,7 @@ class MeshSection(Section):
 
 
 class TextSection(Section):
-    """How an instance is put to the model, and the room for its answer."""
+    """The words in which an instance is put to the model, and the room for its answer."""
 
     style: Annotated[PromptStyle | Own, ours("the paper's prompt is not published")] = Field(
         PromptStyle.COORDINATES, description="the words of the prompt"
@@ -137,7 +137,7 @@ class TextSection(Section):
 
 
 class SamplerSection(Section):
-    """How answers are generated."""
+    """The generation of answers."""
 
     rows: Count = Field(
         96, description="answers generated at once, over all devices; the others wait until one is finished"
@@ -145,7 +145,7 @@ class SamplerSection(Section):
 
 
 class LakeSection(Section):
-    """The testbed."""
+    """The boards of the testbed."""
 
     sizes: Annotated[tuple[Annotated[int, Field(ge=3, le=MAX_SIZE)], ...], paper((3, 4, 5, 6, 7, 8, 9, 10))] = Field(
         (3, 4, 5, 6), description="board sizes, ascending"
@@ -254,7 +254,7 @@ class GRPOSection(OptimizerFields):
 
     @property
     def updates(self) -> int:
-        """Updates that a step makes."""
+        """Number of updates that a step makes."""
         return self.minibatches * self.iterations
 
     @property
@@ -264,7 +264,7 @@ class GRPOSection(OptimizerFields):
 
 
 class RewardSection(Section):
-    """What an answer is worth; lengths at which the penalty on tokens starts and is full, the inertia of its weight."""
+    """Reward of an answer, lengths at which the penalty on tokens starts and is full, and the inertia of its weight."""
 
     kind: Annotated[RewardKind | Own, paper(RewardKind.PAPER)] = Field(
         RewardKind.PAPER,
@@ -321,7 +321,7 @@ class ApiSection(Section):
 
 
 class EngineerSection(Section):
-    """Who writes the next configuration, and what it reads."""
+    """The engineer: who writes the next configuration, and what it reads."""
 
     kind: Annotated[LanguageKind | RuleName | Own, paper(LanguageKind.CHECKPOINT)] = Field(
         LanguageKind.CHECKPOINT, description="who; checkpoint: the current parameters"
@@ -352,14 +352,14 @@ class EngineerSection(Section):
 
 
 class CheckpointSection(Section):
-    """How often a run is saved."""
+    """Checkpoints: how often one is saved, and how many stay."""
 
     every_steps: Count = Field(20, description="steps from one checkpoint to the next")
     keep: Count = Field(2, description="latest checkpoints that stay; the best by validation stays besides")
 
 
 class TrackingSection(Section):
-    """Where metrics go beside metrics.jsonl, and what is looked at more closely."""
+    """Trackers that get the metrics beside metrics.jsonl, and a profile of some steps."""
 
     tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
     wandb: WandbMode = Field(WandbMode.OFF, description="Weights & Biases, with extra `track`")
@@ -371,7 +371,7 @@ class TrackingSection(Section):
 
 
 class Config(Section):
-    """A run."""
+    """The configuration of a run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31), ours("the paper names none")] = Field(
         0, description="every draw of the run follows from it"
@@ -415,5 +415,5 @@ class Config(Section):
         return self
 
     def to_yaml(self) -> str:
-        """Every value of the run, as YAML that `load` reads back to an equal configuration."""
+        """Return every value of the run, as YAML that `load` reads back to an equal configuration."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

@@ -9,7 +9,7 @@ from rl.config.choices import Aggregation, Correction, KLEstimator
 from rl.qwen3.logprobs import Sequences, masked_sum
 
 MAX_LOG_RATIO = 20.0
-"""Beyond it a ratio of probabilities stays what it is, e^20 = 4.9e8 or its inverse, and has no gradient."""
+"""Bound of a log-ratio. Beyond it the ratio of probabilities stays e^20 = 4.9e8, or its inverse, without gradient."""
 
 
 @record

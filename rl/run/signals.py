@@ -37,7 +37,7 @@ class Stop:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """In here the wish is fulfilled as soon as Python can: for long work that has nothing to save of its own.
+        """Fulfil the wish in here as soon as Python can: for long work that has nothing to save of its own.
 
         Not in a job of several processes: the others would wait for this one. There it is noted, as elsewhere.
 
@@ -70,14 +70,14 @@ class Stop:
             raise Interrupted(self.number)
 
     def listen(self) -> None:
-        """Takes the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
+        """Take the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGALRM, self._cut_off)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["Stop"]:
-        """Notes Ctrl-C and SIGTERM while it lasts; a Ctrl-C after that stops at once, without saving."""
+        """Note Ctrl-C and SIGTERM while it lasts; a second Ctrl-C stops at once, without saving."""
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
         self.listen()
         try:
