@@ -19,7 +19,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m rl.report",
         description="Writes one HTML page that stands alone, and its pictures as PNG files beside it.",
