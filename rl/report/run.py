@@ -1,7 +1,9 @@
 """The directory of a run as values; reads only, and draws nothing."""
 
+import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +143,9 @@ def read(run_dir: str | Path) -> Run:
 
 def _round(folder: Path) -> Round:
     path, context = folder / "config.json", folder / "context.md"
-    try:
-        config = LakeConfig.from_dict(_json(path, {}))
-    except ValueError as error:
-        raise _broken(path, error) from None
+    sizes = _json(path, {})
+    with naming(path):
+        config = LakeConfig.from_dict(sizes)
     return Round(
         index=int(folder.name),
         config=config,
@@ -154,35 +155,28 @@ def _round(folder: Path) -> Round:
 
 
 def _stage(name: str, path: Path) -> Stage:
-    try:
-        evidence = Evidence.from_json(_json(path, {}))
-    except ValueError as error:
-        raise _broken(path, error) from None
+    values = _json(path, {})
+    with naming(path):
+        evidence = Evidence.from_json(values)
     return Stage(name, evidence, samples=tuple(_json(path.with_name("samples.json"), [])))
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    try:
+    with naming(path):
         return flat(_of_kind(yaml.safe_load(path.read_text()) or {}, dict)) if path.exists() else {}
-    except (yaml.YAMLError, ValueError) as error:
-        raise _broken(path, error) from None
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a log; a last line without its end is still being written."""
     whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
-    try:
+    with naming(path):
         return [_of_kind(json.loads(line), dict) for line in whole.splitlines() if line]
-    except ValueError as error:
-        raise _broken(path, error) from None
 
 
 def _json(path: Path, missing: Any) -> Any:
     """Read a file, which must be of the kind of what stands for a missing one."""
-    try:
+    with naming(path):
         return _of_kind(json.loads(path.read_text()), type(missing)) if path.exists() else missing
-    except ValueError as error:
-        raise _broken(path, error) from None
 
 
 def _of_kind(value: Any, kind: type) -> Any:
@@ -191,6 +185,10 @@ def _of_kind(value: Any, kind: type) -> Any:
     return value
 
 
-def _broken(path: Path, error: Exception) -> ValueError:
-    text = " ".join(str(error).split())
-    return ValueError(f"{path}: {text}" if str(path) not in text else text)
+@contextlib.contextmanager
+def naming(path: Path, fault: str = "") -> Iterator[None]:
+    """Turn whatever goes wrong with the content of a file into a ValueError of one line that names it."""
+    try:
+        yield
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {f'{fault}: ' if fault else ''}{' '.join(str(error).split())}") from None

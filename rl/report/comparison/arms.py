@@ -175,23 +175,19 @@ def _asked(path: Path) -> dict[str, Any]:
     """Read the baseline, the seeds, and the settings of each engineer with those that all have in common."""
     if not path.exists():
         raise ValueError(f"{path.parent}: no comparison, it has no {path.name}")
-    try:
+    with runs.naming(path, "no comparison's settings"):
         settings = yaml.safe_load(path.read_text())
         common = settings["run"]["engineer"]
         engineers = {name: {**common, **(values or {})} for name, values in settings["engineers"].items()}
         return {"baseline": settings["baseline"], "seeds": tuple(settings["seeds"]), "engineers": engineers}
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no comparison's settings: {' '.join(str(error).split())}") from None
 
 
 def _evaluation(path: Path) -> tuple[Boards, Answers]:
-    try:
+    with runs.naming(path, "no evaluation of held-out boards"):
         evaluation = json.loads(path.read_text())
         boards, answers = evaluation["boards"], evaluation["answers"]
         columns = {key: _column(boards, key, len(boards["id"]), kind) for key, kind in _BOARDS.items()}
         return Boards(**columns), _answers(answers, len(boards["id"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no evaluation of held-out boards: {error}") from None
 
 
 _BOARDS = {"id": str, "agents": int, "size": int, "wait_subset": float}
