@@ -38,7 +38,7 @@ report/                   paired differences, tables, pictures"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Carries out what is left of a comparison; returns the exit code, see `rl.command.guarded`."""
+    """Run what is left of a comparison; return the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = command.parse(_parser(), arguments)
 

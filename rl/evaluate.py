@@ -167,7 +167,7 @@ def _fitting(model: str | None) -> str:
 
 
 def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
-    """Sample greedily for one answer to a board, as `validation` says for several; --temperature overrides both."""
+    """Return greedy sampling for one answer to a board, that of `validation` for several; or by --temperature."""
     settings, temperature = config.validation, options.temperature
     if temperature is None:
         temperature = settings.temperature if options.samples > 1 else 0.0

@@ -18,7 +18,7 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code, see `command.guarded`."""
+    """Work on a comparison until nothing is left; return the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         prog="python -m rl.comparison",

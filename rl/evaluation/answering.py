@@ -1,4 +1,4 @@
-"""The one way to have a suite answered: what a folder holds is not asked for again; judges nothing."""
+"""The way to have a suite answered: what a folder holds is not asked for again; judges nothing."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ IDENTITY, ANSWERS = "evaluation.json", "answers.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """One answer to one board; a line of the file.
+    """An answer to a board; a line of the file.
 
     Attributes:
       id: of the board.
@@ -33,7 +33,7 @@ class Answer:
 
 
 class Record:
-    """The folder of one evaluation; a context manager, which one process at a time may hold.
+    """The folder of an evaluation; a context manager, which one process at a time may hold.
 
     Args:
       folder: made if it is not there.

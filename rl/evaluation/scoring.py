@@ -152,8 +152,8 @@ def score_answers(
     asked: Benchmark, answers: Mapping[tuple[str, int], Answer], samples: int, objective: Objective
 ) -> Scores:
     """Judge the first answers by id and sample to some boards; those that are missing are invalid."""
-    found = {name: [answers.get((name, sample)) for sample in range(samples)] for name in asked.ids}
-    texts = {name: [answer.answer for answer in own if answer] for name, own in found.items()}
+    by_board = {name: [answers.get((name, sample)) for sample in range(samples)] for name in asked.ids}
+    texts = {name: [answer.answer for answer in own if answer] for name, own in by_board.items()}
     return score(texts, asked, objective=objective)
 
 

@@ -32,7 +32,7 @@ Within = Callable[[str], None]
 
 
 class Source:
-    """Somebody who answers boards.
+    """A source of answers to boards.
 
     Attributes:
       samples: answers to each board.

@@ -8,26 +8,25 @@ from pathlib import Path
 from rl.report.page import FILE, write
 from rl.report.several import write_several
 
-_EPILOG = f"""\
-The page of one RUN is RUN/report/{FILE}, that of several is
-{FILE} here, where -o names no other.
-
+_EPILOG = """\
 examples:
   python -m rl.report runs/tiny
   python -m rl.report runs/tiny runs/seed1 -o two.html
+  python -m rl.report runs/compare-tiny
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m rl.report",
-        description="Writes one HTML page that stands alone, and its pictures as PNG files beside it.",
+        description="Write one HTML page that stands alone, and its pictures as PNG files beside it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="directory of a run, or of a comparison")
-    parser.add_argument("-o", type=Path, metavar="FILE", dest="file", help="the page")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a directory of rl.train or rl.compare")
+    default = f"RUN/report/{FILE}; of several RUNs {FILE} in the current directory"
+    parser.add_argument("-o", type=Path, metavar="FILE", dest="file", help=f"the page (default: {default})")
     options = parser.parse_args(arguments)
     first, *others = options.runs
     file = options.file or (Path(FILE) if others else first / "report" / FILE)

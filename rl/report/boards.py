@@ -12,14 +12,14 @@ from rl.report.run import Run
 from rl.report.samples import cost, instance_of, plan_of, verdict
 
 COLUMNS = 4
-"""Boards of each validation in the picture of samples."""
+"""Columns of boards in the picture of samples."""
 
 
 def best_and_worst(run: Run) -> Figure | None:
-    """Of the last validation: the costliest optimal plan, and a plan that can be drawn although it fails."""
-    found = next((stage.samples for stage in reversed(run.stages) if stage.samples), ())
-    optimal = [sample for sample in found if sample["optimal"]]
-    failing = [sample for sample in found if not all(sample["checks"].values()) and sample["checks"]["parsable"]]
+    """Draw the costliest optimal plan of the last validation, and a plan that can be drawn although it fails."""
+    last = next((stage.samples for stage in reversed(run.stages) if stage.samples), ())
+    optimal = [sample for sample in last if sample["optimal"]]
+    failing = [sample for sample in last if not all(sample["checks"].values()) and sample["checks"]["parsable"]]
     chosen = [max(optimal, key=lambda sample: sample["cost"])] if optimal else []
     chosen += [max(failing, key=lambda sample: sample["instance"]["size"])] if failing else []
     if not chosen:
@@ -31,7 +31,7 @@ def best_and_worst(run: Run) -> Figure | None:
 
 
 def samples(run: Run) -> Figure | None:
-    """A row per validation, a board per column: the same boards each time, from the smallest to the largest."""
+    """Draw a row per validation, a board per column: the same boards each time, from the smallest to the largest."""
     stages = [stage for stage in run.stages if stage.samples]
     if not stages:
         return None
@@ -43,15 +43,15 @@ def samples(run: Run) -> Figure | None:
     for row, stage in zip(grid, stages, strict=True):
         for axes, i in zip(row, chosen, strict=True):
             _draw(axes, stage.samples[i])
-        title = stage.name if stage.name == "before" else f"after {stage.name}"
-        row[0].text(-0.06, 0.5, title, rotation=90, ha="right", va="center", transform=row[0].transAxes)
+        row[0].text(-0.06, 0.5, stage.title, rotation=90, ha="right", va="center", transform=row[0].transAxes)
     return figure
 
 
 def walking(run: Run) -> str:
-    """Some boards with the answered plans before the rounds and after the last, as HTML: agents walk, in print paths.
+    """Return some boards with the answered plans before the rounds and after the last, as HTML.
 
-    From the smallest board to the largest, the two of a board side by side; nothing for a run without samples.
+    Agents walk on a screen, and leave paths in print. The boards go from the smallest to the largest, the two of one
+    side by side; nothing for a run without samples.
     """
     stages = [stage for stage in run.stages if stage.samples]
     if not stages:
@@ -60,7 +60,7 @@ def walking(run: Run) -> str:
     cells = []
     for i in _spread(stages[0].samples):
         for stage in (first, stages[-1])[: 1 + (first is not stages[-1])]:
-            cells.append(_walking(stage.samples[i], stage.name if stage.name == "before" else f"after {stage.name}"))
+            cells.append(_walking(stage.samples[i], stage.title))
     return f'<div class="boards">{"".join(cells)}</div>'
 
 
@@ -74,7 +74,7 @@ def _walking(sample: dict[str, Any], when: str) -> str:
 
 
 def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
-    """Numbers of a few boards, evenly spread from the smallest to the largest."""
+    """Choose a few boards, evenly spread from the smallest to the largest."""
     ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
     return [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, COLUMNS).astype(int))]
 

@@ -1,4 +1,4 @@
-"""A run's card: what it was, what it was made of, and where every setting comes from."""
+"""The card of a run: its seed, settings with their origins, and hashes."""
 
 import hashlib
 import json
@@ -15,19 +15,18 @@ UNKNOWN = "unknown"
 
 
 def tables(run: Run) -> list[Table]:
-    """All but the settings."""
-    found = (_facts(run), _hashes(run))
-    return [table for table in found if table is not None]
+    """Return the tables of the card, all but the settings."""
+    return [table for table in (_facts(run), _hashes(run)) if table is not None]
 
 
 def settings(run: Run) -> Table | None:
-    """Every setting with its value and its origin."""
+    """Show every setting with its value and its origin."""
     rows = tuple((key, _value(value), run.origins.get(key, UNKNOWN)) for key, value in run.settings.items())
     return Table("Settings", ("setting", "value", "origin"), rows) if rows else None
 
 
 def _facts(run: Run) -> Table:
-    """What tells this run from others."""
+    """Show what tells this run from others."""
     origins = Counter(_tag(run.origins.get(key)) for key in run.settings)
     rows = {
         "seed": str(run.settings.get("seed", UNKNOWN)),
@@ -42,7 +41,7 @@ def _facts(run: Run) -> Table:
 
 
 def _hashes(run: Run) -> Table | None:
-    """By round, sha256 of what the engineer read, of the configuration, and of the policy's parameters at that time."""
+    """Show by round sha256 of the engineer's prompt, the configuration, and the policy's parameters at that time."""
     rows = tuple(
         (
             past.name,

@@ -1,4 +1,4 @@
-"""What each round changed in the environment, beside the evidence that the engineer had for it and what it said."""
+"""The changes of each round to the environment, beside the evidence that the engineer had and what it said."""
 
 import dataclasses
 import re
@@ -6,7 +6,7 @@ import re
 from engineer.context import FAILURES
 from engineer.evidence import SizeEvidence
 from rl.report.html import DOUBT
-from rl.report.run import RATIOS, Round, Run
+from rl.report.run import RATIOS, Round, Run, Stage
 from rl.report.shares import Share
 from rl.report.table import Table
 
@@ -30,7 +30,7 @@ _EXCERPT = 160
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One ratio of one size, from one round to the next.
+    """A change of a ratio of one size from one round to the next.
 
     Attributes:
       before, after: as requested.
@@ -45,15 +45,12 @@ class Change:
 
 
 def changes(run: Run, current: Round) -> tuple[Change, ...]:
-    """What a round changed; nothing for the first, and for one before which no validation is on disk."""
-    previous = next((past for past in run.rounds if past.index == current.index - 1), None)
-    stage = run.stage(previous.name) if previous else None
+    """List what a round changed; nothing for the first, and for one before which no validation is on disk."""
+    previous, stage = _before(run, current)
     if previous is None or stage is None:
         return ()
-    evidence = stage.evidence
-    all_sizes = evidence.valid / evidence.n
-    found = []
-    for row in evidence.by_size:
+    changed = []
+    for row in stage.evidence.by_size:
         for ratio in RATIOS:
             before, after = previous.requested(row.size, ratio), current.requested(row.size, ratio)
             if before is None or after is None:
@@ -62,46 +59,41 @@ def changes(run: Run, current: Round) -> tuple[Change, ...]:
             known = (before, before if realised is None else realised)
             if min(abs(after - value) for value in known) <= CHANGED + 1e-9:
                 continue
-            found.append(Change(row.size, ratio, before, after, _supported(ratio, after - before, row, all_sizes)))
-    return tuple(found)
+            supported = _supported(ratio, after - before, row, stage.valid_share)
+            changed.append(Change(row.size, ratio, before, after, supported))
+    return tuple(changed)
 
 
 def change_table(run: Run, current: Round) -> Table | None:
-    """A row per size: its ratios from the round before to this one, the evidence between them, the engineer's words."""
-    previous = next((past for past in run.rounds if past.index == current.index - 1), None)
-    stage = run.stage(previous.name) if previous else None
+    """Show by size the ratios of the round before and of this one, the evidence between them, the engineer's words."""
+    previous, stage = _before(run, current)
     if previous is None or stage is None:
         return None
-    found = {(change.size, change.ratio): change for change in changes(run, current)}
+    changed = {(change.size, change.ratio): change for change in changes(run, current)}
     rows = []
     for row in stage.evidence.by_size:
         ratios = (
-            _step(previous.requested(row.size, ratio), current.requested(row.size, ratio), found.get((row.size, ratio)))
-            for ratio in RATIOS
+            _step(previous.requested(row.size, name), current.requested(row.size, name), changed.get((row.size, name)))
+            for name in RATIOS
         )
         counts = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
         learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
         rates = (Share.of(count, row.n).text() for count in counts)
         said = excerpt(current.proposal.get("thinking", ""), row.size)
         rows.append((str(row.size), *ratios, str(row.n), *rates, learnable, said))
-    return Table(
-        title=f"{previous.name.capitalize()} to {current.name}: changes, the evidence before them, the reason",
-        header=(
-            "size",
-            *RATIOS,
-            "n",
-            "valid %",
-            "hole %",
-            f"{FAILURES['conflict_free']} %",
-            "learnable %",
-            "what the engineer said",
-        ),
-        rows=tuple(rows),
-    )
+    title = f"{previous.name.capitalize()} to {current.name}: changes, the evidence before them, the reason"
+    percentages = ("valid %", "hole %", f"{FAILURES['conflict_free']} %", "learnable %")
+    return Table(title, ("size", *RATIOS, "n", *percentages, "what the engineer said"), rows)
+
+
+def _before(run: Run, current: Round) -> tuple[Round | None, Stage | None]:
+    """Return the round before this one and its validation, as far as there are any."""
+    previous = next((past for past in run.rounds if past.index == current.index - 1), None)
+    return previous, run.stage(previous.name) if previous else None
 
 
 def excerpt(thinking: str, size: int) -> str:
-    """The first sentence of an engineer's thinking that names the size, else its leading words; "-" without any."""
+    """Return the first sentence of an engineer's thinking that names the size, else its leading words, else "-"."""
     sentences = [part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", thinking) if part.strip()]
     if not sentences:
         return "-"

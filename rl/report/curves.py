@@ -25,7 +25,7 @@ Panel = Callable[[Axes, Run], bool]
 
 
 def training(run: Run) -> Figure | None:
-    """A panel per group of metrics; one for which a run has none is left out."""
+    """Draw a panel per group of metrics; one for which a run has none is left out."""
     sizes = [size for size in run.sizes if any(f"valid/size_{size}" in row for row in run.steps)]
     colours = style.in_order(len(sizes))
     by_size = [(f"valid/size_{size}", colour, f"size {size}") for size, colour in zip(sizes, colours, strict=True)]
@@ -87,7 +87,7 @@ def training(run: Run) -> Figure | None:
 
 
 def time(run: Run) -> Figure | None:
-    """Seconds and tokens by part, memory, compilations."""
+    """Draw seconds and tokens by part, memory, compilations."""
     panels: list[tuple[str, Panel]] = [
         ("seconds a step, running median", _seconds),
         (
@@ -107,7 +107,7 @@ def time(run: Run) -> Figure | None:
 
 
 def _figure(run: Run, panels: Sequence[tuple[str, Panel]]) -> Figure | None:
-    """Two columns of those panels that have something to show."""
+    """Draw two columns of those panels that have something to show."""
     shown = [(title, draw) for title, draw in panels if draw(Figure().subplots(), run)]
     if not shown:
         return None
@@ -133,7 +133,7 @@ def _figure(run: Run, panels: Sequence[tuple[str, Panel]]) -> Figure | None:
 
 
 def _legend(axes: Axes) -> None:
-    """In a band of its own above the curves."""
+    """Write the legend in a band of its own above the curves."""
     low, high = axes.get_ylim()
     if axes.get_yscale() == "log":
         axes.set_ylim(low, high * (high / low) ** LEGEND_BAND)
@@ -168,7 +168,7 @@ def _lines(curves: Sequence[Curve], scale: float = 1.0, log: bool = False) -> Pa
 
 
 def _whole_decades(axes: Axes) -> None:
-    """A logarithmic axis that begins and ends at a power of ten, so that there are at least two labels."""
+    """Make the axis logarithmic from one power of ten to another, so that there are at least two labels."""
     low, high = np.log10(axes.dataLim.intervaly)
     low, high = np.floor(low), max(np.ceil(high), np.floor(low) + 1)
     axes.set_yscale("log")
@@ -191,17 +191,17 @@ def _failures(axes: Axes, run: Run) -> bool:
 
 
 def _seconds(axes: Axes, run: Run) -> bool:
-    """Medians, as the first step of a shape waits for its compilation."""
+    """Draw medians, as the first step of a shape waits for its compilation."""
     series = {part: _series(run, part) for part in PARTS}
-    there = {part: y for part, y in series.items() if not np.isnan(y).all()}
-    if there:
+    timed = {part: y for part, y in series.items() if not np.isnan(y).all()}
+    if timed:
         width = max(3, len(run.steps) // 20)
         begins = np.clip(np.arange(len(run.steps)) - width // 2, 0, max(0, len(run.steps) - width))
-        medians = [[np.nanmedian(y[begin : begin + width]) for begin in begins] for y in there.values()]
-        colours = [PART_COLOURS[part] for part in there]
-        axes.stackplot(np.arange(1, len(run.steps) + 1), *medians, colors=colours, labels=list(there), linewidth=0)
+        medians = [[np.nanmedian(y[begin : begin + width]) for begin in begins] for y in timed.values()]
+        colours = [PART_COLOURS[part] for part in timed]
+        axes.stackplot(np.arange(1, len(run.steps) + 1), *medians, colors=colours, labels=list(timed), linewidth=0)
         axes.set_ylim(0, None)
-    return bool(there)
+    return bool(timed)
 
 
 def _compilations(axes: Axes, run: Run) -> bool:
@@ -217,7 +217,7 @@ def _compilations(axes: Axes, run: Run) -> bool:
 
 
 def _series(run: Run, key: str) -> np.ndarray:
-    """From the metrics or the timings, one value per step of the rounds; NaN where there is none."""
+    """Return a metric or timing, one value per step of the rounds; NaN where there is none."""
     rows = run.steps if any(key in row for row in run.steps) else run.timings
-    found = {(row["round"], row["step"]): row.get(key) for row in rows}
-    return style.values([{key: found.get((row["round"], row["step"]))} for row in run.steps], key)
+    by_step = {(row["round"], row["step"]): row.get(key) for row in rows}
+    return style.values([{key: by_step.get((row["round"], row["step"]))} for row in run.steps], key)

@@ -1,4 +1,4 @@
-"""What an engineer wrote in a round and what became of it on the way to boards, as parts of a page."""
+"""The words of an engineer in a round and what became of them on the way to boards, as parts of a page."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from rl.report.table import Table
 
 
 def design(past: Round, level: int) -> str:
-    """One round: the engineer's words verbatim, refused answers, repairs, gate, and the log raw to realised."""
+    """Show one round: the engineer's words verbatim, refused answers, repairs, gate, and the log raw to realised."""
     proposal = past.proposal
     words, faults = proposal.get("raw", ""), proposal.get("errors", ())
     blocks = [html.verbatim(words) if words else "", html.paragraph(_without_words(proposal) if not words else "")]
@@ -55,7 +55,7 @@ def _gate(gate: Mapping[str, Any] | None) -> str:
 
 
 def _distances(past: Round) -> str:
-    """From what was read to what was legal to what the boards were."""
+    """Say how far what was read, what was legal and what the boards were are from each other."""
     repaired = past.proposal.get("distances", {}).get("parsed_projected")
     measured = {str(size): {ratio: past.realised(size, ratio) for ratio in RATIOS} for size in past.config.sizes}
     realised = {size: {r: x for r, x in entry.items() if x is not None} for size, entry in measured.items()}

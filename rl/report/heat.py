@@ -1,4 +1,4 @@
-"""Heat maps over sizes: what each round's environment was made of, and what the policy kept of what it could do."""
+"""Heat maps over sizes: the environment of each round, and what the policy still could do of what it once did."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ MOST_ABREAST = 4
 
 
 def allocation(run: Run) -> Figure | None:
-    """A panel per ratio, sizes down and rounds across: requested above, realised in the corner below."""
+    """Draw a panel per ratio, sizes down and rounds across: requested above, realised in the corner below."""
     if not run.rounds:
         return None
     titles = {"data": "data: share of boards", "hole": "hole: share of cells", "wait": "wait: share of boards"}
@@ -43,7 +43,7 @@ def allocation(run: Run) -> Figure | None:
 
 
 def forgetting(run: Run) -> Figure | None:
-    """Sizes down and validations across, valid % of greedy answers; below it what a size lost since its best."""
+    """Draw valid % of greedy answers, sizes down and validations across; below it what a size lost since its best."""
     stages = run.stages
     if len(stages) < 2:
         return None
@@ -51,7 +51,7 @@ def forgetting(run: Run) -> Figure | None:
         [next((row.valid / row.n for row in stage.evidence.by_size if row.size == size), np.nan) for stage in stages]
         for size in run.sizes
     ]
-    shares = np.array([*rows, [stage.evidence.valid / stage.evidence.n for stage in stages]], float)
+    shares = np.array([*rows, [stage.valid_share for stage in stages]], float)
     figure = Figure(figsize=(max(4.5, 1.1 * len(stages) + 1.2), 0.5 * len(shares) + 0.8), layout="constrained")
     axes = figure.subplots()
     _cells(axes, shares)
@@ -63,7 +63,7 @@ def forgetting(run: Run) -> Figure | None:
         text = f"{100 * share:.0f}" + (f"\n({lost})" if lost < 0 else "")
         axes.text(j, i, text, ha="center", va="center", fontsize=9, color=style.ink(share))
     axes.axhline(len(shares) - 1.5, color="black", linewidth=0.8)
-    names = [stage.name if stage.name == "before" else f"after\n{stage.name}" for stage in stages]
+    names = [stage.title.replace("after ", "after\n") for stage in stages]
     axes.set_xticks(range(len(stages)), names)
     axes.set_yticks(range(len(shares)), [*map(str, run.sizes), "all"])
     axes.set_ylabel("board size")
@@ -71,12 +71,12 @@ def forgetting(run: Run) -> Figure | None:
 
 
 def entropy(shares: Sequence[float]) -> float:
-    """Of a distribution, in nats: 0 where one size has all the data, log n where n sizes have the same."""
+    """Return the entropy of a distribution in nats: 0 where one size has all data, log n where n have the same."""
     return -sum(share * math.log(share) for share in shares if share > 0)
 
 
 def _under(rounds: Sequence[Round], i: int, ratio: str) -> str:
-    """Name of a round, and how far its ratios are from those of the round before."""
+    """Name a round, and say how far its ratios are from those of the round before."""
     current, lines = rounds[i].config, [f"round {rounds[i].index}"]
     if ratio == "data":
         lines.append(f"entropy {entropy(current.data):.2f}")
@@ -88,23 +88,20 @@ def _under(rounds: Sequence[Round], i: int, ratio: str) -> str:
 
 
 def _grid(run: Run, value: Any) -> np.ndarray:
-    """float ``[sizes, rounds]``, NaN where a round has no such value."""
-    found = [[value(past, size) for past in run.rounds] for size in run.sizes]
-    return np.array([[np.nan if x is None else x for x in row] for row in found], float)
+    """Return float ``[sizes, rounds]``, NaN where a round has no such value."""
+    values = [[value(past, size) for past in run.rounds] for size in run.sizes]
+    return np.array([[np.nan if x is None else x for x in row] for row in values], float)
 
 
 def _cells(axes: Axes, shares: np.ndarray) -> None:
-    axes.imshow(shares, cmap=style.SHADES, vmin=0, vmax=1, aspect="auto")
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
+    style.heat(axes, shares)
     rows, columns = shares.shape
     axes.hlines(np.arange(1, rows) - 0.5, -0.5, columns - 0.5, color="white", linewidth=1.5)
     axes.vlines(np.arange(1, columns) - 0.5, -0.5, rows - 0.5, color="white", linewidth=1.5)
 
 
 def _corners(axes: Axes, requested: np.ndarray, realised: np.ndarray, most: float) -> None:
-    """The requested values, and in the lower right half of each cell the realised one with its own shade."""
+    """Write the requested values, and in the lower right half of each cell the realised one with its own shade."""
     for (i, j), asked in np.ndenumerate(requested):
         got = realised[i, j]
         if np.isnan(asked):

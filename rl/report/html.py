@@ -14,7 +14,7 @@ DOUBT = "[?]"
 
 
 def document(title: str, blocks: Iterable[str]) -> str:
-    """A whole page, with links to its sections under the title."""
+    """Make a whole page, with links to its sections under the title."""
     body = "\n".join(blocks)
     links = "".join(f'<a href="#{name}">{text}</a>' for name, text in re.findall(r'<h2 id="(.*?)">(.*?)</h2>', body))
     nav = f"<nav>{links}</nav>" if links else ""
@@ -22,24 +22,24 @@ def document(title: str, blocks: Iterable[str]) -> str:
 
 
 def section(title: str, blocks: Iterable[str], level: int = 2) -> str:
-    """A heading and what stands under it; nothing where nothing does."""
-    found = [block for block in blocks if block]
+    """Make a heading with blocks under it; nothing without any."""
+    shown = [block for block in blocks if block]
     name = f' id="{escape(title).replace(" ", "-").lower()}"' if level == 2 else ""
-    return "\n".join((f"<h{level}{name}>{escape(title)}</h{level}>", *found)) if found else ""
+    return "\n".join((f"<h{level}{name}>{escape(title)}</h{level}>", *shown)) if shown else ""
 
 
 def paragraph(text: str) -> str:
-    """Plain text; nothing for none."""
+    """Make a paragraph of plain text; nothing of none."""
     return f"<p>{escape(text)}</p>" if text else ""
 
 
 def note(text: str) -> str:
-    """Small print."""
+    """Make small print."""
     return f'<p class="note">{escape(text)}</p>'
 
 
 def table(content: Table, of_words: bool = False) -> str:
-    """In a box that scrolls sideways where the screen is too narrow; columns of words begin at the left."""
+    """Make a table in a box that scrolls sideways on a narrow screen; columns of words begin at the left."""
     head = "".join(f"<th>{escape(cell.strip())}</th>" for cell in content.header if any(content.header))
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in content.rows)
     body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
@@ -48,7 +48,7 @@ def table(content: Table, of_words: bool = False) -> str:
 
 
 def picture(png: bytes, caption: str) -> str:
-    """With what it shows under it; on a narrow screen it keeps a legible width and scrolls."""
+    """Make a picture over its caption; on a narrow screen it keeps a legible width and scrolls."""
     width = round(0.69 * int.from_bytes(png[16:20]))  # of the file's pixels, so that all lettering has one size
     data = base64.b64encode(png).decode()
     width_style = f'style="width: {width}px; min-width: min({width}px, 38rem)"'
@@ -57,24 +57,24 @@ def picture(png: bytes, caption: str) -> str:
 
 
 def verbatim(text: str) -> str:
-    """As it was written, line by line."""
+    """Show text as it was written, line by line."""
     return f"<pre>{escape(text)}</pre>"
 
 
 def bullets(items: Iterable[str]) -> str:
-    """A list of plain texts; nothing for none."""
-    found = "".join(f"<li>{escape(item)}</li>" for item in items)
-    return f"<ul>{found}</ul>" if found else ""
+    """Make a list of plain texts; nothing of none."""
+    entries = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<ul>{entries}</ul>" if entries else ""
 
 
 def folded(title: str, blocks: Iterable[str]) -> str:
-    """Shown at a click, and always in print; nothing where there is nothing to show."""
-    found = "\n".join(block for block in blocks if block)
-    return f"<details><summary>{escape(title)}</summary>\n{found}\n</details>" if found else ""
+    """Make a part that opens at a click, and is always in print; nothing without any block."""
+    shown = "\n".join(block for block in blocks if block)
+    return f"<details><summary>{escape(title)}</summary>\n{shown}\n</details>" if shown else ""
 
 
 def escape(text: str) -> str:
-    """Any text as the content of an element or an attribute."""
+    """Escape text as the content of an element or an attribute."""
     return html.escape(text, quote=True)
 
 

@@ -1,4 +1,4 @@
-"""A run's page: one HTML file that stands alone, and its pictures as PNG files beside it."""
+"""The page of a run: one HTML file that stands alone, and its pictures as PNG files beside it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,14 +12,14 @@ FILE = "report.html"
 
 
 def write(run_dir: str | Path, file: Path | None = None) -> Path:
-    """Writes the report of a finished or unfinished run from nothing but its directory, the page last.
+    """Write the report of a finished or unfinished run from nothing but its directory, the page last.
 
     Args:
       run_dir: of the run.
       file: the page; ``report/report.html`` in the run if None.
 
     Returns:
-      the path of the page.
+      The path of the page.
 
     Raises:
       ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
@@ -32,7 +32,7 @@ def write(run_dir: str | Path, file: Path | None = None) -> Path:
 
 
 def save(file: Path, drawn: Mapping[Path, Mapping[str, bytes]], page: str) -> None:
-    """Writes pictures by folder and name, and then the page."""
+    """Write pictures by folder and name, and then the page."""
     for folder, pngs in drawn.items():
         folder.mkdir(parents=True, exist_ok=True)
         for name, png in pngs.items():
@@ -41,13 +41,12 @@ def save(file: Path, drawn: Mapping[Path, Mapping[str, bytes]], page: str) -> No
 
 
 def headline(run: Run) -> str:
-    """What the rounds have changed; before the first is through, what the warm start has."""
+    """Say what the rounds have changed; before the first is through, what the warm start has."""
     *before, last = run.stages
     if not before:
-        share = _percent(last.evidence.valid / last.evidence.n)
-        return html.paragraph(f"Valid plans on validation {last.name} training: {share}.")
+        return html.paragraph(f"Valid plans on validation {last.name} training: {_percent(last.valid_share)}.")
     first = next((stage for stage in before if stage.name == "warm start"), before[0])
-    greedy = " to ".join(_percent(stage.evidence.valid / stage.evidence.n) for stage in (first, last))
+    greedy = " to ".join(_percent(stage.valid_share) for stage in (first, last))
     text = f"From {first.name} to {last.name}, valid plans on validation went from {greedy} (greedy)"
     sampled = [stage.evidence.sampled_valid for stage in (first, last)]
     if None not in sampled:
@@ -56,7 +55,7 @@ def headline(run: Run) -> str:
 
 
 def environments(run: Run, drawn: Mapping[str, bytes], level: int = 2) -> str:
-    """What each round's boards were made of, and what was changed on what evidence."""
+    """Show the environment of each round, and what was changed on what evidence."""
     allocation = drawn.get(pictures.ALLOCATION)
     blocks = [html.picture(allocation, _CAPTIONS[pictures.ALLOCATION])] if allocation else []
     tabled = ((past, changes.change_table(run, past)) for past in run.rounds)
@@ -69,7 +68,7 @@ def environments(run: Run, drawn: Mapping[str, bytes], level: int = 2) -> str:
 
 
 def designs(run: Run, level: int = 2) -> str:
-    """What was written in each round, and what became of it."""
+    """Show what the engineer wrote in each round, and what became of it."""
     return html.section("What the engineer wrote", [design(past, level + 1) for past in run.rounds], level)
 
 
@@ -95,9 +94,9 @@ def _whole(run: Run, drawn: Mapping[str, bytes]) -> list[str]:
     ]
 
 
-def _unsupported(found: Sequence[changes.Change]) -> str:
-    without = sum(not change.supported for change in found)
-    return f"{len(found)} ratios changed, {without} of them without evidence." if found else "No ratio changed."
+def _unsupported(changed: Sequence[changes.Change]) -> str:
+    without = sum(not change.supported for change in changed)
+    return f"{len(changed)} ratios changed, {without} of them without evidence." if changed else "No ratio changed."
 
 
 def _settings(run: Run) -> str:

@@ -1,8 +1,8 @@
 """The pictures of a run, drawn off-screen and returned as PNG bytes; writes no file."""
 
+import functools
 from collections.abc import Callable, Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,14 +20,12 @@ TRAINING, TIME, BOARDS, SAMPLES = "training.png", "time.png", "boards.png", "sam
 
 
 def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, bytes]:
-    """PNG bytes by file name, of all pictures or those named; one for which the run holds nothing yet is left out."""
-    with matplotlib.rc_context(style.STYLE):
-        figures = {name: _DRAWS[name](run) for name in names or _DRAWS}
-        return {name: style.png(figure) for name, figure in figures.items() if figure is not None}
+    """Return PNG bytes by file name, of all pictures or those named; what the run holds nothing for yet is left out."""
+    return style.draw({name: functools.partial(_DRAWS[name], run) for name in names or _DRAWS})
 
 
 def _learning(run: Run) -> Figure:
-    """Left the warm start, right the rounds, as far as there are any; one axis of shares for both."""
+    """Draw the warm start left, the rounds right, as far as there are any; one axis of shares for both."""
     draws = [draw for draw, rows in ((_warm_start, run.warm_start), (_rounds, run.steps)) if rows]
     figure = Figure(figsize=(9.0 if run.steps else 6.2, 3.9), layout="constrained")
     panels = figure.subplots(1, len(draws), sharey=True, squeeze=False, width_ratios=(1, 3)[-len(draws) :])[0]
@@ -35,27 +33,22 @@ def _learning(run: Run) -> Figure:
         draw(axes, run)
     panels[0].set_ylabel("share, reward" if run.steps else "share")
     panels[0].set_ylim(min(-0.02, panels[-1].get_ylim()[0]), 1.02)
-    handles = {
-        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
+    style.legend(figure, panels, columns=5)
     return figure
 
 
 def _warm_start(warm: Axes, run: Run) -> None:
-    stages = {stage.name: stage for stage in run.stages}
     taught = [row for row in run.warm_start if row.get("plan_loss") is not None]
     steps = [row["step"] for row in taught]
     likelihood = style.running_mean(np.exp(-style.values(taught, "plan_loss")), len(taught) // 20)
     warm.plot(steps, likelihood, color=GREY, linewidth=1.6, label="mean token likelihood")
     last = max(steps, default=1)
-    _validation_points(warm, [(0, stages.get("before")), (last, stages.get("warm start"))], shift=0.035 * last)
+    _validation_points(warm, [(0, run.stage("before")), (last, run.stage("warm start"))], shift=0.035 * last)
     warm.set(xlabel="supervised step", xlim=(-0.12 * last, 1.06 * last))
     warm.text(0.5, 1.02, "warm start", ha="center", transform=warm.transAxes)
 
 
 def _rounds(rounds: Axes, run: Run) -> None:
-    stages = {stage.name: stage for stage in run.stages}
     total = len(run.steps)
     parts = style.spans(run.steps)
     for key, colour, label in (("valid", SKY, "training: valid share"), ("reward", PURPLE, "training: reward")):
@@ -66,8 +59,8 @@ def _rounds(rounds: Axes, run: Run) -> None:
     style.mark_rounds(rounds, run.steps)
     ends = {run.steps[begin]["round"]: end for begin, end in parts}
     points = [
-        (0, stages.get("warm start", stages.get("before"))),
-        *((end, stages.get(f"round {index}")) for index, end in ends.items()),
+        (0, run.stage("warm start") or run.stage("before")),
+        *((end, run.stage(f"round {index}")) for index, end in ends.items()),
     ]
     _validation_points(rounds, points, shift=0.011 * total)
     rounds.set(xlabel="reinforcement learning step", xlim=(-0.03 * total, 1.02 * total))
@@ -75,7 +68,7 @@ def _rounds(rounds: Axes, run: Run) -> None:
 
 
 def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]], shift: float) -> None:
-    """Greedy and sampled validity with intervals; greedy a little before its step, so that both can be read."""
+    """Draw greedy and sampled validity with intervals; greedy a little before its step, so that both can be read."""
     reached = [(x, stage.evidence) for x, stage in points if stage is not None]
     greedy = [(x, e.valid / e.n, *wilson(e.valid, e.n)) for x, e in reached]
     sampled = [
@@ -96,7 +89,7 @@ def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]],
 
 
 def _failures(run: Run) -> Figure:
-    """Two panels per stage, failing answers in percent: above stacked by first failing check, below by any."""
+    """Draw failing answers in percent, two panels per stage: above stacked by first failing check, below by any."""
     columns = len(run.stages) if len(run.stages) <= 5 else 4
     blocks = -(-len(run.stages) // columns)
     figure = Figure(figsize=(max(4.5, 1.9 * columns), 4.2 * blocks + 0.6), layout="constrained")
@@ -115,7 +108,7 @@ def _failures(run: Run) -> Figure:
             any_share = [100 * row.any_failures[check] / row.n for row in rows]
             drawn = {"marker": CHECK_MARKS[check], "color": colour, "markersize": 4.5, "linewidth": 1.2}
             below.plot(sizes, any_share, label=NAMES[check], **drawn)
-        above.set_title(stage.name if stage.name == "before" else f"after {stage.name}")
+        above.set_title(stage.title)
         below.set_xlabel("board size")
         for axes in (above, below):
             axes.set_xticks(run.sizes)
@@ -127,13 +120,12 @@ def _failures(run: Run) -> Figure:
         above.set_ylabel("first failing, %")
         below.set_ylabel("any failing, %")
     grid[0, 0].set(ylim=(0, 104), yticks=range(0, 101, 20))
-    handles, labels = grid[1, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)))
+    style.legend(figure, [grid[1, 0]], columns=max(1, len(seen)))
     return figure
 
 
 def _learnability(run: Run) -> Figure | None:
-    """What could be learnt from each size: above on validation boards, below on the boards of the rounds."""
+    """Draw what could be learnt from each size: above on validation boards, below on the boards of the rounds."""
     validated = [(stage.name, stage.evidence.by_size) for stage in run.stages]
     trained = [(stage.name, stage.evidence.training.by_size) for stage in run.stages if stage.evidence.training]
     kinds = [(name, rows) for name, rows in (("validation", validated), ("training", trained)) if _sampled(rows)]
@@ -155,10 +147,7 @@ def _learnability(run: Run) -> Figure | None:
         line[1].set_ylabel("% of groups")
     for axes in panels[-1]:
         axes.set_xlabel("board size")
-    handles = {
-        label: handle for axes in panels[:, 0] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6)
+    style.legend(figure, list(panels[:, 0]), columns=6)
     return figure
 
 
@@ -167,8 +156,7 @@ def _sampled(stages: Sequence[tuple[str, Sequence[SizeEvidence]]]) -> bool:
 
 
 def _variance(row: SizeEvidence) -> float:
-    p = row.valid / row.n if row.sampled_valid is None else row.sampled_valid
-    return p * (1 - p)
+    return row.valid_share * (1 - row.valid_share)
 
 
 _PANELS: tuple[tuple[str, Callable[[SizeEvidence], float], float], ...] = (

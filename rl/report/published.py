@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxlake.benchmark.published import published
-from rl.report.run import Run
+from rl.report.run import Run, naming
 from rl.report.shares import Share
 from rl.report.style import BLUE, GREY
 
@@ -80,10 +80,8 @@ def _panel(axes: Axes, agents: int, by_size: Mapping[int, Share]) -> None:
 
 
 def _read(path: Path, cells: Callable[[Any], dict[tuple[int, int], Share]]) -> dict[tuple[int, int], Share]:
-    try:
+    with naming(path, "no scores of a benchmark"):
         return cells(json.loads(path.read_text()))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no scores of a benchmark: {error}") from None
 
 
 def _from_columns(evaluation: Mapping) -> dict[tuple[int, int], Share]:

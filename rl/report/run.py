@@ -1,7 +1,9 @@
-"""A run directory as values; reads only, and draws nothing."""
+"""The directory of a run as values; reads only, and draws nothing."""
 
+import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +15,36 @@ from rl.config import flat
 
 RATIOS = ("data", "hole", "wait")
 PARTS = ("rollout", "logprob", "update", "host")
-"""What the seconds of a step are booked under."""
+"""Parts of a step that its seconds are booked under."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A point of the run at which the policy was validated: before and after the warm start, after each round.
+    """A validation: before and after the warm start, after each round.
 
     Attributes:
-      folder: where the validation lies, from the run directory.
+      name: "before", "warm start", "round 0" and so on.
       samples: some boards with their greedy answers, the same boards at every stage of a run.
-      has_page: whether they lie there as Markdown too.
     """
 
     name: str
-    folder: str
     evidence: Evidence
     samples: tuple[dict[str, Any], ...]
-    has_page: bool
+
+    @property
+    def title(self) -> str:
+        """The name with "after" where it needs one."""
+        return self.name if self.name == "before" else f"after {self.name}"
+
+    @property
+    def valid_share(self) -> float:
+        """The share of greedy answers that are valid."""
+        return self.evidence.valid / self.evidence.n
 
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """What is on disk about the environment of one round.
+    """The environment of one round, as far as it is on disk.
 
     Attributes:
       proposal: see `engineer.proposal.Proposal.to_json`, and "realised" and "parameters" beside it.
@@ -49,23 +58,23 @@ class Round:
 
     @property
     def name(self) -> str:
-        """As tables and pictures call it."""
+        """The name in tables and pictures."""
         return f"round {self.index}"
 
     def requested(self, size: int, ratio: str) -> float | None:
-        """A ratio of the configuration; None for a size that it does not have."""
+        """Return a ratio of the configuration; None for a size that it does not have."""
         entry = self.config.to_dict().get(str(size))
         return None if entry is None else entry[ratio]
 
     def realised(self, size: int, ratio: str) -> float | None:
-        """A ratio as measured on the generated instances; None where none was measured, as for a size without any."""
+        """Return a ratio as measured on the generated boards; None where none was, as for a size without boards."""
         entry = self.proposal.get("realised", {}).get(str(size), {})
         return entry.get(ratio) if entry.get("data") or ratio == "data" else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A whole run.
+    """Everything on disk about a run.
 
     Attributes:
       name: that of its directory.
@@ -92,27 +101,27 @@ class Run:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Every board size that was validated or trained on, ascending."""
+        """The board sizes that were validated or trained on, ascending."""
         validated = {row.size for stage in self.stages for row in stage.evidence.by_size}
         return tuple(sorted(validated.union(*(past.config.sizes for past in self.rounds))))
 
     def stage(self, name: str) -> Stage | None:
-        """The validation of that name, if there has been one."""
+        """Return the validation of that name, if there has been one."""
         return next((stage for stage in self.stages if stage.name == name), None)
 
 
 def read(run_dir: str | Path) -> Run:
-    """Reads a finished or unfinished run.
+    """Read a finished or unfinished run.
 
     Raises:
       ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
     """
     directory = Path(run_dir)
-    folders = [path for path in (directory / "rounds").glob("*") if path.name.isdecimal()]
-    rounds = tuple(_round(path) for path in sorted(folders, key=lambda path: int(path.name)) if _has_config(path))
-    places = [("before", "before"), ("warm start", "warm_start")]
-    places += [(past.name, f"rounds/{past.index}") for past in rounds]
-    stages = tuple(_stage(directory, *place) for place in places if (directory / place[1] / "evidence.json").exists())
+    designed = [path.parent for path in (directory / "rounds").glob("*/config.json") if path.parent.name.isdecimal()]
+    rounds = tuple(_round(path) for path in sorted(designed, key=lambda path: int(path.name)))
+    folders = {"before": "before", "warm start": "warm_start"} | {past.name: f"rounds/{past.index}" for past in rounds}
+    validations = {name: directory / folder / "evidence.json" for name, folder in folders.items()}
+    stages = tuple(_stage(name, path) for name, path in validations.items() if path.exists())
     if not stages:
         if not directory.is_dir():
             raise ValueError(f"{directory}: there is no such directory; a run is one such as runs/tiny")
@@ -132,16 +141,11 @@ def read(run_dir: str | Path) -> Run:
     )
 
 
-def _has_config(folder: Path) -> bool:
-    return (folder / "config.json").exists()
-
-
 def _round(folder: Path) -> Round:
     path, context = folder / "config.json", folder / "context.md"
-    try:
-        config = LakeConfig.from_dict(_json(path, {}))
-    except ValueError as error:
-        raise _broken(path, error) from None
+    sizes = _json(path, {})
+    with naming(path):
+        config = LakeConfig.from_dict(sizes)
     return Round(
         index=int(folder.name),
         config=config,
@@ -150,52 +154,41 @@ def _round(folder: Path) -> Round:
     )
 
 
-def _stage(directory: Path, name: str, folder: str) -> Stage:
-    place = directory / folder
-    path = place / "evidence.json"
-    try:
-        evidence = Evidence.from_json(_json(path, {}))
-    except ValueError as error:
-        raise _broken(path, error) from None
-    return Stage(
-        name=name,
-        folder=folder,
-        evidence=evidence,
-        samples=tuple(_json(place / "samples.json", [])),
-        has_page=(place / "samples.md").exists(),
-    )
+def _stage(name: str, path: Path) -> Stage:
+    values = _json(path, {})
+    with naming(path):
+        evidence = Evidence.from_json(values)
+    return Stage(name, evidence, samples=tuple(_json(path.with_name("samples.json"), [])))
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    try:
+    with naming(path):
         return flat(_of_kind(yaml.safe_load(path.read_text()) or {}, dict)) if path.exists() else {}
-    except (yaml.YAMLError, ValueError) as error:
-        raise _broken(path, error) from None
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log; a last line without its end is still being written."""
+    """Read the rows of a log; a last line without its end is still being written."""
     whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
-    try:
+    with naming(path):
         return [_of_kind(json.loads(line), dict) for line in whole.splitlines() if line]
-    except ValueError as error:
-        raise _broken(path, error) from None
 
 
 def _json(path: Path, missing: Any) -> Any:
-    """A file's content, of the kind of what stands for a missing one."""
-    try:
+    """Read a file, which must be of the kind of what stands for a missing one."""
+    with naming(path):
         return _of_kind(json.loads(path.read_text()), type(missing)) if path.exists() else missing
-    except ValueError as error:
-        raise _broken(path, error) from None
 
 
-def _of_kind(found: Any, kind: type) -> Any:
-    if not isinstance(found, kind):
-        raise ValueError(f"holds {found!r:.40}: allowed is {'an object' if kind is dict else 'a list'}")
-    return found
+def _of_kind(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"holds {value!r:.40}: it must be {'an object' if kind is dict else 'a list'}")
+    return value
 
 
-def _broken(path: Path, error: Exception) -> ValueError:
-    text = " ".join(str(error).split())
-    return ValueError(f"{path}: {text}" if str(path) not in text else text)
+@contextlib.contextmanager
+def naming(path: Path, fault: str = "") -> Iterator[None]:
+    """Turn whatever goes wrong with the content of a file into a ValueError of one line that names it."""
+    try:
+        yield
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {f'{fault}: ' if fault else ''}{' '.join(str(error).split())}") from None

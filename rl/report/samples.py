@@ -16,7 +16,7 @@ SHOWN = 2000
 
 
 def samples_markdown(samples: Sequence[dict[str, Any]]) -> str:
-    """Samples as they are in a validation's ``samples.json``, as a page of Markdown: a table, then one after the other.
+    """Write the samples of a validation's ``samples.json`` as a page of Markdown: a table, then one after the other.
 
     A sample has the keys ``instance`` (``size``; ``holes``, ``starts`` and ``goals`` as [row, column]), ``prompt``,
     ``answer``, ``checks`` (name: passed), ``optimal``, ``cost`` and ``optimum``.
@@ -46,7 +46,7 @@ def samples_markdown(samples: Sequence[dict[str, Any]]) -> str:
 
 
 def verdict(sample: dict[str, Any]) -> str:
-    """In words: optimal, valid, or which check fails first and which others do."""
+    """Say in words: optimal, valid, or which check fails first and which others do."""
     failed = [NAMES[name] for name, passed in sample["checks"].items() if not passed]
     if failed:
         return f"fails: {failed[0]}" + (f" (then {', '.join(failed[1:])})" if failed[1:] else "")
@@ -54,12 +54,12 @@ def verdict(sample: dict[str, Any]) -> str:
 
 
 def cost(sample: dict[str, Any]) -> str:
-    """Of a valid plan, else a dash."""
+    """Return the cost of a valid plan, else a dash."""
     return str(sample["cost"]) if all(sample["checks"].values()) else "-"
 
 
 def instance_of(sample: dict[str, Any]) -> Instance:
-    """The board, as numpy arrays without padding."""
+    """Return the board as numpy arrays without padding."""
     board = sample["instance"]
     size = board["size"]
     holes = np.zeros((size, size), bool)
@@ -73,14 +73,14 @@ def instance_of(sample: dict[str, Any]) -> Instance:
 
 
 def plan_of(sample: dict[str, Any]) -> Plan | None:
-    """The paths that the answer names; None where it cannot be read."""
+    """Return the paths that the answer names; None where it cannot be read."""
     instance = instance_of(sample)
     plan = text.parse(sample["answer"], max_size=instance.max_size, max_agents=instance.max_agents, max_steps=MAX_STEPS)
     return plan if sample["checks"]["parsable"] else None
 
 
 def fenced(content: str) -> str:
-    """A code block whose fence no run of backticks in the content can close."""
+    """Make a code block whose fence no run of backticks in the content can close."""
     longest = max((len(run) for run in re.findall("`+", content)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{content}\n{fence}"
@@ -91,7 +91,7 @@ def _board_name(sample: dict[str, Any]) -> str:
 
 
 def _drawn(sample: dict[str, Any]) -> str:
-    """The board, and to its right the board with the answered paths."""
+    """Draw the board, and to its right the board with the answered paths."""
     instance, plan = instance_of(sample), plan_of(sample)
     asked = to_text(instance)
     if plan is None:

@@ -1,4 +1,4 @@
-"""One page on several runs, or on all runs of a comparison with its statistics; a run's own page says more of it."""
+"""The page on several runs, or on all runs of a comparison with its statistics; a run's own page says more of it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,22 +10,22 @@ from rl.report.table import Table
 
 
 def write_several(run_dirs: Sequence[Path], file: Path) -> None:
-    """Writes the page, and pictures into folders beside it that are called as the runs are.
+    """Write the page, and pictures into folders beside it that are called as the runs are.
 
     Args:
       run_dirs: of runs; one that holds a comparison stands for all of its runs.
       file: the page.
 
     Raises:
-      ValueError: see `rl.report.write` and `rl.report.comparison.read`; or two runs have the same name.
+      ValueError: see `rl.report.page.write` and `rl.report.comparison.read`; or two runs have the same name.
       OSError: if the disk does not take it.
     """
-    runs, compared = _gather(run_dirs)
+    runs, compared = _read_all(run_dirs)
     drawn = {name: pictures.draw_all(run, [pictures.ALLOCATION]) for name, run in runs.items()}
-    together = {name: comparison.draw_all(found) for name, found in compared.items()}
+    together = {name: comparison.draw_all(one) for name, one in compared.items()}
     blocks = [
-        html.section(f"Engineers of {name} side by side", _compared(found, together[name]))
-        for name, found in compared.items()
+        html.section(f"Engineers of {name} side by side", _compared(one, together[name]))
+        for name, one in compared.items()
     ]
     blocks.append(html.section("Run by run", [html.table(_side_by_side(runs))]))
     for name, run in runs.items():
@@ -36,8 +36,8 @@ def write_several(run_dirs: Sequence[Path], file: Path) -> None:
     page.save(file, folders, html.document(title, blocks))
 
 
-def _gather(run_dirs: Sequence[Path]) -> tuple[dict[str, Run], dict[str, Comparison]]:
-    """Runs and comparisons by name, a comparison's runs with its own name before theirs."""
+def _read_all(run_dirs: Sequence[Path]) -> tuple[dict[str, Run], dict[str, Comparison]]:
+    """Read runs and comparisons by name, a comparison's runs with its own name before theirs."""
     runs: list[tuple[str, Run]] = []
     compared = {}
     for path in run_dirs:
@@ -54,16 +54,16 @@ def _gather(run_dirs: Sequence[Path]) -> tuple[dict[str, Run], dict[str, Compari
     return dict(runs), compared
 
 
-def _compared(found: Comparison, drawn: Mapping[str, bytes]) -> list[str]:
+def _compared(one: Comparison, drawn: Mapping[str, bytes]) -> list[str]:
     return [
-        *map(html.paragraph, comparison.notes(found)),
+        *map(html.paragraph, comparison.notes(one)),
         *(html.picture(png, comparison.CAPTIONS[name]) for name, png in drawn.items()),
-        *map(html.table, comparison.tables(found)),
+        *map(html.table, comparison.tables(one)),
     ]
 
 
 def _side_by_side(runs: dict[str, Run]) -> Table:
-    """The last validation of each run."""
+    """Show the last validation of each run."""
     rows = []
     for name, run in runs.items():
         last = run.stages[-1]

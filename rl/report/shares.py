@@ -23,7 +23,7 @@ class Share:
 
     @property
     def percent(self) -> tuple[float, ...]:
-        """The share, and the ends of the interval if it is known, in percent."""
+        """The share in percent, and the ends of the interval if it is known."""
         return tuple(100 * part for part in (self.value, self.low, self.high) if part is not None)
 
     def text(self, digits: int = 0) -> str:
@@ -49,7 +49,7 @@ class Slice:
 
     @property
     def boards(self) -> np.ndarray:
-        """bool ``[boards]``: those in it."""
+        """The boards that are in it, bool ``[boards]``."""
         return self.weights > 0
 
     def mean(self, values: np.ndarray) -> float:

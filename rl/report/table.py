@@ -22,7 +22,7 @@ class Table:
     note: str = ""
 
     def to_text(self) -> str:
-        """Align the columns; where they do not fit, the table goes on below with the next ones."""
+        """Align the columns in at most 80; where they do not fit, the table goes on below with the next ones."""
         columns = list(zip(self.header, *self.rows, strict=True))
         widths = [max(map(len, column)) for column in columns]
         blocks, start = [textwrap.fill(self.title, WIDTH)], 1

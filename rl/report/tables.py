@@ -25,20 +25,20 @@ def shares(stage: Stage) -> dict[int | None, dict[str, Share]]:
     """
     evidence = stage.evidence
     rows: dict[int | None, SizeEvidence | Evidence] = {row.size: row for row in evidence.by_size} | {None: evidence}
-    found = {}
+    by_size: dict[int | None, dict[str, Share]] = {}
     for size, row in rows.items():
-        found[size] = {name: Share.of(getattr(row, name), row.n) for name in ("valid", "optimal")}
+        by_size[size] = {name: Share.of(getattr(row, name), row.n) for name in ("valid", "optimal")}
         if row.sampled_valid is not None:
-            found[size]["sampled"] = Share(row.sampled_valid)
+            by_size[size]["sampled"] = Share(row.sampled_valid)
     if evidence.sampled_se:  # Zero where every prompt has the same share: no interval rather than one without width.
         mean, half = evidence.sampled_valid, 1.96 * evidence.sampled_se
-        found[None]["sampled"] = Share(mean, max(0.0, mean - half), min(1.0, mean + half))
-    return found
+        by_size[None]["sampled"] = Share(mean, max(0.0, mean - half), min(1.0, mean + half))
+    return by_size
 
 
 def validation_tables(run: Run) -> list[Table]:
     """Show valid, optimal and sampled valid percentages, sizes down and stages across."""
-    found = [shares(stage) for stage in run.stages]
+    by_stage = [shares(stage) for stage in run.stages]
     samples = max(stage.evidence.samples_per_prompt for stage in run.stages)
     titles = {
         "valid": "Valid % of greedy answers [95 % interval]",
@@ -51,7 +51,7 @@ def validation_tables(run: Run) -> list[Table]:
             title,
             header,
             [
-                ("all" if size is None else str(size), *(percent(stage.get(size, {}).get(name)) for stage in found))
+                ("all" if size is None else str(size), *(percent(stage.get(size, {}).get(name)) for stage in by_stage))
                 for size in (*run.sizes, None)
             ],
         )

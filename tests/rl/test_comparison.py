@@ -379,7 +379,7 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path):
         (lambda out: change(out, "boards", "wait_subset", None), "wait_subset is no number for some boards"),
         (
             lambda out: change(out, "answers", "first_failure", "sleepy"),
-            "first_failure 'sleepy': allowed are null",
+            "first_failure 'sleepy' must be null or one of",
         ),
         (lambda out: change(out, "answers", "optimal", 1), "or optimal and not valid"),
         (

@@ -563,13 +563,13 @@ def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path, capsy
         ("rounds/1/evidence.json", "{", "evidence.json: Expecting"),
         ("rounds/1/config.json", '{"3": {}}', "config.json: entry of size 3"),
         ("rounds/1/proposal.json", "", "proposal.json: Expecting value"),
-        ("rounds/1/proposal.json", "[]", "proposal.json: holds []: allowed is an object"),
+        ("rounds/1/proposal.json", "[]", "proposal.json: holds []: it must be an object"),
         ("metrics.jsonl", "{}\nnot json\n", "metrics.jsonl: Expecting value"),
-        ("metrics.jsonl", "3\n", "metrics.jsonl: holds 3: allowed is an object"),
+        ("metrics.jsonl", "3\n", "metrics.jsonl: holds 3: it must be an object"),
         ("evaluation.json", "{}", "evaluation.json: no scores of a benchmark: 'boards'"),
         ("evaluations/a/scores.json", "[", "scores.json: no scores of a benchmark: Expecting value"),
         ("config.yaml", "a: [", "config.yaml: while parsing"),
-        ("config.yaml", "- a", "config.yaml: holds ['a']: allowed is an object"),
+        ("config.yaml", "- a", "config.yaml: holds ['a']: it must be an object"),
     ],
 )
 def test_a_broken_file_is_named_in_one_line(run_dir, tmp_path, capsys, name, content, words):

@@ -1,8 +1,8 @@
-"""A comparison's directory as values: which policies are finished and what they answered. Reads only."""
+"""The directory of a comparison as values: which policies are finished and what they answered. Reads only."""
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ import yaml
 
 from engineer.evidence import CHECKS
 from rl.report import run as runs
+from rl.report.shares import Slice, slices
 
 EVALUATION = "evaluation.json"
 OUTCOMES = (*CHECKS, "valid")
-"""What becomes of an answer: the first check that it fails, or valid; outcomes are numbers of these."""
+"""Outcomes of an answer: the first check that it fails, or valid; they are kept as places here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,45 +26,39 @@ class Boards:
     agents: np.ndarray
     size: np.ndarray
     wait_subset: np.ndarray
-    needs_wait: np.ndarray
-    hole_ratio: np.ndarray
 
     @property
     def cells(self) -> np.ndarray:
-        """int ``[boards]``: number of agents and size in one."""
+        """The number of agents and the size in one, int ``[boards]``."""
         return 100 * self.agents + self.size
 
     @property
     def strata(self) -> np.ndarray:
-        """int ``[boards]``: boards that were drawn as one slice of their suite."""
+        """The slice of its suite that a board was drawn in, int ``[boards]``."""
         return 1000 * self.cells + np.rint(100 * self.wait_subset).astype(int)
 
-    def where(self, agents: int | None, size: int | None = None, wait: float | None = None) -> np.ndarray:
-        """bool ``[boards]``: those of a number of agents, a size and a wait subset; None for any."""
-        here = np.ones(len(self.id), bool)
-        for column, value in ((self.agents, agents), (self.size, size), (self.wait_subset, wait)):
-            if value is not None:
-                here &= column == value
-        return here
+    def slices(self) -> Iterator[Slice]:
+        """Yield slices by number of agents, wait subset and size, see `rl.report.shares.slices`."""
+        return slices(self.agents, self.wait_subset, self.size)
+
+    def by_agents(self) -> list[Slice]:
+        """List the slices of each number of agents, and of all of them where there are several."""
+        return [part for part in self.slices() if part.wait is None and part.size is None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What one policy answered to the boards; numpy arrays ``[boards]``.
+    """The answers of one policy to the boards; numpy arrays ``[boards]``.
 
     Attributes:
       valid, optimal: bool, of the greedy answer.
       outcome: int, its place in ``OUTCOMES``.
-      tokens: its length.
-      truncated: whether the limit on its length ended it.
       sampled_valid: float, share of the samples that are valid; None where nothing was sampled.
     """
 
     valid: np.ndarray
     optimal: np.ndarray
     outcome: np.ndarray
-    tokens: np.ndarray
-    truncated: np.ndarray
     sampled_valid: np.ndarray | None
 
 
@@ -84,7 +79,7 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Comparison:
-    """A whole comparison, as far as it is finished.
+    """A comparison, as far as it is finished.
 
     Attributes:
       name: that of its directory.
@@ -106,21 +101,21 @@ class Comparison:
 
     @property
     def engineers(self) -> tuple[str, ...]:
-        """Those with a finished run, the baseline first."""
+        """The engineers with a finished run, the baseline first."""
         return tuple(self.arms)
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The same without the baseline."""
+        """The engineers without the baseline."""
         return self.engineers[1:]
 
     @property
     def before(self) -> dict[int, Answers]:
-        """By seed, what the policy that all engineers begin with answered."""
+        """The answers by seed of the policy that all engineers begin with."""
         return {seed: arm.before for arms in self.arms.values() for seed, arm in arms.items()}
 
     def against(self, baseline: str) -> "Comparison":
-        """The same, measured against another of its engineers.
+        """Return the comparison as measured against another of its engineers.
 
         Raises:
           ValueError: if it has none of this name.
@@ -131,12 +126,12 @@ class Comparison:
         return dataclasses.replace(self, baseline=baseline, arms=arms)
 
     def paired_seeds(self, engineer: str) -> tuple[int, ...]:
-        """Those that are finished with this engineer and with the baseline."""
+        """Return the seeds that are finished with this engineer and with the baseline."""
         return tuple(seed for seed in self.arms[engineer] if seed in self.arms[self.baseline])
 
 
 def read(out: str | Path) -> Comparison:
-    """Reads the directory of ``python -m rl.compare``; what is not finished is left out and named.
+    """Read the directory of ``python -m rl.compare``; what is not finished is left out and named.
 
     Raises:
       ValueError: no comparison, none of its baseline's runs finished, a file that is broken, or policies that were
@@ -177,50 +172,46 @@ def read(out: str | Path) -> Comparison:
 
 
 def _asked(path: Path) -> dict[str, Any]:
+    """Read the baseline, the seeds, and the settings of each engineer with those that all have in common."""
     if not path.exists():
         raise ValueError(f"{path.parent}: no comparison, it has no {path.name}")
-    """Baseline, seeds, and of each engineer its settings with those that all have in common."""
-    try:
-        found = yaml.safe_load(path.read_text())
-        common = found["run"]["engineer"]
-        engineers = {name: {**common, **(values or {})} for name, values in found["engineers"].items()}
-        return {"baseline": found["baseline"], "seeds": tuple(found["seeds"]), "engineers": engineers}
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no comparison's settings: {' '.join(str(error).split())}") from None
+    with runs.naming(path, "no comparison's settings"):
+        settings = yaml.safe_load(path.read_text())
+        common = settings["run"]["engineer"]
+        engineers = {name: {**common, **(values or {})} for name, values in settings["engineers"].items()}
+        return {"baseline": settings["baseline"], "seeds": tuple(settings["seeds"]), "engineers": engineers}
 
 
 def _evaluation(path: Path) -> tuple[Boards, Answers]:
-    try:
-        found = json.loads(path.read_text())
-        boards, answers = found["boards"], found["answers"]
+    with runs.naming(path, "no evaluation of held-out boards"):
+        evaluation = json.loads(path.read_text())
+        boards, answers = evaluation["boards"], evaluation["answers"]
         columns = {key: _column(boards, key, len(boards["id"]), kind) for key, kind in _BOARDS.items()}
         return Boards(**columns), _answers(answers, len(boards["id"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no evaluation of held-out boards: {error}") from None
 
 
-_BOARDS = {"id": str, "agents": int, "size": int, "wait_subset": float, "needs_wait": bool, "hole_ratio": float}
+_BOARDS = {"id": str, "agents": int, "size": int, "wait_subset": float}
 
 
 def _answers(columns: Mapping[str, Sequence[Any]], count: int) -> Answers:
-    kinds = {"valid": bool, "optimal": bool, "tokens": float, "truncated": bool}
+    kinds: dict[str, type] = {"valid": bool, "optimal": bool}
     if columns["sampled_valid"] is not None:
         kinds["sampled_valid"] = float
-    found = {"sampled_valid": None} | {name: _column(columns, name, count, kind) for name, kind in kinds.items()}
+    read = {"sampled_valid": None} | {name: _column(columns, name, count, kind) for name, kind in kinds.items()}
     failures = _column(columns, "first_failure", count, object)
     for check in failures:
         if check is not None and check not in CHECKS:
-            raise ValueError(f"first_failure {check!r}: allowed are null, {', '.join(CHECKS)}")
+            raise ValueError(f"first_failure {check!r} must be null or one of {', '.join(CHECKS)}")
     outcome = np.array([OUTCOMES.index(check or "valid") for check in failures], int)
-    if (found["valid"] != (outcome == OUTCOMES.index("valid"))).any() or (found["optimal"] & ~found["valid"]).any():
+    if (read["valid"] != (outcome == OUTCOMES.index("valid"))).any() or (read["optimal"] & ~read["valid"]).any():
         raise ValueError("an answer is valid although it fails a check, or the reverse, or optimal and not valid")
-    return Answers(outcome=outcome, **found)
+    return Answers(outcome=outcome, **read)
 
 
 def _column(columns: Mapping[str, Sequence[Any]], name: str, count: int, kind: type) -> np.ndarray:
-    found: np.ndarray = np.array(columns[name], kind)
-    if not count or found.shape != (count,):
-        raise ValueError(f"{name} has shape {found.shape} for {count} boards")
-    if kind is float and np.isnan(found).any():
+    column: np.ndarray = np.array(columns[name], kind)
+    if not count or column.shape != (count,):
+        raise ValueError(f"{name} has shape {column.shape} for {count} boards")
+    if kind is float and np.isnan(column).any():
         raise ValueError(f"{name} is no number for some boards")
-    return found
+    return column

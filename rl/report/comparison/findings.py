@@ -1,4 +1,4 @@
-"""What a comparison found: flat records of numbers for tables, pictures and ``comparison.json``. Draws nothing."""
+"""The numbers of a comparison: flat records for tables, pictures and ``comparison.json``. Draws nothing."""
 
 import dataclasses
 import functools
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engineer.proposal import distance
-from rl.report.comparison.arms import OUTCOMES, Answers, Arm, Boards, Comparison
+from rl.report.comparison.arms import OUTCOMES, Answers, Arm, Comparison
 from rl.report.comparison.statistics import (
     Interval,
     cvar,
@@ -20,7 +20,6 @@ from rl.report.comparison.statistics import (
 )
 from rl.report.heat import entropy
 from rl.report.run import RATIOS, Run
-from rl.report.shares import cell_weights, slices
 
 VALID, OPTIMAL, SAMPLED, GIVEN_VALID = "valid", "optimal", "sampled valid", "optimal given valid"
 START = "round 0"
@@ -99,7 +98,7 @@ class Tail:
 
 @dataclasses.dataclass(frozen=True)
 class Moves:
-    """What became of the answers from the shared start to the end, all boards counting the same.
+    """The outcomes of answers at the shared start and in the end, all boards counting the same.
 
     Attributes:
       before, after: by outcome the share of the answers.
@@ -116,7 +115,7 @@ class Moves:
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-    """What an engineer did in one round, mean over seeds.
+    """The designs of an engineer in one round, mean over seeds.
 
     Attributes:
       config: ``{ratio: {size: mean}}`` as requested.
@@ -160,7 +159,7 @@ class Validated:
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """How far the designs of two engineers are from each other, which read different things or read differently.
+    """The distance of the designs of two engineers, which read different things or read differently.
 
     Attributes:
       one, other: the engineers.
@@ -192,13 +191,13 @@ class Findings:
     validated: tuple[Validated, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return dataclasses.asdict(self)
 
 
 @functools.lru_cache(maxsize=1)
 def findings(comparison: Comparison) -> Findings:
-    """All numbers of a comparison; kept, as tables and pictures ask for the same."""
+    """Compute all numbers of a comparison; cached, as tables and pictures ask for the same."""
     return Findings(
         rates=tuple(_rates(comparison)),
         differences=tuple(_differences(comparison)),
@@ -211,33 +210,23 @@ def findings(comparison: Comparison) -> Findings:
     )
 
 
-def agents_and_all(boards: Boards) -> list[int | None]:
-    """The numbers of agents, and None for all of them where there are several."""
-    several = np.unique(boards.agents).tolist()
-    return [*several, None] if len(several) > 1 else several
-
-
 def metrics(comparison: Comparison) -> tuple[str, ...]:
-    """Those that every policy has."""
+    """Return the metrics that every policy has."""
     answers = [one for arms in comparison.arms.values() for arm in arms.values() for one in (arm.before, arm.after)]
     sampled = all(one.sampled_valid is not None for one in answers)
     return (VALID, OPTIMAL, SAMPLED) if sampled else (VALID, OPTIMAL)
 
 
-def _values(answers: Answers, metric: str) -> np.ndarray:
-    """float ``[boards]``."""
-    return {VALID: answers.valid, OPTIMAL: answers.optimal, SAMPLED: answers.sampled_valid}[metric].astype(float)
-
-
 def table(answers: Iterable[Answers], metric: str) -> np.ndarray:
-    """float ``[seeds, boards]``."""
-    return np.stack([_values(one, metric) for one in answers])
+    """Return the values of a metric, float ``[seeds, boards]``."""
+    column = {VALID: "valid", OPTIMAL: "optimal", SAMPLED: "sampled_valid"}[metric]
+    return np.stack([getattr(one, column) for one in answers]).astype(float)
 
 
 def _rates(comparison: Comparison) -> Iterable[Rate]:
-    boards, kinds = comparison.boards, metrics(comparison)
+    kinds = metrics(comparison)
     policies = {name: {kind: table(own, kind) for kind in kinds} for name, own in _policies(comparison).items()}
-    for part in slices(boards.agents, boards.wait_subset, boards.size):
+    for part in comparison.boards.slices():
         if part.wait is not None and (part.size is not None or part.agents is None):
             continue  # too few boards, or not the same wait subsets for all numbers of agents
         for name, values in policies.items():
@@ -256,23 +245,22 @@ def _policies(comparison: Comparison) -> dict[str, list[Answers]]:
 
 
 def _differences(comparison: Comparison) -> Iterable[Difference]:
-    boards, groups = comparison.boards, agents_and_all(comparison.boards)
-    weights = np.stack([cell_weights(boards.cells, boards.where(agents)) for agents in groups])
-    found = intervals(paired(comparison), weights, boards.strata)
-    for engineer, metric in found:
-        for agents, interval in zip(groups, found[engineer, metric], strict=True):
-            yield Difference(engineer, metric, agents, interval)
+    groups = comparison.boards.by_agents()
+    weights = np.stack([group.weights for group in groups])
+    for (engineer, metric), by_group in intervals(paired(comparison), weights, comparison.boards.strata).items():
+        for group, interval in zip(groups, by_group, strict=True):
+            yield Difference(engineer, metric, group.agents, interval)
 
 
 def paired(comparison: Comparison) -> dict[tuple[str, str], np.ndarray]:
-    """By engineer and metric, float ``[seeds, boards]``: its values less the baseline's."""
-    found = {}
+    """Return by engineer and metric its values less the baseline's, float ``[seeds, boards]``."""
+    less = {}
     for engineer in comparison.others:
         seeds = comparison.paired_seeds(engineer)
         ours, theirs = ([comparison.arms[e][s].after for s in seeds] for e in (engineer, comparison.baseline))
         for metric in metrics(comparison) if seeds else ():
-            found[engineer, metric] = table(ours, metric) - table(theirs, metric)
-    return found
+            less[engineer, metric] = table(ours, metric) - table(theirs, metric)
+    return less
 
 
 def _forgetting(engineer: str, arms: Sequence[Arm]) -> Forgetting:
@@ -284,7 +272,7 @@ def _forgetting(engineer: str, arms: Sequence[Arm]) -> Forgetting:
 
 
 def _validity(run: Run, names: Sequence[str], sizes: Sequence[int]) -> np.ndarray:
-    """float ``[checkpoints, sizes]``."""
+    """Return the valid share of greedy answers, float ``[checkpoints, sizes]``."""
     rows = [{row.size: row.valid / row.n for row in run.stage(name).evidence.by_size} for name in names]
     return np.array([[row[size] for size in sizes] for row in rows])
 
@@ -293,15 +281,15 @@ def _tails(comparison: Comparison) -> Iterable[Tail]:
     metric = SAMPLED if SAMPLED in metrics(comparison) else VALID
     for name, answers in _policies(comparison).items():
         values = table(answers, metric).mean(axis=0)
-        for agents in agents_and_all(comparison.boards):
-            own = values[comparison.boards.where(agents)]
-            yield Tail(name, agents, tuple(cvar(own, alpha) for alpha in ALPHAS), float((own == 0).mean()))
+        for group in comparison.boards.by_agents():
+            own = values[group.boards]
+            yield Tail(name, group.agents, tuple(cvar(own, alpha) for alpha in ALPHAS), float((own == 0).mean()))
 
 
 def _moves(comparison: Comparison) -> Iterable[Moves]:
     boards, kinds = comparison.boards, np.arange(len(OUTCOMES))
     pairs = {
-        name: [np.stack([one.outcome for one in side]) for side in zip(*_ends(arms.values()), strict=True)]
+        name: [np.stack([getattr(arm, side).outcome for arm in arms.values()]) for side in ("before", "after")]
         for name, arms in comparison.arms.items()
     }
     changed = {
@@ -311,20 +299,16 @@ def _moves(comparison: Comparison) -> Iterable[Moves]:
     }
     some = {key: change for key, change in changed.items() if change.any()}
     weights = np.full((1, len(boards.id)), 1 / len(boards.id))
-    found = intervals(some, weights, boards.strata)
+    moved = intervals(some, weights, boards.strata)
     still = Interval(0.0, 0.0, 0.0, None, None, ())
     for name, (before, after) in pairs.items():
         yield Moves(
             engineer=name,
             before={OUTCOMES[kind]: float((before == kind).mean()) for kind in kinds},
             after={OUTCOMES[kind]: float((after == kind).mean()) for kind in kinds},
-            changes={OUTCOMES[kind]: found.get((name, kind), [still])[0] for kind in kinds},
+            changes={OUTCOMES[kind]: moved.get((name, kind), [still])[0] for kind in kinds},
             matrix=_nested(transitions(before.ravel(), after.ravel(), len(OUTCOMES))),
         )
-
-
-def _ends(arms: Iterable[Arm]) -> list[tuple[Answers, Answers]]:
-    return [(arm.before, arm.after) for arm in arms]
 
 
 def _designs(engineer: str, arms: Iterable[Arm]) -> Iterable[Design]:
@@ -382,17 +366,18 @@ def _apart(comparison: Comparison) -> Iterable[Apart]:
 
 
 def _validated(comparison: Comparison) -> Iterable[Validated]:
-    """Of the engineers all whose runs were sampled."""
+    """Compare the engineers all whose runs were sampled."""
     shares = {
         name: {seed: arm.run.stages[-1].evidence.sampled_valid for seed, arm in arms.items()}
         for name, arms in comparison.arms.items()
     }
-    for name, found in shares.items():
+    theirs = shares[comparison.baseline]
+    for name, ours in shares.items():
         seeds = comparison.paired_seeds(name)
-        if not seeds or None in found.values() or None in shares[comparison.baseline].values():
+        if not seeds or None in ours.values() or None in theirs.values():
             continue
-        less = np.array([found[seed] - shares[comparison.baseline][seed] for seed in seeds])
-        yield Validated(name, float(np.mean(list(found.values()))), tuple(less.tolist()), *t_interval(less))
+        less = np.array([ours[seed] - theirs[seed] for seed in seeds])
+        yield Validated(name, float(np.mean(list(ours.values()))), tuple(less.tolist()), *t_interval(less))
 
 
 def _nested(matrix: np.ndarray) -> tuple[tuple[Any, ...], ...]:

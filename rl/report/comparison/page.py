@@ -52,8 +52,8 @@ def notes(comparison: Comparison) -> list[str]:
     sizes = ", ".join(map(str, sorted(set(boards.size.tolist()))))
     seeds = {len(arms) for arms in comparison.arms.values()}
     count = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-    found = findings(comparison)
-    clear = sum(difference.interval.is_clear for difference in found.differences)
+    differences = findings(comparison).differences
+    clear = sum(difference.interval.is_clear for difference in differences)
     lines = [
         f"{len(comparison.engineers)} engineers, {count} seeds each, {len(boards.id):,} held-out boards of sizes "
         f"{sizes}; measured against {baseline}.",
@@ -62,9 +62,9 @@ def notes(comparison: Comparison) -> list[str]:
         "seeds excludes from 0 too. Wilson's intervals take every answer for one to a board of its own and "
         "know of no other seeds: they are too narrow to compare engineers by.",
     ]
-    if found.differences:
+    if differences:
         lines.append(
-            f"Both intervals exclude 0 for {clear} of {len(found.differences)} differences from {baseline}; by chance "
+            f"Both intervals exclude 0 for {clear} of {len(differences)} differences from {baseline}; by chance "
             "alone a few of so many would."
         )
     if len(seeds) > 1:

@@ -1,10 +1,10 @@
 """The pictures of a comparison, drawn off-screen and returned as PNG bytes; writes no file."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ Series = tuple[str, str, str, Mapping[str, Interval]]
 
 
 def draw_all(comparison: Comparison) -> dict[str, bytes]:
-    """PNG bytes by file name; a picture for which the comparison holds nothing is left out."""
+    """Return PNG bytes by file name; a picture for which the comparison holds nothing is left out."""
     draws = {
         DIFFERENCES: _differences,
         LEARNING: _learning,
@@ -61,24 +61,22 @@ def draw_all(comparison: Comparison) -> dict[str, bytes]:
         MOVES: _moves,
         TRANSITIONS: _transitions,
     }
-    with matplotlib.rc_context(style.STYLE):
-        figures = {name: draw(comparison) for name, draw in draws.items()}
-        return {name: style.png(figure) for name, figure in figures.items() if figure is not None}
+    return style.draw({name: functools.partial(draw, comparison) for name, draw in draws.items()})
 
 
 def _differences(comparison: Comparison) -> Figure | None:
-    found = findings(comparison).differences
-    names = [name for name in comparison.others if any(one.engineer == name for one in found)]
+    differences = findings(comparison).differences
+    names = [name for name in comparison.others if any(one.engineer == name for one in differences)]
     if not names:
         return None
     panels = []
-    for agents in dict.fromkeys(one.agents for one in found):
+    for agents in dict.fromkeys(one.agents for one in differences):
         series = [
             (
                 metric,
                 colour,
                 mark,
-                {one.engineer: one.interval for one in found if (one.agents, one.metric) == (agents, metric)},
+                {one.engineer: one.interval for one in differences if (one.agents, one.metric) == (agents, metric)},
             )
             for metric, colour, mark in ((VALID, BLUE, "o"), (OPTIMAL, VERMILION, "D"))
         ]
@@ -95,7 +93,7 @@ def _moves(comparison: Comparison) -> Figure | None:
 
 
 def _forest(names: Sequence[str], panels: Sequence[tuple[str, Sequence[Series]]], label: str, legend: bool) -> Figure:
-    """A row per engineer, a panel per group, a mark per series with its two intervals and its seeds."""
+    """Draw a row per engineer, a panel per group, a mark per series with its two intervals and its seeds."""
     columns = min(len(panels), 5)
     lines = math.ceil(len(panels) / columns)
     height = lines * (0.2 * len(names) * (1 + len(panels[0][1])) / 1.6 + 0.75) + (0.4 if legend else 0.15)
@@ -103,10 +101,10 @@ def _forest(names: Sequence[str], panels: Sequence[tuple[str, Sequence[Series]]]
     grid = list(figure.subplots(lines, columns, sharey=True, sharex=True, squeeze=False).flat)
     for axes, (title, series) in zip(grid, panels, strict=False):
         axes.axvline(0, color="#444444", linewidth=0.9, zorder=1)
-        for i, (name, colour, mark, found) in enumerate(series):
+        for i, (name, colour, mark, by_engineer) in enumerate(series):
             shift = 0.34 * (i - (len(series) - 1) / 2)
             for row, engineer in enumerate(names):
-                _whisker(axes, found[engineer], row + shift, colour, mark)
+                _whisker(axes, by_engineer[engineer], row + shift, colour, mark)
             axes.plot([], [], marker=mark, color=colour, linewidth=3, label=name)
         axes.set_title(title)
         axes.set_yticks(range(len(names)), names)
@@ -122,7 +120,7 @@ def _forest(names: Sequence[str], panels: Sequence[tuple[str, Sequence[Series]]]
 
 
 def _whisker(axes: Axes, interval: Interval, y: float, colour: str, mark: str) -> None:
-    """In percent; white inside where an interval holds zero."""
+    """Draw an interval in percent; white inside where it holds zero."""
     seeds = 100 * np.array(interval.by_seed)
     axes.plot(seeds, [y + 0.14] * len(seeds), ".", color=colour, markersize=3.5, markeredgewidth=0, zorder=2)
     axes.plot([100 * interval.low, 100 * interval.high], [y, y], color=colour, linewidth=2.6, zorder=3)
@@ -158,7 +156,7 @@ def _learning(comparison: Comparison) -> Figure | None:
 
 
 def _curve(arms: Sequence[Arm]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Steps, and the mean, the least and the most over the seeds of the smoothed valid share, in percent."""
+    """Return steps, and mean, least and most over the seeds of the smoothed valid share, in percent."""
     count = min(len(arm.run.steps) for arm in arms)
     if not count:
         return None
@@ -170,16 +168,16 @@ def _curve(arms: Sequence[Arm]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
 
 
 def _checkpoint_values(arms: Sequence[Arm]) -> dict[int, np.ndarray]:
-    """By step, in percent the seeds' valid share of the validation there."""
+    """Return by step the seeds' valid shares, in percent, of the validation after it."""
     steps = arms[0].run.steps
     places = {f"round {steps[begin]['round']}": end for begin, end in style.spans(steps)}
     places = {"warm start": 0} | places
-    found = {}
+    shares = {}
     for name, step in places.items():
         stages = [arm.run.stage(name) for arm in arms]
         if all(stages):
-            found[step] = np.array([100 * stage.evidence.valid / stage.evidence.n for stage in stages])
-    return found
+            shares[step] = np.array([100 * stage.valid_share for stage in stages])
+    return shares
 
 
 def _checkpoints(axes: Axes, arms: Sequence[Arm], values: Mapping[int, np.ndarray], colour: str, label: str) -> None:
@@ -220,10 +218,10 @@ def _allocation(comparison: Comparison) -> Figure | None:
 
 
 def _forgetting(comparison: Comparison) -> Figure | None:
-    found = findings(comparison).forgetting
-    sizes, checkpoints = found[0].sizes, found[0].checkpoints
-    figure, grid = _panels(len(found), 0.3 * len(sizes) + 0.5)
-    for axes, one in zip(grid, found, strict=False):
+    engineers = findings(comparison).forgetting
+    sizes, checkpoints = engineers[0].sizes, engineers[0].checkpoints
+    figure, grid = _panels(len(engineers), 0.3 * len(sizes) + 0.5)
+    for axes, one in zip(grid, engineers, strict=False):
         valid = np.array(one.valid).T
         drops = np.maximum.accumulate(valid, axis=1) - valid
         texts = [
@@ -235,7 +233,7 @@ def _forgetting(comparison: Comparison) -> Figure | None:
         axes.set_yticks(range(len(sizes)), sizes)
         axes.set_xticks(range(len(checkpoints)), [name.replace("warm start", "warm") for name in checkpoints])
         axes.tick_params(axis="x", labelsize=7.5)
-    _trim(figure, grid, len(found), None, "board size")
+    _trim(figure, grid, len(engineers), None, "board size")
     return figure
 
 
@@ -285,18 +283,15 @@ def _transition(axes: Axes, moves: Moves, seen: Sequence[int]) -> None:
 
 
 def _heat(axes: Axes, shades: np.ndarray, texts: Sequence[Sequence[str]], font: float) -> None:
-    """Cells shaded from 0 to 1, each with its text."""
-    axes.imshow(shades, cmap=style.SHADES, vmin=0, vmax=1, aspect="auto")
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
+    """Shade cells from 0 to 1, each with its text."""
+    style.heat(axes, shades)
     for (i, j), shade in np.ndenumerate(shades):
         if not np.isnan(shade):
             axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=style.ink(shade))
 
 
 def _panels(count: int, height: float, abreast: int = _ABREAST, sharey: bool = True) -> tuple[Figure, list[Any]]:
-    """As many panels as asked for or a few more, inches high."""
+    """Make as many panels as asked for or a few more, of a height in inches."""
     columns = min(count, abreast)
     lines = math.ceil(count / columns)
     size = (max(4.5, 9.2 * columns / abreast), lines * height + 0.7)
@@ -305,7 +300,7 @@ def _panels(count: int, height: float, abreast: int = _ABREAST, sharey: bool = T
 
 
 def _trim(figure: Figure, grid: Sequence[Axes], count: int, xlabel: str | None, ylabel: str | None) -> None:
-    """Names the axes once, and takes away the panels that are too many; those above them get their ticks' names."""
+    """Name the axes once, and take away the panels that are too many; those above them get their ticks' names."""
     columns = grid[0].get_gridspec().ncols
     for axes in grid[count:]:
         axes.remove()

@@ -35,7 +35,7 @@ class PublishedRow:
 
 
 def beside_published(comparison: Comparison) -> Iterable[PublishedRow]:
-    """A row for each policy of the paper that an engineer of some kind led to; none without boards of 3 to 5 agents."""
+    """Yield a row for each policy of the paper that an engineer led to; none without boards of 3 to 5 agents."""
     boards = comparison.boards
     papers = np.isin(boards.agents, (3, 4, 5))
     if not papers.any():
@@ -62,7 +62,7 @@ def beside_published(comparison: Comparison) -> Iterable[PublishedRow]:
 
 
 def _papers_engineers() -> dict[str, tuple[float, Any]]:
-    """By name the share valid over the paper's 21 cells of 3 to 5 agents, and whether settings of ours are its kind."""
+    """Return by name the share valid over the paper's 21 cells of 3 to 5 agents, and a test of settings."""
     cells: dict[str, list[float]] = {}
     for row in published().rows:
         cells.setdefault(row.model, []).extend(valid for valid, _ in row.by_size.values())
@@ -71,15 +71,15 @@ def _papers_engineers() -> dict[str, tuple[float, Any]]:
         name.partition(":")[0]: float(np.mean(list(by_wait.values()))) / 100
         for name, by_wait in published().contexts.items()
     }
-    found: dict[str, tuple[float, Any]] = {}
-    found["fixed random"] = (pooled["Qwen3-4B +GRPO random"], lambda s: s["kind"] == "fixed_random")
-    found["base engineer"] = (_mean_of_cells(45.21, 27.62, 16.00), lambda s: s["kind"] == "base")
+    kinds: dict[str, tuple[float, Any]] = {}
+    kinds["fixed random"] = (pooled["Qwen3-4B +GRPO random"], lambda s: s["kind"] == "fixed_random")
+    kinds["base engineer"] = (_mean_of_cells(45.21, 27.62, 16.00), lambda s: s["kind"] == "base")
     contexts["V6-full"] = _mean_of_cells(38.83, 24.76, 14.22)
     for context, share in contexts.items():
-        found[context] = (share, lambda s, c=context: s["kind"] == "checkpoint" and s["context"] == c)
-    return found
+        kinds[context] = (share, lambda s, c=context: s["kind"] == "checkpoint" and s["context"] == c)
+    return kinds
 
 
 def _mean_of_cells(three: float, four: float, five: float) -> float:
-    """Of what the paper's text prints for 3, 4 and 5 agents, which have 8, 7 and 6 sizes."""
+    """Return the mean over cells of what the paper prints for 3, 4 and 5 agents, which have 8, 7 and 6 sizes."""
     return (8 * three + 7 * four + 6 * five) / 21 / 100

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 RESAMPLES = 10_000
 COVERED = 0.95
-"""What every interval of a comparison is meant to cover."""
+"""Probability that every interval of a comparison is meant to cover."""
 _CHUNK = 1_000  # resamples at a time: their counts of boards stay below 20 MB
 
 Key = TypeVar("Key", bound=Hashable)
@@ -45,7 +45,7 @@ class Interval:
 def intervals(
     values: Mapping[Key, np.ndarray], weights: np.ndarray, strata: np.ndarray, resamples: int = RESAMPLES
 ) -> dict[Key, list[Interval]]:
-    """Weighted sums over boards, averaged over seeds, with intervals for new seeds and new boards.
+    """Return weighted sums over boards, averaged over seeds, with intervals for new seeds and new boards.
 
     Hierarchical bootstrap, percentile interval: each time seeds are drawn with replacement, and boards with
     replacement within each stratum; every seed and every entry of ``values`` sees the same boards (both ways of a table
@@ -71,7 +71,7 @@ def intervals(
     rng = np.random.default_rng(0)
     columns = np.concatenate([np.asarray(part, np.float32) for part in values.values()])
     drawn = _resample_boards(columns, weights, strata, resamples, rng)
-    found, begin = {}, 0
+    by_name, begin = {}, 0
     for name, part in values.items():
         seeds = len(part)
         # From one state for all, so that entries of equally many seeds are given the same ones.
@@ -79,22 +79,22 @@ def intervals(
         means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], picked)
         ends = np.percentile(means, [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2], axis=0)
         exact = np.asarray(part, float) @ weights.T
-        found[name] = [_interval(exact[:, g], *ends[:, g]) for g in range(len(weights))]
+        by_name[name] = [_interval(exact[:, g], *ends[:, g]) for g in range(len(weights))]
         begin += seeds
-    return found
+    return by_name
 
 
 def _resample_boards(
     columns: np.ndarray, weights: np.ndarray, strata: np.ndarray, resamples: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """float32 ``[resamples, groups, columns]``: the weighted sums of float32 ``[columns, boards]`` on drawn boards."""
+    """Return the weighted sums of ``[columns, boards]`` on drawn boards, float32 ``[resamples, groups, columns]``."""
     sums = np.zeros((resamples, len(weights), len(columns)), np.float32)
     for stratum in np.unique(strata):
-        here = np.flatnonzero(strata == stratum)
-        count = len(here)
-        weight = weights[:, here[0]].astype(np.float32)
+        members = np.flatnonzero(strata == stratum)
+        count = len(members)
+        weight = weights[:, members[0]].astype(np.float32)
         groups = np.flatnonzero(weight)
-        values = np.ascontiguousarray(columns[:, here].T)
+        values = np.ascontiguousarray(columns[:, members].T)
         for begin in range(0, resamples, _CHUNK):
             rows = min(_CHUNK, resamples - begin)
             drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
@@ -110,7 +110,7 @@ def _interval(by_seed: np.ndarray, low: float, high: float) -> Interval:
 
 
 def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
-    """Student's 95 % interval of the mean of float ``[seeds]``; two None where there is one seed."""
+    """Return Student's 95 % interval of the mean of float ``[seeds]``; two None where there is one seed."""
     count = len(by_seed)
     if count < 2:
         return None, None
@@ -119,9 +119,9 @@ def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
 
 
 def cvar(values: np.ndarray, alpha: float) -> float:
-    """Conditional value at risk: mean of the worst share ``alpha`` of float ``[boards]``, the last board in part.
+    """Return the conditional value at risk: the mean of the worst share ``alpha`` of float ``[boards]``.
 
-    Rockafellar and Uryasev 2000; of curricula in Rutherford et al. 2024, "No Regrets".
+    The last board counts in part. Rockafellar and Uryasev 2000; of curricula in Rutherford et al. 2024, "No Regrets".
     """
     worst = np.sort(values)
     share = np.clip(alpha * len(worst) - np.arange(len(worst)), 0, 1)
@@ -129,14 +129,14 @@ def cvar(values: np.ndarray, alpha: float) -> float:
 
 
 def transitions(before: np.ndarray, after: np.ndarray, kinds: int) -> np.ndarray:
-    """int ``[kinds, kinds]``: how many answers were of the row's kind before and are of the column's after."""
+    """Count the answers that were of the row's kind before and are of the column's after, int ``[kinds, kinds]``."""
     matrix = np.zeros((kinds, kinds), int)
     np.add.at(matrix, (before, after), 1)
     return matrix
 
 
 def largest_drop(rates: np.ndarray) -> np.ndarray:
-    """float ``[sizes]``: how far float ``[checkpoints, sizes]`` falls at most below an earlier checkpoint; at least 0.
+    """Return by how much float ``[checkpoints, sizes]`` falls at most below an earlier checkpoint, float ``[sizes]``.
 
     The largest of several noisy differences: it is above zero where nothing was forgotten, too.
     """

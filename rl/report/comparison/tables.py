@@ -29,27 +29,27 @@ NAMES = FAILURES | {"valid": "valid"}
 
 def tables(comparison: Comparison) -> list[Table]:
     """Make all tables, the most asked for first."""
-    found = findings(comparison)
+    numbers = findings(comparison)
     return [
         *main_tables(comparison),
-        *_slice_tables(comparison, found),
-        *_transition_tables(found),
-        *_apart_tables(comparison, found),
-        _forgetting_table(found),
+        *_slice_tables(comparison, numbers),
+        *_transition_tables(numbers),
+        *_apart_tables(comparison, numbers),
+        _forgetting_table(numbers),
     ]
 
 
 def main_tables(comparison: Comparison) -> list[Table]:
     """Make the tables that have a row for each engineer, and so fit a screen or two."""
-    found = findings(comparison)
+    numbers = findings(comparison)
     return [
-        *_difference_tables(comparison, found),
-        *_rate_tables(comparison, found),
-        *_validated_tables(comparison, found),
-        _move_table(found),
-        _drop_table(found),
-        _tail_table(found),
-        *_design_tables(found),
+        *_difference_tables(comparison, numbers),
+        *_rate_tables(comparison, numbers),
+        *_validated_tables(comparison, numbers),
+        _move_table(numbers),
+        _drop_table(numbers),
+        _tail_table(numbers),
+        *_design_tables(numbers),
         *_published_tables(comparison),
     ]
 
@@ -65,10 +65,10 @@ def _by_engineer(title: str, engineers: Iterable[str], columns: Mapping[Any, str
     return Table(title, ("engineer", *columns.values()), rows)
 
 
-def _difference_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
-    groups = {difference.agents: _agents(difference.agents) for difference in found.differences}
+def _difference_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
+    groups = {difference.agents: _agents(difference.agents) for difference in numbers.differences}
     for metric in metrics(comparison):
-        cells = {(d.engineer, d.agents): d.interval for d in found.differences if d.metric == metric}
+        cells = {(d.engineer, d.agents): d.interval for d in numbers.differences if d.metric == metric}
         engineers = list(dict.fromkeys(name for name, _ in cells))
         if not engineers:
             continue
@@ -86,40 +86,41 @@ def _difference_tables(comparison: Comparison, found: Findings) -> Iterable[Tabl
         )
 
 
-def _rate_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
-    groups = {(rate.agents, None, None): _agents(rate.agents) for rate in found.rates}
+def _rate_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
+    groups = {(rate.agents, None, None): _agents(rate.agents) for rate in numbers.rates}
     for metric in (*metrics(comparison), GIVEN_VALID):
-        yield _rate_table(comparison, found, f"{metric.capitalize()} %, mean over sizes [Wilson]", metric, groups)
+        yield _rate_table(comparison, numbers, f"{metric.capitalize()} %, mean over sizes [Wilson]", metric, groups)
 
 
-def _slice_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
+def _slice_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
     """Make tables by board size, and by wait subset."""
     for metric in metrics(comparison):
-        for agents in sorted({rate.agents for rate in found.rates if rate.agents is not None}):
-            sizes = sorted({rate.size for rate in found.rates if rate.agents == agents and rate.size is not None})
+        for agents in sorted({rate.agents for rate in numbers.rates if rate.agents is not None}):
+            sizes = sorted({rate.size for rate in numbers.rates if rate.agents == agents and rate.size is not None})
             columns = {(agents, None, size): f"{size}x{size}" for size in sizes} | {(agents, None, None): "Sum"}
             title = f"{agents} agents, {metric} % by board size [Wilson]"
-            yield _rate_table(comparison, found, title, metric, columns)
-    waits = sorted({(rate.agents, rate.wait) for rate in found.rates if rate.wait is not None})
+            yield _rate_table(comparison, numbers, title, metric, columns)
+    waits = sorted({(rate.agents, rate.wait) for rate in numbers.rates if rate.wait is not None})
     for metric in metrics(comparison) if waits else ():
         columns = {(agents, wait, None): f"{agents} ag. {wait:g}" for agents, wait in waits}
         title = f"{metric.capitalize()} % by agents and share of boards that need a wait, mean over sizes [Wilson]"
-        yield _rate_table(comparison, found, title, metric, columns)
+        yield _rate_table(comparison, numbers, title, metric, columns)
 
 
-def _rate_table(comparison: Comparison, found: Findings, title: str, metric: str, columns: Mapping[Any, str]) -> Table:
+def _rate_table(
+    comparison: Comparison, numbers: Findings, title: str, metric: str, columns: Mapping[Any, str]
+) -> Table:
     """Make a row for the policy that all begin with too; keys of columns are (agents, wait, size)."""
-    cells = {
-        (rate.engineer, (rate.agents, rate.wait, rate.size)): rate for rate in found.rates if rate.metric == metric
-    }
-    return _by_engineer(title, (START, *comparison.engineers), columns, lambda name, key: _rate(cells.get((name, key))))
+    rates = {(r.engineer, (r.agents, r.wait, r.size)): r for r in numbers.rates if r.metric == metric}
+    rows = (START, *comparison.engineers)
+    return _by_engineer(title, rows, columns, lambda name, key: _rate(rates.get((name, key))))
 
 
-def _validated_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
-    if not found.validated:
+def _validated_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
+    if not numbers.validated:
         return
     rows = []
-    for one in found.validated:
+    for one in numbers.validated:
         interval = "-" if one.t_low is None else f"[{100 * one.t_low:+.1f} {100 * one.t_high:+.1f}]"
         mean = sum(one.less_baseline) / len(one.less_baseline)
         rows.append(
@@ -132,20 +133,20 @@ def _validated_tables(comparison: Comparison, found: Findings) -> Iterable[Table
     )
 
 
-def _move_table(found: Findings) -> Table:
-    moves = {one.engineer: one.changes for one in found.moves}
+def _move_table(numbers: Findings) -> Table:
+    moves = {one.engineer: one.changes for one in numbers.moves}
     return _by_engineer(
         "Answers by first failing check, % in the end less % after round 0 [bootstrap]",
         moves,
-        _outcomes(found),
+        _outcomes(numbers),
         lambda name, outcome: _difference(moves[name][outcome]),
     )
 
 
-def _transition_tables(found: Findings) -> Iterable[Table]:
-    outcomes = _outcomes(found)
+def _transition_tables(numbers: Findings) -> Iterable[Table]:
+    outcomes = _outcomes(numbers)
     places = [OUTCOMES.index(outcome) for outcome in outcomes]
-    for moves in found.moves:
+    for moves in numbers.moves:
         counts = np.array(moves.matrix)[np.ix_(places, places)]
         lines = [*zip(outcomes.values(), counts.tolist(), strict=True), ("all", counts.sum(axis=0).tolist())]
         yield Table(
@@ -155,44 +156,44 @@ def _transition_tables(found: Findings) -> Iterable[Table]:
         )
 
 
-def _outcomes(found: Findings) -> dict[str, str]:
+def _outcomes(numbers: Findings) -> dict[str, str]:
     """Return the outcomes that some answer has, by what they are called."""
-    seen = (o for o in OUTCOMES if any(moves.before[o] or moves.after[o] for moves in found.moves))
+    seen = (o for o in OUTCOMES if any(moves.before[o] or moves.after[o] for moves in numbers.moves))
     return {outcome: NAMES[outcome] for outcome in seen}
 
 
-def _forgetting_table(found: Findings) -> Table:
+def _forgetting_table(numbers: Findings) -> Table:
     rows = {
         f"{one.engineer}: {checkpoint}": valid
-        for one in found.forgetting
+        for one in numbers.forgetting
         for checkpoint, valid in zip(one.checkpoints, one.valid, strict=True)
     }
     title = "Valid % on validation by checkpoint, mean over seeds"
-    return _by_engineer(title, rows, _sizes(found), lambda row, place: _percent(rows[row][place]))
+    return _by_engineer(title, rows, _sizes(numbers), lambda row, place: _percent(rows[row][place]))
 
 
-def _drop_table(found: Findings) -> Table:
-    drops = {one.engineer: one.drops for one in found.forgetting}
+def _drop_table(numbers: Findings) -> Table:
+    drops = {one.engineer: one.drops for one in numbers.forgetting}
     title = "Forgetting: largest drop of valid % on validation below an earlier checkpoint"
-    return _by_engineer(title, drops, _sizes(found), lambda name, place: _percent(drops[name][place], 1))
+    return _by_engineer(title, drops, _sizes(numbers), lambda name, place: _percent(drops[name][place], 1))
 
 
-def _sizes(found: Findings) -> dict[int, str]:
-    return {place: f"{size}x{size}" for place, size in enumerate(found.forgetting[0].sizes)}
+def _sizes(numbers: Findings) -> dict[int, str]:
+    return {place: f"{size}x{size}" for place, size in enumerate(numbers.forgetting[0].sizes)}
 
 
-def _tail_table(found: Findings) -> Table:
-    tails = {tail.engineer: tail for tail in found.tails if tail.agents is None}
-    tails = tails or {tail.engineer: tail for tail in found.tails}
+def _tail_table(numbers: Findings) -> Table:
+    tails = {tail.engineer: tail for tail in numbers.tails if tail.agents is None}
+    tails = tails or {tail.engineer: tail for tail in numbers.tails}
     values = {name: (*tail.values, tail.never) for name, tail in tails.items()}
     shown = {i: f"worst {100 * alpha:.0f} %" for i, alpha in enumerate(ALPHAS) if alpha in (0.1, 0.25, 0.5, 0.75, 0.9)}
     title = "Valid % on the worst share of boards (CVaR); never: % of boards without any valid answer"
     return _by_engineer(title, tails, shown | {-1: "never"}, lambda name, i: _percent(values[name][i], 1))
 
 
-def _design_tables(found: Findings) -> Iterable[Table]:
-    engineers = dict.fromkeys(design.engineer for design in found.designs)
-    cells = {(design.engineer, design.round): design for design in found.designs}
+def _design_tables(numbers: Findings) -> Iterable[Table]:
+    engineers = dict.fromkeys(design.engineer for design in numbers.designs)
+    cells = {(design.engineer, design.round): design for design in numbers.designs}
     rounds = {index: f"round {index}" for index in sorted({index for _, index in cells})}
     later = {index: name for index, name in rounds.items() if index > min(rounds)}
     for title, columns, text in (
@@ -208,10 +209,10 @@ def _design_tables(found: Findings) -> Iterable[Table]:
         )
 
 
-def _apart_tables(comparison: Comparison, found: Findings) -> Iterable[Table]:
+def _apart_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
     names = {name: name for name in comparison.engineers}
-    for index in dict.fromkeys(apart.round for apart in found.apart):
-        cells = {frozenset((apart.one, apart.other)): apart for apart in found.apart if apart.round == index}
+    for index in dict.fromkeys(apart.round for apart in numbers.apart):
+        cells = {frozenset((apart.one, apart.other)): apart for apart in numbers.apart if apart.round == index}
         yield _by_engineer(
             f"Round {index}: how far designs with the same seed are apart (of one engineer: with different seeds); "
             "in brackets how many are the same",
