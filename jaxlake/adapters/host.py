@@ -136,11 +136,7 @@ def pictures(state: State, mode: str) -> tuple[str, ...] | tuple[np.ndarray, ...
     """
     if mode == "rgb_array":
         return tuple(np.array(_tiles(state.instance, state.positions)))
-    states = jax.device_get(state)
-    return tuple(
-        observations.text(jax.tree.map(lambda leaf, index=index: leaf[index], states))
-        for index in range(len(states.time))
-    )
+    return tuple(map(observations.text, jax.device_get(state)))
 
 
 def infos_of(timestep: TimeStep) -> Infos:

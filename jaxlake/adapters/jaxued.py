@@ -252,6 +252,5 @@ def _fixed_level(name: str) -> Instance:
     """One level of the fixed sets, padded no further than to its own size."""
     for fixed_set in map(load, SETS):
         if name in fixed_set.ids:
-            index = fixed_set.ids.index(name)
-            return from_text(to_text(jax.tree.map(lambda leaf, index=index: leaf[index], fixed_set.instances)))
+            return from_text(to_text(fixed_set.instances[fixed_set.ids.index(name)]))
     raise ValueError(f"no fixed set has a level {name!r}: an id must be one such as {fixed_set.ids[0]!r}")

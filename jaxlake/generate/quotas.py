@@ -104,7 +104,7 @@ def generate(
         report.append(_reported(shape, quotas, found, repeated, account))
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 0), count))
-    shuffled = jax.tree.map(lambda leaf: leaf[order], together)
+    shuffled = together[order]
     return Dataset(shuffled.instances, shuffled.solutions, shuffled.needs_wait, tuple(report))
 
 
@@ -124,7 +124,7 @@ def _filled_up(found: Found, requested: int) -> Found:
     movers = np.flatnonzero(~found.needs_wait)
     pool = movers if len(movers) else np.arange(len(found.numbers))
     indices = np.concatenate([np.arange(len(found.numbers)), np.resize(pool, requested - len(found.numbers))])
-    return jax.tree.map(lambda leaf: leaf[indices], found)
+    return found[indices]
 
 
 def _reported(shape: Shape, quotas: Quotas, found: Found | None, repeated: int, account: Account) -> SizeReport:

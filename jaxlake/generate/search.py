@@ -4,13 +4,13 @@ Knows neither configs nor how a lack of boards is made up for.
 """
 
 from collections.abc import Collection, Iterator, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxlake.generate.candidates import BLOCK, Shape, draw, fingerprints
-from jaxlake.record import Array
+from jaxlake.record import Array, Record, record
 from jaxlake.solve import solve, without_waiting
 from jaxlake.types import Instance, Solution, Status
 
@@ -33,7 +33,8 @@ class Quotas(NamedTuple):
     interacting: int | None = None
 
 
-class Found(NamedTuple):
+@record
+class Found(Record):
     """Solved boards ``[n]`` in the order of their numbers, none twice.
 
     Attributes:
@@ -107,7 +108,7 @@ def first_boards(
         for found, status, out_of_budget in _searched(key, len(statuses), blocks, shape, seen, dropped):
             kinds = _kinds(found, quotas)
             kept = [np.flatnonzero(kinds == kind)[: max(quotas.total - had[kind], 0)] for kind in range(3)]
-            parts.append(_take(found, np.sort(np.concatenate(kept))))
+            parts.append(found[np.sort(np.concatenate(kept))])
             statuses.append(status)
             undecided.extend(out_of_budget.tolist())
             had += np.bincount(kinds, minlength=3)
@@ -126,7 +127,7 @@ def first_boards(
     if not account.solved:
         return None, account
     found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    return _take(found, _chosen(_kinds(found, quotas), wanted)), account
+    return found[_chosen(_kinds(found, quotas), wanted)], account
 
 
 def _searched(
@@ -144,15 +145,15 @@ def _searched(
             fresh.append(index)
     place = np.array(fresh, np.int64)
     numbers = first * BLOCK + place
-    instances = _take(candidates, place)
+    instances = candidates[place]
     solutions = solve(instances, shape.objective, shape.max_steps)
     without = without_waiting(instances, solutions, shape.objective)
     out_of_budget = (without == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
     statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, solutions.status)
-    found = Found(instances, solutions, without == Status.UNSOLVABLE, numbers)
+    found = Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE, numbers=numbers)
     for block in range(blocks):
         here = place // BLOCK == block
-        yield _take(found, here & (statuses == Status.SOLVED)), statuses[here], numbers[here & out_of_budget]
+        yield found[here & (statuses == Status.SOLVED)], statuses[here], numbers[here & out_of_budget]
 
 
 def _kinds(found: Found, quotas: Quotas) -> np.ndarray:
@@ -169,7 +170,3 @@ def _chosen(kinds: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     chosen = np.concatenate([waiting, interacting, others[: wanted[2]]])
     spare = np.setdiff1d(np.flatnonzero(kinds), chosen)[: wanted.sum() - len(chosen)]
     return np.sort(np.concatenate([chosen, spare]))
-
-
-def _take(tree: Any, indices: np.ndarray) -> Any:
-    return jax.tree.map(lambda leaf: leaf[indices], tree)
