@@ -8,19 +8,15 @@ moves prompts in and answers out.
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import ConfigError
-from rl.qwen3.sharding import local_rows, shard_batch
+from rl.qwen3.sharding import abstract_batch, local_rows, shard_batch
 from rl.sampler.draw import SamplingParams
 from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs
 from rl.sampler.schedule import Schedule, prompts_at_once
@@ -152,21 +148,9 @@ class Sampler(SamplerSpec):
           parameters: ShapeDtypeStructs with the shardings of `sharding.rollout_shardings`.
           samples: answers to a prompt.
         """
-        rows = NamedSharding(self.mesh, P("fsdp"))
-
-        def struct(shape: tuple[int, ...], dtype: Any = jnp.int32) -> Any:
-            return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
-
-        state = abstract(self)
-        batch = self.shards * prompts_at_once(self.width(samples), samples)
-        arrivals = Arrivals(
-            prompts=struct((batch, self._buckets[-1])),
-            sizes=struct((batch,)),
-            source=struct((self.rows,)),
-            lengths=struct((self.rows,)),
-            last=struct((self.rows,)),
-            requests=struct((self.rows,), jnp.uint32),
-        )
+        state, width = abstract(self), self.width(samples)
+        nobody = arrange([[]] * self.shards, width, prompts_at_once(width, samples), [], self._buckets[-1], 0)
+        arrivals = abstract_batch(nobody, self.mesh)
         return {
             "prefill": programs(self).admit.lower(parameters, state, arrivals),
             "decode": programs(self).decode.lower(
