@@ -15,7 +15,6 @@ examples:
 """
 
 import dataclasses
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from side_by_side import Peer, Unavailable, environment, read_options
+from side_by_side import Peer, Unavailable, environment, read_options, write_rows
 
 from jaxlake import observations
 from jaxlake.autoreset import AutoReset, AutoResetMode
@@ -90,7 +89,7 @@ PEERS = (
 
 
 def main() -> None:
-    options = read_options(__doc__, quick="under a minute")
+    options = read_options(__doc__, quick="under a minute", peers=True)
     repeats = 3 if options.quick else 15
 
     rows = []
@@ -100,21 +99,24 @@ def main() -> None:
     print("bound: the same observation written and nothing else; bytes: state and observation\n")
 
     print(f"{'peer, and ours on 8x8, 4 agents':54} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
+    missing = {}
     for peer in PEERS:
         name = f"{peer.name} / {peer.ours}"
-        ours = Ours(dataclasses.replace(CASES[0], observe=peer.observe), AutoResetMode.SAME_STEP)
         try:
-            rates, theirs, facts = alternate(peer, options.peers, ours, repeats, install=not options.quick)
+            python = environment(options.peers / Path(peer.script).stem, peer.packages, install=not options.quick)
+            ours = Ours(dataclasses.replace(CASES[0], observe=peer.observe), AutoResetMode.SAME_STEP)
+            rates, theirs, facts = alternate(peer, python, ours, repeats)
         except Unavailable as reason:
-            print(f"{name:54} not available: {reason}")
+            missing[peer.name] = str(reason)
             continue
         ratio = statistics.median(mine / their for mine, their in zip(rates, theirs, strict=True))
         mine, their = statistics.median(rates), statistics.median(theirs)
         compile_s = "-" if facts["compile_s"] is None else f"{facts['compile_s']:.2f}"
         print(f"{name:54} {mine / 1e6:9.2f} {their / 1e6:9.3f} {ratio:7.1f}x {compile_s:>9}")
         rows.append(row(f"steps/s with {peer.ours} against {peer.name}", mine, 1.0, ratio >= 1, their, ratio))
-    if options.json:
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    for name, reason in missing.items():
+        print(f"{name}: no peer: {reason}")
+    write_rows(rows, options.json)
 
 
 def measure(case: Case, repeats: int) -> list[dict]:
@@ -223,15 +225,12 @@ def random_levels(case: Case, count: int) -> Instance:
     return Instance(size=size, num_agents=num_agents, holes=holes, starts=ends[:, 0], goals=ends[:, 1])
 
 
-def alternate(
-    peer: Script, folder: Path, ours: Ours, repeats: int, install: bool
-) -> tuple[list[float], list[float], dict]:
-    """Our rates, the peer's and its facts, one repeat each in turn.
+def alternate(peer: Script, python: Path, ours: Ours, repeats: int) -> tuple[list[float], list[float], dict]:
+    """Return our rates, the peer's and its facts, one repeat each in turn.
 
     Raises:
-      Unavailable: if the peer cannot be installed or does not run.
+      Unavailable: if the peer does not run.
     """
-    python = environment(folder / Path(peer.script).stem, peer.packages, install)
     with Peer(peer.script, BATCH, STEPS, python=python) as process:
         facts = process.answer()
         rates = [(ours.rate(), process.ask()["rate"]) for _ in range(repeats)]

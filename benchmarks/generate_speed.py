@@ -2,28 +2,27 @@
 around a C++ solver.
 
 The peer draws boards one by one, drops those whose agents are cut off, and has
-w9-pathfinding's CBS find the optimum, one process on each core (pip install
-w9-pathfinding). It cannot tell strict waits, so it takes every instance whose
-optimum exceeds the shortest paths for one, of which there are more. Seconds;
-the target is of the first call, which compiles.
+w9-pathfinding's CBS find the optimum, one process on each core. It cannot tell
+strict waits, so it takes every instance whose optimum exceeds the shortest
+paths for one, of which there are more. Seconds; the target is of the first
+call, which compiles.
 
 examples:
+  pip install w9-pathfinding
   python benchmarks/generate_speed.py
       4,000 instances of two agents, sides 3 to 10, half of them with waits
   python benchmarks/generate_speed.py --quick
       800 instances, one round
 """
 
-import argparse
-import json
 import multiprocessing
 import os
 import statistics
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
+from side_by_side import read_options, require, write_rows
 
 from jaxlake import LakeConfig, generate
 from jaxlake.config import counts
@@ -36,10 +35,8 @@ PEER_CANDIDATES = 200  # For each instance wanted, as the generator has it.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="800 instances, one round")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="800 instances, one round")
+    require("w9_pathfinding", "w9-pathfinding")
     count, rounds = (800, 2) if options.quick else (4000, 4)
 
     ours, peers = [], []
@@ -73,8 +70,7 @@ def main() -> None:
         target = "" if entry["target"] is None else f"{entry['target']:.0f}"
         met = {True: "yes", False: "no", None: ""}[entry["met"]]
         print(f"{entry['name']:<34}{entry['ours']:>8.2f}{entry['peer']:>8.2f}{entry['ratio']:>8.2f}{target:>8}  {met}")
-    if options.json:
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    write_rows(rows, options.json)
 
 
 def row(name: str, ours: float, peer: float, ratio: float, target: float | None = None) -> dict:

@@ -29,7 +29,6 @@ import dataclasses
 import itertools
 import json
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -37,7 +36,7 @@ from pathlib import Path
 import jax
 import numpy as np
 from sampler_speed import PACKAGES
-from side_by_side import Peer, Row, Unavailable, alternate, environment, header, read_options, report, row
+from side_by_side import Peer, Row, Unavailable, alternate, environment, fail, header, read_options, report, row
 
 from rl import config as config_
 from rl import grpo
@@ -78,7 +77,7 @@ TARGET, MOST_HOST = 2.0, 0.10
 
 
 def main() -> None:
-    options = read_options(__doc__, quick="three turns; installs nothing")
+    options = read_options(__doc__, quick="three turns; installs nothing", peers=True)
     repeats = 3 if options.quick else 9
     name = f"step, {PROMPTS} prompts x {SAMPLES} answers"
     try:
@@ -102,8 +101,7 @@ def main() -> None:
                 print(header("answer tokens per second of a step", "tunix"))
                 (compared,) = alternate(mine, theirs, {name: TARGET}, repeats)
     except Unavailable as reason:
-        print(f"grpo_step: error: the peer does not run: {reason}", file=sys.stderr)
-        sys.exit(2)
+        fail(f"no peer: {reason}")
     parts = {part: statistics.median(step[part] for step in ours.seconds[1:]) for part in ours.seconds[0]}
     compared = dataclasses.replace(compared, facts=parts)
     host = ours.host_share()

@@ -17,16 +17,13 @@ examples:
       two turns of batches of 8 and 32, shorter answers: under a minute
 """
 
-import argparse
 import os
-import sys
 import tempfile
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
-from side_by_side import Peer, Row, Unavailable, alternate, header, report
+from side_by_side import Peer, Row, Unavailable, alternate, fail, header, read_options, report, require
 
 from rl.qwen3 import weights
 from rl.qwen3.model import Qwen3Config, create
@@ -49,10 +46,8 @@ TARGETS = {1: None, 8: 1.5, 32: 1.5}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two batch sizes, two turns, shorter answers")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="two batch sizes, two turns, shorter answers")
+    require("torch", "torch")
     batches, repeats, new_tokens = ([8, 32], 2, 32) if options.quick else (list(TARGETS), 7, 128)
     cores = len(os.sched_getaffinity(0))
 
@@ -69,8 +64,7 @@ def main() -> None:
                 for batch in batches:
                     rows += compare(ours, peer, batch, new_tokens, repeats)
         except Unavailable as reason:
-            print(f"qwen3_decode: error: the peer does not run: {reason}", file=sys.stderr)
-            sys.exit(2)
+            fail(f"no peer: {reason}")
     report(rows, options.json)
 
 

@@ -19,15 +19,12 @@ examples:
       works
 """
 
-import argparse
 import dataclasses
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")  # 0.75 by default: too little for 128 x 3k tokens
 
@@ -35,7 +32,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
-from side_by_side import header, report, row  # noqa: E402
+from side_by_side import fail, header, read_options, report, row  # noqa: E402
 
 from rl import grpo, sft  # noqa: E402
 from rl.config.choices import Projection  # noqa: E402
@@ -76,16 +73,12 @@ class Case:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the tiny model, on a GPU or not")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="the tiny model, on a GPU or not")
 
     device = alone(describe)
     if device["platform"] != "gpu":
         if not options.quick:
-            print("qwen3_gpu: error: no GPU here; --quick runs the tiny model anywhere", file=sys.stderr)
-            sys.exit(2)
+            fail("no GPU here; --quick runs the tiny model anywhere")
         print(f"No GPU here: this is a {device['platform']}, and the figures say nothing but that the script works.")
     print(f"{device['kind']}, JAX {jax.__version__}, {device['bytes'] / 2**30:.0f} GiB")
     print(f"{header('tokens per second', 'bound')}  peak GiB")

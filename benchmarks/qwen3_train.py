@@ -16,19 +16,16 @@ examples:
       two turns of 8 x 128 tokens: under a minute
 """
 
-import argparse
 import dataclasses
 import os
-import sys
 import tempfile
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
 import optax
 from qwen3_decode import CONFIG
-from side_by_side import Peer, Unavailable, alternate, header, report
+from side_by_side import Peer, Unavailable, alternate, fail, header, read_options, report, require
 
 from rl import grpo, sft
 from rl.config.choices import Remat  # noqa: E402
@@ -43,10 +40,8 @@ OPTIMIZER = optax.adamw(1e-4, weight_decay=0.01)  # as in peers/torch_qwen3.py
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two turns of shorter rows")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="two turns of shorter rows")
+    require("torch", "torch")
     length, repeats = (128, 2) if options.quick else (512, 7)
     cores = len(os.sched_getaffinity(0))
 
@@ -70,8 +65,7 @@ def main() -> None:
                 rates = (lambda side=side: {name: tokens.size / side()["all"]} for side in sides)
                 rows = alternate(*rates, {name: TARGET}, repeats)
         except Unavailable as reason:
-            print(f"qwen3_train: error: the peer does not run: {reason}", file=sys.stderr)
-            sys.exit(2)
+            fail(f"no peer: {reason}")
     for row in rows:
         print(row.line())
     report(rows, options.json)

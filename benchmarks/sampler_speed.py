@@ -23,13 +23,12 @@ examples:
 import dataclasses
 import functools
 import itertools
-import sys
 import tempfile
 import time
 
 import jax
 import numpy as np
-from side_by_side import Peer, Unavailable, alternate, environment, header, read_options, report
+from side_by_side import Peer, Unavailable, alternate, environment, fail, header, read_options, report
 
 from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
@@ -44,7 +43,7 @@ TARGET = 2.0
 
 
 def main() -> None:
-    options = read_options(__doc__, quick="three turns; installs nothing")
+    options = read_options(__doc__, quick="three turns; installs nothing", peers=True)
     repeats = 3 if options.quick else 15
 
     # The peer turns its heads by a base of 1e6 whatever the config says (tunix 0.1.7).
@@ -95,8 +94,7 @@ def main() -> None:
                 print(header("tokens per second, end to end", "tunix"))
                 rows = alternate(*sides, {name: TARGET}, repeats)
     except Unavailable as reason:
-        print(f"sampler_speed: error: the peer does not run: {reason}", file=sys.stderr)
-        sys.exit(2)
+        fail(f"no peer: {reason}")
     for row in rows:
         print(row.line())
     report(rows, options.json)

@@ -1,4 +1,4 @@
-"""Runs a benchmark's peer in a process of its own and lets it and us take turns; measures nothing by itself.
+"""What benchmarks share: options, missing peers, turns with a peer, rows. Measures nothing by itself.
 
 A peer is a script in `peers/` that answers JSON lines with JSON lines (`peers/protocol.py`). Where it must not share
 our packages it gets a virtual environment of its own.
@@ -6,6 +6,7 @@ our packages it gets a virtual environment of its own.
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -14,30 +15,41 @@ import tempfile
 import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 
-def read_options(description: str, quick: str) -> argparse.Namespace:
-    """--quick, --json and --peers of a benchmark whose peers have virtual environments of their own.
+def read_options(description: str, quick: str, peers: bool = False) -> argparse.Namespace:
+    """Read a benchmark's --quick and --json.
 
     Args:
       description: for --help.
       quick: what --quick does.
+      peers: whether there is --peers, too, for peers with virtual environments of their own.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    parser.add_argument(
-        "--peers",
-        type=Path,
-        default=Path(tempfile.gettempdir()) / "jaxlake_peers",
-        metavar="DIR",
-        help="where the peers' virtual environments are kept",
-    )
+    if peers:
+        folder = Path(tempfile.gettempdir()) / "jaxlake_peers"
+        text = "where the peers' virtual environments are kept"
+        parser.add_argument("--peers", type=Path, default=folder, metavar="DIR", help=text)
     return parser.parse_args()
 
 
+def require(module: str, package: str) -> None:
+    """End the benchmark with one line, which says what to install, unless a peer's module is here."""
+    if importlib.util.find_spec(module) is None:
+        fail(f"the peer is missing: pip install {package}")
+
+
+def fail(reason: object) -> NoReturn:
+    """End the benchmark with one line."""
+    print(f"{Path(sys.argv[0]).stem}: error: {reason}", file=sys.stderr)
+    sys.exit(2)
+
+
 class Unavailable(Exception):
-    """Why a peer could not be measured."""
+    """The reason why a peer could not be measured."""
 
 
 class Peer:
@@ -64,7 +76,7 @@ class Peer:
         self._log.close()
 
     def ask(self, **request: object) -> dict:
-        """Sends a request and returns its answer; raises as `answer` does."""
+        """Send a request and return its answer; raises as `answer` does."""
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
@@ -73,7 +85,7 @@ class Peer:
         return self.answer()
 
     def answer(self) -> dict:
-        """The next answer; what the peer prints besides JSON is passed over.
+        """Return the next answer; what the peer prints besides JSON is passed over.
 
         Raises:
           Unavailable: with the last line of the peer's errors, if it has ended.
@@ -86,7 +98,7 @@ class Peer:
 
 
 def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
-    """The interpreter of a peer's virtual environment; made, with `packages` from pip, if it is missing.
+    """Return the interpreter of a peer's virtual environment; made, with `packages` from pip, if it is missing.
 
     Raises:
       Unavailable: if it is missing and `install` is False, or pip fails.
@@ -94,7 +106,7 @@ def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
     python, complete = folder / "bin" / "python", folder / "complete"
     if not complete.exists():
         if not install:
-            raise Unavailable(f"not installed in {folder}; run without --quick, which installs it")
+            raise Unavailable(f"not installed in {folder}; the same command without --quick installs it")
         venv.create(folder, with_pip=True, clear=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
         result = subprocess.run(pip, capture_output=True, text=True)
@@ -146,7 +158,7 @@ def alternate(
     targets: dict[str, float | None],
     repeats: int,
 ) -> list[Row]:
-    """Calls ours and the peer in turn and compares their rates, one row a rate.
+    """Call ours and the peer in turn and compare their rates, one row a rate.
 
     Args:
       ours, peer: one repeat each, already warm; rates by the name of their row.
@@ -161,18 +173,23 @@ def alternate(
 
 
 def row(name: str, ours: Sequence[float], peer: Sequence[float], target: float | None, **facts: object) -> Row:
-    """Medians of both sides' rates, turn by turn, and of their ratios."""
+    """Compare both sides' rates, turn by turn: their medians, and that of their ratios."""
     ratios = [a / b for a, b in zip(ours, peer, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return Row(name, statistics.median(ours), statistics.median(peer), middle, (low, high), target, facts)
 
 
 def report(rows: Sequence[Row], file: Path | None) -> None:
-    """Says how many targets are met, and writes the rows as JSON if a file is given."""
+    """Print how many targets are met, and write the rows as JSON if a file is given."""
     judged = [row.met for row in rows if row.met is not None]
     print(f"{sum(judged)} of {len(judged)} targets met")
+    write_rows([row.as_json() for row in rows], file)
+
+
+def write_rows(rows: Sequence[dict], file: Path | None) -> None:
+    """Write the rows as JSON, if a file is given."""
     if file is not None:
-        file.write_text(json.dumps({"rows": [row.as_json() for row in rows]}, indent=1) + "\n")
+        file.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 
 def last_line(text: str) -> str:

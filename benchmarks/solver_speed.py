@@ -18,19 +18,15 @@ examples:
       a few of them: under a minute
 """
 
-import argparse
-import importlib.util
 import itertools
-import json
 import multiprocessing
 import os
 import statistics
-import sys
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import numpy as np
+from side_by_side import read_options, require, write_rows
 
 from jaxlake import Instance, Status, solve
 
@@ -45,13 +41,8 @@ Paths = tuple[list[list[float]], list[tuple[int, int]], list[tuple[int, int]]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two agents, three kinds of boards, two rounds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    options = parser.parse_args()
-    if importlib.util.find_spec("w9_pathfinding") is None:
-        print("solver_speed: error: the peer is missing: pip install w9-pathfinding", file=sys.stderr)
-        sys.exit(2)
+    options = read_options(__doc__, quick="two agents, three kinds of boards, two rounds")
+    require("w9_pathfinding", "w9-pathfinding")
     cells, rounds = (QUICK, 2) if options.quick else (CELLS, 3)
 
     peer = Peer(len(os.sched_getaffinity(0)))
@@ -73,8 +64,7 @@ def main() -> None:
     peer.close()
     judged = [row for row in rows if row["met"] is not None]
     print(f"{sum(row['met'] for row in judged)} of {len(judged)} targets met")
-    if options.json:
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    write_rows(rows, options.json)
 
 
 def compare(cell: tuple[int, int, float], instances: Instance, peer: "Peer", rounds: int) -> dict:

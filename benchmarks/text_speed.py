@@ -9,12 +9,12 @@ examples:
   python benchmarks/text_speed.py --quick --json text_speed.json
 """
 
-import argparse
 import json
 import random
 import time
 from collections.abc import Callable
-from pathlib import Path
+
+from side_by_side import read_options, write_rows
 
 from jaxlake.text import parse, parse_batch, read
 
@@ -46,10 +46,7 @@ PIECES = ("(", "[", "1", " ", "0:", "0:\n", "0:(0,0)\n", "0:x\n", "0:(0,0),1:", 
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer answers and rounds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="fewer answers and rounds")
     count, rounds = (300, 3) if options.quick else (2000, 9)
     rng = random.Random(0)
     answers = [[walk(rng) for _ in range(rng.randint(2, 5))] for _ in range(count)]
@@ -70,8 +67,7 @@ def main() -> None:
     rows.append(row(f"the worst megabyte, of {worst[1]}", worst[0], HOSTILE, "ms"))
     for entry in rows:
         print(f"{entry['name']:<36} {entry['ours']:>8.1f} {entry['unit']}   target {entry['target']:g}  {entry['met']}")
-    if options.json:
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    write_rows(rows, options.json)
 
 
 def walk(rng: random.Random) -> tuple[list[tuple[int, int]], list[str]]:

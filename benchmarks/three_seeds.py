@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from side_by_side import write_rows
+
 QUICK = (
     *("warm_start.steps=8", "warm_start.instances=500", "rounds.instances=24"),
     *("validation.instances=200", "validation.samples=1"),
@@ -46,8 +48,7 @@ def main() -> None:
             f"({row['greedy_after']:5.1f})  {row['ours'] - row['peer']:+6.1f}  {'+-':>8} {row['target']:4.1f}  "
             f"{'yes' if row['met'] else 'no'}"
         )
-    if options.json:
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    write_rows(rows, options.json)
 
 
 def compare(run: Path, seed: int) -> dict:

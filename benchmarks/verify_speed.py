@@ -15,16 +15,14 @@ examples:
       fewer rounds: under a minute
 """
 
-import argparse
-import json
 import multiprocessing
 import os
 import statistics
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
+from side_by_side import read_options, write_rows
 
 from jaxlake import Instance, Plan, verify
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS
@@ -37,10 +35,7 @@ Case = tuple[list[list[int]], list[int], list[int], set[int]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="5 rounds instead of 25")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    options = parser.parse_args()
+    options = read_options(__doc__, quick="5 rounds instead of 25")
     rounds = 5 if options.quick else 25
     processes = len(os.sched_getaffinity(0))
 
@@ -76,8 +71,7 @@ def main() -> None:
         target = "-" if row["target"] is None else f"{row['target']:,.0f}"
         met = {None: "-", True: "yes", False: "no"}[row["met"]]
         print(f"{row['name']:22}{row['ours']:12,.0f}  {row['peer']:12,.0f}  {row['ratio']:7.1f}  {target:>10}  {met}")
-    if options.json:
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    write_rows(rows, options.json)
 
 
 def random_walks(rng: np.random.Generator, count: int) -> tuple[Instance, Plan]:
