@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import traceback
 from collections.abc import Iterator
 from types import FrameType
 
@@ -69,12 +70,10 @@ class Stop:
         """Raise in `at_once`; where Python would drop what is raised, a moment later."""
         if not self._at_once:
             return
-        while frame is not None:
-            if frame.f_code.co_name in UNINTERRUPTIBLE:
-                signal.setitimer(signal.ITIMER_REAL, 0.05)
-                return
-            frame = frame.f_back
-        raise Interrupted(self.number)
+        if any(caller.f_code.co_name in UNINTERRUPTIBLE for caller, _ in traceback.walk_stack(frame)):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+        else:
+            raise Interrupted(self.number)
 
     def listen(self) -> None:
         """Take the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
