@@ -5,16 +5,28 @@ Three more come from where they are used without a configuration: `jaxlake.Objec
 """
 
 import enum
+from typing import Any, cast
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 
 
-class Dtype(enum.StrEnum):
+class Word(enum.StrEnum):
+    """A word out of a few. In Python a setting takes a member or its word, as public functions of `jaxlake` do."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return cast(CoreSchema, {**handler(source), "strict": False})
+
+
+class Dtype(Word):
     """A type of floating-point numbers, by its name in JAX."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
 
 
-class Remat(enum.StrEnum):
+class Remat(Word):
     """What of a layer's forward pass is kept for the backward pass: all of it, the matrix products, or its input."""
 
     NONE = "none"
@@ -22,7 +34,7 @@ class Remat(enum.StrEnum):
     FULL = "full"
 
 
-class AttentionKind(enum.StrEnum):
+class AttentionKind(Word):
     """Which kernel runs: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere; AUTO goes by the platform."""
 
     AUTO = "auto"
@@ -31,7 +43,7 @@ class AttentionKind(enum.StrEnum):
     SPLASH = "splash"
 
 
-class Projection(enum.StrEnum):
+class Projection(Word):
     """A matrix of a layer, by its name in a checkpoint."""
 
     Q = "q_proj"
@@ -43,7 +55,7 @@ class Projection(enum.StrEnum):
     DOWN = "down_proj"
 
 
-class Schedule(enum.StrEnum):
+class Schedule(Word):
     """How the learning rate goes on after the warmup."""
 
     CONSTANT = "constant"
@@ -51,7 +63,7 @@ class Schedule(enum.StrEnum):
     COSINE = "cosine"
 
 
-class Advantage(enum.StrEnum):
+class Advantage(Word):
     """What a reward is measured against, and in which unit.
 
     Attributes:
@@ -69,7 +81,7 @@ class Advantage(enum.StrEnum):
     RLOO = "rloo"
 
 
-class Aggregation(enum.StrEnum):
+class Aggregation(Word):
     """What the sum over the tokens' losses is divided by.
 
     Attributes:
@@ -87,7 +99,7 @@ class Aggregation(enum.StrEnum):
     CONSTANT = "constant"
 
 
-class KLEstimator(enum.StrEnum):
+class KLEstimator(Word):
     """How the divergence from the reference is estimated on sampled tokens, d = log policy - log reference (Schulman).
 
     Attributes:
@@ -101,7 +113,7 @@ class KLEstimator(enum.StrEnum):
     K3 = "k3"
 
 
-class Correction(enum.StrEnum):
+class Correction(Word):
     """Importance weights for what the sampler's probabilities differ from the trainer's, truncated (Yao et al. 2025).
 
     Attributes:
@@ -115,7 +127,7 @@ class Correction(enum.StrEnum):
     SEQUENCE = "sequence"
 
 
-class RewardKind(enum.StrEnum):
+class RewardKind(Word):
     """What is rewarded (`rl.reward.rewards` has the formulas)."""
 
     PAPER = "paper"
@@ -125,7 +137,7 @@ class RewardKind(enum.StrEnum):
     CHECKS = "checks"
 
 
-class LanguageKind(enum.StrEnum):
+class LanguageKind(Word):
     """A language model as engineer; the other kinds are the rules of `engineer.RULES`.
 
     Attributes:
@@ -141,7 +153,7 @@ class LanguageKind(enum.StrEnum):
     API = "api"
 
 
-class GateAction(enum.StrEnum):
+class GateAction(Word):
     """What becomes of a configuration that a pilot refuses.
 
     Attributes:
@@ -155,7 +167,7 @@ class GateAction(enum.StrEnum):
     REPLACE = "replace"
 
 
-class WandbMode(enum.StrEnum):
+class WandbMode(Word):
     """Whether Weights & Biases is written, and whether it is sent."""
 
     OFF = "off"

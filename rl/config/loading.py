@@ -70,7 +70,7 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) ->
     """
     merged = copy.deepcopy(dict(values))
     for name, value in changes.items():
-        if "." in name:
+        if "." in str(name):
             raise ConfigError(f"{source}: {name} is no key; sections are nested, such as rounds: {{count: 3}}")
         if isinstance(merged.get(name), dict):
             if not isinstance(value, dict):

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 import pydantic
 import yaml
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, Strict
 
 from engineer import RULES, Choice, modules
 from jaxlake import Objective, PromptStyle
@@ -126,7 +126,7 @@ class MeshSection(Section):
 class TextSection(Section):
     """The words in which an instance is put to the model, and the room for its answer."""
 
-    style: Annotated[PromptStyle | Own, ours("the paper's prompt is not published")] = Field(
+    style: Annotated[Annotated[PromptStyle, Strict(False)] | Own, ours("the paper's prompt is not published")] = Field(
         PromptStyle.COORDINATES, description="the words of the prompt"
     )
     thinking: Annotated[bool, paper(True)] = Field(False, description="let the policy think before its plan")
@@ -153,7 +153,7 @@ class LakeSection(Section):
     num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS), paper(2, "training and validation")] = Field(
         2, description="on every board"
     )
-    objective: Annotated[Objective, inferred(Objective.SUM_OF_COSTS, "best supported reading")] = Field(
+    objective: Annotated[Objective, Strict(False), inferred(Objective.SUM_OF_COSTS, "best supported reading")] = Field(
         Objective.SUM_OF_COSTS, description="what an optimal plan has least"
     )
 
@@ -331,7 +331,7 @@ class EngineerSection(Section):
     )
     template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
     proposals: Annotated[Count, paper(1)] = Field(1, description="answers asked for at once, of which one is chosen")
-    choice: Choice = Field(Choice.FIRST, description="best: by a pilot, see engineer.gate")
+    choice: Annotated[Choice, Strict(False)] = Field(Choice.FIRST, description="best: by a pilot, see engineer.gate")
     floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every size")
     exploration: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bandit's UCB bonus; 0: none")
     gate: GateSection = GateSection()

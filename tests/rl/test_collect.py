@@ -18,7 +18,6 @@ from jaxlake.types import Check
 from rl import distributed
 from rl.collect import TrainingSet, answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
-from rl.config.choices import RewardKind
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
@@ -89,9 +88,7 @@ def tokenizer():
 def scene(tokenizer):
     """Makes (run, lake) of boards that all differ, or all are the `same`, one for each word of the script."""
 
-    def make(
-        script: list[str], *, same: bool = False, kind=RewardKind.VALID, round=0, **settings
-    ) -> tuple[Step, TrainingSet]:
+    def make(script: list[str], *, same: bool = False, kind="valid", round=0, **settings) -> tuple[Step, TrainingSet]:
         config = Config(
             lake={"sizes": (4,)},
             text=TextSection(max_new_tokens=ROOM),
@@ -160,10 +157,10 @@ def test_two_boards_with_the_same_prompt_are_two_groups(scene):
 
 
 def test_groups_are_counted_by_validity_although_their_lengths_are_rewarded(scene):
-    found = gathered(scene([".x", "o."], kind=RewardKind.PAPER, prompts=2))
+    found = gathered(scene([".x", "o."], kind="paper", prompts=2))
     assert found.metrics["all_invalid_groups"] == 0.5
     assert found.metrics["zero_advantage"] == 0 and found.batch.advantages[0] > 0.9  # it is the shorter nonsense
-    found = gathered(scene([".x", "o.", "oo", ".."], kind=RewardKind.PAPER, prompts=2, resampling=1))
+    found = gathered(scene([".x", "o.", "oo", ".."], kind="paper", prompts=2, resampling=1))
     assert found.metrics["groups_kept"] == 1 and counted(found.batch) == [True, True, False, False]
 
 
@@ -227,7 +224,7 @@ def test_answers_without_an_end_count_in_the_loss_unless_that_is_switched_off(sc
 
 
 def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
-    run, lake = scene(["..", "xx", "..", "o."], prompts=2, resampling=1, kind=RewardKind.PAPER)
+    run, lake = scene(["..", "xx", "..", "o."], prompts=2, resampling=1, kind="paper")
     run.state.progress.short_share = 0.5
     found = gathered((run, lake))
     assert found.short_share == pytest.approx(0.9 * 0.5 + 0.1 * 5 / 8)  # "no" is short, the rest is not
@@ -285,7 +282,7 @@ class Pair:
 
 def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch):
     script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
-    settings = dict(prompts=4, resampling=1, kind=RewardKind.PAPER, mask_truncated=True)
+    settings = dict(prompts=4, resampling=1, kind="paper", mask_truncated=True)
     alone = gathered(scene(script, **settings))
     scenes = [scene(script, **settings) for _ in range(2)]
     both = Pair(monkeypatch).run(lambda index: gathered(scenes[index]))

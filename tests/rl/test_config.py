@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from engineer import Choice
+from jaxlake import Objective
 from rl.config import Config, ConfigError, keys, load
+from rl.config.choices import Schedule
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TINY = CONFIGS / "tiny.yaml"
@@ -135,3 +138,11 @@ def test_off_is_a_word_and_no_number_of_yaml(tmp_path):
     assert (tracking.wandb, tracking.tensorboard) == ("off", True)
     assert load(tmp_path / "run.yaml", ["tracking.wandb=offline"]).tracking.wandb == "offline"
     assert load(tmp_path / "run.yaml", ["tracking.wandb=off"]).tracking.wandb == "off"
+
+
+def test_in_python_a_setting_takes_a_member_or_its_word():
+    given = Config(grpo={"schedule": "cosine"}, lake={"objective": "makespan"}, engineer={"choice": "medoid"})
+    assert (given.grpo.schedule, given.lake.objective) == (Schedule.COSINE, Objective.MAKESPAN)
+    assert given.engineer.choice is Choice.MEDOID
+    with pytest.raises(ValueError, match="valid integer"):
+        Config(seed="3")

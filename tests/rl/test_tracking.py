@@ -18,7 +18,6 @@ from wandb.proto.wandb_internal_pb2 import Record
 
 from rl import distributed
 from rl.config import Config, ConfigError, TrackingSection
-from rl.config.choices import WandbMode
 from rl.run import tracking
 from rl.run.tracking import Display, Meter, Profiler, Trackers
 
@@ -111,13 +110,13 @@ def test_what_is_no_number_is_left_out(run):
 
 
 def test_nothing_is_written_before_the_first_step(run):
-    with trackers(run, tensorboard=True, wandb=WandbMode.OFFLINE):
+    with trackers(run, tensorboard=True, wandb="offline"):
         pass
     assert list(run.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    "package, settings", [("tensorboardX", {"tensorboard": True}), ("wandb", {"wandb": WandbMode.OFFLINE})]
+    "package, settings", [("tensorboardX", {"tensorboard": True}), ("wandb", {"wandb": "offline"})]
 )
 def test_a_missing_package_is_told_in_one_line(run, monkeypatch, package, settings):
     monkeypatch.setitem(sys.modules, package, None)
@@ -126,7 +125,7 @@ def test_a_missing_package_is_told_in_one_line(run, monkeypatch, package, settin
 
 
 def test_wandb_offline_keeps_rows_and_configuration_without_network(run, capfd):
-    with trackers(run, wandb=WandbMode.OFFLINE, wandb_project="lakes") as kept:
+    with trackers(run, wandb="offline", wandb_project="lakes") as kept:
         write(kept, range(1, 4))
     [records] = wandb_sessions(run)
     rows = wandb_rows(records)
@@ -141,11 +140,11 @@ def test_wandb_offline_keeps_rows_and_configuration_without_network(run, capfd):
 
 
 def test_wandb_goes_on_in_the_same_run_and_logs_no_step_twice(run):
-    write_then_fail = trackers(run, wandb=WandbMode.OFFLINE)
+    write_then_fail = trackers(run, wandb="offline")
     with pytest.raises(RuntimeError), write_then_fail:
         write(write_then_fail, range(1, 7))
         raise RuntimeError
-    with trackers(run, wandb=WandbMode.OFFLINE) as resumed:
+    with trackers(run, wandb="offline") as resumed:
         write(resumed, range(4, 9), session=1)  # the last checkpoint was after step 3
     first, second = wandb_sessions(run)
     assert [row["_step"] for row in wandb_rows(first)] == [1, 2, 3, 4, 5, 6]
@@ -156,7 +155,7 @@ def test_wandb_goes_on_in_the_same_run_and_logs_no_step_twice(run):
 
 def test_wandb_that_fails_in_the_middle_is_told_once_and_the_run_goes_on(run, monkeypatch):
     said = []
-    with trackers(run, said, tensorboard=True, wandb=WandbMode.OFFLINE) as kept:
+    with trackers(run, said, tensorboard=True, wandb="offline") as kept:
         write(kept, range(1, 3))
 
         def lost(*_, **__):
@@ -171,7 +170,7 @@ def test_wandb_that_fails_in_the_middle_is_told_once_and_the_run_goes_on(run, mo
 
 def test_wandb_online_without_a_login_is_refused_before_the_first_step(run):
     with pytest.raises(ConfigError, match="^tracking.wandb = online: not logged in; run `wandb login`"):
-        trackers(run, wandb=WandbMode.ONLINE)
+        trackers(run, wandb="online")
 
 
 def test_wandb_that_cannot_be_reached_is_kept_offline(run, monkeypatch):
@@ -179,7 +178,7 @@ def test_wandb_that_cannot_be_reached_is_kept_offline(run, monkeypatch):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(tracking, "WANDB_TIMEOUT", 1)
     said = []
-    with trackers(run, said, wandb=WandbMode.ONLINE) as kept:
+    with trackers(run, said, wandb="online") as kept:
         write(kept, range(1, 3))
     [line] = said
     assert line.startswith("W&B cannot be reached (")

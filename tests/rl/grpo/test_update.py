@@ -13,7 +13,7 @@ from shapes import SMALL
 
 from rl import distributed, grpo
 from rl.config import GRPOSection
-from rl.config.choices import Aggregation, Correction
+from rl.config.choices import Aggregation
 from rl.grpo.optimizer import make_optimizer
 from rl.qwen3 import lora
 from rl.qwen3.logprobs import join
@@ -25,7 +25,7 @@ update_module = importlib.import_module("rl.grpo.update")  # rl.grpo.update is t
 ONE = make_mesh(1, 1)
 ROOM = 8
 DESCENT = optax.sgd(1.0)  # one object, one compiled program
-EVERYTHING = {"dual_clip": 1.5, "kl_coefficient": 0.3, "entropy_coefficient": 0.1, "correction": Correction.TOKEN}
+EVERYTHING = {"dual_clip": 1.5, "kl_coefficient": 0.3, "entropy_coefficient": 0.1, "correction": "token"}
 
 
 def nothing():
@@ -89,7 +89,7 @@ def parameters():
     return create(SMALL, jax.random.key(0))[1]
 
 
-AGGREGATIONS = list(Aggregation)
+AGGREGATIONS = [kind.value for kind in Aggregation]
 
 
 @pytest.fixture(scope="module")
