@@ -9,6 +9,7 @@ import optax
 from flax import nnx
 
 from engineer import evidence
+from jaxlake.record import Array
 from jaxlake.types import Verdict
 from rl import distributed, grpo, metrics, reward
 from rl.config import Config, GRPOSection
@@ -272,7 +273,7 @@ def _add(
 ) -> evidence.Sums:
     """The round's sums with the answers to the instances taken."""
 
-    def grouped(values: np.ndarray) -> np.ndarray:
+    def grouped(values: Array) -> Array:
         return values.reshape(len(taken), -1, *values.shape[1:])
 
     return evidence.add(

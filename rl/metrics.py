@@ -5,17 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from engineer.evidence import LEARNABLE
+from jaxlake.record import Array
 from jaxlake.types import Check, Verdict
 from rl.reward import Rewards
 
 
 def describe(
-    sizes: np.ndarray,
+    sizes: Array,
     verdict: Verdict,
     rewards: Rewards,
-    tokens: np.ndarray,
-    truncated: np.ndarray,
-    groups: np.ndarray,
+    tokens: Array,
+    truncated: Array,
+    groups: Array,
     lake_sizes: Sequence[int],
 ) -> dict[str, float]:
     """Return the metrics of the ``B`` answers of a step, those of all processes; 128 answers take 0.3 ms.
@@ -64,5 +65,5 @@ def describe(
     }
 
 
-def _mean(values: np.ndarray) -> float:
+def _mean(values: Array) -> float:
     return float(values.mean(dtype=np.float64)) if len(values) else float("nan")

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.rewards import accuracy
 from jaxlake.types import Check, Verdict
 from rl.config import RewardSection, RunError, extensions
@@ -29,9 +30,7 @@ class Rewards:
     weight_length: float
 
 
-def rewards(
-    settings: RewardSection, verdict: Verdict, optima: np.ndarray, tokens: np.ndarray, short_share: float
-) -> Rewards:
+def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Array, short_share: float) -> Rewards:
     """Return the rewards of ``B`` answers.
 
     Args:
@@ -69,7 +68,7 @@ def rewards(
     )
 
 
-def _own(name: str, verdict: Verdict, optima: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+def _own(name: str, verdict: Verdict, optima: Array, tokens: Array) -> np.ndarray:
     worth = np.asarray(extensions.find("reward.kind", name)(verdict, optima, tokens), np.float32)
     infinite = np.count_nonzero(~np.isfinite(worth))
     if worth.shape != (len(tokens),) or infinite:
@@ -91,7 +90,7 @@ def steps_passed(verdict: Verdict) -> np.ndarray:
     return np.logical_and.accumulate(ladder, axis=-1).sum(axis=-1, dtype=np.float32) / np.float32(len(Check) + 1)
 
 
-def length_penalty(tokens: np.ndarray, free: int, limit: int) -> np.ndarray:
+def length_penalty(tokens: Array, free: int, limit: int) -> np.ndarray:
     """Return R_len: 0 up to `free` tokens (the paper's L1), -1 from `limit` on (L2), linear between; float32."""
     return -np.clip((tokens - free) / (limit - free), 0.0, 1.0).astype(np.float32)
 
@@ -105,7 +104,7 @@ def weight_accuracy(short_share: float) -> float:
     return 0.5 + 0.3 * min(max((short_share - 0.5) / 0.4, 0.0), 1.0)
 
 
-def moving_share(previous: float | None, tokens: np.ndarray, free: int, decay: float) -> float:
+def moving_share(previous: float | None, tokens: Array, free: int, decay: float) -> float:
     """Return the next exponential moving average of the share of answers with at most `free` tokens."""
     share = float(np.mean(tokens <= free))
     return share if previous is None else decay * previous + (1 - decay) * share

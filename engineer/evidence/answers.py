@@ -10,6 +10,7 @@ from engineer.evidence.boards import environment
 from engineer.evidence.types import CHECKS, LEARNABLE, Evidence, SizeEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.record import Array
 
 Sums = dict[str, dict[str, Any]]
 """What `add` has counted so far, by size; plain JSON values."""
@@ -27,12 +28,12 @@ def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
 
 def evidence_from_verdicts(
     *,
-    sizes: np.ndarray,
-    checks: np.ndarray,
-    optimal: np.ndarray,
-    tokens: np.ndarray,
-    truncated: np.ndarray,
-    sampled_valid: np.ndarray | None = None,
+    sizes: Array,
+    checks: Array,
+    optimal: Array,
+    tokens: Array,
+    truncated: Array,
+    sampled_valid: Array | None = None,
     samples_per_prompt: int = 0,
 ) -> Evidence:
     """Count the verdicts of a validation.
@@ -74,13 +75,13 @@ def evidence_from_verdicts(
 
 def add(
     sums: Sums | None,
-    sizes: np.ndarray,
+    sizes: Array,
     *,
-    checks: np.ndarray,
-    optimal: np.ndarray,
-    tokens: np.ndarray,
-    truncated: np.ndarray,
-    advantages: np.ndarray | None = None,
+    checks: Array,
+    optimal: Array,
+    tokens: Array,
+    truncated: Array,
+    advantages: Array | None = None,
 ) -> Sums:
     """Add groups of answers to the running sums; 128 answers take 0.25 ms.
 
@@ -169,7 +170,7 @@ def _row(size: str, counted: dict[str, Any]) -> SizeEvidence:
     )
 
 
-def _sampled(row: SizeEvidence, shares: np.ndarray) -> SizeEvidence:
+def _sampled(row: SizeEvidence, shares: Array) -> SizeEvidence:
     """Return a validation's row with the valid shares ``[prompts]`` of its samples."""
     return dataclasses.replace(
         row,
@@ -182,7 +183,7 @@ def _sampled(row: SizeEvidence, shares: np.ndarray) -> SizeEvidence:
     )
 
 
-def _standard_error(shares: np.ndarray) -> float:
+def _standard_error(shares: Array) -> float:
     """Return the standard error of the mean; prompts are the units, as samples of one are correlated."""
     return float(shares.std(ddof=1) / math.sqrt(len(shares))) if len(shares) > 1 else 0.0
 

@@ -8,6 +8,7 @@ from engineer.evidence.types import CHECKS, SizeEnvironment, Trajectory
 from jaxlake.board_text import to_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.record import Array
 from jaxlake.types import Instance, Plan
 
 _ROOM = 1000
@@ -50,7 +51,7 @@ def environment(boards: Dataset, requested: LakeConfig | None = None) -> tuple[S
     return tuple(rows)
 
 
-def typical_failures(sizes: np.ndarray, checks: np.ndarray, most: int = 6) -> np.ndarray:
+def typical_failures(sizes: Array, checks: Array, most: int = 6) -> np.ndarray:
     """Choose which failed answers to show: the first one of each of the most frequent kinds, the most frequent first.
 
     A kind is a size and the first check that fails; of equally frequent ones the smaller size, then the earlier check
@@ -70,7 +71,7 @@ def typical_failures(sizes: np.ndarray, checks: np.ndarray, most: int = 6) -> np
     return failed[[kinds.index(kind) for kind in ranked]]
 
 
-def trajectory(instance: Instance, plan: Plan, checks: np.ndarray, answer: str) -> Trajectory:
+def trajectory(instance: Instance, plan: Plan, checks: Array, answer: str) -> Trajectory:
     """Record one failed answer, without batch axes; checks bool ``[8]``, of which one at least is False."""
     answer = answer.rpartition("</think>")[2].strip()
     return Trajectory(

@@ -37,7 +37,7 @@ class Sequences(Record):
     mask: Array
 
 
-def join(prompts: Sequence[Sequence[int]], room: int, answers: np.ndarray, mask: np.ndarray) -> Sequences:
+def join(prompts: Sequence[Sequence[int]], room: int, answers: Array, mask: Array) -> Sequences:
     """Put prompts and their answers into numpy sequences.
 
     Args:
@@ -55,7 +55,7 @@ def join(prompts: Sequence[Sequence[int]], room: int, answers: np.ndarray, mask:
     return Sequences(tokens=tokens, valid=valid, starts=starts, mask=mask)
 
 
-def take(sequences: Sequences, rows: np.ndarray, count: int) -> Sequences:
+def take(sequences: Sequences, rows: Array, count: int) -> Sequences:
     """Take the numpy sequences at `rows`, filled up to `count` with repetitions of which no token counts."""
     taken = fill(sequences, rows, count)
     return taken.replace(mask=taken.mask & (np.arange(count) < len(rows))[:, None])
@@ -69,7 +69,7 @@ def cut(sequences: Sequences, room: int) -> Sequences:
     )
 
 
-def fill(tree: Any, rows: np.ndarray, count: int) -> Any:
+def fill(tree: Any, rows: Array, count: int) -> Any:
     """Take `rows` of each array's first axis, repeated until there are `count`; ones where `rows` is empty.
 
     Ones, because a sequence of them is sound: a row without a valid token would have no attention to normalise.

@@ -88,8 +88,8 @@ def rows_of(batch: grpo.Batch | Sequences) -> dict[str, np.ndarray]:
 def batch_of(rows: dict[str, np.ndarray]) -> grpo.Batch:
     """Inverse of `rows_of`."""
     sequences = Sequences(**{field.name: rows[field.name] for field in dataclasses.fields(Sequences)})
-    names = {field.name for field in dataclasses.fields(grpo.Batch)} - {"sequences"}
-    return grpo.Batch(sequences=sequences, **{name: rows.get(name) for name in names})
+    others: dict[str, Any] = {field.name: rows.get(field.name) for field in dataclasses.fields(grpo.Batch)}
+    return grpo.Batch(**others | {"sequences": sequences})
 
 
 def _with_nan(metrics: dict[str, float | None]) -> dict[str, float]:

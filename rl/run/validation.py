@@ -104,6 +104,7 @@ def validate(
     recorder.directory.write(f"{name}/samples.json", samples)
     recorder.directory.write(f"{name}/samples.md", samples_markdown(samples))
     recorder.meter.read()  # what validation compiles is not the next step's
+    assert evidence.sampled_se is not None  # `validation.samples` is 1 at least
     display.say(
         f"{label}: valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
         f"(+- {1.96 * evidence.sampled_se:.1%}) of {evidence.n} validation boards"
