@@ -65,21 +65,21 @@ def _facts(evaluation: Evaluation) -> list[str]:
 def _by_size(evaluation: Evaluation, agents: int) -> Table:
     """Show sizes and their mean, then the means of the wait subsets."""
     lines = [line for line in evaluation.lines if line.agents == agents]
-    whole = [line for line in lines if line.wait is None]
-    waits = [line for line in lines if line.wait is not None and line.size is None]
+    whole = [line for line in lines if line.whole]
+    waits = [line for line in lines if not line.whole and line.size is None]
     return _figures(f"{agents} agents", whole + waits)
 
 
 def _together(evaluation: Evaluation) -> list[Table]:
     """Show all numbers of agents, where there are several."""
-    lines = sorted((line for line in evaluation.lines if line.agents is None), key=lambda line: line.wait is not None)
+    lines = sorted((line for line in evaluation.lines if line.agents is None), key=lambda line: not line.whole)
     return [_figures("All agents, mean over agents and sizes", lines)] if lines else []
 
 
 def _figures(title: str, lines: Sequence[Line]) -> Table:
     rows = []
     for line in lines:
-        name = _side(line.size) if line.wait is None else f"wait {_wait(line.wait)}"
+        name = _side(line.size) if line.whole else f"wait {_wait(line.wait)}"
         shares = (line.valid, line.optimal, line.optimal_given_valid)
         lengths = (line.lengths.mean, line.lengths.p90, line.lengths.truncated)
         rows.append((name, f"{line.boards:,}", *map(_share, shares), *map(_number, lengths)))
@@ -90,7 +90,7 @@ def _by_wait_and_size(evaluation: Evaluation, agents: int) -> list[Table]:
     """Show valid and optimal, a row for each wait subset; nothing where there is one subset."""
     lines = {(line.wait, line.size): line for line in evaluation.lines if line.agents == agents}
     subsets = list(dict.fromkeys(wait for wait, _ in lines))
-    sizes = [line.size for line in lines.values() if line.wait is None]
+    sizes = [line.size for line in lines.values() if line.whole]
     if len(subsets) < 2:
         return []
     tables = []

@@ -31,7 +31,7 @@ class Line:
     """A slice of the suite, see `rl.report.shares.Slice`.
 
     Attributes:
-      agents, wait, size: of the boards; None for all.
+      agents, wait, size, whole: of the slice.
       boards: how many.
       valid, optimal: of all answers; one that is missing is invalid. A board counts once, however many answers it has,
         so that with several the interval is wider than need be, never narrower.
@@ -42,6 +42,7 @@ class Line:
     agents: int | None
     wait: float | None
     size: int | None
+    whole: bool
     boards: int
     valid: Share
     optimal: Share
@@ -90,7 +91,7 @@ class Evaluation:
     @property
     def whole(self) -> list[Line]:
         """List the lines of all wait subsets together."""
-        return [line for line in self.lines if line.wait is None]
+        return [line for line in self.lines if line.whole]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: what it is of, every line, and the invalid answers by the first check that fails."""
@@ -136,6 +137,7 @@ def evaluate(
             agents=part.agents,
             wait=part.wait,
             size=part.size,
+            whole=part.whole,
             boards=int(part.boards.sum()),
             valid=part.share(valid),
             optimal=part.share(optimal),

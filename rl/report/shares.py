@@ -38,13 +38,15 @@ class Slice:
 
     Attributes:
       agents, wait, size: what the boards have in common: the wait is the share of boards of their part of the set that
-        need one. None stands for all; a mean over sizes is the paper's "Sum".
+        need one. None stands for several; a mean over sizes is the paper's "Sum".
+      whole: whether all wait subsets of its agents are in it, be there one or several.
       weights: float ``[boards]``, sums to 1, 0 for the boards that are not in it.
     """
 
     agents: int | None
     wait: float | None
     size: int | None
+    whole: bool
     weights: np.ndarray
 
     @property
@@ -88,11 +90,12 @@ def slices(agents: np.ndarray, wait: np.ndarray, size: np.ndarray) -> Iterator[S
     for number in (*numbers, None) if len(numbers) > 1 else numbers:
         own = np.ones(len(cells), bool) if number is None else agents == number
         subsets = np.unique(wait[own]).tolist()
-        for subset in (*subsets, None) if len(subsets) > 1 else (None,):
+        for subset in (*subsets, None) if len(subsets) > 1 else subsets:
             part = own if subset is None else own & (wait == subset)
+            whole = subset is None or len(subsets) == 1
             for side in () if number is None else np.unique(size[part]).tolist():
-                yield Slice(number, subset, side, cell_weights(cells, part & (size == side)))
-            yield Slice(number, subset, None, cell_weights(cells, part))
+                yield Slice(number, subset, side, whole, cell_weights(cells, part & (size == side)))
+            yield Slice(number, subset, None, whole, cell_weights(cells, part))
 
 
 def cell_weights(cells: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ class Boards:
 
     def by_agents(self) -> list[Slice]:
         """List the slices of each number of agents, and of all of them where there are several."""
-        return [part for part in self.slices() if part.wait is None and part.size is None]
+        return [part for part in self.slices() if part.whole and part.size is None]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -227,7 +227,8 @@ def _rates(comparison: Comparison) -> Iterable[Rate]:
     kinds = metrics(comparison)
     policies = {name: {kind: table(own, kind) for kind in kinds} for name, own in _policies(comparison).items()}
     for part in comparison.boards.slices():
-        if part.wait is not None and (part.size is not None or part.agents is None):
+        wait = None if part.whole else part.wait
+        if wait is not None and (part.size is not None or part.agents is None):
             continue  # too few boards, or not the same wait subsets for all numbers of agents
         for name, values in policies.items():
             shares = {kind: part.share(values[kind]) for kind in kinds}
@@ -235,7 +236,7 @@ def _rates(comparison: Comparison) -> Iterable[Rate]:
             n = int(part.boards.sum()) * len(values[VALID])
             for metric, share in shares.items():
                 if share is not None:
-                    yield Rate(name, metric, part.agents, part.size, part.wait, n, share.value, share.low, share.high)
+                    yield Rate(name, metric, part.agents, part.size, wait, n, share.value, share.low, share.high)
 
 
 def _policies(comparison: Comparison) -> dict[str, list[Answers]]:
