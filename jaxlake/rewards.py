@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.record import Array
 from jaxlake.state import Transition
 from jaxlake.types import ABSENT
 
@@ -40,7 +41,7 @@ def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], 
     return _Shaped(scale, discount)
 
 
-def accuracy(valid: np.ndarray, cost: np.ndarray, optimum: np.ndarray) -> np.ndarray:
+def accuracy(valid: Array, cost: Array, optimum: Array) -> np.ndarray:
     """Return R_acc of each answer (paper, reward; as reconstructed).
 
     0 unless all checks pass; with c = cost - optimum and c_max = 2 * optimum: 1 - 0.7 * c / c_max up to c_max, 0.3
