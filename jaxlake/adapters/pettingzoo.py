@@ -72,7 +72,7 @@ class ParallelLake(ParallelEnv):
         # Planes are the same for all agents, and on a bank of three agents their shape would pass.
         if box.shape[:1] != (len(self.possible_agents),) or lake.observe is observations.planes:
             raise ValueError(
-                f"the observation has the shape {list(box.shape)}: it must be an array with one row for each of "
+                f"the observation is {list(box.shape)}: it must be an array with one row for each of "
                 f"{len(self.possible_agents)} agents, such as observations.flat or window(radius) give"
             )
         self.observation_spaces = {
