@@ -70,7 +70,8 @@ def _on_tpu_host() -> bool:
 
 def may_load_libtpu() -> bool:
     """Whether JAX loads the library for TPUs, be there a TPU or not, when it starts its devices."""
-    return importlib.util.find_spec("libtpu") is not None and "tpu" in (jax.config.read("jax_platforms") or "tpu")
+    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]  # set when JAX is imported
+    return importlib.util.find_spec("libtpu") is not None and "tpu" in (platforms or "tpu")
 
 
 def is_main() -> bool:

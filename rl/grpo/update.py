@@ -121,13 +121,13 @@ def answer_logprobs_of(
     """
     rows = np.flatnonzero(sequences.mask.any(axis=-1))
     size = sharding.rows_for(settings.micro_batch, mesh)
-    logprobs = np.zeros(sequences.mask.shape, np.float32)
+    gathered = np.zeros(sequences.mask.shape, np.float32)
     for part, room in micro_batches(sequences, rows, size):
         check()
         micro = sharding.shard_batch(take(cut(sequences, room), part, size), mesh)
         logprobs = logprobs_of(graph, parameters, micro, temperature=settings.temperature, mesh=mesh)
-        logprobs[part, :room] = sharding.local_rows(logprobs)[: len(part)]
-    return np.where(sequences.mask, logprobs, 0)
+        gathered[part, :room] = sharding.local_rows(logprobs)[: len(part)]
+    return np.where(sequences.mask, gathered, 0)
 
 
 def micro_batches(sequences: Sequences, rows: np.ndarray, size: int) -> list[tuple[np.ndarray, int]]:

@@ -210,8 +210,8 @@ def test_progress_may_stop_the_generation(queued):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(samples=5), "sampler.rows = 4: the 5 answers to a prompt .* at least 5 rows"),
-        (dict(prompts=[[1] * 6]), "a prompt has 6 tokens, and at most 5"),
+        (dict(samples=5), "sampler.rows = 4: must be at least 5, as the 5 answers to a prompt"),
+        (dict(prompts=[[1] * 6]), "a prompt of 6 tokens: must be at most max_prompt_tokens = 5"),
     ],
 )
 def test_what_does_not_fit_is_refused(queued, change, message):
