@@ -17,7 +17,7 @@ FOREIGN = (
 
 
 def messages_of_the_code() -> list[tuple[str, ...]]:
-    """Every string in the source as its literal parts, between which values stand."""
+    """Return every string in the source as its literal parts, between which values stand."""
     found = []
     for room in ("jaxlake", "engineer", "rl"):
         for path in (ROOT / room).rglob("*.py"):
@@ -30,22 +30,21 @@ def messages_of_the_code() -> list[tuple[str, ...]]:
     return found
 
 
-def share_said(quoted: str, messages: list[tuple[str, ...]]) -> float:
-    """How much of a quotation, its gaps left out, is words of messages that are in it whole, whatever their values."""
-    said = [False] * len(quoted)
-    for parts in messages:
-        if any(" " in part for part in parts) and sum(map(len, parts)) >= 10 and all(part in quoted for part in parts):
-            match = re.search("(.*)".join(map(re.escape, parts)), quoted)
-            for at in range(*match.span()) if match else ():
-                said[at] = said[at] or not any(match.start(gap) <= at < match.end(gap) for gap in range(1, len(parts)))
-    gaps = quoted.count("...") * 3
-    return sum(said) / (len(quoted) - gaps)
+def says(parts: tuple[str, ...], line: str) -> bool:
+    """Whether a line has a message in it, whole and in order, whatever its values."""
+    at = 0
+    for part in parts:
+        at = line.find(part, at) + len(part)
+        if at < len(part):
+            return False
+    return True
 
 
 def test_every_message_on_the_page_is_one_of_the_code():
     rows = re.findall(r"^\| `([^`]+)`", PAGE.read_text(), re.MULTILINE)
     ours = [row for row in rows if not any(words in row for words in FOREIGN)]
-    messages = messages_of_the_code()
+    messages = [parts for parts in messages_of_the_code() if len(" ".join(parts).split()) >= 3]
     assert len(ours) > 40
-    assert [line for line in ours if share_said(line, messages) < 0.4] == []
-    assert share_said("error: grpo.prompts = 3: must be an even number", messages) < 0.4  # it can fail
+    unsaid = [line for line in ours if not any(says(parts, line) for parts in messages)]
+    assert unsaid == []
+    assert not any(says(parts, "error: grpo.prompts = 3: must be an even number") for parts in messages)  # it can fail
