@@ -63,7 +63,7 @@ _CHANGED = re.compile(
     r"\b(?:correct(?:ed|ion)|ha(?:s|ve) to be|must be|fix\w*|changed?|instead|wrong|redo|adjust\w*)\b", re.IGNORECASE
 )
 """Words that say that what follows is not what was before."""
-_NEXT_TASK = re.compile(r"^[\s#*<|]*(?:human|user|question|problem|board|instruction|im_start)\b", re.I | re.M)
+_NEXT_TASK = re.compile(r"^[ \t#*<|]*+(?:human|user|question|problem|board|instruction|im_start)\b", re.I | re.M)
 """The beginnings that a model without an end token goes on with."""
 
 
