@@ -13,16 +13,17 @@ import yaml
 from shapes import SMALL_JSON
 
 from jaxlake import benchmark
-from rl import comparison, config, rounds
+from rl import collect, comparison, config
 from rl.command import shipped
 from rl.compare import main
-from rl.comparison import evaluation, fork, workers
+from rl.comparison import evaluation, workers
 from rl.comparison.stages import Stage
 from rl.config import ConfigError, RunError
+from rl.rounds import execute
+from rl.run.checkpoint import Checkpoints
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.train import execute
 
 BASE = """
 mesh: {fsdp: 1}
@@ -86,11 +87,11 @@ def out(tmp_path_factory, quick_compilation) -> Path:
     """A comparison that was killed while a run was forked, and stopped within a round."""
     folder = tmp_path_factory.mktemp("comparison")
     command = ["--config", str(write(folder)), "--out", str(folder / "out")]
-    with at_call(fork, "copy_checkpoint", 2, kill), pytest.raises(Killed):
+    with at_call(Checkpoints, "copy_latest", 2, kill), pytest.raises(Killed):
         main(command)
     assert (folder / "out/arms/fixed_random/seed0.partial").exists()
     assert not (folder / "out/arms/fixed_random/seed0").exists()
-    with at_call(rounds, "make_updates", 2, lambda: signal.raise_signal(signal.SIGTERM)):
+    with at_call(collect, "make_updates", 2, lambda: signal.raise_signal(signal.SIGTERM)):
         assert main(command) == 0
     assert not list((folder / "out/arms").glob("*/*/evaluation.json"))
     found = comparison.reopen(folder / "out")
