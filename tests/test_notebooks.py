@@ -46,6 +46,7 @@ def texts(output: NotebookNode) -> list[str]:
     return [str(content) for kind, content in output.get("data", {}).items() if not kind.startswith("image/")]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_runs_at_quick_settings(name):
     path = ROOT / "notebooks" / f"{name}.ipynb"

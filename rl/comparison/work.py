@@ -69,7 +69,7 @@ def run_all(stages: Sequence[Stage], settings: EvaluationSection, display: Displ
     """Run every stage that no other process runs, until all are done.
 
     Raises:
-      ConfigError, RunError: as `rl.train.execute`.
+      ConfigError, RunError: as `rl.rounds.execute`.
       Interrupted: after a signal, with everything saved.
     """
     pace = Pace(stages)

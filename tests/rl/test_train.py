@@ -174,6 +174,7 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 
 
+@pytest.mark.whole
 def test_a_run_killed_three_times_ends_bit_for_bit_as_the_unbroken_one(workspace, unbroken):
     """Twenty times, of all kinds: benchmarks/kill_anywhere.py."""
     kinds = ("update", "middle of a save", "engineer decoding")
@@ -199,6 +200,7 @@ def test_a_difference_between_two_runs_is_found(workspace, unbroken):
     ]
 
 
+@pytest.mark.whole
 def test_a_signal_anywhere_saves_and_stops_within_ten_seconds(workspace, unbroken):
     """Ctrl-C exits 130, SIGTERM 0; resumed, the run ends as the unbroken one."""
     trace, log = kill_anywhere.read(workspace / "unbroken.jsonl"), workspace / "stopped.jsonl"
@@ -217,6 +219,7 @@ def test_a_signal_anywhere_saves_and_stops_within_ten_seconds(workspace, unbroke
     assert kill_anywhere.differences(workspace / "unbroken", workspace / "stopped") == []
 
 
+@pytest.mark.whole
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(workspace, unbroken):
     """The last checkpoint, of the finished run, loses a file: the run ends again, from the one before."""
     run = workspace / "damaged"
@@ -257,6 +260,7 @@ def assert_same_words(workspace: Path, run: str, other: str, places: Sequence[st
                 assert files[0].read_text() == files[1].read_text(), files[0]
 
 
+@pytest.mark.whole
 def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_both(workspace, unbroken):
     run = workspace / "pair_stopped"
     shutil.copytree(workspace / "unbroken", run)
