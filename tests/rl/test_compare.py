@@ -144,7 +144,7 @@ def test_all_stages_are_validated_on_the_same_boards(out):
 def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, tmp_path):
     """The seed is the warm start's. So what was disturbed is compared with what nothing disturbed."""
     found = comparison.reopen(out)
-    run = Stage(tmp_path / "run", found.arm("by_itself", 0), {}, None, "finished")
+    run = Stage(tmp_path / "run", found.arm("by_itself", 0), None, "finished")
     with contextlib.closing(RunDirectory(run.path, run.config)) as directory:
         execute(run.config, directory, Display(quiet=True), Stop())
     evaluation.evaluate(run, found.evaluation, Display(quiet=True), Stop())
