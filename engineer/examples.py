@@ -13,7 +13,7 @@ from engineer.proposal import STEP, to_answer
 from jaxlake import text
 from jaxlake.board_text import to_text
 from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
-from jaxlake.types import Instance
+from jaxlake.levels import build
 
 LOW, MASTERED = 0.5, 0.8
 """Valid share below which holes are thinned where they are the main failure, and above which they are thickened."""
@@ -243,13 +243,8 @@ def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
     holes[row, :] = holes[:, column] = False
     if check == "hole_free":
         holes[row, rng.integers(1, size - 1)] = True
-    board = Instance(
-        size=np.asarray(size, np.int32),
-        num_agents=np.asarray(2, np.int32),
-        holes=holes.ravel(),
-        starts=np.array([row * size, column], np.int32),
-        goals=np.array([row * size + size - 1, (size - 1) * size + column], np.int32),
-    )
+    starts, goals = [row * size, column], [row * size + size - 1, (size - 1) * size + column]
+    board = build(size, holes, starts, goals)
     paths = [[(row, x) for x in range(size)], [(y, column) for y in range(size)]]
     answer = "\n".join(f"{i}:" + "".join(f"({y},{x})" for y, x in path) for i, path in enumerate(paths))
     plan = text.parse(answer, max_size=size, max_agents=2, max_steps=size)

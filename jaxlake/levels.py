@@ -56,6 +56,27 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
     )
 
 
+def build(
+    size: int, holes: np.ndarray, starts: Sequence[int], goals: Sequence[int], max_agents: int | None = None
+) -> Instance:
+    """Build an instance from plain numbers; numpy arrays without batch axes.
+
+    Args:
+      size: side of the board.
+      holes: bool, of as many cells as the padded board has.
+      starts, goals: cells of the padded board, one for each agent.
+      max_agents: agent slots, the number of agents by default.
+    """
+    padding = [ABSENT] * (0 if max_agents is None else max_agents - len(starts))
+    return Instance(
+        size=np.asarray(size, np.int32),
+        num_agents=np.asarray(len(starts), np.int32),
+        holes=holes.reshape(-1),
+        starts=np.array([*starts, *padding], np.int32),
+        goals=np.array([*goals, *padding], np.int32),
+    )
+
+
 def stack(instances: Sequence[Instance]) -> Instance:
     """Join instances without batch axes to one ``[n]``, padded to the largest of them; numpy arrays.
 

@@ -21,6 +21,7 @@ from jaxlake.generate.candidates import BLOCK, Shape, draw
 from jaxlake.generate.quotas import holes_on
 from jaxlake.solve import solve
 from jaxlake.state import Params, State, TimeStep
+from jaxlake.text import AnswerFormat, answer
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status
 
 _EXAMPLES = """\
@@ -49,7 +50,7 @@ _MOVES = {
 }
 _ACTIONS = {key: action for action, keys in _MOVES.items() for key in keys}
 _WORDS = ("up", "down", "left", "right", "wait", "tab", "space", "enter")
-_ARROWS = {Action.UP: "^", Action.DOWN: "v", Action.LEFT: "<", Action.RIGHT: ">", Action.WAIT: "."}
+_ARROWS = str.maketrans("UDLRW", "^v<>.", " ")
 _KEY = re.compile("\x1b[\\[O][0-9;]*[A-Za-z~]|[^\x1b]", re.DOTALL)
 _ARROW_KEYS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _CONTROLS = {"\t": "tab", " ": "space", "\r": "enter", "\n": "enter", "\x04": "q"}
@@ -231,13 +232,13 @@ class Game:
         ]
 
     def _optimum(self) -> list[str]:
-        solution, max_size = self.board.solution, self.board.instance.max_size
+        solution = self.board.solution
         if solution.status != Status.SOLVED:
             return ["  optimum not known" if solution.status == Status.OUT_OF_BUDGET else "  no plan solves this board"]
         lines = [f"  optimum {int(solution.cost)}"]
-        for agent in range(int(self.board.instance.num_agents)):
-            path = solution.plan.paths[agent, : solution.plan.lengths[agent]].tolist()
-            moves = "".join(_ARROWS[_action(*pair, max_size)] for pair in zip(path, path[1:], strict=False))
+        for line in answer(solution.plan, self.board.instance.max_size, AnswerFormat.MOVES).split("\n"):
+            agent, _, letters = line.partition(":")
+            moves = letters.translate(_ARROWS)
             lines.append(f"  {agent} {moves if len(moves) <= _PLAN_WIDTH else moves[: _PLAN_WIDTH - 3] + '...'}")
         return lines
 
@@ -366,12 +367,6 @@ def _typed(terminal: int) -> Iterator[list[str]]:
 
 def _key(typed: str) -> str:
     return _ARROW_KEYS.get(typed[-1:], typed) if typed.startswith("\x1b") else _CONTROLS.get(typed, typed)
-
-
-def _action(here: int, there: int, max_size: int) -> Action:
-    """The move from a cell to itself or a neighbour."""
-    moves = {0: Action.WAIT, -max_size: Action.UP, max_size: Action.DOWN, -1: Action.LEFT, 1: Action.RIGHT}
-    return moves[there - here]
 
 
 def _coloured(text: str, agent: int, stands: bool) -> str:

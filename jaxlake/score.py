@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxlake.benchmark import SETS, load, score
-from jaxlake.files import write_whole
+from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.types import Objective
 
 _EPILOG = """\
@@ -63,23 +63,16 @@ def read_answers(path: Path) -> dict[str, list[str]]:
       OSError: if it cannot be read.
       ValueError: naming the file, the line and the fault.
     """
-    answers: dict[str, list[str]] = {}
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: the file is not text in UTF-8") from None
-    for number, line in enumerate(text.split("\n"), 1):  # Not splitlines: a JSON text may hold other separators.
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:  # A number of thousands of digits is a ValueError.
-            raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
+
+    def read(line: str) -> Record:
+        entry = from_json(line)
         if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("id", "answer"))):
-            raise ValueError(f"{path}, line {number}: it must be an object with the texts id and answer")
+            raise ValueError("it must be an object with the texts id and answer")
+        return entry
+
+    answers: dict[str, list[str]] = {}
+    for entry in read_parts(path, lines, read, "answer"):
         answers.setdefault(entry["id"], []).append(entry["answer"])
-    if not answers:
-        raise ValueError(f"{path}: the file has no answer")
     return answers
 
 
