@@ -13,7 +13,7 @@ import numpy as np
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.processes import check_process
 from jaxlake.record import Array, Record, record
-from jaxlake.types import ABSENT, Instance
+from jaxlake.types import ABSENT, Instance, coordinate
 
 _MAX_DISTANCE = np.iinfo(np.int8).max
 _Fault = tuple[Array, Callable[[int, int], str]]
@@ -239,7 +239,7 @@ def _faults(batch: Instance) -> list[_Fault]:
         ),
         (
             holes & off_board,
-            lambda i, cell: f"there is a hole at ({row[cell]},{column[cell]}), off the board of side {size[i]}",
+            lambda i, cell: f"there is a hole at {coordinate(cell, side)}, off the board of side {size[i]}",
         ),
     ]
     for name, cells in (("start", batch.starts), ("goal", batch.goals)):
@@ -260,7 +260,7 @@ def _faults_of_ends(batch: Instance, name: str, cells: Array, named: Array) -> l
         taken[:, agent] = (cells[:, :agent] == cells[:, agent, None]).any(axis=1)
 
     def at(i: int, agent: int) -> str:
-        return "({},{})".format(*divmod(int(cells[i, agent]), side))
+        return coordinate(cells[i, agent], side)
 
     return [
         (

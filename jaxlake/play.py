@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from jaxlake import files
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
 from jaxlake.generate.candidates import BLOCK, Shape, draw
@@ -22,7 +23,7 @@ from jaxlake.generate.quotas import holes_on
 from jaxlake.solve import solve
 from jaxlake.state import Params, State, TimeStep
 from jaxlake.text import AnswerFormat, answer
-from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status, coordinate
 
 _EXAMPLES = """\
 examples:
@@ -209,12 +210,7 @@ class Game:
         info, costs = timestep.info, timestep.info.costs
         lines = ["  agent  at     goal     next   cost"]
         for agent in range(int(instance.num_agents)):
-            at, goal = (
-                f"({row},{column})"
-                for row, column in (
-                    divmod(int(cells[agent]), instance.max_size) for cells in (state.positions, instance.goals)
-                )
-            )
+            at, goal = (coordinate(cells[agent], instance.max_size) for cells in (state.positions, instance.goals))
             queued = self._queue[agent].name.lower() if agent in self._queue else ""
             mark = ">" if agent == self._selected else " "
             arrived = "  there" if info.arrived[agent] else ""
@@ -245,11 +241,10 @@ class Game:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m jaxlake.play",
-        description="Move the agents of a frozen lake to their goals, all at the same time and\nnever two on one cell.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "jaxlake.play",
+        "Move the agents of a frozen lake to their goals, all at the same time and\nnever two on one cell.",
+        _EXAMPLES,
     )
     parser.add_argument("file", nargs="?", help="boards to play, .txt or .jsonl; a random board if left out")
     parser.add_argument("--level", type=int, default=0, help="number of the first board in the file, from 0 on")
@@ -269,10 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     boards = _from_file(options.file, options.level) if options.file else _random(options)
 
     def next_game() -> Game:
-        try:
+        with mistakes_in_one_line(parser):
             return Game(next(boards))
-        except (OSError, ValueError) as error:
-            parser.exit(2, f"{parser.prog}: error: {error}\n")
 
     game = next_game()
     try:
