@@ -34,3 +34,5 @@ RULES: dict[str, Rule] = {
     )
 }
 """Rules by the names that configuration files give them."""
+
+__all__ = ["RULES", "Rule"]
