@@ -1,19 +1,9 @@
 """Evidence in, next configuration out; text generation is handed in as a function, and no model lives here."""
 
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
-from engineer.engineers import (
-    RULES,
-    Choice,
-    DataFloor,
-    Engineer,
-    Generate,
-    Generation,
-    LanguageEngineer,
-    NoAnswer,
-    Pilot,
-    RandomEngineer,
-    RuleEngineer,
-)
+from engineer.engineers import RULES
+from engineer.engineers.base import DataFloor, Engineer, Pilot, RandomEngineer, RuleEngineer
+from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.evidence import Evidence, SizeEvidence, evidence_from_verdicts, wilson
 from engineer.gate import Gated
 from engineer.proposal import Proposal, grammar

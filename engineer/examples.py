@@ -8,12 +8,13 @@ import numpy as np
 from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, main_failure, modules, percent
 from engineer.engineers.base import in_steps
 from engineer.engineers.rules import FLOOR
-from engineer.evidence import CHECKS, LEARNABLE, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
+from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
+from engineer.evidence.answers import count_groups
 from engineer.proposal import STEP, to_answer
 from jaxlake import text
 from jaxlake.board_text import to_text
 from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
-from jaxlake.types import Instance
+from jaxlake.levels import build
 
 LOW, MASTERED = 0.5, 0.8
 """Valid share below which holes are thinned where they are the main failure, and above which they are thickened."""
@@ -48,19 +49,23 @@ def example(
       the context (user message), the thinking (at most 40 words), the answer (JSON), and the configuration it holds.
     """
     shown = modules(contexts[int(rng.integers(len(contexts)))] if len(contexts) > 1 else contexts[0])
-    run = _Run.start(rng, tuple(sizes))
+    skills = _skills(rng, sizes)
+    n = int(rng.integers(12, 129))
+    evidence = _evidence(rng, skills, n)
     # Any configuration stands in for round 0's where it is not shown.
     first = _random(rng, tuple(sizes)) if Module.H0 in shown else _middle(tuple(sizes))
-    history = [PastRound(0, first, run.evidence)]
+    history = [PastRound(0, first, evidence)]
     for past in range(1, int(rng.integers(1, rounds))):
-        config, rationale = _noisy(rng, rule(run.evidence, _seen(history, shown))), think(run.evidence)
-        run = run.trained(rng)
-        history.append(PastRound(past, config, run.evidence, rationale))
-    config = _noisy(rng, rule(run.evidence, _seen(history, shown)))
-    evidence = _extended(rng, run.evidence, history[-1].config) if {Module.E, Module.X} & {*shown} else run.evidence
+        config, rationale = _noisy(rng, rule(evidence, _seen(history, shown))), think(evidence)
+        skills = {size: skill + rng.normal(0.4, 0.4) for size, skill in skills.items()}
+        evidence = _evidence(rng, skills, n)
+        history.append(PastRound(past, config, evidence, rationale))
+    config, rationale = _noisy(rng, rule(evidence, _seen(history, shown))), think(evidence)
+    if {Module.E, Module.X} & {*shown}:
+        evidence = _extended(rng, evidence, history[-1].config)
     training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
     context = Context(shown, template or Template.shipped()).build(evidence, history, training)
-    return context, think(run.evidence), to_answer(config), config
+    return context, rationale, to_answer(config), config
 
 
 def rule(evidence: Evidence, previous: LakeConfig | None = None) -> LakeConfig:
@@ -95,24 +100,11 @@ def think(evidence: Evidence) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Run:
-    """An imagined policy: a size is solved with a probability that is logistic in its own skill."""
-
-    skills: dict[int, float]
-    evidence: Evidence
-
-    @classmethod
-    def start(cls, rng: np.random.Generator, sizes: tuple[int, ...]) -> "_Run":
-        slope = rng.uniform(0.0, 1.2)
-        skill = rng.uniform(-1.5, 2.5)
-        middle = (sizes[0] + sizes[-1]) / 2
-        skills = {size: skill - slope * (size - middle) + rng.normal(0, 0.6) for size in sizes}
-        return cls(skills, _evidence(rng, skills, n=int(rng.integers(12, 129))))
-
-    def trained(self, rng: np.random.Generator) -> "_Run":
-        skills = {size: skill + rng.normal(0.4, 0.4) for size, skill in self.skills.items()}
-        return _Run(skills, _evidence(rng, skills, n=self.evidence.by_size[0].n))
+def _skills(rng: np.random.Generator, sizes: Sequence[int]) -> dict[int, float]:
+    """Draw an imagined policy: a size is solved with a probability that is logistic in its own skill."""
+    slope, skill = rng.uniform(0.0, 1.2), rng.uniform(-1.5, 2.5)
+    middle = (sizes[0] + sizes[-1]) / 2
+    return {size: skill - slope * (size - middle) + rng.normal(0, 0.6) for size in sizes}
 
 
 def _evidence(rng: np.random.Generator, skills: dict[int, float], n: int) -> Evidence:
@@ -204,16 +196,12 @@ def _rollouts(rng: np.random.Generator, row: SizeEvidence, shares: np.ndarray, s
 
 
 def _counted(rng: np.random.Generator, row: SizeEvidence, shares: np.ndarray, tokens: float) -> SizeEvidence:
-    low, high = LEARNABLE
     invalid = row.n - row.valid
     return dataclasses.replace(
         row,
         any_failures={check: n + int(rng.binomial(invalid - n, 0.1)) for check, n in row.first_failures.items()},
         sampled_se=float(shares.std() / np.sqrt(len(shares))),
-        groups=len(shares),
-        learnable=int(((low <= shares) & (shares <= high)).sum()),
-        all_valid=int((shares == 1).sum()),
-        all_invalid=int((shares == 0).sum()),
+        **count_groups(shares),
         answer_tokens=float(tokens + 2 * row.size),
         answer_tokens_se=float(rng.uniform(2, 8) / np.sqrt(row.n)),
         truncated=int(rng.binomial(row.n, 0.02)),
@@ -243,13 +231,8 @@ def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
     holes[row, :] = holes[:, column] = False
     if check == "hole_free":
         holes[row, rng.integers(1, size - 1)] = True
-    board = Instance(
-        size=np.asarray(size, np.int32),
-        num_agents=np.asarray(2, np.int32),
-        holes=holes.ravel(),
-        starts=np.array([row * size, column], np.int32),
-        goals=np.array([row * size + size - 1, (size - 1) * size + column], np.int32),
-    )
+    starts, goals = [row * size, column], [row * size + size - 1, (size - 1) * size + column]
+    board = build(size, holes, starts, goals)
     paths = [[(row, x) for x in range(size)], [(y, column) for y in range(size)]]
     answer = "\n".join(f"{i}:" + "".join(f"({y},{x})" for y, x in path) for i, path in enumerate(paths))
     plan = text.parse(answer, max_size=size, max_agents=2, max_steps=size)

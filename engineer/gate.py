@@ -51,7 +51,15 @@ class Gated:
             "action": action,
             "without_signal": without,
             "bound": self.bound,
-            "by_size": {str(size): _describe(p) for size, p in sorted(shares.items())},
+            "by_size": {
+                str(size): {
+                    "boards": len(p),
+                    "valid": float(p.mean()),
+                    "all_valid": float((p == 1).mean()),
+                    "all_invalid": float((p == 0).mean()),
+                }
+                for size, p in sorted(shares.items())
+            },
         }
         config = {"kept": proposed, "mixed": mixture(proposed, previous), "replaced": previous}[action]
         return dataclasses.replace(proposal, projected=config, gate=gate)
@@ -81,13 +89,3 @@ def mixture(a: LakeConfig, b: LakeConfig) -> LakeConfig:
         return tuple(np.clip(between, np.minimum(one, other), np.maximum(one, other)).tolist())  # not an ulp beyond
 
     return LakeConfig(a.sizes, tuple(data.mean(axis=0).tolist()), mean(a.hole, b.hole), mean(a.wait, b.wait))
-
-
-def _describe(shares: np.ndarray) -> dict[str, float]:
-    """Summarise a size's pilot in plain numbers."""
-    return {
-        "boards": len(shares),
-        "valid": float(shares.mean()),
-        "all_valid": float((shares == 1).mean()),
-        "all_invalid": float((shares == 0).mean()),
-    }

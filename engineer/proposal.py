@@ -153,9 +153,9 @@ def distance(
     return far if math.isfinite(far) else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What an engineer proposed and what became of it.
+    """What an engineer proposed and what became of it; one that computes and writes no words needs two fields.
 
     Attributes:
       engineer: its name.
@@ -173,35 +173,27 @@ class Proposal:
     """
 
     engineer: str
-    raw: str
-    thinking: str
-    parsed: dict[str, dict[str, float]] | None
+    raw: str = ""
+    thinking: str = ""
+    parsed: dict[str, dict[str, float]] | None = None
     projected: LakeConfig
-    repairs: tuple[str, ...]
-    fallback: bool
-    attempts: int
-    errors: tuple[str, ...]
+    repairs: tuple[str, ...] = ()
+    fallback: bool = False
+    attempts: int = 1
+    errors: tuple[str, ...] = ()
     candidates: tuple[LakeConfig, ...] = ()
     chosen: int = 0
     gate: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that JSON cannot hold becomes null."""
-        parsed_projected = None if self.parsed is None else distance(self.parsed, self.projected)
-        return {
-            "engineer": self.engineer,
-            "raw": self.raw,
-            "thinking": self.thinking,
+        return vars(self) | {
             "parsed": None if self.parsed is None else _finite(self.parsed),
             "projected": self.projected.to_dict(),
             "repairs": list(self.repairs),
-            "fallback": self.fallback,
-            "attempts": self.attempts,
             "errors": list(self.errors),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
-            "chosen": self.chosen,
-            "gate": self.gate,
-            "distances": {"parsed_projected": parsed_projected},
+            "distances": {"parsed_projected": None if self.parsed is None else distance(self.parsed, self.projected)},
         }
 
 

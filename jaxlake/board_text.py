@@ -6,8 +6,8 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 import numpy as np
 
 from jaxlake.arguments import whole_number
-from jaxlake.levels import check_unbatched
-from jaxlake.types import ABSENT, STEPS, Instance, Plan
+from jaxlake.levels import build, check_unbatched
+from jaxlake.types import STEPS, Instance, Plan
 
 _ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
 
@@ -90,14 +90,8 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
         raise ValueError(f"letters {''.join(sorted(cells))!r}: every agent from a on needs its start and its goal")
     if num_agents > max_agents:
         raise ValueError(f"the board has {num_agents} agents: max_agents is {max_agents}")
-    padding = [ABSENT] * (max_agents - num_agents)
-    return Instance(
-        size=np.asarray(size, np.int32),
-        num_agents=np.asarray(num_agents, np.int32),
-        holes=holes[0].ravel(),
-        starts=np.array([cells[letter] for letter in letters] + padding, np.int32),
-        goals=np.array([cells[letter.upper()] for letter in letters] + padding, np.int32),
-    )
+    starts, goals = ([cells[letter] for letter in ends] for ends in (letters, letters.upper()))
+    return build(size, holes[0], starts, goals, max_agents)
 
 
 def _draw_arrows(board: np.ndarray, plan: Plan, max_size: int) -> None:

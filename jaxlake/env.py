@@ -82,10 +82,7 @@ class Lake:
         state = State(
             instance=instance,
             distances=distances,
-            params=Params(
-                max_steps=jnp.asarray(params.max_steps, jnp.int32),
-                slip=None if params.slip is None else jnp.asarray(params.slip, jnp.float32),
-            ),
+            params=params.as_arrays(),
             positions=instance.starts,
             time=jnp.int32(0),
             arrivals=count,

@@ -98,14 +98,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
             raise ValueError(f"{key} has {len(cells)} cells: it must have one for each of {agents} agents")
     flags = np.zeros(max_size * max_size, bool)
     flags[holes] = True
-    padding = [ABSENT] * (max_agents - agents)
-    instance = Instance(
-        size=np.asarray(size, np.int32),
-        num_agents=np.asarray(agents, np.int32),
-        holes=flags,
-        starts=np.array(starts + padding, np.int32),
-        goals=np.array(goals + padding, np.int32),
-    )
+    instance = levels.build(size, flags, starts, goals, max_agents)
     levels.validate(instance)
     return instance
 
@@ -177,26 +170,51 @@ def read_records(
       ValueError: naming the file, the line and the fault.
     """
     divide, parse = _format(path)
+    seen: set[str] = set()
+
+    def read(part: str) -> Record:
+        entry = parse(part)
+        from_record(entry, max_size, max_agents)
+        plan_of(entry)
+        identifier = entry.setdefault("id", str(len(seen)))
+        if not isinstance(identifier, str) or identifier in seen:
+            raise ValueError(f"id = {_short(identifier)} must be a text that no line before it has")
+        seen.add(identifier)
+        return entry
+
+    return read_parts(path, divide, read, "instance")
+
+
+def read_parts(
+    path: str | os.PathLike[str],
+    divide: Callable[[str], Iterable[tuple[int, str]]],
+    read: Callable[[str], Record],
+    what: str,
+) -> list[Record]:
+    """Read the parts of a text file, at least one.
+
+    Args:
+      path: the file.
+      divide: the text into parts with their line numbers, such as ``lines``.
+      read: a part, such as ``from_json``; ValueError where it cannot be.
+      what: one of them is called.
+
+    Raises:
+      OSError: if the file cannot be read.
+      ValueError: naming the file, the line and the fault.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: the file is not text in UTF-8") from None
     entries: list[Record] = []
-    seen: set[str] = set()
     for line, part in divide(text):
         try:
-            entry = parse(part)
-            from_record(entry, max_size, max_agents)
-            plan_of(entry)
-            identifier = entry.setdefault("id", str(len(entries)))
-            if not isinstance(identifier, str) or identifier in seen:
-                raise ValueError(f"id = {_short(identifier)} must be a text that no line before it has")
+            entries.append(read(part))
         except ValueError as error:
             raise ValueError(f"{path}, line {line}: {error}") from None
-        seen.add(identifier)
-        entries.append(entry)
     if not entries:
-        raise ValueError(f"{path}: the file has no instance")
+        raise ValueError(f"{path}: the file has no {what}")
     return entries
 
 
@@ -255,14 +273,15 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
 
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
     """How the file is divided into parts with their line numbers, and how a part is read."""
-    formats = {".jsonl": (_lines, _from_json), ".txt": (_drawings, _from_drawing)}
+    formats = {".jsonl": (lines, from_json), ".txt": (_drawings, _from_drawing)}
     suffix = Path(path).suffix
     if suffix not in formats:
         raise ValueError(f"{path} must end in {' or '.join(formats)}")
     return formats[suffix]
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text that are not blank, each with its number."""
     # Not splitlines: a JSON text may hold line separators other than \n.
     return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
@@ -277,7 +296,8 @@ def _drawings(text: str) -> Iterator[tuple[int, str]]:
             rows = []
 
 
-def _from_json(line: str) -> Any:
+def from_json(line: str) -> Any:
+    """Return what a line of JSON holds; ValueError where it is none."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:  # A number of thousands of digits is a ValueError.

@@ -13,7 +13,7 @@ import numpy as np
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.processes import check_process
 from jaxlake.record import Array, Record, record
-from jaxlake.types import ABSENT, Instance
+from jaxlake.types import ABSENT, Instance, coordinate
 
 _MAX_DISTANCE = np.iinfo(np.int8).max
 _Fault = tuple[Array, Callable[[int, int], str]]
@@ -53,6 +53,27 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
         holes=holes.reshape(*batch, max_size * max_size),
         starts=renumbered(instance.starts),
         goals=renumbered(instance.goals),
+    )
+
+
+def build(
+    size: int, holes: np.ndarray, starts: Sequence[int], goals: Sequence[int], max_agents: int | None = None
+) -> Instance:
+    """Build an instance from plain numbers; numpy arrays without batch axes.
+
+    Args:
+      size: side of the board.
+      holes: bool, of as many cells as the padded board has.
+      starts, goals: cells of the padded board, one for each agent.
+      max_agents: agent slots, the number of agents by default.
+    """
+    padding = [ABSENT] * (0 if max_agents is None else max_agents - len(starts))
+    return Instance(
+        size=np.asarray(size, np.int32),
+        num_agents=np.asarray(len(starts), np.int32),
+        holes=holes.reshape(-1),
+        starts=np.array([*starts, *padding], np.int32),
+        goals=np.array([*goals, *padding], np.int32),
     )
 
 
@@ -218,7 +239,7 @@ def _faults(batch: Instance) -> list[_Fault]:
         ),
         (
             holes & off_board,
-            lambda i, cell: f"there is a hole at ({row[cell]},{column[cell]}), off the board of side {size[i]}",
+            lambda i, cell: f"there is a hole at {coordinate(cell, side)}, off the board of side {size[i]}",
         ),
     ]
     for name, cells in (("start", batch.starts), ("goal", batch.goals)):
@@ -239,7 +260,7 @@ def _faults_of_ends(batch: Instance, name: str, cells: Array, named: Array) -> l
         taken[:, agent] = (cells[:, :agent] == cells[:, agent, None]).any(axis=1)
 
     def at(i: int, agent: int) -> str:
-        return "({},{})".format(*divmod(int(cells[i, agent]), side))
+        return coordinate(cells[i, agent], side)
 
     return [
         (

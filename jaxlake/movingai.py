@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxlake.files import write_whole
+from jaxlake.levels import build
 from jaxlake.types import Instance
 
 _PASSABLE = ".GS"
@@ -104,13 +105,7 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, firs
 
     holes = np.ones((size, size), bool)
     holes[: blocked.shape[0], : blocked.shape[1]] = blocked
-    return Instance(
-        size=np.asarray(size, np.int32),
-        num_agents=np.asarray(num_agents, np.int32),
-        holes=holes.reshape(-1),
-        starts=np.array(ends["start"], np.int32),
-        goals=np.array(ends["goal"], np.int32),
-    )
+    return build(size, holes, ends["start"], ends["goal"])
 
 
 def write_scenario(map_path: PathLike, scen_path: PathLike, instance: Instance) -> None:

@@ -15,13 +15,15 @@ import jax
 import numpy as np
 
 from jaxlake import files
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
 from jaxlake.generate.candidates import BLOCK, Shape, draw
 from jaxlake.generate.quotas import holes_on
 from jaxlake.solve import solve
 from jaxlake.state import Params, State, TimeStep
-from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status
+from jaxlake.text import AnswerFormat, answer
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Solution, Status, coordinate
 
 _EXAMPLES = """\
 examples:
@@ -49,7 +51,7 @@ _MOVES = {
 }
 _ACTIONS = {key: action for action, keys in _MOVES.items() for key in keys}
 _WORDS = ("up", "down", "left", "right", "wait", "tab", "space", "enter")
-_ARROWS = {Action.UP: "^", Action.DOWN: "v", Action.LEFT: "<", Action.RIGHT: ">", Action.WAIT: "."}
+_ARROWS = str.maketrans("UDLRW", "^v<>.", " ")
 _KEY = re.compile("\x1b[\\[O][0-9;]*[A-Za-z~]|[^\x1b]", re.DOTALL)
 _ARROW_KEYS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _CONTROLS = {"\t": "tab", " ": "space", "\r": "enter", "\n": "enter", "\x04": "q"}
@@ -208,12 +210,7 @@ class Game:
         info, costs = timestep.info, timestep.info.costs
         lines = ["  agent  at     goal     next   cost"]
         for agent in range(int(instance.num_agents)):
-            at, goal = (
-                f"({row},{column})"
-                for row, column in (
-                    divmod(int(cells[agent]), instance.max_size) for cells in (state.positions, instance.goals)
-                )
-            )
+            at, goal = (coordinate(cells[agent], instance.max_size) for cells in (state.positions, instance.goals))
             queued = self._queue[agent].name.lower() if agent in self._queue else ""
             mark = ">" if agent == self._selected else " "
             arrived = "  there" if info.arrived[agent] else ""
@@ -231,24 +228,23 @@ class Game:
         ]
 
     def _optimum(self) -> list[str]:
-        solution, max_size = self.board.solution, self.board.instance.max_size
+        solution = self.board.solution
         if solution.status != Status.SOLVED:
             return ["  optimum not known" if solution.status == Status.OUT_OF_BUDGET else "  no plan solves this board"]
         lines = [f"  optimum {int(solution.cost)}"]
-        for agent in range(int(self.board.instance.num_agents)):
-            path = solution.plan.paths[agent, : solution.plan.lengths[agent]].tolist()
-            moves = "".join(_ARROWS[_action(*pair, max_size)] for pair in zip(path, path[1:], strict=False))
+        for line in answer(solution.plan, self.board.instance.max_size, AnswerFormat.MOVES).split("\n"):
+            agent, _, letters = line.partition(":")
+            moves = letters.translate(_ARROWS)
             lines.append(f"  {agent} {moves if len(moves) <= _PLAN_WIDTH else moves[: _PLAN_WIDTH - 3] + '...'}")
         return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m jaxlake.play",
-        description="Move the agents of a frozen lake to their goals, all at the same time and\nnever two on one cell.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "jaxlake.play",
+        "Move the agents of a frozen lake to their goals, all at the same time and\nnever two on one cell.",
+        _EXAMPLES,
     )
     parser.add_argument("file", nargs="?", help="boards to play, .txt or .jsonl; a random board if left out")
     parser.add_argument("--level", type=int, default=0, help="number of the first board in the file, from 0 on")
@@ -268,10 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     boards = _from_file(options.file, options.level) if options.file else _random(options)
 
     def next_game() -> Game:
-        try:
+        with mistakes_in_one_line(parser):
             return Game(next(boards))
-        except (OSError, ValueError) as error:
-            parser.exit(2, f"{parser.prog}: error: {error}\n")
 
     game = next_game()
     try:
@@ -366,12 +360,6 @@ def _typed(terminal: int) -> Iterator[list[str]]:
 
 def _key(typed: str) -> str:
     return _ARROW_KEYS.get(typed[-1:], typed) if typed.startswith("\x1b") else _CONTROLS.get(typed, typed)
-
-
-def _action(here: int, there: int, max_size: int) -> Action:
-    """The move from a cell to itself or a neighbour."""
-    moves = {0: Action.WAIT, -max_size: Action.UP, max_size: Action.DOWN, -1: Action.LEFT, 1: Action.RIGHT}
-    return moves[there - here]
 
 
 def _coloured(text: str, agent: int, stands: bool) -> str:

@@ -1,13 +1,13 @@
 """The command ``python -m jaxlake.score``: answers in plain text to the benchmark's tables. Knows no model."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from jaxlake.benchmark import SETS, load, score
-from jaxlake.files import write_whole
+from jaxlake.commands import command_parser, mistakes_in_one_line
+from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.types import Objective
 
 _EPILOG = """\
@@ -25,12 +25,11 @@ Ids, boards and prompts come from python -m jaxlake.benchmark export lake.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m jaxlake.score",
-        description="Tells what a model's answers to a fixed set of boards are worth: valid and\n"
+    parser = command_parser(
+        "jaxlake.score",
+        "Tells what a model's answers to a fixed set of boards are worth: valid and\n"
         "optimal per number of agents, board size and need of waits.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EPILOG,
     )
     parser.add_argument("answers", type=Path, help="JSON lines with id and answer")
     parser.add_argument("--set", choices=SETS, default="test", help="what they answer (default: test)")
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args(arguments)
-    try:
+    with mistakes_in_one_line(parser):
         scores = score(
             read_answers(options.answers),
             load(options.set),
@@ -50,8 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if options.json:
             write_whole(options.json, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
     print(scores.to_text())
     return 0
 
@@ -63,23 +60,16 @@ def read_answers(path: Path) -> dict[str, list[str]]:
       OSError: if it cannot be read.
       ValueError: naming the file, the line and the fault.
     """
-    answers: dict[str, list[str]] = {}
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: the file is not text in UTF-8") from None
-    for number, line in enumerate(text.split("\n"), 1):  # Not splitlines: a JSON text may hold other separators.
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:  # A number of thousands of digits is a ValueError.
-            raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
+
+    def read(line: str) -> Record:
+        entry = from_json(line)
         if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("id", "answer"))):
-            raise ValueError(f"{path}, line {number}: it must be an object with the texts id and answer")
+            raise ValueError("it must be an object with the texts id and answer")
+        return entry
+
+    answers: dict[str, list[str]] = {}
+    for entry in read_parts(path, lines, read, "answer"):
         answers.setdefault(entry["id"], []).append(entry["answer"])
-    if not answers:
-        raise ValueError(f"{path}: the file has no answer")
     return answers
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
+
 from jaxlake.record import Array, Record, record
 from jaxlake.types import MAX_STEPS, Costs, Instance
 
@@ -20,6 +22,11 @@ class Params(Record):
 
     max_steps: Array | int = MAX_STEPS
     slip: Array | float | None = None
+
+    def as_arrays(self) -> "Params":
+        """Return the same settings in their dtypes."""
+        slip = None if self.slip is None else jnp.asarray(self.slip, jnp.float32)
+        return Params(max_steps=jnp.asarray(self.max_steps, jnp.int32), slip=slip)
 
 
 DEFAULT_PARAMS = Params()

@@ -23,6 +23,11 @@ OUTSIDE = -2
 """A coordinate that a plan names and the padded board does not have."""
 
 
+def coordinate(cell: int | Array, max_size: int) -> str:
+    """Return a cell in words: ``(row,column)``."""
+    return "({},{})".format(*divmod(int(cell), max_size))
+
+
 class Action(enum.IntEnum):
     """The action of an agent in one step; rows grow downwards, columns to the right."""
 

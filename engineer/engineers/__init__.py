@@ -4,8 +4,7 @@
 control; `rules` and `sampling` are plain functions of evidence and history.
 """
 
-from engineer.engineers.base import DataFloor, Engineer, Pilot, RandomEngineer, Rule, RuleEngineer, in_steps
-from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
+from engineer.engineers.base import Rule
 from engineer.engineers.rules import (
     adarft,
     fixed_random,
@@ -36,18 +35,4 @@ RULES: dict[str, Rule] = {
 }
 """Rules by the names that configuration files give them."""
 
-__all__ = [
-    "RULES",
-    "Choice",
-    "DataFloor",
-    "Engineer",
-    "Generate",
-    "Generation",
-    "LanguageEngineer",
-    "NoAnswer",
-    "Pilot",
-    "RandomEngineer",
-    "Rule",
-    "RuleEngineer",
-    "in_steps",
-]
+__all__ = ["RULES", "Rule"]

@@ -57,7 +57,7 @@ class RandomEngineer:
 
     def propose(self, evidence: Evidence | None, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Propose a random configuration; ``raw`` and ``thinking`` are empty."""
-        return rule_proposal("random", LakeConfig.random(self.sizes, key))
+        return Proposal(engineer="random", projected=LakeConfig.random(self.sizes, key))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ class RuleEngineer:
           ValueError: no finished round.
         """
         need_round(self.name, history)
-        return rule_proposal(self.name, self.rule(evidence, history, key))
+        return Proposal(engineer=self.name, projected=self.rule(evidence, history, key))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,21 +94,6 @@ class DataFloor:
         proposal = self.engineer.propose(evidence, history, key)
         config, repairs = covered(proposal.projected, self.floor)
         return dataclasses.replace(proposal, projected=config, repairs=(*proposal.repairs, *repairs))
-
-
-def rule_proposal(name: str, config: LakeConfig) -> Proposal:
-    """Return the proposal of an engineer that computes and writes no words."""
-    return Proposal(
-        engineer=name,
-        raw="",
-        thinking="",
-        parsed=None,
-        projected=config,
-        repairs=(),
-        fallback=False,
-        attempts=1,
-        errors=(),
-    )
 
 
 def need_round(name: str, history: Sequence[PastRound]) -> None:

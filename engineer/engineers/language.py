@@ -114,17 +114,12 @@ class LanguageEngineer:
             return self.context.build(evidence, history, training, lambda text: self.fits(text + complaint)) + complaint
 
         answers, errors, attempts = self._ask(prompt, previous, key)
-        usable = [answer for answer in answers if not answer.fault]
+        usable = [answer for answer in answers if not answer.errors]
         candidates = tuple(answer.projected for answer in usable)
         chosen = self._choose(candidates, jax.random.fold_in(key, Draw.CHOICE)) if candidates else 0
-        answer = (usable or answers[-1:] or [_Answer(Generation("", "", ""), None, previous, (), None)])[chosen]
-        return Proposal(
-            engineer=self.name,
-            raw=answer.generation.raw,
-            thinking=answer.generation.thinking,
-            parsed=answer.parsed,
-            projected=answer.projected,
-            repairs=answer.repairs,
+        nothing = Proposal(engineer=self.name, projected=previous)
+        return dataclasses.replace(
+            (usable or answers[-1:] or [nothing])[chosen],
             fallback=not usable,
             attempts=attempts,
             errors=tuple(errors),
@@ -134,7 +129,7 @@ class LanguageEngineer:
 
     def _ask(
         self, prompt: Callable[[str], str], previous: LakeConfig, key: jax.Array
-    ) -> tuple[list["_Answer"], list[str], int]:
+    ) -> tuple[list[Proposal], list[str], int]:
         """Ask until an answer holds a configuration, at most ``attempts`` times.
 
         Args:
@@ -143,7 +138,7 @@ class LanguageEngineer:
         Returns:
           The answers that came last, all errors, and how often the model was asked.
         """
-        answers: list[_Answer] = []
+        answers: list[Proposal] = []
         errors: list[str] = []
         grammar = proposal.grammar(previous.sizes)
         complaint = ""
@@ -155,7 +150,7 @@ class LanguageEngineer:
                 errors.append(_line(error))
                 continue
             answers = [self._read(generation, previous) for generation in generations]
-            faults = [answer.fault for answer in answers if answer.fault]
+            faults = [fault for answer in answers for fault in answer.errors]
             errors += faults
             if len(faults) < len(answers):
                 break
@@ -163,14 +158,23 @@ class LanguageEngineer:
                 complaint = _COMPLAINT.format(fault=faults[-1])
         return answers, errors, attempt + 1
 
-    def _read(self, generation: Generation, previous: LakeConfig) -> "_Answer":
+    def _read(self, generation: Generation, previous: LakeConfig) -> Proposal:
+        """Return one response as a proposal; its error is why it holds no configuration."""
         text, sizes = generation.answer, previous.sizes
         parsed, repairs = (proposal.parse(text), ()) if self.masked else parse_lenient(text, sizes)
         fault = proposal.fault(text, parsed, sizes)
+        read = Proposal(
+            engineer=self.name,
+            raw=generation.raw,
+            thinking=generation.thinking,
+            parsed=parsed,
+            projected=previous,
+            errors=(fault,) if fault else (),
+        )
         if fault or parsed is None:
-            return _Answer(generation, parsed, previous, (), fault)
+            return read
         projected, projections = project(parsed, previous)
-        return _Answer(generation, parsed, projected, (*repairs, *projections), None)
+        return dataclasses.replace(read, projected=projected, repairs=(*repairs, *projections))
 
     def _choose(self, candidates: tuple[LakeConfig, ...], key: jax.Array) -> int:
         """Return the index of the candidate to take; all are piloted with one key, so that they meet alike luck."""
@@ -191,17 +195,6 @@ def learnability(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
       shares: float ``[boards]`` for each size, share of a board's answers that are valid.
     """
     return mean_by_data(config, {size: float((p * (1 - p)).mean()) for size, p in shares.items()})
-
-
-@dataclasses.dataclass(frozen=True)
-class _Answer:
-    """One response as read: see `Proposal`; ``fault`` is why it holds no configuration, None where it holds one."""
-
-    generation: Generation
-    parsed: dict[str, dict[str, float]] | None
-    projected: LakeConfig
-    repairs: tuple[str, ...]
-    fault: str | None
 
 
 _COMPLAINT = "\n\nYour last answer could not be used: {fault}. Answer again, in the form asked for."

@@ -176,11 +176,18 @@ def _sampled(row: SizeEvidence, shares: Array) -> SizeEvidence:
         row,
         sampled_valid=float(shares.mean()),
         sampled_se=_standard_error(shares),
-        groups=len(shares),
-        learnable=int(((shares >= LEARNABLE[0]) & (shares <= LEARNABLE[1])).sum()),
-        all_valid=int((shares == 1).sum()),
-        all_invalid=int((shares == 0).sum()),
+        **count_groups(shares),
     )
+
+
+def count_groups(shares: Array) -> dict[str, Any]:
+    """Return how many groups there are, and how many have something to learn, by their valid shares ``[groups]``."""
+    return {
+        "groups": len(shares),
+        "learnable": int(((shares >= LEARNABLE[0]) & (shares <= LEARNABLE[1])).sum()),
+        "all_valid": int((shares == 1).sum()),
+        "all_invalid": int((shares == 0).sum()),
+    }
 
 
 def _standard_error(shares: Array) -> float:

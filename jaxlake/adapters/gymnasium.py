@@ -22,18 +22,19 @@ from jaxlake.adapters.host import (
     Infos,
     Layout,
     bank_of,
+    begin,
     check_level,
     checked_render_mode,
     infos_of,
     pack,
     pictures,
 )
-from jaxlake.adapters.shared import bounds_of, one_array
+from jaxlake.adapters.shared import box_of
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
-from jaxlake.state import DEFAULT_PARAMS, Params, State, TimeStep
+from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
 DEFAULT_LAKE = Lake()
@@ -236,9 +237,7 @@ class CentralLake(gymnasium.Env):
 
 def observation_box(episode: Episode) -> Box:
     """Return the space of observations, with their bounds; ValueError when they are not one array."""
-    seen = one_array(episode.first.observation)
-    low, high = bounds_of(episode.lake, seen, episode.bank.instances.max_agents)
-    return Box(low, high, seen.shape, seen.dtype)
+    return Box(*box_of(episode.lake, episode.first.observation, episode.bank.instances.max_agents))
 
 
 def _masked(infos: Infos, mask: np.ndarray) -> Infos:
@@ -250,12 +249,7 @@ def _masked(infos: Infos, mask: np.ndarray) -> Infos:
     return zeroed | {f"_{name}": mask.copy() for name in infos}
 
 
-def _begin(lake: Lake, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, TimeStep]:
-    def begin_one(level: jax.Array) -> tuple[State, TimeStep]:
-        instance, distances = bank.at(level)
-        return lake.reset(instance, params, distances)
-
-    return jax.vmap(begin_one)(levels)
+_begin = jax.vmap(begin, in_axes=(None, None, 0, None))
 
 
 @partial(jax.jit, static_argnames="lake")

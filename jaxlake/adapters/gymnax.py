@@ -16,7 +16,7 @@ import numpy as np
 from flax import struct
 from gymnax.environments import environment, spaces
 
-from jaxlake.adapters.shared import bounds_of, one_array
+from jaxlake.adapters.shared import box_of
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
@@ -87,7 +87,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
     def reset_env(self, key: jax.Array, params: LakeParams) -> tuple[Array, State]:
         """Begin an episode on a level drawn with the key."""
         instance, distances = params.bank.draw(key)
-        state, timestep = self.lake.reset(instance, _core(params), distances)
+        state, timestep = self.lake.reset(instance, core_params(params), distances)
         return timestep.observation, state
 
     def step_env(
@@ -99,7 +99,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
           Observation, state, summed reward, terminated, and info: the core's ``Info`` by name, and ``rewards``.
         """
         actions = split_actions(action, self.num_agents)
-        state, timestep = self.lake.step(state.replace(params=_core(params)), actions, key)
+        state, timestep = self.lake.step(state.replace(params=core_params(params)), actions, key)
         info = {**vars(timestep.info), "rewards": timestep.rewards}
         return timestep.observation, state, timestep.shared_reward, timestep.terminated, info
 
@@ -130,9 +130,8 @@ class CentralLake(environment.Environment[State, LakeParams]):
 
     def observation_space(self, params: LakeParams) -> spaces.Box:
         """The box of observations, with their bounds; ValueError when they are not one array."""
-        seen = one_array(jax.eval_shape(self.reset_env, jax.random.key(0), params)[0])
-        low, high = bounds_of(self.lake, seen, self.num_agents)
-        return spaces.Box(low, high, seen.shape, seen.dtype)
+        seen, _ = jax.eval_shape(self.reset_env, jax.random.key(0), params)
+        return spaces.Box(*box_of(self.lake, seen, self.num_agents))
 
 
 def count_joint_actions(num_agents: int) -> int:
@@ -168,6 +167,6 @@ def _places(num_agents: int) -> np.ndarray:
     return len(Action) ** np.arange(num_agents, dtype=np.int32)
 
 
-def _core(params: LakeParams) -> Params:
-    slip = None if params.slip is None else jnp.asarray(params.slip, jnp.float32)
-    return Params(max_steps=jnp.asarray(params.max_steps_in_episode, jnp.int32), slip=slip)
+def core_params(params: Any) -> Params:
+    """Return the core's settings from those under gymnax's names, as arrays."""
+    return Params(max_steps=params.max_steps_in_episode, slip=params.slip).as_arrays()

@@ -189,7 +189,8 @@ def _generated(size: int, num_agents: int) -> LevelBank:
 _tiles = jax.jit(jax.vmap(functools.partial(tiles, tile_size=_TILE_SIZE)))
 
 
-def _reset(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:
+def begin(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:
+    """Begin an episode on the bank's level of that number."""
     instance, distances = bank.at(level)
     return lake.reset(instance, params, distances)
 
@@ -202,12 +203,12 @@ def _first(lake: Lake, leaves: tuple[tuple[tuple[int, ...], np.dtype], ...], tre
     """
     check_process()
     bank, params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-    return jax.eval_shape(functools.partial(_reset, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[1]
+    return jax.eval_shape(functools.partial(begin, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[1]
 
 
 @functools.partial(jax.jit, static_argnames="lake")
 def _reset_one(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, jax.Array]:
-    state, timestep = _reset(lake, bank, level, params)
+    state, timestep = begin(lake, bank, level, params)
     return state, pack(timestep)
 
 

@@ -14,7 +14,7 @@ from flax import struct
 from jaxmarl.environments import multi_agent_env, spaces
 
 from jaxlake import observations
-from jaxlake.adapters.shared import arrays_by_name, bounds_of
+from jaxlake.adapters.shared import arrays_by_name, box_of
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
@@ -58,7 +58,8 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
             jax.eval_shape(self._first_observation, _with_another_agent(bank)), self.num_agents + 1
         ):
             raise ValueError(f"the observation is {seen}: it must be one array with an axis of agents in front")
-        space = spaces.Box(*bounds_of(lake, seen, self.num_agents), seen.shape[1:], seen.dtype)
+        low, high, shape, dtype = box_of(lake, seen, self.num_agents)
+        space = spaces.Box(low, high, shape[1:], dtype)
         self.observation_spaces = dict.fromkeys(self.agents, space)
         self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))
         _, state = jax.eval_shape(self.reset, jax.random.key(0))

@@ -16,14 +16,14 @@ from gymnax.environments import spaces
 from jaxued.environments import UnderspecifiedEnv
 
 from jaxlake import observations
-from jaxlake.adapters.gymnax import count_joint_actions, split_actions
+from jaxlake.adapters.gymnax import core_params, count_joint_actions, split_actions
 from jaxlake.benchmark import SETS, load
 from jaxlake.board_text import from_text, to_text
 from jaxlake.env import Lake
 from jaxlake.levels import stack
 from jaxlake.record import Array, Record, record
 from jaxlake.render import tiles
-from jaxlake.state import Params, State
+from jaxlake.state import State
 from jaxlake.types import MAX_AGENTS, MAX_STEPS, Instance
 
 
@@ -121,7 +121,7 @@ class UnderspecifiedLake(UnderspecifiedEnv):
 
     def reset_env_to_level(self, rng: jax.Array, level: Level | Instance, params: EnvParams) -> tuple[Any, State]:
         """Begin an episode on the level; the key is not used."""
-        state, timestep = self.lake.reset(_instance_of(level), _core(params))
+        state, timestep = self.lake.reset(_instance_of(level), core_params(params))
         return timestep.observation, state
 
     def step_env(
@@ -134,7 +134,7 @@ class UnderspecifiedLake(UnderspecifiedEnv):
           ``rewards`` and ``truncated``.
         """
         actions = split_actions(action, self.max_agents)
-        state, timestep = self.lake.step(state.replace(params=_core(params)), actions, rng)
+        state, timestep = self.lake.step(state.replace(params=core_params(params)), actions, rng)
         info = {**vars(timestep.info), "rewards": timestep.rewards, "truncated": timestep.truncated}
         return timestep.observation, state, timestep.shared_reward, state.done, info
 
@@ -237,11 +237,6 @@ def make_level_mutator(max_num_edits: int) -> Callable[[jax.Array, Level, Array 
         return Level(instance=jax.lax.fori_loop(0, max_num_edits, one, level.instance))
 
     return mutate_level
-
-
-def _core(params: EnvParams) -> Params:
-    slip = None if params.slip is None else jnp.asarray(params.slip, jnp.float32)
-    return Params(max_steps=jnp.asarray(params.max_steps_in_episode, jnp.int32), slip=slip)
 
 
 def _instance_of(level: Level | Instance) -> Instance:

@@ -16,7 +16,7 @@ from jumanji import env, specs, types
 
 from jaxlake import observations
 from jaxlake import state as core
-from jaxlake.adapters.shared import bounds_of, one_array
+from jaxlake.adapters.shared import box_of
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
@@ -99,10 +99,9 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
     def observation_spec(self) -> specs.Spec[Observation]:
         """An ``Observation`` of specs, the view with its bounds; ValueError when it is not one array."""
         _, first = jax.eval_shape(self.reset, jax.random.key(0))
-        view = one_array(first.observation.agents_view)
-        low, high = bounds_of(self.lake, view, self.num_agents)
-        unbounded = specs.Array(view.shape, view.dtype, "agents_view")
-        bounded = specs.BoundedArray(view.shape, view.dtype, low, high, "agents_view")
+        low, high, shape, dtype = box_of(self.lake, first.observation.agents_view, self.num_agents)
+        unbounded = specs.Array(shape, dtype, "agents_view")
+        bounded = specs.BoundedArray(shape, dtype, low, high, "agents_view")
         return specs.Spec(
             Observation,
             "ObservationSpec",

@@ -18,28 +18,23 @@ def arrays_by_name(info: Info) -> dict[str, Any]:
     return arrays
 
 
-def one_array(seen: Any) -> jax.ShapeDtypeStruct:
-    """Return the shape of an observation; ValueError when it is not one array.
+def box_of(lake: Lake, seen: Any, max_agents: int) -> tuple[float, float, tuple[int, ...], Any]:
+    """Return what a box of observations is made of: least and greatest value, shape and dtype.
 
-    Args:
-      seen: what ``jax.eval_shape`` says of the observation.
-    """
-    if not isinstance(seen, jax.ShapeDtypeStruct):
-        raise ValueError(f"the observation is {seen}: it must be one array")
-    return seen
-
-
-def bounds_of(lake: Lake, seen: jax.ShapeDtypeStruct, max_agents: int) -> tuple[float, float]:
-    """Return the least and the greatest value of an observation: those of its dtype if it is none of ``jaxlake``'s.
+    The bounds are those of the dtype where the observation is none of ``jaxlake``'s.
 
     Args:
       lake: the rules, with the function that observes.
-      seen: the observation's shape and dtype.
+      seen: what ``jax.eval_shape`` says of the observation.
       max_agents: agent slots of the levels that are played.
+
+    Raises:
+      ValueError: when the observation is not one array.
     """
-    known = observations.bounds(lake.observe, max_agents)
-    if known is not None:
-        return known
-    if jnp.issubdtype(seen.dtype, jnp.integer):
-        return int(jnp.iinfo(seen.dtype).min), int(jnp.iinfo(seen.dtype).max)
-    return (0.0, 1.0) if seen.dtype == bool else (-np.inf, np.inf)
+    if not isinstance(seen, jax.ShapeDtypeStruct):
+        raise ValueError(f"the observation is {seen}: it must be one array")
+    bounds = observations.bounds(lake.observe, max_agents)
+    if bounds is None and jnp.issubdtype(seen.dtype, jnp.integer):
+        bounds = int(jnp.iinfo(seen.dtype).min), int(jnp.iinfo(seen.dtype).max)
+    low, high = bounds or ((0.0, 1.0) if seen.dtype == bool else (-np.inf, np.inf))
+    return low, high, seen.shape, seen.dtype

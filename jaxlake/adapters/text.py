@@ -21,9 +21,9 @@ import jax
 import numpy as np
 
 from jaxlake.files import from_record, record
-from jaxlake.levels import validate
+from jaxlake.levels import stack, validate
 from jaxlake.rewards import accuracy
-from jaxlake.text import AnswerFormat, PromptStyle, parse, prompt
+from jaxlake.text import AnswerFormat, PromptStyle, parse_batch, prompt
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance
 from jaxlake.verify import verify
 
@@ -133,19 +133,10 @@ def _accuracies(texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
         raise ValueError(f"{len(texts)} completions with {len(levels)} levels: there must be one for each")
     if not texts:
         return np.zeros(0, np.float32)
-    known = [_read_level(level) for level in levels]
-    optimum = np.array([least for _, least in known], np.int32)
-    plans = [
-        parse(
-            text,
-            max_size=MAX_SIZE,
-            max_agents=MAX_AGENTS,
-            max_steps=MAX_STEPS,
-            starts=instance.starts,
-        )
-        for text, (instance, _) in zip(texts, known, strict=True)
-    ]
-    verdicts = verify(_stack([instance for instance, _ in known]), _stack(plans), optimum)
+    parts, optima = zip(*map(_read_level, levels), strict=True)
+    instances, optimum = stack(parts), np.array(optima, np.int32)
+    plans = parse_batch(texts, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS, starts=instances.starts)
+    verdicts = verify(instances, plans, optimum)
     return accuracy(np.asarray(verdicts.valid), np.asarray(verdicts.cost), optimum)
 
 
@@ -153,7 +144,3 @@ def _accuracies(texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
 def _read_level(level: str) -> tuple[Instance, int]:
     entry = json.loads(level)
     return from_record(entry, MAX_SIZE, MAX_AGENTS), entry["optimum"]
-
-
-def _stack(parts: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

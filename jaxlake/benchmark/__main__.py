@@ -1,6 +1,5 @@
 """The command ``python -m jaxlake.benchmark``: writes the fixed sets for other programs, or draws them anew."""
 
-import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 
 from jaxlake.benchmark.build import RECIPES, build
 from jaxlake.benchmark.export import FORMATS, export
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.fixed_sets import SETS, content_hash, load, store
 
 _EXAMPLES = """\
@@ -26,11 +26,8 @@ as Parquet. The third takes several minutes.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m jaxlake.benchmark",
-        description="Writes the fixed sets of boards for other programs, or draws them anew.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "jaxlake.benchmark", "Writes the fixed sets of boards for other programs, or draws them anew.", _EXAMPLES
     )
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
@@ -40,20 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("folder", type=Path, help="made if it is not there")
     commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
     options = parser.parse_args(arguments)
-    try:
+    with mistakes_in_one_line(parser, needs="Parquet needs it, --format jsonl does not"):
         if options.command == "export":
             for name in SETS:
                 print(export(load(name), options.folder, options.format))
             return 0
         return _build(options.folder) if options.command == "build" else _check()
-    except ModuleNotFoundError as error:
-        parser.exit(
-            2, f"{parser.prog}: error: {error.name} is not installed: Parquet needs it, --format jsonl does not\n"
-        )
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
-    except KeyboardInterrupt:
-        parser.exit(130, f"\n{parser.prog}: stopped\n")
 
 
 def _build(folder: Path) -> int:

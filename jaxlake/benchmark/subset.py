@@ -1,10 +1,13 @@
 """Parts of a fixed set that stand for the whole: an order whose every beginning is spread evenly, and what to take."""
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxlake.fixed_sets import Benchmark
+from jaxlake.types import Instance
 
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -33,15 +36,7 @@ def spread(benchmark: Benchmark) -> np.ndarray:
 def take(benchmark: Benchmark, indices: Sequence[int] | np.ndarray) -> Benchmark:
     """The set's instances at ``indices``, in that order; name and account stay those of the whole set."""
     indices = np.asarray(indices, int)
-    return Benchmark(
-        name=benchmark.name,
-        ids=tuple(benchmark.ids[index] for index in indices),
-        instances=benchmark.instances[indices],
-        optimum=benchmark.optimum[indices],
-        lower_bound=benchmark.lower_bound[indices],
-        makespan=benchmark.makespan[indices],
-        needs_wait=benchmark.needs_wait[indices],
-        hole_ratio=benchmark.hole_ratio[indices],
-        wait_subset=benchmark.wait_subset[indices],
-        account=benchmark.account,
-    )
+    columns: dict[str, Any] = {
+        name: part[indices] for name, part in vars(benchmark).items() if isinstance(part, (np.ndarray, Instance))
+    }
+    return dataclasses.replace(benchmark, ids=tuple(benchmark.ids[index] for index in indices), **columns)

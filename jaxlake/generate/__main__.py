@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 import jax
 
 from jaxlake import files
+from jaxlake.arguments import whole_number
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import MIN_SIZE, LakeConfig
 from jaxlake.generate import GAPS, Dataset, generate
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, Status
@@ -25,11 +27,10 @@ _MOST = 1_000_000  # Boards: a GB of arrays. Repeating few boards a billion time
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m jaxlake.generate",
-        description="Draws solvable boards, as many of each size, of which a share makes somebody\nwait.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "jaxlake.generate",
+        "Draws solvable boards, as many of each size, of which a share makes somebody\nwait.",
+        _EXAMPLE,
     )
     parser.add_argument("--sizes", type=_sizes, default="3-6", help="board sides, as 3-6 or 4,8 (default: 3-6)")
     parser.add_argument("--agents", type=int, default=2, help="on every board (default: 2)")
@@ -49,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--exclude", metavar="FILE", help="boards that must not occur, .jsonl or .txt")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl or .txt")
     options = parser.parse_args(arguments)
-    try:
-        _check(options)
+    with mistakes_in_one_line(parser, "stopped, nothing is written"):
+        whole_number("--agents", options.agents, 1, MAX_AGENTS)
+        whole_number("--count", options.count, 1, _MOST)
+        whole_number("--seed", options.seed, 0, 2**32 - 1)
         files.check_target(options.output)
         dataset = generate(
             LakeConfig.uniform(options.sizes, options.holes, options.waits),
@@ -61,23 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             exclude=None if options.exclude is None else files.read(options.exclude, MAX_SIZE, MAX_AGENTS)[0],
         )
         files.write(options.output, _records(dataset))
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
-    except KeyboardInterrupt:
-        parser.exit(130, f"\n{parser.prog}: stopped, nothing is written\n")
     print(_table(dataset))
     return 0
-
-
-def _check(options: argparse.Namespace) -> None:
-    """ValueError for a number that is beyond what a machine or a seed can hold."""
-    for name, number, low, high in (
-        ("--agents", options.agents, 1, MAX_AGENTS),
-        ("--count", options.count, 1, _MOST),
-        ("--seed", options.seed, 0, 2**32 - 1),
-    ):
-        if not low <= number <= high:
-            raise ValueError(f"{name} = {number} must be from {low} to {high}")
 
 
 def _sizes(text: str) -> tuple[int, ...]:

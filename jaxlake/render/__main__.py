@@ -1,12 +1,12 @@
 """The command ``python -m jaxlake.render``: a board of a file on the terminal or as a picture. Draws nothing itself."""
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jaxlake import files
 from jaxlake.board_text import to_text
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.render import animate, gif, png, svg
 from jaxlake.types import Instance, Plan
 
@@ -24,12 +24,7 @@ with the plan's paths, .gif (needs Pillow) with agents that walk; so does an
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m jaxlake.render",
-        description="Draws a board of a file, with its plan if it has one.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("jaxlake.render", "Draws a board of a file, with its plan if it has one.", _EXAMPLE)
     parser.add_argument("boards", help="a file of boards, .jsonl or .txt")
     parser.add_argument("--index", type=int, default=0, help="number of the board in the file (default: 0)")
     parser.add_argument("--animate", action="store_true", help="in an .svg let the agents walk")
@@ -38,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     suffix = Path(options.output).suffix if options.output else ".txt"
-    try:
+    with mistakes_in_one_line(parser, needs=".png and .gif need Pillow, .svg does not"):
         if suffix not in _DRAWERS:
             raise ValueError(f"{options.output} must end in {', '.join(_DRAWERS)}")
         if options.animate and suffix != ".svg":
@@ -53,12 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         content = animate(instance, plan).encode() if options.animate else _DRAWERS[suffix](instance, plan)
         if options.output:
             files.write_whole(options.output, content)
-    except ModuleNotFoundError as error:
-        parser.exit(
-            2, f"{parser.prog}: error: {error.name} is not installed: .png and .gif need Pillow, .svg does not\n"
-        )
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
     if not options.output:
         print(content.decode(), end="")
     return 0

@@ -1,6 +1,5 @@
 """The command ``python -m jaxlake.solve``: an optimal plan for every board of a file. Searches nothing itself."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from jaxlake import files, levels
+from jaxlake.arguments import whole_number
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.solve import solve, without_waiting
 from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Status
@@ -29,24 +30,18 @@ _BOARDS = 4096
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m jaxlake.solve",
-        description="Finds optimal plans for the boards of a file.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("jaxlake.solve", "Finds optimal plans for the boards of a file.", _EXAMPLE)
     parser.add_argument("boards", help="a file of boards, .jsonl or .txt")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl")
     parser.add_argument(
         "--max-steps", type=int, default=MAX_STEPS, help=f"longest plan that is looked for (default: {MAX_STEPS})"
     )
     options = parser.parse_args(arguments)
-    try:
+    with mistakes_in_one_line(parser, "stopped, nothing is written"):
         files.check_target(options.output)
         if Path(options.output).suffix != ".jsonl":
             raise ValueError(f"{options.output}: plans need a file that ends in .jsonl")
-        if not 1 <= options.max_steps <= MAX_HORIZON:
-            raise ValueError(f"--max-steps = {options.max_steps} must be from 1 to {MAX_HORIZON}")
+        whole_number("--max-steps", options.max_steps, 1, MAX_HORIZON)
         entries = files.read_records(options.boards, MAX_SIZE, MAX_AGENTS)
         instances = levels.stack([files.from_record(entry) for entry in entries])
         solved: list[files.Record] = []
@@ -58,10 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stderr.isatty():
             print(file=sys.stderr)
         files.write(options.output, solved)
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
-    except KeyboardInterrupt:
-        parser.exit(130, f"\n{parser.prog}: stopped, nothing is written\n")
     print(_table(solved))
     return 0
 

@@ -5,7 +5,7 @@ import numpy as np
 from jaxlake.arguments import Word, whole_number
 from jaxlake.board_text import to_text
 from jaxlake.levels import check_unbatched
-from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan
+from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan, coordinate
 
 _MOVES = dict(zip(STEPS, Action, strict=True))
 
@@ -91,9 +91,9 @@ def prompt(
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     check_unbatched(instance)
     size, max_size = int(instance.size), instance.max_size
-    ends = [(_coordinate(start, max_size), _coordinate(goal, max_size)) for start, goal in _agents(instance)]
+    ends = [(coordinate(start, max_size), coordinate(goal, max_size)) for start, goal in _agents(instance)]
     if style is PromptStyle.COORDINATES:
-        holes = "".join(_coordinate(cell, max_size) for cell in np.flatnonzero(instance.holes).tolist())
+        holes = "".join(coordinate(cell, max_size) for cell in np.flatnonzero(instance.holes).tolist())
         agents = " ".join(f"{agent}{start}{goal}" for agent, (start, goal) in enumerate(ends))
         return f"{size}x{size} holes{holes} {agents}"
     board = to_text(instance)
@@ -139,7 +139,7 @@ def answer(plan: Plan, max_size: int, answer_format: AnswerFormat | str = Answer
 
 
 def _path(cells: list[int], max_size: int) -> str:
-    return "".join(_coordinate(cell, max_size) for cell in cells)
+    return "".join(coordinate(cell, max_size) for cell in cells)
 
 
 def _moves(cells: list[int], max_size: int) -> str:
@@ -153,7 +153,3 @@ def _moves(cells: list[int], max_size: int) -> str:
 def _agents(instance: Instance) -> list[tuple[int, int]]:
     count = int(instance.num_agents)
     return list(zip(np.asarray(instance.starts)[:count], np.asarray(instance.goals)[:count], strict=True))
-
-
-def _coordinate(cell: int, max_size: int) -> str:
-    return "({},{})".format(*divmod(int(cell), max_size))

@@ -11,8 +11,8 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engineer import Choice, DataFloor, Generation, LanguageEngineer, NoAnswer, RandomEngineer
 from engineer.context import Context, PastRound, Template, Training, modules
-from engineer.engineers import Choice, DataFloor, Generation, LanguageEngineer, NoAnswer, RandomEngineer
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
 from engineer.examples import rule

@@ -9,8 +9,8 @@ import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engineer import RuleEngineer
 from engineer.context import PastRound
-from engineer.engineers import RuleEngineer
 from engineer.gate import Gated, mixture, without_signal
 from jaxlake.config import LakeConfig
 

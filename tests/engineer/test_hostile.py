@@ -107,7 +107,16 @@ def survive(text: str) -> float:
         projected, changes = (PREVIOUS, ()) if error else project(parsed, PREVIOUS)
         config, raised = covered(projected, 0.05)
         lines, errors = (*repairs, *changes, *raised), () if error is None else (error,)
-        proposal = Proposal("api", text, "", parsed, config, lines, bool(errors), 1, errors, (projected,))
+        proposal = Proposal(
+            engineer="api",
+            raw=text,
+            parsed=parsed,
+            projected=config,
+            repairs=lines,
+            fallback=bool(errors),
+            errors=errors,
+            candidates=(projected,),
+        )
         record = json.dumps(proposal.to_json(), allow_nan=False)
         seconds.append(time.process_time() - start)
 

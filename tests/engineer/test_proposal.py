@@ -248,7 +248,10 @@ def test_a_distance_is_one(a, b, c):
 def test_a_proposals_record_is_strict_json():
     projected = LakeConfig.uniform((3,), hole=0.1, wait=0.2)
     parsed = {"3": {"data": math.nan, "hole": 0.1}}
-    proposal = Proposal("checkpoint", "raw", "why", parsed, projected, ("kept",), False, 2, ("the answer is empty",))
+    repairs, errors = ("kept",), ("the answer is empty",)
+    proposal = Proposal(
+        engineer="checkpoint", parsed=parsed, projected=projected, repairs=repairs, attempts=2, errors=errors
+    )
     record = json.loads(json.dumps(proposal.to_json(), allow_nan=False))
     assert record["parsed"] == {"3": {"data": None, "hole": 0.1}}
     assert LakeConfig.from_dict(record["projected"]) == projected
@@ -261,7 +264,7 @@ def test_a_record_tells_the_candidates_the_gate_and_how_far_the_projection_moved
     a, b = (LakeConfig.uniform((3, 4), hole=hole, wait=0.2) for hole in (0.1, 0.5))
     parsed = {"3": {"hole": 0.9}, "4": {"hole": 0.5}}
     gate = {"verdict": "accepted"}
-    record = Proposal("api", "", "", parsed, b, (), False, 1, (), candidates=(a, b), chosen=1, gate=gate).to_json()
+    record = Proposal(engineer="api", parsed=parsed, projected=b, candidates=(a, b), chosen=1, gate=gate).to_json()
     assert [LakeConfig.from_dict(candidate) for candidate in record["candidates"]] == [a, b]
     assert (record["chosen"], record["gate"]) == (1, gate)
     assert record["distances"] == {"parsed_projected": pytest.approx(0.2)}

@@ -11,8 +11,8 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engineer import RULES, RuleEngineer
 from engineer.context import PastRound
-from engineer.engineers import RULES, RuleEngineer
 from engineer.evidence import CHECKS, Evidence, SizeEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 

@@ -5,8 +5,8 @@ import dataclasses
 import jax
 import numpy as np
 
+from engineer import Engineer
 from engineer.context import PastRound
-from engineer.engineers import Engineer
 from engineer.evidence import CHECKS, LEARNABLE, Evidence, SizeEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig, counts
 
