@@ -3,7 +3,7 @@
 import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -101,15 +101,24 @@ def legend(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
 
 
-def draw(pictures: Mapping[str, Callable[[], Figure | None]]) -> dict[str, bytes]:
-    """Return PNG files by name; a picture that there is nothing for is left out."""
-    files = {}
+class Picture(NamedTuple):
+    """A picture as a PNG file, and what stands below it."""
+
+    png: bytes
+    caption: str
+
+
+Drawing = tuple[Callable[[Any], Figure | None], str]
+"""What draws a picture of a run or comparison, nothing where there is nothing to draw, and its caption."""
+
+
+def draw(drawings: Mapping[str, Drawing], subject: Any) -> dict[str, Picture]:
+    """Return pictures by file name; one that there is nothing for is left out."""
+    pictures = {}
     with matplotlib.rc_context(STYLE):
-        figures = {name: picture() for name, picture in pictures.items()}
-        for name, figure in figures.items():
-            if figure is not None:
+        for name, (draws, caption) in drawings.items():
+            if (figure := draws(subject)) is not None:
                 FigureCanvasAgg(figure)
-                buffer = io.BytesIO()
-                figure.savefig(buffer, format="png", dpi=DPI)
-                files[name] = buffer.getvalue()
-    return files
+                figure.savefig(buffer := io.BytesIO(), format="png", dpi=DPI)
+                pictures[name] = Picture(buffer.getvalue(), caption)
+    return pictures

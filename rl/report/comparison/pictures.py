@@ -1,6 +1,5 @@
 """The pictures of a comparison, drawn off-screen and returned as PNG bytes; writes no file."""
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,29 +17,10 @@ from rl.report.comparison.tables import NAMES
 from rl.report.run import RATIOS
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
-DIFFERENCES, LEARNING, ALLOCATION = "differences.png", "learning.png", "allocation.png"
-FORGETTING, TAIL, MOVES, TRANSITIONS = "forgetting.png", "tail.png", "failures.png", "transitions.png"
 _INTERVALS = (
     "Bar: 95 % by bootstrap over seeds and boards; black ticks: Student's t over the seeds; dots: the seeds. Filled "
     "where both exclude 0."
 )
-CAPTIONS = {
-    DIFFERENCES: "Each engineer less the baseline on the same seeds and held-out boards, mean over the board sizes, by "
-    f"number of agents. {_INTERVALS}",
-    LEARNING: "Line: valid answers in training, each engineer on boards of its own; points: greedy answers on the "
-    "common validation. Mean over the seeds, with the range of the seeds; grey: the baseline. Dashed: a redesign.",
-    ALLOCATION: "What the engineers asked for, mean over the seeds: share of the boards, share of holes, share of "
-    "boards that need a wait, by board size (down) and round (across). Who keeps a round asks for what the generator "
-    "made of it: small boards have few cells to make holes of.",
-    FORGETTING: "Valid % of greedy answers on validation by board size (down), mean over the seeds; in brackets the "
-    "fall below an earlier checkpoint. Some fall by chance where nothing is forgotten.",
-    TAIL: "Mean over the worst boards (conditional value at risk), on the right over all; a board counts by its valid "
-    "share over the seeds, and the worst are chosen by the same answers.",
-    MOVES: "Held-out answers by first failing check: share at the end less share after round 0, which all engineers "
-    f"have in common. {_INTERVALS}",
-    TRANSITIONS: "What became of the answers after round 0 (down) in the end (across), of all seeds: counts, shaded by "
-    "share of the row.",
-}
 _STYLES = [(c, line) for line in ("-", "--", ":") for c in (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)]
 _MARKS = "oDs^vPX"  # one more than colours, so that none has the same mark twice
 _ABREAST = 4
@@ -50,18 +30,9 @@ Series = tuple[str, str, str, Mapping[str, Interval]]
 """Label, colour, mark, and the intervals by engineer."""
 
 
-def draw_all(comparison: Comparison) -> dict[str, bytes]:
-    """Return PNG bytes by file name; a picture for which the comparison holds nothing is left out."""
-    draws = {
-        DIFFERENCES: _differences,
-        LEARNING: _learning,
-        ALLOCATION: _allocation,
-        FORGETTING: _forgetting,
-        TAIL: _tail,
-        MOVES: _moves,
-        TRANSITIONS: _transitions,
-    }
-    return style.draw({name: functools.partial(draw, comparison) for name, draw in draws.items()})
+def draw_all(comparison: Comparison) -> dict[str, style.Picture]:
+    """Return pictures by file name; one for which the comparison holds nothing is left out."""
+    return style.draw(PICTURES, comparison)
 
 
 def _differences(comparison: Comparison) -> Figure | None:
@@ -310,3 +281,43 @@ def _trim(figure: Figure, grid: Sequence[Axes], count: int, xlabel: str | None, 
         figure.supxlabel(xlabel, fontsize=9)
     if ylabel:
         figure.supylabel(ylabel, fontsize=9)
+
+
+PICTURES: dict[str, style.Drawing] = {
+    "differences.png": (
+        _differences,
+        "Each engineer less the baseline on the same seeds and held-out boards, mean over the board sizes, by "
+        f"number of agents. {_INTERVALS}",
+    ),
+    "learning.png": (
+        _learning,
+        "Line: valid answers in training, each engineer on boards of its own; points: greedy answers on the "
+        "common validation. Mean over the seeds, with the range of the seeds; grey: the baseline. Dashed: a redesign.",
+    ),
+    "allocation.png": (
+        _allocation,
+        "What the engineers asked for, mean over the seeds: share of the boards, share of holes, share of "
+        "boards that need a wait, by board size (down) and round (across). Who keeps a round asks for what the generator "
+        "made of it: small boards have few cells to make holes of.",
+    ),
+    "forgetting.png": (
+        _forgetting,
+        "Valid % of greedy answers on validation by board size (down), mean over the seeds; in brackets the "
+        "fall below an earlier checkpoint. Some fall by chance where nothing is forgotten.",
+    ),
+    "tail.png": (
+        _tail,
+        "Mean over the worst boards (conditional value at risk), on the right over all; a board counts by its valid "
+        "share over the seeds, and the worst are chosen by the same answers.",
+    ),
+    "failures.png": (
+        _moves,
+        "Held-out answers by first failing check: share at the end less share after round 0, which all engineers "
+        f"have in common. {_INTERVALS}",
+    ),
+    "transitions.png": (
+        _transitions,
+        "What became of the answers after round 0 (down) in the end (across), of all seeds: counts, shaded by "
+        "share of the row.",
+    ),
+}
