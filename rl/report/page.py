@@ -1,6 +1,6 @@
 """The page of a run: one HTML file that stands alone, and its pictures as PNG files beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from jaxlake.files import write_whole
@@ -67,7 +67,9 @@ def environments(run: Run, drawn: Mapping[str, Picture], level: int = 2) -> str:
     tabled = ((past, changes.change_table(run, past)) for past in run.rounds)
     compared = [(past, table) for past, table in tabled if table is not None]
     for past, table in compared:
-        blocks += [html.table(table, of_words=True), html.paragraph(_unsupported(changes.changes(run, past)))]
+        supported = changes.changes(run, past).values()
+        count = f"{len(supported)} ratios changed, {list(supported).count(False)} of them without evidence."
+        blocks += [html.table(table, of_words=True), html.paragraph(count if supported else "No ratio changed.")]
     blocks.append(html.note(changes.DEFINITION) if compared else "")
     blocks.append(html.folded("All ratios, as requested and as realised", map(html.table, tables.config_tables(run))))
     return html.section("Environments", blocks, level)
@@ -95,11 +97,6 @@ def _whole(run: Run, drawn: Mapping[str, Picture]) -> list[str]:
         html.section("Time and memory", [*map(html.table, tables.time_tables(run)), *shown(drawn, "time.png")]),
         html.section("Run card", [html.table(table, of_words=True) for table in card.tables(run)] + [_settings(run)]),
     ]
-
-
-def _unsupported(changed: Sequence[changes.Change]) -> str:
-    without = sum(not change.supported for change in changed)
-    return f"{len(changed)} ratios changed, {without} of them without evidence." if changed else "No ratio changed."
 
 
 def _settings(run: Run) -> str:

@@ -177,8 +177,8 @@ PICTURES: dict[str, style.Drawing] = {
     "allocation.png": (
         heat.allocation,
         "What each round's environment was to be, and in the corner below what it turned out to be "
-        "where that differs. Entropy in nats. Steps are against the round before: summed absolute differences for data, "
-        "their mean for hole and wait.",
+        "where that differs. Entropy in nats. Steps are against the round before: summed absolute differences for "
+        "data, their mean for hole and wait.",
     ),
     "failures.png": (
         _failures,

@@ -85,20 +85,23 @@ def mark_rounds(axes: Axes, steps: Sequence[dict[str, Any]], named: bool = True)
             axes.text((begin + end + 1) / 2, 1.02, name, ha="center", transform=place)
 
 
-def heat(axes: Axes, shares: np.ndarray) -> None:
-    """Shade the cells of float ``[rows, columns]`` from 0 to 1."""
+def heat(axes: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]] = (), font: float = 9) -> None:
+    """Shade the cells of float ``[rows, columns]`` from 0 to 1, and write their texts into those that are known."""
     axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
+    for (i, j), share in np.ndenumerate(shares):
+        if texts and not np.isnan(share):
+            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=ink(share))
 
 
-def legend(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
-    """Write the labels of all panels below them, each once."""
+def legend(figure: Figure, panels: Sequence[Axes], columns: int, side: str = "lower") -> None:
+    """Write the labels of all panels below or above them, each once."""
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+    figure.legend(handles.values(), handles.keys(), loc=f"outside {side} center", ncols=columns)
 
 
 class Picture(NamedTuple):
