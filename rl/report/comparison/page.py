@@ -83,6 +83,6 @@ def _numbers(comparison: Comparison) -> dict:
         "seeds": {name: list(arms) for name, arms in comparison.arms.items()},
         "boards": len(comparison.boards.id),
         "left_out": list(comparison.left_out),
-        **findings(comparison).to_json(),
+        **dataclasses.asdict(findings(comparison)),
         "published": [dataclasses.asdict(row) for row in beside_published(comparison)],
     }
