@@ -39,7 +39,7 @@ FEW = 40
 
 def values(rows: Sequence[dict[str, Any]], key: str) -> np.ndarray:
     """Return a metric over the rows, float64 ``[rows]``; NaN where a row has none or null."""
-    return np.array([np.nan if row.get(key) is None else row[key] for row in rows], float)
+    return np.array([row.get(key) for row in rows], float)
 
 
 def spans(steps: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:

@@ -557,7 +557,7 @@ def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path, capsy
         (
             "rounds/1/evidence.json",
             '{"version": 1}',
-            "evidence.json: evidence has version 1; this program reads version",
+            "evidence.json: evidence has version 1; it must be 2, which this program reads",
         ),
         ("rounds/1/evidence.json", "{", "evidence.json: Expecting"),
         ("rounds/1/config.json", '{"3": {}}', "config.json: entry of size 3"),

@@ -15,6 +15,7 @@ from rl.report.comparison.findings import (
     Design,
     Findings,
     Rate,
+    Validated,
     findings,
     metrics,
 )
@@ -111,11 +112,8 @@ def _validated_tables(comparison: Comparison, numbers: Findings) -> Iterable[Tab
         return
     rows = []
     for one in numbers.validated:
-        interval = "-" if one.t_low is None else f"[{100 * one.t_low:+.1f} {100 * one.t_high:+.1f}]"
         mean = sum(one.less_baseline) / len(one.less_baseline)
-        rows.append(
-            (one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {interval}", _by_seed(one.less_baseline))
-        )
+        rows.append((one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {_t(one)}", _by_seed(one.less_baseline)))
     yield Table(
         "Valid % of samples on the run's own validation in the end, which the engineers design for",
         ("engineer", "valid", f"less {comparison.baseline} [Student's t]", "by seed"),
@@ -268,7 +266,7 @@ def _difference(interval: Interval) -> str:
     return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]{mark}"
 
 
-def _t(interval: Interval) -> str:
+def _t(interval: Interval | Validated) -> str:
     return "-" if interval.t_low is None else f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
 
 
