@@ -1,9 +1,9 @@
 """The tables of an evaluation, for a terminal and as Markdown, with the paper's figures beside ours."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from jaxlake.benchmark import FAILURES, PublishedRow, published
+from jaxlake.benchmark import FAILURES, published
 from rl.evaluation.scoring import Evaluation, Line
 from rl.report.shares import Share
 from rl.report.table import WIDTH, Table
@@ -13,12 +13,14 @@ NOTE = (
     "Optimal | valid: of the valid answers, those that are optimal."
 )
 OURS = "this model"
+_PAIR = "valid / optimal %"
 
 
 def to_text(evaluation: Evaluation) -> str:
     """Write what the user sees at the end."""
-    tables = [_by_size(evaluation, agents) for agents in evaluation.agents] + _together(evaluation)
-    tables += _chances(evaluation, [line for line in evaluation.whole if line.size is None]) + _failures(evaluation)
+    tables = [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
+    tables += _chances(evaluation, [line for line in evaluation.whole if line.size is None])
+    tables.append(_failures(evaluation))
     if _comparable(evaluation):
         tables.append(_beside_sums(evaluation))
     facts = (textwrap.fill(fact, WIDTH) for fact in _facts(evaluation))
@@ -27,11 +29,11 @@ def to_text(evaluation: Evaluation) -> str:
 
 def to_markdown(evaluation: Evaluation) -> str:
     """Write the whole report."""
-    tables = [_by_size(evaluation, agents) for agents in evaluation.agents] + _together(evaluation)
+    tables = [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
     tables += _chances(evaluation, evaluation.lines)
     for agents in evaluation.agents:
         tables += _by_wait_and_size(evaluation, agents)
-    tables += _failures(evaluation)
+    tables.append(_failures(evaluation))
     if _comparable(evaluation):
         tables += [_beside(evaluation, agents) for agents in evaluation.agents]
         tables.append(_beside_contexts(evaluation))
@@ -54,53 +56,44 @@ def _facts(evaluation: Evaluation) -> list[str]:
     facts = [f"{about['suite']} suite, {of}, {answers} each, {how}; optimal by {objective}"]
     if missing:
         facts.append(f"{missing:,} answers are missing and count as invalid.")
-    if evaluation.lengths.truncated:
+    if cut := evaluation.lengths["truncated"]:
         facts.append(
-            f"{evaluation.lengths.truncated:.1f} % of the answers were cut off at text.max_new_tokens = "
+            f"{cut:.1f} % of the answers were cut off at text.max_new_tokens = "
             f"{about['max_new_tokens']:,}; with more room some of them may be valid."
         )
     return facts
 
 
-def _by_size(evaluation: Evaluation, agents: int) -> Table:
-    """Show sizes and their mean, then the means of the wait subsets."""
-    lines = [line for line in evaluation.lines if line.agents == agents]
-    whole = [line for line in lines if line.whole]
-    waits = [line for line in lines if not line.whole and line.size is None]
-    return _figures(f"{agents} agents", whole + waits)
-
-
-def _together(evaluation: Evaluation) -> list[Table]:
-    """Show all numbers of agents, where there are several."""
-    lines = sorted((line for line in evaluation.lines if line.agents is None), key=lambda line: not line.whole)
-    return [_figures("All agents, mean over agents and sizes", lines)] if lines else []
-
-
-def _figures(title: str, lines: Sequence[Line]) -> Table:
+def _by_size(evaluation: Evaluation, agents: int | None) -> list[Table]:
+    """Show sizes and their mean, then the means of the wait subsets; nothing for agents that there are not."""
+    lines = [line for line in evaluation.lines if line.agents == agents and (line.whole or line.size is None)]
     rows = []
-    for line in lines:
+    for line in sorted(lines, key=lambda line: not line.whole):
         name = _side(line.size) if line.whole else f"wait {_wait(line.wait)}"
         shares = (line.valid, line.optimal, line.optimal_given_valid)
-        lengths = (line.lengths.mean, line.lengths.p90, line.lengths.truncated)
+        lengths = (line.lengths[name] for name in ("mean", "p90", "truncated"))
         rows.append((name, f"{line.boards:,}", *map(_share, shares), *map(_number, lengths)))
-    return Table(title, ("", "boards", "valid %", "optimal %", "optimal | valid %", "tokens", "p90", "cut off %"), rows)
+    title = "All agents, mean over agents and sizes" if agents is None else f"{agents} agents"
+    header = ("", "boards", "valid %", "optimal %", "optimal | valid %", "tokens", "p90", "cut off %")
+    return [Table(title, header, rows)] if rows else []
 
 
 def _by_wait_and_size(evaluation: Evaluation, agents: int) -> list[Table]:
     """Show valid and optimal, a row for each wait subset; nothing where there is one subset."""
     lines = {(line.wait, line.size): line for line in evaluation.lines if line.agents == agents}
-    subsets = list(dict.fromkeys(wait for wait, _ in lines))
-    sizes = [line.size for line in lines.values() if line.whole]
-    if len(subsets) < 2:
-        return []
-    tables = []
-    for name in ("valid", "optimal"):
-        rows = []
-        for wait in subsets:
-            own = [getattr(lines[wait, size], name) if (wait, size) in lines else None for size in sizes]
-            rows.append((_wait(wait), *map(_share, own)))
-        tables.append(Table(f"{agents} agents by wait subset, {name} %", ("wait", *map(_side, sizes)), rows))
-    return tables
+    subsets = {wait: _wait(wait) for wait, _ in lines}
+    sizes = {line.size: _side(line.size) for line in lines.values() if line.whole}
+    return [
+        Table.grid(
+            f"{agents} agents by wait subset, {name} %",
+            "wait",
+            subsets,
+            sizes,
+            lambda *cell, name=name: _share(getattr(lines.get(cell), name, None)),
+        )
+        for name in ("valid", "optimal")
+        if len(subsets) > 1
+    ]
 
 
 def _chances(evaluation: Evaluation, lines: Sequence[Line]) -> list[Table]:
@@ -115,11 +108,11 @@ def _chances(evaluation: Evaluation, lines: Sequence[Line]) -> list[Table]:
     return [Table("pass@k", ("agents", "wait", "size", *(f"pass@{k}" for k in lines[0].at)), rows, note)]
 
 
-def _failures(evaluation: Evaluation) -> list[Table]:
-    counted = evaluation.scores.to_json()["failures"]
-    rows = [(name.replace("_", " "), *(f"{row[name]:,}" for row in counted)) for name in FAILURES]
-    header = ("", *(f"{row['agents']} agents" for row in counted))
-    return [Table("Invalid answers by the first check that fails", header, rows)]
+def _failures(evaluation: Evaluation) -> Table:
+    counted = {f"{row['agents']} agents": row for row in evaluation.scores.to_json()["failures"]}
+    rows = {name: name.replace("_", " ") for name in FAILURES}
+    title = "Invalid answers by the first check that fails"
+    return Table.grid(title, "", rows, list(counted), lambda name, agents: f"{counted[agents][name]:,}")
 
 
 def _comparable(evaluation: Evaluation) -> bool:
@@ -129,37 +122,44 @@ def _comparable(evaluation: Evaluation) -> bool:
 
 def _beside(evaluation: Evaluation, agents: int) -> Table:
     """Set a number of agents beside the paper: valid / optimal of each size, ours first."""
-    lines = {line.size: line for line in evaluation.whole if line.agents == agents}
-    theirs = [row for row in published().rows if row.num_agents == agents]
-    sizes = list(theirs[0].by_size)
-    rows = [(OURS, *(_pair(lines.get(size)) for size in sizes), _pair(lines[None]))]
-    rows += [(row.model, *(_printed(row.by_size[size]) for size in sizes), _printed(row.mean)) for row in theirs]
+    ours = {line.size: _pair(line) for line in evaluation.whole if line.agents == agents}
+    rows = {row.model: row for row in published().rows if row.num_agents == agents}
+    pairs = {model: {**row.by_size, None: row.mean} for model, row in rows.items()}
+    printed = {OURS: ours, **pairs}
+    columns = {size: _side(size) for size in next(iter(rows.values())).by_size} | {None: "Sum"}
     misprints = [text for text in published().misprints if f"{agents} agents" in text]
     note = f"Published: {published().source}." + "".join(f" Misprint: {text}." for text in misprints)
-    header = ("valid / optimal %", *map(_side, sizes), "Sum")
-    return Table(f"{agents} agents beside the published", header, rows, note)
+    title = f"{agents} agents beside the published"
+    return Table.grid(
+        title, _PAIR, list(printed), columns, lambda model, size: _printed(printed[model].get(size)), note
+    )
 
 
 def _beside_sums(evaluation: Evaluation) -> Table:
     """Set all numbers of agents beside the paper at once, the means over sizes alone."""
-    by_model: dict[str, dict[int, PublishedRow]] = {}
-    for row in published().rows:
-        by_model.setdefault(row.model, {})[row.num_agents] = row
-    lines = {line.agents: line for line in evaluation.whole if line.size is None}
-    rows = [(OURS, *(_pair(lines[n]) for n in evaluation.agents))]
-    rows += [(model, *(_printed(own[n].mean) for n in evaluation.agents)) for model, own in by_model.items()]
-    header = ("valid / optimal %", *(f"{n} agents" for n in evaluation.agents))
-    return Table("Mean over sizes beside the published", header, rows, f"Published: {published().source}.")
+    means = {(OURS, line.agents): _pair(line) for line in evaluation.whole if line.size is None}
+    means |= {(row.model, row.num_agents): row.mean for row in published().rows}
+    return Table.grid(
+        "Mean over sizes beside the published",
+        _PAIR,
+        list(dict.fromkeys(model for model, _ in means)),
+        {agents: f"{agents} agents" for agents in evaluation.agents},
+        lambda *key: _printed(means[key]),
+        f"Published: {published().source}.",
+    )
 
 
 def _beside_contexts(evaluation: Evaluation) -> Table:
     contexts = published().contexts
-    subsets = list(next(iter(contexts.values())))
-    lines = {line.wait: line for line in evaluation.lines if line.agents is None}
-    rows = [(OURS, *("-" if wait not in lines else f"{lines[wait].valid.percent[0]:.1f}" for wait in subsets))]
-    rows += [(name, *(f"{by_wait[wait]:.1f}" for wait in subsets)) for name, by_wait in contexts.items()]
-    header = ("valid %", *(f"wait {wait:.2f}" for wait in subsets))
-    return Table("Mean over agents and sizes beside the paper's six contexts of the engineer", header, rows)
+    ours = {line.wait: line.valid.percent[0] for line in evaluation.lines if line.agents is None}
+    rows: dict[str, Mapping] = {OURS: ours, **contexts}
+    return Table.grid(
+        "Mean over agents and sizes beside the paper's six contexts of the engineer",
+        "valid %",
+        list(rows),
+        {wait: f"wait {wait:.2f}" for wait in next(iter(contexts.values()))},
+        lambda name, wait: f"{rows[name][wait]:.1f}" if wait in rows[name] else "-",
+    )
 
 
 def _wait(wait: float | None) -> str:
@@ -178,9 +178,9 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"
 
 
-def _pair(line: Line | None) -> str:
-    return "-" if line is None else _printed((line.valid.percent[0], line.optimal.percent[0]))
+def _pair(line: Line) -> tuple[float, float]:
+    return line.valid.percent[0], line.optimal.percent[0]
 
 
-def _printed(pair: tuple[float, float]) -> str:
-    return f"{pair[0]:.2f} / {pair[1]:.2f}"  # as the paper has it
+def _printed(pair: tuple[float, float] | None) -> str:
+    return "-" if pair is None else f"{pair[0]:.2f} / {pair[1]:.2f}"  # as the paper has it

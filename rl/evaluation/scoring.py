@@ -11,19 +11,8 @@ from jaxlake.types import Objective
 from rl.evaluation.record import Answer
 from rl.report.shares import Share, slices
 
-
-@dataclasses.dataclass(frozen=True)
-class Lengths:
-    """Lengths of some answers; None where there are none, or nobody knows.
-
-    Attributes:
-      mean, p90: tokens.
-      truncated: percent that the limit on tokens ended.
-    """
-
-    mean: float | None
-    p90: float | None
-    truncated: float | None
+Lengths = dict[str, float | None]
+"""Tokens as "mean" and "p90", and as "truncated" the percent that their limit ended; None where nobody knows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +50,7 @@ class Line:
             "instances": self.boards,
             **{name: share and dict(zip(ends, share.percent, strict=True)) for name, share in shares.items()},
             "at": self.at,
-            "lengths": dataclasses.asdict(self.lengths),
+            "lengths": self.lengths,
         }
 
 
@@ -100,7 +89,7 @@ class Evaluation:
         return {
             **self.about,
             **head,
-            "lengths": dataclasses.asdict(self.lengths),
+            "lengths": self.lengths,
             "lines": [line.to_json() for line in self.lines],
             "failures": scores["failures"],
         }
@@ -161,8 +150,8 @@ def score_answers(
 
 def _lengths(tokens: np.ndarray, truncated: np.ndarray) -> Lengths:
     tokens, truncated = tokens[~np.isnan(tokens)], truncated[~np.isnan(truncated)]
-    return Lengths(
-        mean=float(tokens.mean()) if tokens.size else None,
-        p90=float(np.percentile(tokens, 90)) if tokens.size else None,
-        truncated=100 * float(truncated.mean()) if truncated.size else None,
-    )
+    return {
+        "mean": float(tokens.mean()) if tokens.size else None,
+        "p90": float(np.percentile(tokens, 90)) if tokens.size else None,
+        "truncated": 100 * float(truncated.mean()) if truncated.size else None,
+    }

@@ -4,8 +4,6 @@ import hashlib
 import json
 import re
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 from rl.report.run import Run
 from rl.report.table import Table
@@ -21,21 +19,26 @@ def tables(run: Run) -> list[Table]:
 
 def settings(run: Run) -> Table | None:
     """Show every setting with its value and its origin."""
-    rows = tuple((key, _value(value), run.origins.get(key, UNKNOWN)) for key, value in run.settings.items())
+    rows = [
+        (key, value if isinstance(value, str) else json.dumps(value), run.origins.get(key, UNKNOWN))
+        for key, value in run.settings.items()
+    ]
     return Table("Settings", ("setting", "value", "origin"), rows) if rows else None
 
 
 def _facts(run: Run) -> Table:
     """Show what tells this run from others."""
-    origins = Counter(_tag(run.origins.get(key)) for key in run.settings)
+    tags = (re.split(r"\W", run.origins.get(key) or UNKNOWN)[0] for key in run.settings)
+    kind, context = (run.settings.get(f"engineer.{key}") for key in ("kind", "context"))
+    path = run.directory / "config.yaml"
     rows = {
         "seed": str(run.settings.get("seed", UNKNOWN)),
-        "engineer": _engineer(run),
+        "engineer": UNKNOWN if kind is None else f"{kind}, context {context}",
         "rounds with an environment": str(len(run.rounds)),
         "training steps": f"{len(run.warm_start)} of the warm start, {len(run.steps)} of the rounds",
         "seconds in those steps": f"{run.seconds:,.0f} (boards, validations and designs not counted)",
-        "settings by origin": ", ".join(f"{count} {tag}" for tag, count in origins.most_common()) or UNKNOWN,
-        "config.yaml": _file_hash(run.directory / "config.yaml"),
+        "settings by origin": ", ".join(f"{count} {tag}" for tag, count in Counter(tags).most_common()) or UNKNOWN,
+        "config.yaml": f"sha256 {_hash(path.read_text())}" if path.exists() else UNKNOWN,
     }
     return Table("This run", ("", ""), tuple(rows.items()))
 
@@ -56,22 +59,5 @@ def _hashes(run: Run) -> Table | None:
     return Table("Rounds by sha256", header, rows) if rows else None
 
 
-def _engineer(run: Run) -> str:
-    kind, context = (run.settings.get(f"engineer.{key}") for key in ("kind", "context"))
-    return UNKNOWN if kind is None else f"{kind}, context {context}"
-
-
-def _tag(origin: str | None) -> str:
-    return re.split(r"\W", origin)[0] if origin else UNKNOWN
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _hash(text: str) -> str:
-    return f"{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def _file_hash(path: Path) -> str:
-    return f"sha256 {_hash(path.read_text())}" if path.exists() else UNKNOWN
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,6 +1,6 @@
 """The changes of each round to the environment, beside the evidence that the engineer had and what it said."""
 
-import dataclasses
+import itertools
 import re
 
 from engineer.context import FAILURES
@@ -28,40 +28,21 @@ _EXCERPT = 160
 """Characters of an engineer's words that are shown beside a change."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """A change of a ratio of one size from one round to the next.
+def changes(run: Run, current: Round) -> dict[tuple[int, str], bool]:
+    """Return by size and ratio what a round changed, and whether the validation before it supports that.
 
-    Attributes:
-      before, after: as requested.
-      supported: by the validation between the two, see ``DEFINITION``.
+    Nothing for the first, and for one before which no validation is on disk; see ``DEFINITION``.
     """
-
-    size: int
-    ratio: str
-    before: float
-    after: float
-    supported: bool
-
-
-def changes(run: Run, current: Round) -> tuple[Change, ...]:
-    """List what a round changed; nothing for the first, and for one before which no validation is on disk."""
     previous, stage = _before(run, current)
-    if previous is None or stage is None:
-        return ()
-    changed = []
-    for row in stage.evidence.by_size:
-        for ratio in RATIOS:
-            before, after = previous.requested(row.size, ratio), current.requested(row.size, ratio)
-            if before is None or after is None:
-                continue
-            realised = previous.realised(row.size, ratio)
-            known = (before, before if realised is None else realised)
-            if min(abs(after - value) for value in known) <= CHANGED + 1e-9:
-                continue
-            supported = _supported(ratio, after - before, row, stage.valid_share)
-            changed.append(Change(row.size, ratio, before, after, supported))
-    return tuple(changed)
+    changed = {}
+    for row, ratio in itertools.product(stage.evidence.by_size if previous and stage else (), RATIOS):
+        before, after = previous.requested(row.size, ratio), current.requested(row.size, ratio)
+        if before is None or after is None:
+            continue
+        realised = previous.realised(row.size, ratio)
+        if min(abs(after - value) for value in (before, realised) if value is not None) > CHANGED + 1e-9:
+            changed[row.size, ratio] = _supported(ratio, after - before, row, stage.valid_share)
+    return changed
 
 
 def change_table(run: Run, current: Round) -> Table | None:
@@ -69,18 +50,23 @@ def change_table(run: Run, current: Round) -> Table | None:
     previous, stage = _before(run, current)
     if previous is None or stage is None:
         return None
-    changed = {(change.size, change.ratio): change for change in changes(run, current)}
+    changed = changes(run, current)
+
+    def step(size: int, ratio: str) -> str:
+        before, after = (past.requested(size, ratio) for past in (previous, current))
+        if before is None or after is None:
+            return "-"
+        if (size, ratio) not in changed:
+            return _short(after)
+        return f"{_short(before)} → {_short(after)}" + ("" if changed[size, ratio] else f" {DOUBT}")
+
     rows = []
     for row in stage.evidence.by_size:
-        ratios = (
-            _step(previous.requested(row.size, name), current.requested(row.size, name), changed.get((row.size, name)))
-            for name in RATIOS
-        )
         counts = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
         learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
         rates = (Share.of(count, row.n).text() for count in counts)
         said = excerpt(current.proposal.get("thinking", ""), row.size)
-        rows.append((str(row.size), *ratios, str(row.n), *rates, learnable, said))
+        rows.append((str(row.size), *(step(row.size, name) for name in RATIOS), str(row.n), *rates, learnable, said))
     title = f"{previous.name.capitalize()} to {current.name}: changes, the evidence before them, the reason"
     percentages = ("valid %", "hole %", f"{FAILURES['conflict_free']} %", "learnable %")
     return Table(title, ("size", *RATIOS, "n", *percentages, "what the engineer said"), rows)
@@ -109,14 +95,6 @@ def _supported(ratio: str, step: float, row: SizeEvidence, all_sizes: float) -> 
     failing = Share.of(row.first_failures[CHECK_OF[ratio]], row.n)
     eases = ratio == "hole"  # More conflicts ask for more waits to learn from, more falls into holes for fewer holes.
     return failing.low > NOTABLE if (step < 0) == eases else failing.high < NOTABLE
-
-
-def _step(before: float | None, after: float | None, change: Change | None) -> str:
-    if before is None or after is None:
-        return "-"
-    if change is None:
-        return _short(after)
-    return f"{_short(before)} → {_short(after)}" + (f" {DOUBT}" if not change.supported else "")
 
 
 def _short(ratio: float) -> str:

@@ -20,8 +20,8 @@ LEGEND_BAND = 0.3
 
 Curve = tuple[str, str, str | None]
 """Key of the metric, colour, label; no label where the panel's title says it."""
-Panel = Callable[[Axes, Run], bool]
-"""Draws on the axes; False if the run has nothing to draw."""
+Panel = tuple[str, Callable[[Axes, Run], None]]
+"""Title, and what draws on the axes: nothing if the run has nothing to draw."""
 
 
 def training(run: Run) -> Figure | None:
@@ -29,86 +29,18 @@ def training(run: Run) -> Figure | None:
     sizes = [size for size in run.sizes if any(f"valid/size_{size}" in row for row in run.steps)]
     colours = style.in_order(len(sizes))
     by_size = [(f"valid/size_{size}", colour, f"size {size}") for size, colour in zip(sizes, colours, strict=True)]
-    panels: list[tuple[str, Panel]] = [
-        ("answers by first failing check, % (white: valid)", _failures),
-        ("valid answers by board size, %", _lines(by_size, scale=100)),
-        (
-            "groups, %",
-            _lines(
-                [
-                    ("all_invalid_groups", VERMILION, "all invalid"),
-                    ("learnable", BLUE, "learnable (20 to 80 % valid)"),
-                    ("all_valid_groups", GREEN, "all valid"),
-                ],
-                scale=100,
-            ),
-        ),
-        (
-            "length of answers, tokens",
-            _lines(
-                [
-                    ("answer_tokens_max", GREY, "longest"),
-                    ("answer_tokens_ended", SKY, "mean of those that ended"),
-                    ("answer_tokens", BLUE, "mean"),
-                ]
-            ),
-        ),
-        (
-            "truncated answers, clipped tokens, %",
-            _lines(
-                [
-                    ("truncated", VERMILION, "truncated"),
-                    ("clipped_high", BLUE, "clipped high"),
-                    ("clipped_low", SKY, "clipped low"),
-                    ("clipped_dual", PURPLE, "dual clip"),
-                ],
-                scale=100,
-            ),
-        ),
-        ("entropy, nats a token", _lines([("entropy", BLUE, None)])),
-        (
-            "gradient norm, largest ratio",
-            _lines([("gradient_norm", BLUE, "gradient norm"), ("ratio_max", ORANGE, "largest ratio")], log=True),
-        ),
-        (
-            "trainer against sampler and reference, nats",
-            _lines(
-                [
-                    ("mismatch_max", GREY, "largest"),
-                    ("mismatch_mean", BLUE, "mean"),
-                    ("mismatch_k3", SKY, "k3 to sampler"),
-                    ("kl_reference", VERMILION, "KL to reference"),
-                ],
-                log=True,
-            ),
-        ),
-    ]
-    return _figure(run, panels)
+    failures = ("answers by first failing check, % (white: valid)", _failures)
+    return _figure(run, [failures, _lines("valid answers by board size, %", *by_size, scale=100), *_TRAINING])
 
 
 def time(run: Run) -> Figure | None:
     """Draw seconds and tokens by part, memory, compilations."""
-    panels: list[tuple[str, Panel]] = [
-        ("seconds a step, running median", _seconds),
-        (
-            "tokens a second",
-            _lines(
-                [
-                    ("tokens_per_second", "black", "whole step"),
-                    *((f"{part}_tokens_per_second", PART_COLOURS[part], part) for part in PARTS),
-                ],
-                log=True,
-            ),
-        ),
-        ("peak memory, GB", _lines([("memory_gb", BLUE, None)])),
-        ("programs compiled", _compilations),
-    ]
-    return _figure(run, panels)
+    return _figure(run, _TIME)
 
 
-def _figure(run: Run, panels: Sequence[tuple[str, Panel]]) -> Figure | None:
+def _figure(run: Run, panels: Sequence[Panel]) -> Figure | None:
     """Draw two columns of those panels that have something to show."""
-    shown = [(title, draw) for title, draw in panels if draw(Figure().subplots(), run)]
+    shown = [(title, draw) for title, draw in panels if _draws(draw, run)]
     if not shown:
         return None
     rows = -(-len(shown) // 2)
@@ -132,6 +64,11 @@ def _figure(run: Run, panels: Sequence[tuple[str, Panel]]) -> Figure | None:
     return figure
 
 
+def _draws(draw: Callable[[Axes, Run], None], run: Run) -> bool:
+    draw(axes := Figure().subplots(), run)
+    return axes.has_data()
+
+
 def _legend(axes: Axes) -> None:
     """Write the legend in a band of its own above the curves."""
     low, high = axes.get_ylim()
@@ -144,27 +81,24 @@ def _legend(axes: Axes) -> None:
     axes.legend(loc="upper left", ncols=4, frameon=True, framealpha=1.0, edgecolor="none", **text)
 
 
-def _lines(curves: Sequence[Curve], scale: float = 1.0, log: bool = False) -> Panel:
-    def draw(axes: Axes, run: Run) -> bool:
+def _lines(title: str, *curves: Curve, scale: float = 1.0, log: bool = False) -> Panel:
+    def draw(axes: Axes, run: Run) -> None:
         steps, parts = np.arange(1, len(run.steps) + 1), style.spans(run.steps)
-        drawn = False
         for key, colour, label in curves:
             series = scale * _series(run, key)
             if log:
                 series = np.where(series > 0, series, np.nan)
             if np.isnan(series).all():
                 continue
-            drawn = True
             axes.plot(steps, series, color=colour, alpha=0.25, linewidth=0.7)
             curve = style.smooth(series, parts, len(steps) // 20)
             axes.plot(steps, curve, color=colour, linewidth=1.5, label=label, clip_on=False, **style.marks(len(steps)))
-        if log and drawn:
+        if log and axes.has_data():
             _whole_decades(axes)
-        elif drawn:
+        elif axes.has_data():
             axes.set_ylim(0, 1.05 * axes.dataLim.ymax or 1.0)
-        return drawn
 
-    return draw
+    return title, draw
 
 
 def _whole_decades(axes: Axes) -> None:
@@ -179,7 +113,7 @@ def _whole_decades(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _failures(axes: Axes, run: Run) -> bool:
+def _failures(axes: Axes, run: Run) -> None:
     steps, parts = np.arange(1, len(run.steps) + 1), style.spans(run.steps)
     series = {check: 100 * _series(run, f"failure/{check}") for check in CHECKS}
     seen = {check: style.smooth(y, parts, len(steps) // 20) for check, y in series.items() if np.nansum(y) > 0}
@@ -187,10 +121,9 @@ def _failures(axes: Axes, run: Run) -> bool:
         colours, labels = [CHECK_COLOURS[check] for check in seen], [NAMES[check] for check in seen]
         axes.stackplot(steps, *map(np.nan_to_num, seen.values()), colors=colours, labels=labels, linewidth=0)
         axes.set(ylim=(0, 100), yticks=range(0, 101, 20))
-    return bool(seen)
 
 
-def _seconds(axes: Axes, run: Run) -> bool:
+def _seconds(axes: Axes, run: Run) -> None:
     """Draw medians, as the first step of a shape waits for its compilation."""
     series = {part: _series(run, part) for part in PARTS}
     timed = {part: y for part, y in series.items() if not np.isnan(y).all()}
@@ -201,23 +134,69 @@ def _seconds(axes: Axes, run: Run) -> bool:
         colours = [PART_COLOURS[part] for part in timed]
         axes.stackplot(np.arange(1, len(run.steps) + 1), *medians, colors=colours, labels=list(timed), linewidth=0)
         axes.set_ylim(0, None)
-    return bool(timed)
 
 
-def _compilations(axes: Axes, run: Run) -> bool:
+def _compilations(axes: Axes, run: Run) -> None:
     series = _series(run, "compilations")
-    if np.isnan(series).all():
-        return False
-    steps = np.arange(1, len(series) + 1)
-    some = series > 0
-    axes.vlines(steps[some], 0, series[some], color=VERMILION, linewidth=1.5)
-    axes.plot(steps[some], series[some], "o", color=VERMILION, markersize=4)
-    axes.set_ylim(0, max(1.0, 1.05 * np.nanmax(series)))
-    return True
+    if not np.isnan(series).all():
+        [steps] = np.nonzero(series > 0)
+        axes.vlines(steps + 1, 0, series[steps], color=VERMILION, linewidth=1.5)
+        axes.plot(steps + 1, series[steps], "o", color=VERMILION, markersize=4)
+        axes.set_ylim(0, max(1.0, 1.05 * np.nanmax(series)))
 
 
 def _series(run: Run, key: str) -> np.ndarray:
     """Return a metric or timing, one value per step of the rounds; NaN where there is none."""
-    rows = run.steps if any(key in row for row in run.steps) else run.timings
-    by_step = {(row["round"], row["step"]): row.get(key) for row in rows}
-    return style.values([{key: by_step.get((row["round"], row["step"]))} for row in run.steps], key)
+    timed = {(row["round"], row["step"]): row for row in run.timings}
+    return style.values([timed.get((row["round"], row["step"]), {}) | row for row in run.steps], key)
+
+
+_TRAINING = (
+    _lines(
+        "groups, %",
+        ("all_invalid_groups", VERMILION, "all invalid"),
+        ("learnable", BLUE, "learnable (20 to 80 % valid)"),
+        ("all_valid_groups", GREEN, "all valid"),
+        scale=100,
+    ),
+    _lines(
+        "length of answers, tokens",
+        ("answer_tokens_max", GREY, "longest"),
+        ("answer_tokens_ended", SKY, "mean of those that ended"),
+        ("answer_tokens", BLUE, "mean"),
+    ),
+    _lines(
+        "truncated answers, clipped tokens, %",
+        ("truncated", VERMILION, "truncated"),
+        ("clipped_high", BLUE, "clipped high"),
+        ("clipped_low", SKY, "clipped low"),
+        ("clipped_dual", PURPLE, "dual clip"),
+        scale=100,
+    ),
+    _lines("entropy, nats a token", ("entropy", BLUE, None)),
+    _lines(
+        "gradient norm, largest ratio",
+        ("gradient_norm", BLUE, "gradient norm"),
+        ("ratio_max", ORANGE, "largest ratio"),
+        log=True,
+    ),
+    _lines(
+        "trainer against sampler and reference, nats",
+        ("mismatch_max", GREY, "largest"),
+        ("mismatch_mean", BLUE, "mean"),
+        ("mismatch_k3", SKY, "k3 to sampler"),
+        ("kl_reference", VERMILION, "KL to reference"),
+        log=True,
+    ),
+)
+_TIME = (
+    ("seconds a step, running median", _seconds),
+    _lines(
+        "tokens a second",
+        ("tokens_per_second", "black", "whole step"),
+        *((f"{part}_tokens_per_second", PART_COLOURS[part], part) for part in PARTS),
+        log=True,
+    ),
+    _lines("peak memory, GB", ("memory_gb", BLUE, None)),
+    ("programs compiled", _compilations),
+)

@@ -7,6 +7,7 @@ from engineer.proposal import distance
 from rl.report import html
 from rl.report.run import RATIOS, Round
 from rl.report.table import Table
+from rl.report.tables import ratios
 
 
 def design(past: Round, level: int) -> str:
@@ -66,16 +67,15 @@ def _distances(past: Round) -> str:
 
 
 def _log(past: Round) -> Table:
-    proposal = past.proposal
-    ways = {"parsed": proposal.get("parsed") or {}}
-    candidates = proposal.get("candidates", ())
-    if len(candidates) > 1:
-        ways |= {f"answer {i}": candidate for i, candidate in enumerate(candidates, start=1)}
-    ways |= {name: proposal.get(name, {}) for name in ("projected", "realised")}
-    rows = tuple((str(size), *(_ratios(way.get(str(size))) for way in ways.values())) for size in past.config.sizes)
-    return Table("From answer to boards: data / hole / wait", ("size", *ways), rows)
-
-
-def _ratios(entry: Mapping[str, float | None] | None) -> str:
-    values = [(entry or {}).get(name) for name in RATIOS]
-    return "-" if not entry else " / ".join("-" if value is None else f"{value:.3f}" for value in values)
+    candidates = past.proposal.get("candidates", ())
+    answers = dict(enumerate(candidates, start=1)) if len(candidates) > 1 else {}
+    ways = {"parsed": past.proposal.get("parsed") or {}}
+    ways |= {f"answer {i}": candidate for i, candidate in answers.items()}
+    ways |= {name: past.proposal.get(name, {}) for name in ("projected", "realised")}
+    return Table.grid(
+        "From answer to boards: data / hole / wait",
+        "size",
+        past.config.sizes,
+        list(ways),
+        lambda size, way: ratios(map(entry.get, RATIOS)) if (entry := ways[way].get(str(size))) else "-",
+    )

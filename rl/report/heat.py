@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -24,15 +23,16 @@ def allocation(run: Run) -> Figure | None:
     if not run.rounds:
         return None
     titles = {"data": "data: share of boards", "hole": "hole: share of cells", "wait": "wait: share of boards"}
-    largest = max(past.config.data[i] for past in run.rounds for i in range(len(past.config.sizes)))
-    most = {"data": largest, "hole": MAX_HOLE, "wait": 1.0}
+    most = {"data": max(max(past.config.data) for past in run.rounds), "hole": MAX_HOLE, "wait": 1.0}
     count, tall = len(run.rounds), 0.52 * len(run.sizes) + 0.95
     abreast = count <= MOST_ABREAST
     shape, size = ((1, 3), (9.0, tall)) if abreast else ((3, 1), (max(6.0, 0.75 * count + 1), 3 * tall))
     figure = Figure(figsize=size, layout="constrained")
     for axes, ratio in zip(figure.subplots(*shape).flat, RATIOS, strict=True):
-        requested = _grid(run, lambda past, side, ratio=ratio: past.requested(side, ratio))
-        realised = _grid(run, lambda past, side, ratio=ratio: past.realised(side, ratio))
+        requested, realised = (
+            np.array([[value(past, size, ratio) for past in run.rounds] for size in run.sizes], float)
+            for value in (Round.requested, Round.realised)
+        )
         _cells(axes, requested / most[ratio])
         _corners(axes, requested, realised, most[ratio])
         axes.set_title(titles[ratio])
@@ -54,14 +54,16 @@ def forgetting(run: Run) -> Figure | None:
     shares = np.array([*rows, [stage.valid_share for stage in stages]], float)
     figure = Figure(figsize=(max(4.5, 1.1 * len(stages) + 1.2), 0.5 * len(shares) + 0.8), layout="constrained")
     axes = figure.subplots()
-    _cells(axes, shares)
-    for (i, j), share in np.ndenumerate(shares):
-        if np.isnan(share):
-            continue
-        earlier = shares[i, :j][~np.isnan(shares[i, :j])]
-        lost = round(100 * share) - round(100 * max(earlier, default=share))
-        text = f"{100 * share:.0f}" + (f"\n({lost})" if lost < 0 else "")
-        axes.text(j, i, text, ha="center", va="center", fontsize=9, color=style.ink(share))
+    percent = np.rint(100 * shares)
+    lost = percent - np.fmax.accumulate(percent, axis=1)
+    _cells(
+        axes,
+        shares,
+        [
+            [f"{value:.0f}" + (f"\n({fall:.0f})" if fall < 0 else "") for value, fall in zip(*row, strict=True)]
+            for row in zip(percent, lost, strict=True)
+        ],
+    )
     axes.axhline(len(shares) - 1.5, color="black", linewidth=0.8)
     names = [stage.title.replace("after ", "after\n") for stage in stages]
     axes.set_xticks(range(len(stages)), names)
@@ -87,14 +89,8 @@ def _under(rounds: Sequence[Round], i: int, ratio: str) -> str:
     return "\n".join(lines)
 
 
-def _grid(run: Run, value: Any) -> np.ndarray:
-    """Return float ``[sizes, rounds]``, NaN where a round has no such value."""
-    values = [[value(past, size) for past in run.rounds] for size in run.sizes]
-    return np.array([[np.nan if x is None else x for x in row] for row in values], float)
-
-
-def _cells(axes: Axes, shares: np.ndarray) -> None:
-    style.heat(axes, shares)
+def _cells(axes: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]] = ()) -> None:
+    style.heat(axes, shares, texts)
     rows, columns = shares.shape
     axes.hlines(np.arange(1, rows) - 0.5, -0.5, columns - 0.5, color="white", linewidth=1.5)
     axes.vlines(np.arange(1, columns) - 0.5, -0.5, rows - 0.5, color="white", linewidth=1.5)

@@ -1,12 +1,14 @@
 """The page of a run: one HTML file that stands alone, and its pictures as PNG files beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from jaxlake.files import write_whole
-from rl.report import boards, card, changes, html, pictures, tables
+from rl.report import boards, card, changes, html, tables
 from rl.report.design import design
+from rl.report.pictures import draw_all
 from rl.report.run import Run, read
+from rl.report.style import Picture
 
 FILE = "report.html"
 
@@ -26,17 +28,17 @@ def write(run_dir: str | Path, file: Path | None = None) -> Path:
       OSError: if the disk does not take it.
     """
     run, file = read(run_dir), file or Path(run_dir) / "report" / FILE
-    drawn = pictures.draw_all(run)
+    drawn = draw_all(run)
     save(file, {file.parent: drawn}, html.document(f"Run {run.name}", [headline(run), *_whole(run, drawn)]))
     return file
 
 
-def save(file: Path, drawn: Mapping[Path, Mapping[str, bytes]], page: str) -> None:
+def save(file: Path, drawn: Mapping[Path, Mapping[str, Picture]], page: str) -> None:
     """Write pictures by folder and name, and then the page."""
-    for folder, pngs in drawn.items():
+    for folder, pictures in drawn.items():
         folder.mkdir(parents=True, exist_ok=True)
-        for name, png in pngs.items():
-            write_whole(folder / name, png)
+        for name, picture in pictures.items():
+            write_whole(folder / name, picture.png)
     write_whole(file, page.encode())
 
 
@@ -54,14 +56,20 @@ def headline(run: Run) -> str:
     return html.paragraph(f"{text}.")
 
 
-def environments(run: Run, drawn: Mapping[str, bytes], level: int = 2) -> str:
+def shown(drawn: Mapping[str, Picture], *names: str) -> list[str]:
+    """Show pictures over their captions, those named that could be drawn."""
+    return [html.picture(*drawn[name]) for name in names if name in drawn]
+
+
+def environments(run: Run, drawn: Mapping[str, Picture], level: int = 2) -> str:
     """Show the environment of each round, and what was changed on what evidence."""
-    allocation = drawn.get(pictures.ALLOCATION)
-    blocks = [html.picture(allocation, _CAPTIONS[pictures.ALLOCATION])] if allocation else []
+    blocks = shown(drawn, "allocation.png")
     tabled = ((past, changes.change_table(run, past)) for past in run.rounds)
     compared = [(past, table) for past, table in tabled if table is not None]
     for past, table in compared:
-        blocks += [html.table(table, of_words=True), html.paragraph(_unsupported(changes.changes(run, past)))]
+        supported = changes.changes(run, past).values()
+        count = f"{len(supported)} ratios changed, {list(supported).count(False)} of them without evidence."
+        blocks += [html.table(table, of_words=True), html.paragraph(count if supported else "No ratio changed.")]
     blocks.append(html.note(changes.DEFINITION) if compared else "")
     blocks.append(html.folded("All ratios, as requested and as realised", map(html.table, tables.config_tables(run))))
     return html.section("Environments", blocks, level)
@@ -72,31 +80,23 @@ def designs(run: Run, level: int = 2) -> str:
     return html.section("What the engineer wrote", [design(past, level + 1) for past in run.rounds], level)
 
 
-def _whole(run: Run, drawn: Mapping[str, bytes]) -> list[str]:
-    def shown(*names: str) -> list[str]:
-        return [html.picture(drawn[name], _CAPTIONS[name]) for name in names if name in drawn]
-
+def _whole(run: Run, drawn: Mapping[str, Picture]) -> list[str]:
     counts = html.folded("By board size", [html.table(tables.size_failure_table(stage)) for stage in run.stages])
-    samples = html.folded("The same boards at every validation", shown(pictures.SAMPLES))
+    samples = html.folded("The same boards at every validation", shown(drawn, "samples.png"))
     walking = boards.walking(run)
     return [
-        html.section("Validation", [*shown(pictures.LEARNING), *map(html.table, tables.validation_tables(run))]),
+        html.section("Validation", [*shown(drawn, "learning.png"), *map(html.table, tables.validation_tables(run))]),
         environments(run, drawn),
-        html.section("Failures", [*shown(pictures.FAILURES), html.table(tables.failure_table(run)), counts]),
-        html.section("What there was to learn", shown(pictures.LEARNABLE)),
-        html.section("What was forgotten", shown(pictures.FORGETTING)),
+        html.section("Failures", [*shown(drawn, "failures.png"), html.table(tables.failure_table(run)), counts]),
+        html.section("What there was to learn", shown(drawn, "learnability.png")),
+        html.section("What was forgotten", shown(drawn, "forgetting.png")),
         html.section("Boards", [html.paragraph(_BOARDS), walking, samples] if walking else []),
-        html.section("Beside the paper", shown(pictures.PUBLISHED) or [html.paragraph(_NOT_COMPARABLE)]),
+        html.section("Beside the paper", shown(drawn, "published.png") or [html.paragraph(_NOT_COMPARABLE)]),
         designs(run),
-        html.section("Training", shown(pictures.TRAINING)),
-        html.section("Time and memory", [*map(html.table, tables.time_tables(run)), *shown(pictures.TIME)]),
+        html.section("Training", shown(drawn, "training.png")),
+        html.section("Time and memory", [*map(html.table, tables.time_tables(run)), *shown(drawn, "time.png")]),
         html.section("Run card", [html.table(table, of_words=True) for table in card.tables(run)] + [_settings(run)]),
     ]
-
-
-def _unsupported(changed: Sequence[changes.Change]) -> str:
-    without = sum(not change.supported for change in changed)
-    return f"{len(changed)} ratios changed, {without} of them without evidence." if changed else "No ratio changed."
 
 
 def _settings(run: Run) -> str:
@@ -120,23 +120,3 @@ _ORIGINS = (
     "paper: as the paper has it; inferred: read out of it; ours: chosen here; changed: set by the command line or by a "
     "file that does not say why."
 )
-_CAPTIONS = {
-    pictures.LEARNING: "Training and validation over the run. Points are validations with 95 % intervals; dashed lines "
-    "mark where the environment was redesigned.",
-    pictures.ALLOCATION: "What each round's environment was to be, and in the corner below what it turned out to be "
-    "where that differs. Entropy in nats. Steps are against the round before: summed absolute differences for data, "
-    "their mean for hole and wait.",
-    pictures.FAILURES: "Greedy answers that fail. Above by their first failing check, below all that fail a check, of "
-    "which an answer can fail several.",
-    pictures.LEARNABLE: "Sampled answers by board size: variance of validity p (1 - p), groups of samples of which 20 "
-    "to 80 % are valid, and groups without any valid one. Training boards are those of the round.",
-    pictures.FORGETTING: "Valid % of greedy answers by board size; in brackets what was lost since the best validation "
-    "before. A loss of a few points is within the error, see the intervals above.",
-    pictures.PUBLISHED: "Valid % on the benchmark, all wait subsets, with 95 % intervals. Grey is printed in the paper "
-    "(arXiv 2606.17682): policies of another size, trained on sizes 3 to 10; a reference, not a competitor.",
-    pictures.SAMPLES: "The same boards at each validation, with the plans that the policy answered; no paths where the "
-    "answer could not be read.",
-    pictures.TRAINING: "The answers of each step and the update made on them; thick lines are running "
-    "means, dashed ones mark where the environment was redesigned.",
-    pictures.TIME: "Where the time of each step went, and what it took in memory and compilations.",
-}

@@ -1,6 +1,5 @@
 """The pictures of a run, drawn off-screen and returned as PNG bytes; writes no file."""
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,19 +13,17 @@ from rl.report import boards, curves, heat, published, style
 from rl.report.run import Run, Stage
 from rl.report.style import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
 
-LEARNING, ALLOCATION, FAILURES = "learning.png", "allocation.png", "failures.png"
-LEARNABLE, FORGETTING, PUBLISHED = "learnability.png", "forgetting.png", "published.png"
-TRAINING, TIME, BOARDS, SAMPLES = "training.png", "time.png", "boards.png", "samples.png"
+
+def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, style.Picture]:
+    """Return pictures by file name, all or those named; what the run holds nothing for yet is left out."""
+    return style.draw({name: PICTURES[name] for name in names or PICTURES}, run)
 
 
-def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, bytes]:
-    """Return PNG bytes by file name, of all pictures or those named; what the run holds nothing for yet is left out."""
-    return style.draw({name: functools.partial(_DRAWS[name], run) for name in names or _DRAWS})
-
-
-def _learning(run: Run) -> Figure:
+def _learning(run: Run) -> Figure | None:
     """Draw the warm start left, the rounds right, as far as there are any; one axis of shares for both."""
     draws = [draw for draw, rows in ((_warm_start, run.warm_start), (_rounds, run.steps)) if rows]
+    if not draws:
+        return None
     figure = Figure(figsize=(9.0 if run.steps else 6.2, 3.9), layout="constrained")
     panels = figure.subplots(1, len(draws), sharey=True, squeeze=False, width_ratios=(1, 3)[-len(draws) :])[0]
     for axes, draw in zip(panels, draws, strict=True):
@@ -166,15 +163,54 @@ _PANELS: tuple[tuple[str, Callable[[SizeEvidence], float], float], ...] = (
 )
 """Title, value and end of the axis of each panel; p is the sampled valid share of a size."""
 
-_DRAWS: dict[str, Callable[[Run], Figure | None]] = {
-    LEARNING: lambda run: _learning(run) if run.steps or run.warm_start else None,
-    TRAINING: lambda run: curves.training(run) if run.steps else None,
-    ALLOCATION: heat.allocation,
-    FAILURES: _failures,
-    LEARNABLE: _learnability,
-    FORGETTING: heat.forgetting,
-    PUBLISHED: published.overlay,
-    BOARDS: boards.best_and_worst,
-    SAMPLES: boards.samples,
-    TIME: lambda run: curves.time(run) if run.steps else None,
+PICTURES: dict[str, style.Drawing] = {
+    "learning.png": (
+        _learning,
+        "Training and validation over the run. Points are validations with 95 % intervals; dashed lines "
+        "mark where the environment was redesigned.",
+    ),
+    "training.png": (
+        curves.training,
+        "The answers of each step and the update made on them; thick lines are running "
+        "means, dashed ones mark where the environment was redesigned.",
+    ),
+    "allocation.png": (
+        heat.allocation,
+        "What each round's environment was to be, and in the corner below what it turned out to be "
+        "where that differs. Entropy in nats. Steps are against the round before: summed absolute differences for "
+        "data, their mean for hole and wait.",
+    ),
+    "failures.png": (
+        _failures,
+        "Greedy answers that fail. Above by their first failing check, below all that fail a check, of "
+        "which an answer can fail several.",
+    ),
+    "learnability.png": (
+        _learnability,
+        "Sampled answers by board size: variance of validity p (1 - p), groups of samples of which 20 "
+        "to 80 % are valid, and groups without any valid one. Training boards are those of the round.",
+    ),
+    "forgetting.png": (
+        heat.forgetting,
+        "Valid % of greedy answers by board size; in brackets what was lost since the best validation "
+        "before. A loss of a few points is within the error, see the intervals above.",
+    ),
+    "published.png": (
+        published.overlay,
+        "Valid % on the benchmark, all wait subsets, with 95 % intervals. Grey is printed in the paper "
+        "(arXiv 2606.17682): policies of another size, trained on sizes 3 to 10; a reference, not a competitor.",
+    ),
+    "boards.png": (
+        boards.best_and_worst,
+        "The costliest optimal plan of the last validation, and a plan that fails.",
+    ),
+    "samples.png": (
+        boards.samples,
+        "The same boards at each validation, with the plans that the policy answered; no paths where the "
+        "answer could not be read.",
+    ),
+    "time.png": (
+        curves.time,
+        "Where the time of each step went, and what it took in memory and compilations.",
+    ),
 }

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxlake.benchmark.published import published
+from rl.report import style
 from rl.report.run import Run, naming
 from rl.report.shares import Share
 from rl.report.style import BLUE, GREY
@@ -31,7 +32,7 @@ def overlay(run: Run) -> Figure | None:
         axes.plot([], [], color="#dddddd", linewidth=6, label="paper: models asked")
     panels[0].set_ylabel("valid, %")
     panels[0].set(ylim=(-1, 100), yticks=range(0, 101, 20))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    style.legend(figure, panels[:1], columns=3)
     return figure
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +130,8 @@ def read(run_dir: str | Path) -> Run:
     return Run(
         name=directory.resolve().name,
         directory=directory,
-        settings=_settings(directory / "config.yaml"),
-        origins=_json(directory / "provenance.json", {}),
+        settings=_read(directory / "config.yaml", {}, lambda text: flat(_of_kind(yaml.safe_load(text) or {}, dict))),
+        origins=_read(directory / "provenance.json", {}),
         stages=stages,
         rounds=rounds,
         warm_start=tuple(row for row in rows if row.get("phase") == "warm_start"),
@@ -143,27 +143,16 @@ def read(run_dir: str | Path) -> Run:
 
 def _round(folder: Path) -> Round:
     path, context = folder / "config.json", folder / "context.md"
-    sizes = _json(path, {})
     with naming(path):
-        config = LakeConfig.from_dict(sizes)
-    return Round(
-        index=int(folder.name),
-        config=config,
-        proposal=_json(folder / "proposal.json", {}),
-        context=context.read_text() if context.exists() else "",
-    )
+        config = LakeConfig.from_dict(_of_kind(json.loads(path.read_text()), dict))
+    words = context.read_text() if context.exists() else ""
+    return Round(int(folder.name), config, _read(folder / "proposal.json", {}), words)
 
 
 def _stage(name: str, path: Path) -> Stage:
-    values = _json(path, {})
     with naming(path):
-        evidence = Evidence.from_json(values)
-    return Stage(name, evidence, samples=tuple(_json(path.with_name("samples.json"), [])))
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    with naming(path):
-        return flat(_of_kind(yaml.safe_load(path.read_text()) or {}, dict)) if path.exists() else {}
+        evidence = Evidence.from_json(_of_kind(json.loads(path.read_text()), dict))
+    return Stage(name, evidence, samples=tuple(_read(path.with_name("samples.json"), [])))
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -173,10 +162,10 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         return [_of_kind(json.loads(line), dict) for line in whole.splitlines() if line]
 
 
-def _json(path: Path, missing: Any) -> Any:
+def _read(path: Path, missing: Any, parse: Callable[[str], Any] = json.loads) -> Any:
     """Read a file, which must be of the kind of what stands for a missing one."""
     with naming(path):
-        return _of_kind(json.loads(path.read_text()), type(missing)) if path.exists() else missing
+        return _of_kind(parse(path.read_text()), type(missing)) if path.exists() else missing
 
 
 def _of_kind(value: Any, kind: type) -> Any:

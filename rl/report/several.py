@@ -1,6 +1,6 @@
 """The page on several runs, or on all runs of a comparison with its statistics; a run's own page says more of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rl.report import card, comparison, html, page, pictures, tables
@@ -21,12 +21,13 @@ def write_several(run_dirs: Sequence[Path], file: Path) -> None:
       OSError: if the disk does not take it.
     """
     runs, compared = _read_all(run_dirs)
-    drawn = {name: pictures.draw_all(run, [pictures.ALLOCATION]) for name, run in runs.items()}
+    drawn = {name: pictures.draw_all(run, ["allocation.png"]) for name, run in runs.items()}
     together = {name: comparison.draw_all(one) for name, one in compared.items()}
-    blocks = [
-        html.section(f"Engineers of {name} side by side", _compared(one, together[name]))
-        for name, one in compared.items()
-    ]
+    blocks = []
+    for name, one in compared.items():
+        shown = (*map(html.paragraph, comparison.notes(one)), *page.shown(together[name], *together[name]))
+        tabled = map(html.table, comparison.tables(one))
+        blocks.append(html.section(f"Engineers of {name} side by side", [*shown, *tabled]))
     blocks.append(html.section("Run by run", [html.table(_side_by_side(runs))]))
     for name, run in runs.items():
         parts = (page.headline(run), page.environments(run, drawn[name], level=3), page.designs(run, level=3))
@@ -52,14 +53,6 @@ def _read_all(run_dirs: Sequence[Path]) -> tuple[dict[str, Run], dict[str, Compa
     if twice:
         raise ValueError(f"two of the runs are called {twice[0]}: give each a page of its own")
     return dict(runs), compared
-
-
-def _compared(one: Comparison, drawn: Mapping[str, bytes]) -> list[str]:
-    return [
-        *map(html.paragraph, comparison.notes(one)),
-        *(html.picture(png, comparison.CAPTIONS[name]) for name, png in drawn.items()),
-        *map(html.table, comparison.tables(one)),
-    ]
 
 
 def _side_by_side(runs: dict[str, Run]) -> Table:

@@ -3,7 +3,7 @@
 import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -39,7 +39,7 @@ FEW = 40
 
 def values(rows: Sequence[dict[str, Any]], key: str) -> np.ndarray:
     """Return a metric over the rows, float64 ``[rows]``; NaN where a row has none or null."""
-    return np.array([np.nan if row.get(key) is None else row[key] for row in rows], float)
+    return np.array([row.get(key) for row in rows], float)
 
 
 def spans(steps: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
@@ -85,31 +85,43 @@ def mark_rounds(axes: Axes, steps: Sequence[dict[str, Any]], named: bool = True)
             axes.text((begin + end + 1) / 2, 1.02, name, ha="center", transform=place)
 
 
-def heat(axes: Axes, shares: np.ndarray) -> None:
-    """Shade the cells of float ``[rows, columns]`` from 0 to 1."""
+def heat(axes: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]] = (), font: float = 9) -> None:
+    """Shade the cells of float ``[rows, columns]`` from 0 to 1, and write their texts into those that are known."""
     axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
+    for (i, j), share in np.ndenumerate(shares):
+        if texts and not np.isnan(share):
+            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=ink(share))
 
 
-def legend(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
-    """Write the labels of all panels below them, each once."""
+def legend(figure: Figure, panels: Sequence[Axes], columns: int, side: str = "lower") -> None:
+    """Write the labels of all panels below or above them, each once."""
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+    figure.legend(handles.values(), handles.keys(), loc=f"outside {side} center", ncols=columns)
 
 
-def draw(pictures: Mapping[str, Callable[[], Figure | None]]) -> dict[str, bytes]:
-    """Return PNG files by name; a picture that there is nothing for is left out."""
-    files = {}
+class Picture(NamedTuple):
+    """A picture as a PNG file, and what stands below it."""
+
+    png: bytes
+    caption: str
+
+
+Drawing = tuple[Callable[[Any], Figure | None], str]
+"""What draws a picture of a run or comparison, nothing where there is nothing to draw, and its caption."""
+
+
+def draw(drawings: Mapping[str, Drawing], subject: Any) -> dict[str, Picture]:
+    """Return pictures by file name; one that there is nothing for is left out."""
+    pictures = {}
     with matplotlib.rc_context(STYLE):
-        figures = {name: picture() for name, picture in pictures.items()}
-        for name, figure in figures.items():
-            if figure is not None:
+        for name, (draws, caption) in drawings.items():
+            if (figure := draws(subject)) is not None:
                 FigureCanvasAgg(figure)
-                buffer = io.BytesIO()
-                figure.savefig(buffer, format="png", dpi=DPI)
-                files[name] = buffer.getvalue()
-    return files
+                figure.savefig(buffer := io.BytesIO(), format="png", dpi=DPI)
+                pictures[name] = Picture(buffer.getvalue(), caption)
+    return pictures

@@ -2,7 +2,8 @@
 
 import dataclasses
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 WIDTH = 80
 """Columns of plain text."""
@@ -20,6 +21,29 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+    @classmethod
+    def grid(
+        cls,
+        title: str,
+        corner: str,
+        rows: Iterable[Any],
+        columns: Iterable[Any],
+        cell: Callable[..., str],
+        note: str = "",
+    ) -> "Table":
+        """Make a table of cells that each follow from the keys of their row and column.
+
+        Args:
+          corner: heading of the first column.
+          rows, columns: keys; a mapping has the headings for them, else a key is its own.
+          cell: the text for a row's and a column's key.
+        """
+        down, across = (
+            keys if isinstance(keys, Mapping) else {key: str(key) for key in keys} for keys in (rows, columns)
+        )
+        body = [(name, *(cell(row, column) for column in across)) for row, name in down.items()]
+        return cls(title, (corner, *across.values()), body, note)
 
     def to_text(self) -> str:
         """Align the columns in at most 80; where they do not fit, the table goes on below with the next ones."""

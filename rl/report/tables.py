@@ -1,11 +1,12 @@
 """The tables of a run; the same on its page and in a terminal."""
 
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 
 from engineer.context import FAILURES
 from engineer.evidence import CHECKS, Evidence, SizeEvidence
-from rl.report.run import PARTS, RATIOS, Run, Stage, read
+from rl.report.run import PARTS, RATIOS, Round, Run, Stage, read
 from rl.report.shares import Share
 from rl.report.table import Table
 
@@ -45,15 +46,13 @@ def validation_tables(run: Run) -> list[Table]:
         "optimal": "Optimal % of greedy answers [95 % interval]",
         "sampled": f"Valid % of sampled answers, mean of {samples} a prompt [95 % interval of the mean over prompts]",
     }
-    header = ("size", *(stage.name for stage in run.stages))
     return [
-        Table(
+        Table.grid(
             title,
-            header,
-            [
-                ("all" if size is None else str(size), *(percent(stage.get(size, {}).get(name)) for stage in by_stage))
-                for size in (*run.sizes, None)
-            ],
+            "size",
+            {size: str(size) for size in run.sizes} | {None: "all"},
+            {i: stage.name for i, stage in enumerate(run.stages)},
+            lambda size, i, name=name: percent(by_stage[i].get(size, {}).get(name)),
         )
         for name, title in titles.items()
         if name != "sampled" or samples
@@ -70,19 +69,23 @@ def percent(share: Share | None) -> str:
 
 def config_tables(run: Run) -> list[Table]:
     """Show the configurations of all rounds: as requested, and as realised by the generator."""
-    kinds = (("requested", lambda past: past.requested), ("realised", lambda past: past.realised))
+    rounds = dict(enumerate(past.name for past in run.rounds))
     return [
-        Table(
-            title=f"Configurations as {kind}: data / hole / wait",
-            header=("size", *(past.name for past in run.rounds)),
-            rows=tuple(
-                (str(size), *(" / ".join(_ratio(value(past)(size, name)) for name in RATIOS) for past in run.rounds))
-                for size in run.sizes
-            ),
+        Table.grid(
+            f"Configurations as {kind}: data / hole / wait",
+            "size",
+            run.sizes,
+            rounds,
+            lambda size, i, value=value: ratios(value(run.rounds[i], size, name) for name in RATIOS),
         )
-        for kind, value in kinds
-        if run.rounds
+        for kind, value in (("requested", Round.requested), ("realised", Round.realised))
+        if rounds
     ]
+
+
+def ratios(values: Iterable[float | None]) -> str:
+    """Write the ratios of a size, a dash for one that there is not."""
+    return " / ".join("-" if value is None or value != value else f"{value:.3f}" for value in values)
 
 
 def failure_table(run: Run) -> Table:
@@ -122,7 +125,3 @@ def time_tables(run: Run) -> list[Table]:
     title = "Steps of the rounds: seconds, compilation included, and the median of their tokens a second"
     cells = ((part, f"{took:.1f}", f"{100 * took / total:.1f}", rate(key)) for part, took, key in rows)
     return [Table(title, ("part", "seconds", "%", "tokens a second"), tuple(cells))]
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None or value != value else f"{value:.3f}"

@@ -15,6 +15,7 @@ from jaxlake.config import LakeConfig
 from rl.report import comparison
 from rl.report.comparison.arms import OUTCOMES
 from rl.report.comparison.findings import ALPHAS, findings
+from rl.report.comparison.pictures import PICTURES
 from rl.report.comparison.published import beside_published
 from rl.report.comparison.statistics import cvar, intervals, largest_drop, t_interval, transitions
 from rl.report.shares import cell_weights
@@ -330,7 +331,7 @@ def test_published_figures_stand_beside_engineers_of_their_kind(read):
 def test_report_has_tables_numbers_and_pictures(out):
     page = comparison.write(out)
     words = page.read_text()
-    for name in comparison.CAPTIONS:
+    for name in PICTURES:
         assert f"]({name})" in words
         assert matplotlib.image.imread(page.parent / name).shape[1] > 600
     numbers = json.loads((page.parent / "comparison.json").read_text())

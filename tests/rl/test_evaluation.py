@@ -73,8 +73,8 @@ def test_lengths_are_over_the_answers_that_there_are():
     names = {size: part.ids[list(part.instances.size).index(size)] for size in lengths}
     answers = {(names[size], 0): Answer(names[size], 0, "no", *length) for size, length in lengths.items()}
     lines = {line.size: line.lengths for line in judge(part, answers, samples=1).lines}
-    assert (lines[8].mean, lines[8].p90, lines[8].truncated) == (10, 10, 0)
-    assert (lines[10].mean, lines[10].p90, lines[10].truncated) == (None, None, 100)
-    assert (lines[7].mean, lines[7].truncated) == (None, None)
-    assert (lines[None].mean, lines[None].p90) == (15, pytest.approx(19))
-    assert lines[None].truncated == pytest.approx(200 / 3)
+    assert (lines[8]["mean"], lines[8]["p90"], lines[8]["truncated"]) == (10, 10, 0)
+    assert (lines[10]["mean"], lines[10]["p90"], lines[10]["truncated"]) == (None, None, 100)
+    assert (lines[7]["mean"], lines[7]["truncated"]) == (None, None)
+    assert (lines[None]["mean"], lines[None]["p90"]) == (15, pytest.approx(19))
+    assert lines[None]["truncated"] == pytest.approx(200 / 3)

@@ -450,9 +450,8 @@ def test_a_change_without_evidence_is_marked(tmp_path):
     before = LakeConfig((3, 4, 5, 6), data=(0.25,) * 4, hole=(0.3,) * 4, wait=(0.3,) * 4)
     after = LakeConfig((3, 4, 5, 6), data=(0.3, 0.26, 0.15, 0.29), hole=(0.2, 0.2, 0.2, 0.4), wait=(0.2, 0.5, 0.5, 0.5))
     run = read(two_rounds(tmp_path, evidence, before, after))
-    assert changes(run, run.rounds[0]) == ()
-    found = {(change.size, change.ratio): change.supported for change in changes(run, run.rounds[1])}
-    assert found == {
+    assert changes(run, run.rounds[0]) == {}
+    assert changes(run, run.rounds[1]) == {
         (3, "data"): False,  # no different from all
         (5, "data"): True,
         (6, "data"): True,
@@ -476,7 +475,7 @@ def test_what_the_generator_already_realised_is_no_change(tmp_path):
     realised = {size: {"data": 0.5, "hole": 0.3, "wait": 0.4} for size in ("3", "4")}
     as_file(directory / "rounds" / "0" / "proposal.json", {"realised": realised})
     run = read(directory)
-    assert [(change.size, change.ratio) for change in changes(run, run.rounds[1])] == [(4, "wait")]
+    assert list(changes(run, run.rounds[1])) == [(4, "wait")]
 
 
 def test_the_sentence_that_names_the_size_stands_beside_it():
@@ -558,7 +557,7 @@ def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path, capsy
         (
             "rounds/1/evidence.json",
             '{"version": 1}',
-            "evidence.json: evidence has version 1; this program reads version",
+            "evidence.json: evidence has version 1; it must be 2, which this program reads",
         ),
         ("rounds/1/evidence.json", "{", "evidence.json: Expecting"),
         ("rounds/1/config.json", '{"3": {}}', "config.json: entry of size 3"),

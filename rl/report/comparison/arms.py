@@ -155,10 +155,9 @@ def read(out: str | Path) -> Comparison:
             arms.setdefault(engineer, {})[seed] = arm
     if asked["baseline"] not in arms:
         raise ValueError(f"{out}: none of the runs of its baseline {asked['baseline']} is finished")
-    first, *others = evaluations
-    boards = evaluations[first][0]
-    for path in others:
-        if not np.array_equal(evaluations[path][0].id, boards.id):
+    (first, (boards, _)), *others = evaluations.items()
+    for path, (its, _) in others:
+        if not np.array_equal(its.id, boards.id):
             raise ValueError(f"{path / EVALUATION}: its boards are not those of {first / EVALUATION}")
     return Comparison(
         name=out.resolve().name,

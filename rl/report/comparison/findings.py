@@ -190,10 +190,6 @@ class Findings:
     apart: tuple[Apart, ...]
     validated: tuple[Validated, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return dataclasses.asdict(self)
-
 
 @functools.lru_cache(maxsize=1)
 def findings(comparison: Comparison) -> Findings:

@@ -6,9 +6,9 @@ import textwrap
 from pathlib import Path
 
 from jaxlake.files import write_whole
-from rl.report.comparison import pictures
 from rl.report.comparison.arms import Comparison, read
 from rl.report.comparison.findings import findings
+from rl.report.comparison.pictures import draw_all
 from rl.report.comparison.published import beside_published
 from rl.report.comparison.tables import main_tables, tables
 from rl.report.table import WIDTH
@@ -29,12 +29,12 @@ def write(out: str | Path) -> Path:
     comparison = read(out)
     folder = Path(out) / "report"
     folder.mkdir(exist_ok=True)
-    drawn = pictures.draw_all(comparison)
-    for name, png in drawn.items():
-        write_whole(folder / name, png)
+    drawn = draw_all(comparison)
+    for name, picture in drawn.items():
+        write_whole(folder / name, picture.png)
     write_whole(folder / NUMBERS, (json.dumps(_numbers(comparison), indent=1) + "\n").encode())
     blocks = [f"# Comparison {comparison.name}", *notes(comparison)]
-    blocks += [f"![{pictures.CAPTIONS[name]}]({name})\n\n*{pictures.CAPTIONS[name]}*" for name in drawn]
+    blocks += [f"![{picture.caption}]({name})\n\n*{picture.caption}*" for name, picture in drawn.items()]
     blocks += (table.to_markdown() for table in tables(comparison))
     write_whole(folder / PAGE, ("\n\n".join(blocks) + "\n").encode())
     return folder / PAGE
@@ -83,6 +83,6 @@ def _numbers(comparison: Comparison) -> dict:
         "seeds": {name: list(arms) for name, arms in comparison.arms.items()},
         "boards": len(comparison.boards.id),
         "left_out": list(comparison.left_out),
-        **findings(comparison).to_json(),
+        **dataclasses.asdict(findings(comparison)),
         "published": [dataclasses.asdict(row) for row in beside_published(comparison)],
     }

@@ -1,6 +1,5 @@
 """The pictures of a comparison, drawn off-screen and returned as PNG bytes; writes no file."""
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,56 +11,26 @@ from matplotlib.ticker import MaxNLocator
 
 from rl.report import style
 from rl.report.comparison.arms import OUTCOMES, Arm, Comparison
-from rl.report.comparison.findings import ALPHAS, OPTIMAL, START, VALID, Moves, findings
+from rl.report.comparison.findings import ALPHAS, OPTIMAL, START, VALID, findings
 from rl.report.comparison.statistics import Interval
 from rl.report.comparison.tables import NAMES
 from rl.report.run import RATIOS
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
-DIFFERENCES, LEARNING, ALLOCATION = "differences.png", "learning.png", "allocation.png"
-FORGETTING, TAIL, MOVES, TRANSITIONS = "forgetting.png", "tail.png", "failures.png", "transitions.png"
 _INTERVALS = (
     "Bar: 95 % by bootstrap over seeds and boards; black ticks: Student's t over the seeds; dots: the seeds. Filled "
     "where both exclude 0."
 )
-CAPTIONS = {
-    DIFFERENCES: "Each engineer less the baseline on the same seeds and held-out boards, mean over the board sizes, by "
-    f"number of agents. {_INTERVALS}",
-    LEARNING: "Line: valid answers in training, each engineer on boards of its own; points: greedy answers on the "
-    "common validation. Mean over the seeds, with the range of the seeds; grey: the baseline. Dashed: a redesign.",
-    ALLOCATION: "What the engineers asked for, mean over the seeds: share of the boards, share of holes, share of "
-    "boards that need a wait, by board size (down) and round (across). Who keeps a round asks for what the generator "
-    "made of it: small boards have few cells to make holes of.",
-    FORGETTING: "Valid % of greedy answers on validation by board size (down), mean over the seeds; in brackets the "
-    "fall below an earlier checkpoint. Some fall by chance where nothing is forgotten.",
-    TAIL: "Mean over the worst boards (conditional value at risk), on the right over all; a board counts by its valid "
-    "share over the seeds, and the worst are chosen by the same answers.",
-    MOVES: "Held-out answers by first failing check: share at the end less share after round 0, which all engineers "
-    f"have in common. {_INTERVALS}",
-    TRANSITIONS: "What became of the answers after round 0 (down) in the end (across), of all seeds: counts, shaded by "
-    "share of the row.",
-}
 _STYLES = [(c, line) for line in ("-", "--", ":") for c in (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)]
 _MARKS = "oDs^vPX"  # one more than colours, so that none has the same mark twice
-_ABREAST = 4
-"""Panels of one engineer each side by side."""
 
 Series = tuple[str, str, str, Mapping[str, Interval]]
 """Label, colour, mark, and the intervals by engineer."""
 
 
-def draw_all(comparison: Comparison) -> dict[str, bytes]:
-    """Return PNG bytes by file name; a picture for which the comparison holds nothing is left out."""
-    draws = {
-        DIFFERENCES: _differences,
-        LEARNING: _learning,
-        ALLOCATION: _allocation,
-        FORGETTING: _forgetting,
-        TAIL: _tail,
-        MOVES: _moves,
-        TRANSITIONS: _transitions,
-    }
-    return style.draw({name: functools.partial(draw, comparison) for name, draw in draws.items()})
+def draw_all(comparison: Comparison) -> dict[str, style.Picture]:
+    """Return pictures by file name; one for which the comparison holds nothing is left out."""
+    return style.draw(PICTURES, comparison)
 
 
 def _differences(comparison: Comparison) -> Figure | None:
@@ -94,12 +63,11 @@ def _moves(comparison: Comparison) -> Figure | None:
 
 def _forest(names: Sequence[str], panels: Sequence[tuple[str, Sequence[Series]]], label: str, legend: bool) -> Figure:
     """Draw a row per engineer, a panel per group, a mark per series with its two intervals and its seeds."""
-    columns = min(len(panels), 5)
-    lines = math.ceil(len(panels) / columns)
-    height = lines * (0.2 * len(names) * (1 + len(panels[0][1])) / 1.6 + 0.75) + (0.4 if legend else 0.15)
-    figure = Figure(figsize=(max(5.0, 1.6 + 1.7 * columns), max(2.4, height)), layout="constrained")
-    grid = list(figure.subplots(lines, columns, sharey=True, sharex=True, squeeze=False).flat)
-    for axes, (title, series) in zip(grid, panels, strict=False):
+    tall = 0.2 * len(names) * (1 + len(panels[0][1])) / 1.6 + 0.75
+    figure, grid = _panels(len(panels), tall, label, abreast=5)
+    lines, columns = grid[0].get_gridspec().get_geometry()
+    figure.set_size_inches(max(5.0, 1.6 + 1.7 * columns), max(2.4, lines * tall + (0.4 if legend else 0.15)))
+    for axes, (title, series) in zip(grid, panels, strict=True):
         axes.axvline(0, color="#444444", linewidth=0.9, zorder=1)
         for i, (name, colour, mark, by_engineer) in enumerate(series):
             shift = 0.34 * (i - (len(series) - 1) / 2)
@@ -113,9 +81,8 @@ def _forest(names: Sequence[str], panels: Sequence[tuple[str, Sequence[Series]]]
         axes.grid(False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_major_locator(MaxNLocator(4))
-    _trim(figure, grid, len(panels), label, None)
     if legend:
-        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(panels[0][1]))
+        style.legend(figure, grid[:1], len(panels[0][1]), "upper")
     return figure
 
 
@@ -136,22 +103,21 @@ def _learning(comparison: Comparison) -> Figure | None:
     names = [name for name in comparison.engineers if curves[name] is not None]
     if not names:
         return None
-    figure, grid = _panels(len(names), 2.0)
-    for axes, name in zip(grid, names, strict=False):
+    figure, grid = _panels(len(names), 2.0, "reinforcement learning step", "valid answers, %")
+    for axes, name in zip(grid, names, strict=True):
         if curves[comparison.baseline] is not None:
             axes.plot(*curves[comparison.baseline][:2], color=GREY, linewidth=1.2, label=comparison.baseline)
         steps, mean, low, high = curves[name]
         axes.fill_between(steps, low, high, color=SKY, alpha=0.35, linewidth=0)
         axes.plot(steps, mean, color=BLUE, linewidth=1.5, label="training")
         arms = list(comparison.arms[name].values())
-        _checkpoints(axes, arms, _checkpoint_values(arms), VERMILION, "validation")
+        _checkpoints(axes, arms)
         style.mark_rounds(axes, arms[0].run.steps, named=False)
         axes.set_title(name)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     grid[0].set_ylim(0, max(1.0, grid[0].get_ylim()[1]))
-    _trim(figure, grid, len(names), "reinforcement learning step", "valid answers, %")
     # The baseline's own panel draws its line twice; the others name all three.
-    figure.legend(*grid[min(1, len(names) - 1)].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    style.legend(figure, grid[:2][-1:], 3, "upper")
     return figure
 
 
@@ -167,27 +133,17 @@ def _curve(arms: Sequence[Arm]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     return np.arange(1, count + 1), np.mean(smooth, axis=0), np.min(smooth, axis=0), np.max(smooth, axis=0)
 
 
-def _checkpoint_values(arms: Sequence[Arm]) -> dict[int, np.ndarray]:
-    """Return by step the seeds' valid shares, in percent, of the validation after it."""
+def _checkpoints(axes: Axes, arms: Sequence[Arm]) -> None:
+    """Draw the valid shares on validation by step: the mean of the seeds, and from the least to the most."""
     steps = arms[0].run.steps
-    places = {f"round {steps[begin]['round']}": end for begin, end in style.spans(steps)}
-    places = {"warm start": 0} | places
-    shares = {}
-    for name, step in places.items():
-        stages = [arm.run.stage(name) for arm in arms]
-        if all(stages):
-            shares[step] = np.array([100 * stage.valid_share for stage in stages])
-    return shares
-
-
-def _checkpoints(axes: Axes, arms: Sequence[Arm], values: Mapping[int, np.ndarray], colour: str, label: str) -> None:
-    if not values:
-        return
-    means = np.array([seeds.mean() for seeds in values.values()])
-    below = [seeds.mean() - seeds.min() for seeds in values.values()]
-    above = [seeds.max() - seeds.mean() for seeds in values.values()]
-    style: Any = {"fmt": "D", "color": colour, "markersize": 4, "capsize": 2.5, "linewidth": 1.2, "zorder": 3}
-    axes.errorbar(list(values), means, (below, above), label=label, clip_on=False, **style)
+    ends = {f"round {steps[begin]['round']}": end for begin, end in style.spans(steps)}
+    stages = {step: [arm.run.stage(name) for arm in arms] for name, step in ({"warm start": 0} | ends).items()}
+    shares = {step: [100 * one.valid_share for one in own] for step, own in stages.items() if all(own)}
+    if shares:
+        seeds = np.array(list(shares.values()))
+        means, least, most = seeds.mean(axis=1), seeds.min(axis=1), seeds.max(axis=1)
+        look: Any = {"fmt": "D", "color": VERMILION, "markersize": 4, "capsize": 2.5, "linewidth": 1.2, "zorder": 3}
+        axes.errorbar(list(shares), means, (means - least, most - means), label="validation", clip_on=False, **look)
 
 
 def _allocation(comparison: Comparison) -> Figure | None:
@@ -207,7 +163,7 @@ def _allocation(comparison: Comparison) -> Figure | None:
         for axes, name in zip(grid[row], names, strict=True):
             own = {design.round: design.config[ratio] for design in designs if design.engineer == name}
             values = np.array([[own.get(k, {}).get(size, np.nan) for k in rounds] for size in sizes])
-            _heat(axes, values / most[ratio], [[f"{v:.2f}".removeprefix("0") for v in line] for line in values], 7)
+            style.heat(axes, values / most[ratio], [[f"{v:.2f}".removeprefix("0") for v in line] for line in values], 7)
             axes.set_xticks(range(len(rounds)), rounds if row == len(RATIOS) - 1 else [""] * len(rounds))
             axes.set_yticks(range(len(sizes)), sizes)
             if row == 0:
@@ -220,32 +176,32 @@ def _allocation(comparison: Comparison) -> Figure | None:
 def _forgetting(comparison: Comparison) -> Figure | None:
     engineers = findings(comparison).forgetting
     sizes, checkpoints = engineers[0].sizes, engineers[0].checkpoints
-    figure, grid = _panels(len(engineers), 0.3 * len(sizes) + 0.5)
-    for axes, one in zip(grid, engineers, strict=False):
+    figure, grid = _panels(len(engineers), 0.3 * len(sizes) + 0.5, None, "board size")
+    for axes, one in zip(grid, engineers, strict=True):
         valid = np.array(one.valid).T
         drops = np.maximum.accumulate(valid, axis=1) - valid
         texts = [
             [f"{100 * v:.0f}" + (f" (−{100 * d:.0f})" if round(100 * d) else "") for v, d in zip(*pair, strict=True)]
             for pair in zip(valid, drops, strict=True)
         ]
-        _heat(axes, valid, texts, 7)
+        style.heat(axes, valid, texts, 7)
         axes.set_title(one.engineer)
         axes.set_yticks(range(len(sizes)), sizes)
         axes.set_xticks(range(len(checkpoints)), [name.replace("warm start", "warm") for name in checkpoints])
         axes.tick_params(axis="x", labelsize=7.5)
-    _trim(figure, grid, len(engineers), None, "board size")
     return figure
 
 
 def _tail(comparison: Comparison) -> Figure | None:
     tails = findings(comparison).tails
     groups = list(dict.fromkeys(tail.agents for tail in tails))
-    figure, grid = _panels(len(groups), 2.4, abreast=3, sharey=False)
+    labels = ("worst boards, %", "valid answers to them, %")
+    figure, grid = _panels(len(groups), 2.4, *labels, abreast=3, sharey=False)
     styles = dict(zip(comparison.others, _STYLES * len(comparison.others), strict=False))
     styles |= {comparison.baseline: ("black", "-"), START: (GREY, ":")}
     marks = dict(zip(comparison.others, _MARKS * len(comparison.others), strict=False))
     percent = [100 * alpha for alpha in ALPHAS]
-    for axes, agents in zip(grid, groups, strict=False):
+    for axes, agents in zip(grid, groups, strict=True):
         for tail in tails:
             if tail.agents == agents:
                 colour, line = styles[tail.engineer]
@@ -257,51 +213,34 @@ def _tail(comparison: Comparison) -> Figure | None:
         axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.ymax))
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.set_xticks(range(0, 101, 25))
-    _trim(figure, grid, len(groups), "worst boards, %", "valid answers to them, %")
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+    style.legend(figure, grid[:1], 5, "upper")
     return figure
 
 
 def _transitions(comparison: Comparison) -> Figure | None:
     moves = findings(comparison).moves
     seen = [i for i, o in enumerate(OUTCOMES) if any(one.before[o] or one.after[o] for one in moves)]
-    figure, grid = _panels(len(moves), 0.27 * len(seen) + 0.6)
-    for axes, one in zip(grid, moves, strict=False):
-        _transition(axes, one, seen)
-    _trim(figure, grid, len(moves), "in the end", "after round 0")
+    names = [NAMES[OUTCOMES[i]] for i in seen]
+    figure, grid = _panels(len(moves), 0.27 * len(seen) + 0.6, "in the end", "after round 0")
+    for axes, one in zip(grid, moves, strict=True):
+        counts = np.array(one.matrix)[np.ix_(seen, seen)]
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        style.heat(axes, shares, [[str(count) if count else "" for count in row] for row in counts.tolist()], 6.5)
+        axes.set_xticks(range(len(seen)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
+        axes.set_yticks(range(len(seen)), names, fontsize=7)
+        axes.set_title(one.engineer)
     return figure
 
 
-def _transition(axes: Axes, moves: Moves, seen: Sequence[int]) -> None:
-    counts = np.array(moves.matrix)[np.ix_(seen, seen)]
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    _heat(axes, shares, [[str(count) if count else "" for count in row] for row in counts.tolist()], 6.5)
-    names = [NAMES[OUTCOMES[i]] for i in seen]
-    axes.set_xticks(range(len(seen)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
-    axes.set_yticks(range(len(seen)), names, fontsize=7)
-    axes.set_title(moves.engineer)
-
-
-def _heat(axes: Axes, shades: np.ndarray, texts: Sequence[Sequence[str]], font: float) -> None:
-    """Shade cells from 0 to 1, each with its text."""
-    style.heat(axes, shades)
-    for (i, j), shade in np.ndenumerate(shades):
-        if not np.isnan(shade):
-            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=style.ink(shade))
-
-
-def _panels(count: int, height: float, abreast: int = _ABREAST, sharey: bool = True) -> tuple[Figure, list[Any]]:
-    """Make as many panels as asked for or a few more, of a height in inches."""
+def _panels(
+    count: int, height: float, xlabel: str | None, ylabel: str | None = None, abreast: int = 4, sharey: bool = True
+) -> tuple[Figure, list[Any]]:
+    """Make panels of a height in inches; the last of each column has its ticks' names, and the figure the axes'."""
     columns = min(count, abreast)
     lines = math.ceil(count / columns)
     size = (max(4.5, 9.2 * columns / abreast), lines * height + 0.7)
     figure = Figure(figsize=size, layout="constrained")
-    return figure, list(figure.subplots(lines, columns, sharex=True, sharey=sharey, squeeze=False).flat)
-
-
-def _trim(figure: Figure, grid: Sequence[Axes], count: int, xlabel: str | None, ylabel: str | None) -> None:
-    """Name the axes once, and take away the panels that are too many; those above them get their ticks' names."""
-    columns = grid[0].get_gridspec().ncols
+    grid = list(figure.subplots(lines, columns, sharex=True, sharey=sharey, squeeze=False).flat)
     for axes in grid[count:]:
         axes.remove()
     for axes in grid[max(0, count - columns) : count]:
@@ -310,3 +249,44 @@ def _trim(figure: Figure, grid: Sequence[Axes], count: int, xlabel: str | None, 
         figure.supxlabel(xlabel, fontsize=9)
     if ylabel:
         figure.supylabel(ylabel, fontsize=9)
+    return figure, grid[:count]
+
+
+PICTURES: dict[str, style.Drawing] = {
+    "differences.png": (
+        _differences,
+        "Each engineer less the baseline on the same seeds and held-out boards, mean over the board sizes, by "
+        f"number of agents. {_INTERVALS}",
+    ),
+    "learning.png": (
+        _learning,
+        "Line: valid answers in training, each engineer on boards of its own; points: greedy answers on the "
+        "common validation. Mean over the seeds, with the range of the seeds; grey: the baseline. Dashed: a redesign.",
+    ),
+    "allocation.png": (
+        _allocation,
+        "What the engineers asked for, mean over the seeds: share of the boards, share of holes, share of "
+        "boards that need a wait, by board size (down) and round (across). Who keeps a round asks for what the "
+        "generator made of it: small boards have few cells to make holes of.",
+    ),
+    "forgetting.png": (
+        _forgetting,
+        "Valid % of greedy answers on validation by board size (down), mean over the seeds; in brackets the "
+        "fall below an earlier checkpoint. Some fall by chance where nothing is forgotten.",
+    ),
+    "tail.png": (
+        _tail,
+        "Mean over the worst boards (conditional value at risk), on the right over all; a board counts by its valid "
+        "share over the seeds, and the worst are chosen by the same answers.",
+    ),
+    "failures.png": (
+        _moves,
+        "Held-out answers by first failing check: share at the end less share after round 0, which all engineers "
+        f"have in common. {_INTERVALS}",
+    ),
+    "transitions.png": (
+        _transitions,
+        "What became of the answers after round 0 (down) in the end (across), of all seeds: counts, shaded by "
+        "share of the row.",
+    ),
+}

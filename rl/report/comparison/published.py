@@ -47,16 +47,13 @@ def beside_published(comparison: Comparison) -> Iterable[PublishedRow]:
     for name, (share, is_ours) in theirs.items():
         kin = [engineer for engineer in comparison.engineers if is_ours(comparison.settings[engineer])]
         for engineer in kin or [None]:
-            ours = None
-            if engineer is not None:
-                answers = [arm.after for arm in comparison.arms[engineer].values()]
-                ours = float((table(answers, VALID) @ weights).mean())
+            answers = [arm.after for arm in comparison.arms.get(engineer, {}).values()]
             yield PublishedRow(
                 name=name,
                 theirs=share,
                 theirs_less_random=share - theirs["fixed random"][0],
                 engineer=engineer,
-                ours=ours,
+                ours=float((table(answers, VALID) @ weights).mean()) if answers else None,
                 ours_less_baseline=less[engineer][0] if engineer in less else None,
             )
 

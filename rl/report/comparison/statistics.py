@@ -79,7 +79,10 @@ def intervals(
         means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], picked)
         ends = np.percentile(means, [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2], axis=0)
         exact = np.asarray(part, float) @ weights.T
-        by_name[name] = [_interval(exact[:, g], *ends[:, g]) for g in range(len(weights))]
+        by_name[name] = [
+            Interval(float(own.mean()), float(low), float(high), *t_interval(own), tuple(own.tolist()))
+            for own, low, high in zip(exact.T, *ends, strict=True)
+        ]
         begin += seeds
     return by_name
 
@@ -103,10 +106,6 @@ def _resample_boards(
             for g in groups:
                 sums[begin : begin + rows, g] += weight[g] * drawn_sums
     return sums
-
-
-def _interval(by_seed: np.ndarray, low: float, high: float) -> Interval:
-    return Interval(float(by_seed.mean()), float(low), float(high), *t_interval(by_seed), tuple(by_seed.tolist()))
 
 
 def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:

@@ -1,6 +1,6 @@
 """The tables of a comparison; most have a row for each engineer."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from rl.report.comparison.findings import (
     Design,
     Findings,
     Rate,
+    Validated,
     findings,
     metrics,
 )
@@ -54,17 +55,6 @@ def main_tables(comparison: Comparison) -> list[Table]:
     ]
 
 
-def _by_engineer(title: str, engineers: Iterable[str], columns: Mapping[Any, str], cell: Callable[..., str]) -> Table:
-    """Make a row for each engineer.
-
-    Args:
-      columns: by key the headings.
-      cell: the text of an engineer's cell in the column of a key.
-    """
-    rows = [(name, *(cell(name, key) for key in columns)) for name in engineers]
-    return Table(title, ("engineer", *columns.values()), rows)
-
-
 def _difference_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
     groups = {difference.agents: _agents(difference.agents) for difference in numbers.differences}
     for metric in metrics(comparison):
@@ -73,8 +63,9 @@ def _difference_tables(comparison: Comparison, numbers: Findings) -> Iterable[Ta
         if not engineers:
             continue
         title, last = f"{metric.capitalize()} %, difference from {comparison.baseline}", list(groups)[-1]
-        yield _by_engineer(
+        yield Table.grid(
             f"{title} [bootstrap over seeds and boards]",
+            "engineer",
             engineers,
             groups,
             lambda name, group, cells=cells: _difference(cells[name, group]),
@@ -113,7 +104,7 @@ def _rate_table(
     """Make a row for the policy that all begin with too; keys of columns are (agents, wait, size)."""
     rates = {(r.engineer, (r.agents, r.wait, r.size)): r for r in numbers.rates if r.metric == metric}
     rows = (START, *comparison.engineers)
-    return _by_engineer(title, rows, columns, lambda name, key: _rate(rates.get((name, key))))
+    return Table.grid(title, "engineer", rows, columns, lambda name, key: _rate(rates.get((name, key))))
 
 
 def _validated_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
@@ -121,11 +112,8 @@ def _validated_tables(comparison: Comparison, numbers: Findings) -> Iterable[Tab
         return
     rows = []
     for one in numbers.validated:
-        interval = "-" if one.t_low is None else f"[{100 * one.t_low:+.1f} {100 * one.t_high:+.1f}]"
         mean = sum(one.less_baseline) / len(one.less_baseline)
-        rows.append(
-            (one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {interval}", _by_seed(one.less_baseline))
-        )
+        rows.append((one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {_t(one)}", _by_seed(one.less_baseline)))
     yield Table(
         "Valid % of samples on the run's own validation in the end, which the engineers design for",
         ("engineer", "valid", f"less {comparison.baseline} [Student's t]", "by seed"),
@@ -135,9 +123,10 @@ def _validated_tables(comparison: Comparison, numbers: Findings) -> Iterable[Tab
 
 def _move_table(numbers: Findings) -> Table:
     moves = {one.engineer: one.changes for one in numbers.moves}
-    return _by_engineer(
+    return Table.grid(
         "Answers by first failing check, % in the end less % after round 0 [bootstrap]",
-        moves,
+        "engineer",
+        list(moves),
         _outcomes(numbers),
         lambda name, outcome: _difference(moves[name][outcome]),
     )
@@ -148,12 +137,11 @@ def _transition_tables(numbers: Findings) -> Iterable[Table]:
     places = [OUTCOMES.index(outcome) for outcome in outcomes]
     for moves in numbers.moves:
         counts = np.array(moves.matrix)[np.ix_(places, places)]
-        lines = [*zip(outcomes.values(), counts.tolist(), strict=True), ("all", counts.sum(axis=0).tolist())]
-        yield Table(
-            f"{moves.engineer}: answers of all seeds, after round 0 (down) and in the end (across)",
-            ("after round 0", *outcomes.values(), "all"),
-            [(name, *map(str, line), str(sum(line))) for name, line in lines],
-        )
+        counts = np.vstack([counts, counts.sum(axis=0)])
+        counts = np.column_stack([counts, counts.sum(axis=1)])
+        names = dict(enumerate((*outcomes.values(), "all")))
+        title = f"{moves.engineer}: answers of all seeds, after round 0 (down) and in the end (across)"
+        yield Table.grid(title, "after round 0", names, names, lambda *place, counts=counts: str(counts[place]))
 
 
 def _outcomes(numbers: Findings) -> dict[str, str]:
@@ -169,13 +157,15 @@ def _forgetting_table(numbers: Findings) -> Table:
         for checkpoint, valid in zip(one.checkpoints, one.valid, strict=True)
     }
     title = "Valid % on validation by checkpoint, mean over seeds"
-    return _by_engineer(title, rows, _sizes(numbers), lambda row, place: _percent(rows[row][place]))
+    return Table.grid(title, "engineer", list(rows), _sizes(numbers), lambda row, place: _percent(rows[row][place]))
 
 
 def _drop_table(numbers: Findings) -> Table:
     drops = {one.engineer: one.drops for one in numbers.forgetting}
     title = "Forgetting: largest drop of valid % on validation below an earlier checkpoint"
-    return _by_engineer(title, drops, _sizes(numbers), lambda name, place: _percent(drops[name][place], 1))
+    return Table.grid(
+        title, "engineer", list(drops), _sizes(numbers), lambda name, place: _percent(drops[name][place], 1)
+    )
 
 
 def _sizes(numbers: Findings) -> dict[int, str]:
@@ -188,7 +178,9 @@ def _tail_table(numbers: Findings) -> Table:
     values = {name: (*tail.values, tail.never) for name, tail in tails.items()}
     shown = {i: f"worst {100 * alpha:.0f} %" for i, alpha in enumerate(ALPHAS) if alpha in (0.1, 0.25, 0.5, 0.75, 0.9)}
     title = "Valid % on the worst share of boards (CVaR); never: % of boards without any valid answer"
-    return _by_engineer(title, tails, shown | {-1: "never"}, lambda name, i: _percent(values[name][i], 1))
+    return Table.grid(
+        title, "engineer", list(tails), shown | {-1: "never"}, lambda name, i: _percent(values[name][i], 1)
+    )
 
 
 def _design_tables(numbers: Findings) -> Iterable[Table]:
@@ -201,23 +193,24 @@ def _design_tables(numbers: Findings) -> Iterable[Table]:
         ("Entropy of the data ratios in nats, mean over seeds", rounds, lambda design: f"{design.entropy:.2f}"),
         ("Repairs a proposal / seeds whose proposal was unusable / % of groups without signal", rounds, _trouble),
     ):
-        yield _by_engineer(
+        yield Table.grid(
             title,
-            engineers,
+            "engineer",
+            list(engineers),
             columns,
             lambda *key, text=text: text(cells[key]) if key in cells else "-",
         )
 
 
 def _apart_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
-    names = {name: name for name in comparison.engineers}
     for index in dict.fromkeys(apart.round for apart in numbers.apart):
         cells = {frozenset((apart.one, apart.other)): apart for apart in numbers.apart if apart.round == index}
-        yield _by_engineer(
+        yield Table.grid(
             f"Round {index}: how far designs with the same seed are apart (of one engineer: with different seeds); "
             "in brackets how many are the same",
-            names,
-            names,
+            "engineer",
+            comparison.engineers,
+            comparison.engineers,
             lambda *pair, cells=cells: _far(cells[frozenset(pair)]),
         )
 
@@ -273,7 +266,7 @@ def _difference(interval: Interval) -> str:
     return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]{mark}"
 
 
-def _t(interval: Interval) -> str:
+def _t(interval: Interval | Validated) -> str:
     return "-" if interval.t_low is None else f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
 
 
