@@ -225,13 +225,8 @@ def collect(
     instances, tokens = np.repeat(taken, samples), rollout.mask.sum(axis=-1)
     short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens, lengths.decay)
     rewards = reward.rewards(lengths, verdict, data.optima[instances], tokens, short_share)
-    groups = grpo.Groups(
-        version=np.full(len(instances), data.round, np.int32),
-        instance=instances.astype(np.int32),
-        role=np.full(len(instances), grpo.Role.PLANNER, np.int32),
-    ).ids()
     sizes = data.prompts.instances.size[instances]
-    described = metrics.describe(sizes, verdict, rewards, tokens, rollout.truncated, groups, config.lake.sizes)
+    described = metrics.describe(sizes, verdict, rewards, tokens, rollout.truncated, instances, config.lake.sizes)
     described |= {
         "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
         "groups_sampled": float(len(taken)),
@@ -241,7 +236,7 @@ def collect(
     rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
     chosen, advantages = rows[filled], np.zeros(len(rows), np.float32)
     if len(chosen):
-        advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], settings.advantage)
+        advantages[filled] = grpo.advantages(rewards.total[chosen], instances[chosen], settings.advantage)
     of_all = np.zeros(len(instances), np.float32)
     of_all[chosen] = advantages[filled]
     training = _add(progress.training, data, taken, verdict, rollout, of_all)
@@ -297,8 +292,8 @@ def _sample(
         """Answers to these instances ``[P]`` and what they are worth, ``[P * samples]`` on every process."""
         mine = instances[distributed.share(len(instances), "grpo.prompts")]
         prompts, expected = data.prompts.take(mine), len(mine) * settings.samples
-        rollout = policy.answer(
-            state.parameters,
+        rollout = policy.rollout(
+            policy.rollout_parameters(state.parameters),
             prompts,
             key,
             samples=settings.samples,

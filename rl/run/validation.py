@@ -71,8 +71,8 @@ def validate(
 
     def answer(number: int, samples: int, sampling: SamplingParams) -> tuple[Rollout, Verdict]:
         before = display.done
-        rollout = policy.answer(
-            state.parameters,
+        rollout = policy.rollout(
+            policy.rollout_parameters(state.parameters),
             prompts,
             make_key(config.seed, Purpose.VALIDATE, occasion, number),
             samples=samples,
