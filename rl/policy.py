@@ -159,18 +159,7 @@ class Policy:
 
     def grammar_sampler(self) -> GrammarSampler:
         """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
-        settings = self.config.engineer
-        return GrammarSampler(
-            graph=self.graph,
-            config=self.shape,
-            mesh=self.mesh,
-            tokenizer=self.tokenizer,
-            max_prompt_tokens=settings.max_prompt_tokens,
-            max_thinking_tokens=settings.max_thinking_tokens,
-            max_answer_tokens=settings.max_answer_tokens,
-            sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
-            answers=settings.proposals,
-        )
+        return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer)
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
         """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.

@@ -7,6 +7,7 @@ from rl.config.origins import as_override
 from rl.config.sections import (
     Config,
     Count,
+    EngineerSection,
     GRPOSection,
     LoRASection,
     ModelSection,
@@ -23,6 +24,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Count",
+    "EngineerSection",
     "GRPOSection",
     "LoRASection",
     "ModelSection",
