@@ -14,27 +14,14 @@ from jaxlake.types import Verdict
 from rl import distributed, grpo, metrics, reward
 from rl.config import Config, GRPOSection
 from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
-from rl.policy import Policy, Prompts
+from rl.policy import Policy
 from rl.qwen3.logprobs import join
+from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import Pending, TrainState
 from rl.run.tracking import Stopwatch
 from rl.sampler import Rollout, SamplingParams
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingSet:
-    """What a round trains on.
-
-    Attributes:
-      round: its number, which is the version of its configuration.
-      prompts, optima: ``[n]`` instances and their least costs; the same on all processes.
-    """
-
-    round: int
-    prompts: Prompts
-    optima: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +48,7 @@ def grpo_step(
     policy: Policy,
     state: TrainState,
     recorder: Recorder,
-    data: TrainingSet,
+    data: BoardSet,
     upcoming: np.ndarray,
     optimizer: optax.GradientTransformation,
 ) -> tuple[dict[str, float], dict[str, float]]:
@@ -198,7 +185,7 @@ def planned_updates(config: Config) -> int:
 
 
 def collect(
-    policy: Policy, state: TrainState, recorder: Recorder, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
+    policy: Policy, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray, watch: Stopwatch
 ) -> Collected:
     """Answers the next prompts and says what the answers are worth.
 
@@ -260,7 +247,7 @@ def collect(
 
 def _add(
     sums: evidence.Sums | None,
-    data: TrainingSet,
+    data: BoardSet,
     taken: np.ndarray,
     verdict: Verdict,
     rollout: Rollout,
@@ -283,7 +270,7 @@ def _add(
 
 
 def _sample(
-    policy: Policy, state: TrainState, recorder: Recorder, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
+    policy: Policy, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray, watch: Stopwatch
 ) -> tuple[Rollout, Verdict, np.ndarray, np.ndarray]:
     """All answers with their verdicts, the groups that are kept (see `placed`), and whose answers they are."""
     config, settings = policy.config, policy.config.grpo
@@ -308,7 +295,7 @@ def _sample(
     batches, sampled = state.progress.cursor // settings.prompts, []
     for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling], batches):
         # By the batch's place in the round, and no key made from another: the sampler folds numbers into this one too.
-        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, data.round, number)))
+        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, state.progress.round, number)))
         rollout, verdict = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
         valid = verdict.valid.reshape(-1, settings.samples)
         kept = informative(valid) if settings.resampling else np.arange(len(valid))

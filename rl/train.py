@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def show_results(directory: RunDirectory, display: Display, policy: str = "") -> None:
-    """Writes the report of a run, on the main process, and shows its table, the line `policy` and where the report is."""
+    """Shows the table of a run, the line `policy` and where its report is, which is written here; main process only."""
     if distributed.is_main():
         from rl.report import page, tables  # matplotlib takes a second, and training needs none
 
