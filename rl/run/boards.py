@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from engineer.evidence import SizeEnvironment, environment
+from engineer.evidence import SizeEnvironment
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.levels import pad
@@ -21,7 +21,7 @@ class BoardSet:
 
     Attributes:
       prompts, optima: ``[n]`` instances and their least costs.
-      environment: of the boards, for the evidence.
+      environment: of boards to be validated on, for the evidence.
     """
 
     prompts: Prompts
@@ -31,7 +31,7 @@ class BoardSet:
     @classmethod
     def of(cls, policy: Policy, boards: Dataset) -> "BoardSet":
         """Writes the prompts of boards; see `Policy.prompts` for what it raises."""
-        return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost), environment(boards))
+        return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
 
 
 def mixed_boards(

@@ -27,7 +27,7 @@ def draw_validation_set(policy: Policy, seed: int) -> BoardSet:
     """
     settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
     boards = mixed_boards(policy.config, settings.holes, settings.wait, key, settings.instances)
-    return BoardSet.of(policy, boards)
+    return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
 
 
 def validate(
