@@ -40,13 +40,13 @@ from side_by_side import Peer, Row, Unavailable, alternate, environment, fail, h
 
 from rl import config as config_
 from rl import grpo
-from rl.collect import TrainingSet, grpo_step, rounds_optimizer
+from rl.collect import grpo_step, rounds_optimizer
 from rl.policy import Policy
 from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run.boards import mixed_boards
+from rl.run.boards import BoardSet, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -145,7 +145,7 @@ class Ours:
         policy, parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
         key, settings = make_key(0, Purpose.BUILD), config.validation
         boards = mixed_boards(config, settings.holes, settings.wait, key, PROMPTS * steps)
-        self.lake = TrainingSet(0, policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
+        self.lake = BoardSet.of(policy, boards)
         self.optimizer = rounds_optimizer(config)
         directory, display = RunDirectory(scratch / "run", config), Display(quiet=True)
         directory.create()

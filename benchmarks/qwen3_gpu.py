@@ -35,7 +35,7 @@ import optax  # noqa: E402
 from side_by_side import fail, header, read_options, report, row  # noqa: E402
 
 from rl import grpo, sft  # noqa: E402
-from rl.config.choices import Projection  # noqa: E402
+from rl.config import LoRASection  # noqa: E402
 from rl.qwen3 import lora, presets  # noqa: E402
 from rl.qwen3.logprobs import join  # noqa: E402
 from rl.qwen3.model import Qwen3Config, abstract, create  # noqa: E402
@@ -165,7 +165,7 @@ def decode(case: Case) -> dict:
 
 def train(case: Case) -> dict:
     """Tokens a second of whole steps, and the same at the chip's rated FLOP/s."""
-    adapters = lora.LoRAConfig(rank=32, alpha=64.0, targets=tuple(Projection)) if case.adapters else None
+    adapters = LoRASection(rank=32, alpha=64.0) if case.adapters else None
     config = dataclasses.replace(presets.shape_of(case.model), dtype=jnp.bfloat16, lora=adapters)
     mesh = make_mesh(fsdp=1, tp=1)
     graph, parameters = create(config, jax.random.key(0), mesh)

@@ -14,27 +14,14 @@ from jaxlake.types import Verdict
 from rl import distributed, grpo, metrics, reward
 from rl.config import Config, GRPOSection
 from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
-from rl.policy import Policy, Prompts
+from rl.policy import Policy
 from rl.qwen3.logprobs import join
+from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import Pending, TrainState
 from rl.run.tracking import Stopwatch
 from rl.sampler import Rollout, SamplingParams
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingSet:
-    """What a round trains on.
-
-    Attributes:
-      round: its number, which is the version of its configuration.
-      prompts, optima: ``[n]`` instances and their least costs; the same on all processes.
-    """
-
-    round: int
-    prompts: Prompts
-    optima: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +48,7 @@ def grpo_step(
     policy: Policy,
     state: TrainState,
     recorder: Recorder,
-    data: TrainingSet,
+    data: BoardSet,
     upcoming: np.ndarray,
     optimizer: optax.GradientTransformation,
 ) -> tuple[dict[str, float], dict[str, float]]:
@@ -198,7 +185,7 @@ def planned_updates(config: Config) -> int:
 
 
 def collect(
-    policy: Policy, state: TrainState, recorder: Recorder, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
+    policy: Policy, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray, watch: Stopwatch
 ) -> Collected:
     """Answers the next prompts and says what the answers are worth.
 
@@ -225,13 +212,8 @@ def collect(
     instances, tokens = np.repeat(taken, samples), rollout.mask.sum(axis=-1)
     short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens, lengths.decay)
     rewards = reward.rewards(lengths, verdict, data.optima[instances], tokens, short_share)
-    groups = grpo.Groups(
-        version=np.full(len(instances), data.round, np.int32),
-        instance=instances.astype(np.int32),
-        role=np.full(len(instances), grpo.Role.PLANNER, np.int32),
-    ).ids()
     sizes = data.prompts.instances.size[instances]
-    described = metrics.describe(sizes, verdict, rewards, tokens, rollout.truncated, groups, config.lake.sizes)
+    described = metrics.describe(sizes, verdict, rewards, tokens, rollout.truncated, instances, config.lake.sizes)
     described |= {
         "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
         "groups_sampled": float(len(taken)),
@@ -241,7 +223,7 @@ def collect(
     rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
     chosen, advantages = rows[filled], np.zeros(len(rows), np.float32)
     if len(chosen):
-        advantages[filled] = grpo.advantages(rewards.total[chosen], groups[chosen], settings.advantage)
+        advantages[filled] = grpo.advantages(rewards.total[chosen], instances[chosen], settings.advantage)
     of_all = np.zeros(len(instances), np.float32)
     of_all[chosen] = advantages[filled]
     training = _add(progress.training, data, taken, verdict, rollout, of_all)
@@ -265,7 +247,7 @@ def collect(
 
 def _add(
     sums: evidence.Sums | None,
-    data: TrainingSet,
+    data: BoardSet,
     taken: np.ndarray,
     verdict: Verdict,
     rollout: Rollout,
@@ -288,7 +270,7 @@ def _add(
 
 
 def _sample(
-    policy: Policy, state: TrainState, recorder: Recorder, data: TrainingSet, upcoming: np.ndarray, watch: Stopwatch
+    policy: Policy, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray, watch: Stopwatch
 ) -> tuple[Rollout, Verdict, np.ndarray, np.ndarray]:
     """All answers with their verdicts, the groups that are kept (see `placed`), and whose answers they are."""
     config, settings = policy.config, policy.config.grpo
@@ -297,8 +279,8 @@ def _sample(
         """Answers to these instances ``[P]`` and what they are worth, ``[P * samples]`` on every process."""
         mine = instances[distributed.share(len(instances), "grpo.prompts")]
         prompts, expected = data.prompts.take(mine), len(mine) * settings.samples
-        rollout = policy.answer(
-            state.parameters,
+        rollout = policy.rollout(
+            policy.rollout_parameters(state.parameters),
             prompts,
             key,
             samples=settings.samples,
@@ -313,7 +295,7 @@ def _sample(
     batches, sampled = state.progress.cursor // settings.prompts, []
     for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling], batches):
         # By the batch's place in the round, and no key made from another: the sampler folds numbers into this one too.
-        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, data.round, number)))
+        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, state.progress.round, number)))
         rollout, verdict = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
         valid = verdict.valid.reshape(-1, settings.samples)
         kept = informative(valid) if settings.resampling else np.arange(len(valid))

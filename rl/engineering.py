@@ -169,8 +169,8 @@ def answer_pilot(
     part = distributed.share(count, "engineer.gate.boards")
     prompts = policy.prompts(boards.instances).take(part)
     display.stage(f"round {state.progress.round}: pilot", len(prompts) * settings.samples)
-    rollout = policy.answer(
-        state.parameters,
+    rollout = policy.rollout(
+        policy.rollout_parameters(state.parameters),
         prompts,
         jax.random.fold_in(key, 1),
         samples=settings.samples,
@@ -259,7 +259,7 @@ def _asking(config: Config, state: TrainState, recorder: Recorder) -> Generate:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:
             recorder.display.say(f"round {state.progress.round}: a proposal is missing: {failure}")
-        return [_parted(text) for text in answers["said"]]
+        return [_parted(text) for text in answers["texts"]]
 
     return generate
 

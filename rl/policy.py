@@ -128,27 +128,13 @@ class Policy:
         """Samples answers to every prompt, those to one side by side.
 
         Args:
-          parameters: as `rollout_parameters` gives them.
+          parameters: as `rollout_parameters` gives them; that copy is to live no longer than they are needed.
           prompts: of this process.
           progress: told how many answers are finished, now and then; may raise.
         """
         return self.sampler.generate(
             parameters, prompts.tokens, key, samples=samples, sampling=sampling, progress=progress
         )
-
-    def answer(
-        self,
-        parameters: nnx.State,
-        prompts: Prompts,
-        key: jax.Array,
-        *,
-        samples: int,
-        sampling: SamplingParams,
-        progress: Callable[[int], None] | None = None,
-    ) -> Rollout:
-        """The same with parameters as they are trained; a copy for the sampler lives while it answers."""
-        parameters = self.rollout_parameters(parameters)
-        return self.rollout(parameters, prompts, key, samples=samples, sampling=sampling, progress=progress)
 
     def judge(self, prompts: Prompts, rollout: Rollout, optima: Array) -> Verdict:
         """Reads the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
@@ -173,18 +159,7 @@ class Policy:
 
     def grammar_sampler(self) -> GrammarSampler:
         """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
-        settings = self.config.engineer
-        return GrammarSampler(
-            graph=self.graph,
-            config=self.shape,
-            mesh=self.mesh,
-            tokenizer=self.tokenizer,
-            max_prompt_tokens=settings.max_prompt_tokens,
-            max_thinking_tokens=settings.max_thinking_tokens,
-            max_answer_tokens=settings.max_answer_tokens,
-            sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
-            answers=settings.proposals,
-        )
+        return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer)
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
         """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.
@@ -220,13 +195,8 @@ def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
                 f"model.shape = {settings.shape}: its {field.name} is {ours}, that of model.path = {settings.path} is "
                 f"{theirs}; shape = null takes the checkpoint's"
             )
-    adapters = settings.lora
-    return dataclasses.replace(
-        shape,
-        remat=settings.remat,
-        attention=settings.attention,
-        lora=lora.LoRAConfig(adapters.rank, adapters.alpha, adapters.targets) if adapters.rank else None,
-    )
+    adapters = settings.lora if settings.lora.rank else None
+    return dataclasses.replace(shape, remat=settings.remat, attention=settings.attention, lora=adapters)
 
 
 def writer(settings: TextSection) -> Callable[[Instance], str]:

@@ -46,9 +46,6 @@ def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Ar
       RunError: if it returns no ``B`` finite numbers.
     """
     w_acc, length = 1.0, np.zeros(len(tokens), np.float32)
-    if not isinstance(settings.kind, RewardKind):
-        worth = _own(settings.kind, verdict, optima, tokens)
-        return Rewards(total=worth, accuracy=worth, length=length, weight_accuracy=w_acc, weight_length=0.0)
     valid, cost = np.asarray(verdict.valid), np.asarray(verdict.cost)
     match settings.kind:
         case RewardKind.PAPER:  # by cost, less a penalty on length
@@ -62,6 +59,8 @@ def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Ar
             worth = np.asarray(verdict.optimal)
         case RewardKind.CHECKS:
             worth = steps_passed(verdict)
+        case own:
+            worth = _own(own, verdict, optima, tokens)
     w_len, worth = 1.0 - w_acc, np.asarray(worth, np.float32)
     return Rewards(
         total=w_acc * worth + w_len * length, accuracy=worth, length=length, weight_accuracy=w_acc, weight_length=w_len

@@ -13,13 +13,13 @@ from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.types import Instance
 from rl import distributed, engineering, sft
-from rl.collect import TrainingSet, grpo_step, rounds_optimizer
+from rl.collect import grpo_step, rounds_optimizer
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import GateAction
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.qwen3.tokenizer import check_fit
-from rl.run.boards import build_boards
+from rl.run.boards import BoardSet, build_boards
 from rl.run.checkpoint import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
@@ -28,7 +28,7 @@ from rl.run.saving import restore
 from rl.run.signals import Stop
 from rl.run.state import TrainState
 from rl.run.tracking import Display, Meter, Profiler, Trackers
-from rl.run.validation import ValidationSet, validate
+from rl.run.validation import draw_validation_set, validate
 
 
 def execute(
@@ -75,7 +75,7 @@ def execute(
         progress = state.progress
         supervise = progress.stage == "warm_start" and config.warm_start.steps > 0
         display.stage("boards", 1 + supervise)
-        validation = ValidationSet.draw(policy, directory.validation_seed)
+        validation = draw_validation_set(policy, directory.validation_seed)
         display.advance("validation")
         if supervise:
             plans = sft.plan_examples(policy, validation.prompts.instances, display)
@@ -109,7 +109,7 @@ def run_rounds(
     policy: Policy,
     state: TrainState,
     recorder: Recorder,
-    validation: ValidationSet,
+    validation: BoardSet,
     optimizer: optax.GradientTransformation,
     until: int,
 ) -> None:
@@ -223,7 +223,7 @@ def train(
     """
     config, progress, display = policy.config, state.progress, recorder.display
     settings = config.grpo
-    data = TrainingSet(k, policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
+    data = BoardSet.of(policy, boards)
     count, alarmed = len(data.prompts), False
     total = count * config.rounds.epochs
     batches = progress.cursor // settings.prompts - (state.pending is not None)

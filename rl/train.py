@@ -28,12 +28,18 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
         execute(config, directory, display, stop)
-        if distributed.is_main():
-            from rl.report import page, tables  # matplotlib takes a second, and training needs none
-
-            display.say(f"\n{tables.table_text(directory.path)}\n\nReport: {page.write(directory.path)}")
+        show_results(directory, display)
 
     return command.run("rl.train", DESCRIPTION, EXAMPLES, arguments, work)
+
+
+def show_results(directory: RunDirectory, display: Display, policy: str = "") -> None:
+    """Shows the table of a run, the line `policy` and where its report is, which is written here; main process only."""
+    if distributed.is_main():
+        from rl.report import page, tables  # matplotlib takes a second, and training needs none
+
+        table, path = tables.table_text(directory.path), page.write(directory.path)
+        display.say(f"\n{table}\n\n{policy}Report: {path}")
 
 
 if __name__ == "__main__":

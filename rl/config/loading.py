@@ -16,13 +16,8 @@ from rl.config.errors import ConfigError
 from rl.config.fields import OWN, keys, words
 from rl.config.sections import Config, Section
 
-
-def _shipped() -> Path:
-    package = Path(__file__).parents[1]
-    return package / "configs" if (package / "configs").exists() else package.parent / "configs"
-
-
-SHIPPED = _shipped()
+_PACKAGE = Path(__file__).parents[1]
+SHIPPED = (_PACKAGE if (_PACKAGE / "configs").exists() else _PACKAGE.parent) / "configs"
 """Folder of the configurations that come with the package: beside it in a checkout, inside it where it is installed."""
 
 

@@ -1,6 +1,7 @@
 """Where a setting's value comes from: the paper, our reading of it, or us; a part of the setting's type."""
 
 import dataclasses
+import functools
 import json
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ class Origin:
 
     tag: Literal["paper", "inferred", "ours"]
     value: Any
-    remark: str
+    remark: str = ""
 
     def of(self, value: Any, default: Any) -> str:
         """Return where a value comes from: the tag of this origin if it is the value, else ``ours`` or ``changed``."""
@@ -26,19 +27,12 @@ class Origin:
         return f"{tag}: {remark}" if remark else tag
 
 
-def paper(value: Any, remark: str = "") -> Origin:
-    """Mark a setting of which the paper gives the value."""
-    return Origin("paper", value, remark)
-
-
-def inferred(value: Any, remark: str) -> Origin:
-    """Mark a setting whose value follows from what the paper says."""
-    return Origin("inferred", value, remark)
-
-
-def ours(remark: str = "") -> Origin:
-    """Mark a setting of which the paper gives no value, as all are that have no mark."""
-    return Origin("ours", None, remark)
+paper = functools.partial(Origin, "paper")
+"""Marks a setting of which the paper gives the value."""
+inferred = functools.partial(Origin, "inferred")
+"""Marks a setting whose value follows from what the paper says."""
+ours = functools.partial(Origin, "ours", None)
+"""Marks a setting of which the paper gives no value, as all are that have no mark."""
 
 
 def as_override(value: Any) -> str:

@@ -1,14 +1,11 @@
-"""Group Relative Policy Optimization: groups, advantages, the loss and one update; knows nothing of boards or text."""
+"""Group Relative Policy Optimization: advantages, the loss and one update; knows nothing of boards or text."""
 
 from rl.grpo.advantages import advantages
-from rl.grpo.groups import Groups, Role
 from rl.grpo.loss import Batch, denominator, policy_loss
 from rl.grpo.update import Total, accumulate, answer_logprobs_of, apply, init, lower, update, zeros_like
 
 __all__ = [
     "Batch",
-    "Groups",
-    "Role",
     "Total",
     "accumulate",
     "advantages",

@@ -13,7 +13,7 @@ def advantages(rewards: np.ndarray, groups: np.ndarray, kind: Advantage, epsilon
 
     Args:
       rewards: float32 ``[B]``.
-      groups: int ``[B]``, equal for the answers of a group (`Groups.ids`).
+      groups: int ``[B]``, equal for the answers of a group, as their instance's number is; prompts may coincide.
       epsilon: added to standard deviations.
 
     Returns:

@@ -3,7 +3,6 @@
 The adapters themselves are two parameters of `model.Projection`, of flax's type `nnx.LoRAParam`.
 """
 
-import dataclasses
 import json
 import os
 from pathlib import Path
@@ -17,17 +16,7 @@ from jax.experimental import multihost_utils
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from rl.config import ConfigError
-from rl.config.choices import Projection
-
-
-@dataclasses.dataclass(frozen=True)
-class LoRAConfig:
-    """Size and place of adapters: each projection in `targets` gets ``alpha / rank * x A B`` more."""
-
-    rank: int
-    alpha: float
-    targets: tuple[Projection, ...]
+from rl.config import ConfigError, LoRASection
 
 
 def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
@@ -39,7 +28,7 @@ def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
     return (adapters, rest) if adapters else (rest, adapters)
 
 
-def merge(parameters: nnx.State, config: LoRAConfig) -> nnx.State:
+def merge(parameters: nnx.State, config: LoRASection) -> nnx.State:
     """Return the parameters of a model without adapters that computes the same: W + alpha / rank * A B, in W's dtype.
 
     The sums are float32, one projection at a time. For sampling and for export: a base that is stored in bfloat16
@@ -58,7 +47,7 @@ def merge(parameters: nnx.State, config: LoRAConfig) -> nnx.State:
     return nnx.from_flat_state(list(flat.items()))
 
 
-def save(folder: Path | str, config: LoRAConfig, parameters: nnx.State, base_model: str | None = None) -> None:
+def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_model: str | None = None) -> None:
     """Write the adapters as PEFT does, adapter_config.json and adapter_model.safetensors, in float32.
 
     In a job of several processes all call it and the first writes.

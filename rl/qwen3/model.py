@@ -18,9 +18,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
+from rl.config import LoRASection
 from rl.config.choices import AttentionKind, Remat
 from rl.qwen3.attention import attend, attend_cached, choose_kernel, device_of
-from rl.qwen3.lora import LoRAConfig
 from rl.qwen3.sharding import named_sharding
 
 TIME_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
@@ -60,7 +60,7 @@ class Qwen3Config:
     dtype: Any = jnp.float32
     remat: Remat = Remat.FULL
     attention: AttentionKind = AttentionKind.AUTO
-    lora: LoRAConfig | None = None
+    lora: LoRASection | None = None
 
 
 @record

@@ -1,15 +1,37 @@
 """Boards of a run: a generator call with the run's objective and number of agents, and mixtures of hole ratios."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
 import numpy as np
 
+from engineer.evidence import SizeEnvironment
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.levels import pad
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError
+from rl.policy import Policy, Prompts
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardSet:
+    """Boards that a policy answers, to be trained or validated on; the same on all processes.
+
+    Attributes:
+      prompts, optima: ``[n]`` instances and their least costs.
+      environment: of boards to be validated on, for the evidence.
+    """
+
+    prompts: Prompts
+    optima: np.ndarray
+    environment: tuple[SizeEnvironment, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Policy, boards: Dataset) -> "BoardSet":
+        """Writes the prompts of boards; see `Policy.prompts` for what it raises."""
+        return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
 
 
 def mixed_boards(

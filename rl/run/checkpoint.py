@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,12 @@ from rl.config import ConfigError, RunError
 from rl.run.state import Progress
 
 logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax tells its internals on every save, and errors we report
+
+T = TypeVar("T")
+
+
+class _Damaged(Exception):
+    """A checkpoint is not what was saved, or cannot be read; says in what."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +135,7 @@ class Checkpoints:
         step = source.steps[-1]
         try:
             _, record = source._read(step)
-        except ValueError as error:
+        except _Damaged as error:
             run = source.folder.parent
             raise RunError(f"{source.folder}/{step}: damaged ({error}); delete {run} to make it anew") from None
         copy = self.folder / "1"
@@ -181,14 +187,7 @@ class Checkpoints:
             raise ConfigError(
                 f"{self.folder.parent}: not all processes see the same run there; they need a disk that all share"
             )
-        problems: dict[int, str] = {}
-        for step in reversed(self.steps):
-            found, problems[step] = self._attempt(functools.partial(self._read, step))
-            if found is not None:
-                return found[0]
-        if problems:
-            raise RunError(self._none_left(problems))
-        return None
+        return self._latest(lambda step: self._together(lambda: self._read(step))[0])[0]
 
     def restore(self, like: Callable[[Progress], dict[str, Any]], say: Callable[[str], None]) -> Snapshot | None:
         """The latest checkpoint that is whole, None without any; damaged ones after it are set aside.
@@ -203,41 +202,50 @@ class Checkpoints:
           ConfigError: if one was made by another configuration, or does not match `like`.
           RunError: if all are damaged; they stay where they are.
         """
+
+        def whole(step: int) -> Snapshot:
+            progress, record = self._together(lambda: self._read(step))
+            self._refuse_other(step, record, wanted := like(progress))
+            arrays, rows = self._together(lambda: self._load(step, record, wanted))
+            for name, now in _describe(arrays).items():  # only now, as all processes compute the sums together
+                if now["sums"] != record["arrays"][name]["sums"]:
+                    raise _Damaged(f"{name} is not what was saved")
+            return Snapshot(progress, arrays, rows, record["notes"])
+
+        snapshot, problems = self._latest(whole)
+        if snapshot is not None:
+            self._set_aside(problems, say)
+            self._best = snapshot.progress.best["checkpoint"] if snapshot.progress.best else None
+        return snapshot
+
+    def _latest(self, read: Callable[[int], T]) -> tuple[T | None, dict[int, str]]:
+        """What `read` gives of the latest checkpoint that it does not find damaged, and what ails those after it.
+
+        Raises:
+          RunError: if there are checkpoints, and all are damaged.
+        """
         problems: dict[int, str] = {}
         for step in reversed(self.steps):
-            found, problem = self._attempt(functools.partial(self._read, step))
-            if found is not None:
-                progress, record = found
-                self._refuse_other(step, record, wanted := like(progress))
-                loaded, problem = self._attempt(functools.partial(self._load, step, record, wanted))
-            if not problem:
-                arrays, rows = loaded
-                # Only now, as all processes compute these together.
-                different = [
-                    name for name, now in _describe(arrays).items() if now["sums"] != record["arrays"][name]["sums"]
-                ]
-                if not different:
-                    self._set_aside(problems, step, say)
-                    self._best = progress.best["checkpoint"] if progress.best else None
-                    return Snapshot(progress, arrays, rows, record["notes"])
-                problem = f"{different[0]} is not what was saved"
-            problems[step] = problem
+            try:
+                return read(step), problems
+            except _Damaged as damage:
+                problems[step] = str(damage)
         if problems:
-            raise RunError(self._none_left(problems))
-        return None
+            step, problem = next(iter(problems.items()))
+            count = "the only checkpoint is" if len(problems) == 1 else f"all {len(problems)} checkpoints are"
+            raise RunError(f"{self.folder}: {count} damaged ({step}: {problem}); choose another directory with --run")
+        return None, problems
 
-    def _attempt(self, action: Callable[[], Any]) -> tuple[Any, str]:
-        """(what `action` gives, "") if it succeeds on all processes, else (None, what is wrong)."""
+    def _together(self, action: Callable[[], T]) -> T:
+        """What `action` gives, if it finds no damage on any process; else all raise."""
         result, problem = None, ""
         try:
             result = action()
-        except (MemoryError, jax.errors.JaxRuntimeError):
-            raise  # a lack of memory is no damage
-        except ValueError as error:
-            problem = str(error)
+        except _Damaged as damage:
+            problem = str(damage)
         if distributed.agree(bool(problem)):
-            return None, problem or "another process cannot read it"
-        return result, ""
+            raise _Damaged(problem or "another process cannot read it")
+        return cast(T, result)
 
     def _read(self, step: int) -> tuple[Progress, dict[str, Any]]:
         """The progress, and all that is no array, checked."""
@@ -248,9 +256,9 @@ class Checkpoints:
                 raise ValueError
             return Progress(**record["progress"]), record
         except OSError as error:
-            raise ValueError(f"progress: {error.strerror}") from None
+            raise _Damaged(f"progress: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise ValueError("progress is not what was saved") from None
+            raise _Damaged("progress is not what was saved") from None
 
     def _load(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays as `like`, their sums not yet checked, and rows, checked."""
@@ -263,13 +271,11 @@ class Checkpoints:
         args = ocp.args.PyTreeRestore(
             wanted, restore_args=ocp.checkpoint_utils.construct_restore_args(wanted), partial_restore=True
         )
-        loaded, problem = _quietly(lambda: handler.restore(folder, args=args))
-        if problem:
-            raise ValueError(problem)
+        loaded = _quietly(lambda: handler.restore(folder, args=args))
         rows |= loaded.pop("rows", {})
         for name, x in rows.items():
             if _describe_row(x) != record["rows"][name]:
-                raise ValueError(f"{name} is not what was saved")
+                raise _Damaged(f"{name} is not what was saved")
         return loaded, rows
 
     def _refuse_other(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> None:
@@ -286,9 +292,9 @@ class Checkpoints:
                 there, here = (" ".join(map(str, x.get(name, ("absent",)))) for x in (theirs, ours))
                 raise ConfigError(f"{where}: does not match the model: {name} is {there} there, {here} here")
 
-    def _set_aside(self, problems: dict[int, str], used: int, say: Callable[[str], None]) -> None:
+    def _set_aside(self, problems: dict[int, str], say: Callable[[str], None]) -> None:
         """Moves damaged checkpoints out of the way, and tells of each."""
-        aside = self.folder.parent / "damaged"
+        aside, used = self.folder.parent / "damaged", next(x for x in reversed(self.steps) if x not in problems)
         for step, problem in problems.items():
             target = next(p for n in range(10_000) if not (p := aside / f"{step}{f'.{n}' if n else ''}").exists())
             if distributed.is_main():
@@ -296,11 +302,6 @@ class Checkpoints:
                 (self.folder / str(step)).rename(target)
             say(f"{self.folder}/{step}: damaged ({problem}); now {target}, and checkpoint {used} is used")
         distributed.agree(False)  # nobody goes on before they are moved
-
-    def _none_left(self, problems: dict[int, str]) -> str:
-        step, problem = next(iter(problems.items()))
-        count = "the only checkpoint is" if len(problems) == 1 else f"all {len(problems)} checkpoints are"
-        return f"{self.folder}: {count} damaged ({step}: {problem}); choose another directory with --run"
 
 
 def disk_problem(error: BaseException) -> str | None:
@@ -316,15 +317,15 @@ def disk_problem(error: BaseException) -> str | None:
     return None
 
 
-def _quietly(read: Callable[[], Any]) -> tuple[Any, str]:
-    """(what `read` gives, "") or (None, what is wrong).
+def _quietly(read: Callable[[], T]) -> T:
+    """What `read` gives; where it fails, what is damaged.
 
     Keeps off the terminal what asyncio and tensorstore print on their own where reading fails, a hundred lines a file.
     """
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return read(), ""
+            return read()
         except (MemoryError, jax.errors.JaxRuntimeError):
             raise
         except Exception as error:  # the readers of half a dozen formats
@@ -332,7 +333,7 @@ def _quietly(read: Callable[[], Any]) -> tuple[Any, str]:
         time.sleep(0.2)  # reads that were under way end, and complain that nobody waits for them
         gc.collect()  # and so do those that nobody began
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # later those complain whose errors nobody asked for
-    return None, problem
+    raise _Damaged(problem)
 
 
 def finite(value: Any) -> Any:

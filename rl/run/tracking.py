@@ -378,17 +378,16 @@ class Profiler:
                 f"tracking.profile_steps = {settings.profile_steps}: jax.profiler crashes where libtpu is loaded and "
                 "there is no TPU; set JAX_PLATFORMS=cpu (or cuda), or pip uninstall libtpu"
             )
-        self._begin = settings.profile_start if wanted else math.inf
-        self._end, self._folder = self._begin + settings.profile_steps, run / "profile"
-        self._step, self._recording = 0, False
+        self._recorded = range(settings.profile_start, settings.profile_start + settings.profile_steps * wanted)
+        self._step, self._folder = 0, run / "profile"
 
     def __enter__(self) -> "Profiler":
         self._turn()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._end = self._step
-        self._turn()
+        if self._step in self._recorded:
+            jax.profiler.stop_trace()
 
     def step_done(self) -> None:
         """Counts a step, and begins or ends the recording where it is due."""
@@ -396,12 +395,10 @@ class Profiler:
         self._turn()
 
     def _turn(self) -> None:
-        if self._recording and self._step >= self._end:
-            jax.profiler.stop_trace()
-            self._recording = False
-        elif self._step == self._begin and self._step < self._end:
+        if self._step in self._recorded and self._step - 1 not in self._recorded:
             jax.profiler.start_trace(str(self._folder))
-            self._recording = True
+        elif self._step not in self._recorded and self._step - 1 in self._recorded:
+            jax.profiler.stop_trace()
 
 
 class Stopwatch:

@@ -7,48 +7,34 @@ import jax
 import numpy as np
 
 from engineer import evidence as evidence_
-from engineer.evidence import Evidence, SizeEnvironment, TrainingEvidence, Trajectory
+from engineer.evidence import Evidence, TrainingEvidence, Trajectory
 from jaxlake.types import ABSENT, Check, Verdict
 from rl import distributed
-from rl.policy import Policy, Prompts, writer
+from rl.policy import Policy, writer
 from rl.report.samples import samples_markdown
-from rl.run.boards import mixed_boards
+from rl.run.boards import BoardSet, mixed_boards
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import TrainState
 from rl.sampler import Rollout, SamplingParams
 
 
-@dataclasses.dataclass(frozen=True)
-class ValidationSet:
-    """The boards that every validation of a run answers; each process answers its share.
+def draw_validation_set(policy: Policy, seed: int) -> BoardSet:
+    """Draws the boards that the settings `validation` ask for, which every validation of a run answers.
 
-    Attributes:
-      prompts, optima: ``[n]`` instances and their least costs; the same on all processes.
-      environment: of the boards, for the evidence.
+    Raises:
+      ConfigError: if no solvable board is found, or a prompt does not fit `text.max_prompt_tokens`.
     """
-
-    prompts: Prompts
-    optima: np.ndarray
-    environment: tuple[SizeEnvironment, ...]
-
-    @classmethod
-    def draw(cls, policy: Policy, seed: int) -> "ValidationSet":
-        """Draws the boards that the settings `validation` ask for.
-
-        Raises:
-          ConfigError: if no solvable board is found, or a prompt does not fit `text.max_prompt_tokens`.
-        """
-        settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
-        boards = mixed_boards(policy.config, settings.holes, settings.wait, key, settings.instances)
-        return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost), evidence_.environment(boards))
+    settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
+    boards = mixed_boards(policy.config, settings.holes, settings.wait, key, settings.instances)
+    return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
 
 
 def validate(
     policy: Policy,
     state: TrainState,
     recorder: Recorder,
-    boards: ValidationSet,
+    boards: BoardSet,
     name: str,
     occasion: int,
     training: TrainingEvidence | None = None,
@@ -71,8 +57,8 @@ def validate(
 
     def answer(number: int, samples: int, sampling: SamplingParams) -> tuple[Rollout, Verdict]:
         before = display.done
-        rollout = policy.answer(
-            state.parameters,
+        rollout = policy.rollout(
+            policy.rollout_parameters(state.parameters),
             prompts,
             make_key(config.seed, Purpose.VALIDATE, occasion, number),
             samples=samples,
@@ -112,7 +98,7 @@ def validate(
     return evidence
 
 
-def _trajectories(policy: Policy, boards: ValidationSet, rollout: Rollout, verdicts: Verdict) -> tuple[Trajectory, ...]:
+def _trajectories(policy: Policy, boards: BoardSet, rollout: Rollout, verdicts: Verdict) -> tuple[Trajectory, ...]:
     """The failures that the evidence shows, of the greedy answers."""
     instances = boards.prompts.instances
     chosen = evidence_.typical_failures(instances.size, verdicts.checks)
@@ -125,7 +111,7 @@ def _trajectories(policy: Policy, boards: ValidationSet, rollout: Rollout, verdi
 
 
 def _samples(
-    policy: Policy, boards: ValidationSet, rollout: Rollout, verdicts: Verdict, count: int = 12
+    policy: Policy, boards: BoardSet, rollout: Rollout, verdicts: Verdict, count: int = 12
 ) -> list[dict[str, Any]]:
     """Some boards with their greedy answers, evenly spread over the set, in plain JSON."""
     instances, total = boards.prompts.instances, len(boards.prompts)

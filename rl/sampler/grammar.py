@@ -7,9 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh
 
-from rl.qwen3.model import Qwen3, Qwen3Config
+from rl.config import EngineerSection
 from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.sampler import Guide, Sampler, SamplingParams
 
@@ -27,23 +26,15 @@ class GrammarSampler:
     forced end of a thought, the model has no choice. In a job of several processes all of them write the same texts.
 
     Attributes:
-      graph, config, mesh: of the model.
+      sampler: of the same model, for anything else.
       tokenizer: of the model.
-      max_prompt_tokens: of the message in its chat format.
-      max_thinking_tokens, max_answer_tokens: the caps.
-      sampling: of thought and answer.
-      answers: how many are written at once; more than these wait for each other.
+      settings: room for the message in its chat format, caps of thought and answer, how both are drawn, and how many
+        responses are written at once; more than these wait for each other.
     """
 
-    graph: nnx.GraphDef[Qwen3]
-    config: Qwen3Config
-    mesh: Mesh
+    sampler: Sampler
     tokenizer: Tokenizer
-    max_prompt_tokens: int
-    max_thinking_tokens: int
-    max_answer_tokens: int
-    sampling: SamplingParams
-    answers: int = 1
+    settings: EngineerSection
 
     def write(
         self,
@@ -64,12 +55,12 @@ class GrammarSampler:
           progress: called after each token with the number of finished responses; may raise.
 
         Raises:
-          ConfigError: if the message is longer than `max_prompt_tokens`.
+          ConfigError: if the message is longer than `engineer.max_prompt_tokens`.
         """
-        tokenizer = self.tokenizer
+        tokenizer, settings = self.tokenizer, self.settings
         prompt = tokenizer.chat(message, thinking=True)
-        check_fit([prompt], self.max_prompt_tokens, "engineer.max_prompt_tokens")
-        vocabulary = tokenizer.grammar_tokenizer(self.config.vocab_size)
+        check_fit([prompt], settings.max_prompt_tokens, "engineer.max_prompt_tokens")
+        vocabulary = tokenizer.grammar_tokenizer(self.sampler.config.vocab_size)
         scripts = [Script(self, vocabulary, grammar) for _ in range(count)]
         opening = tokenizer.encode(OPEN)
         sampler = self._sampler(len(opening))
@@ -77,7 +68,7 @@ class GrammarSampler:
             parameters,
             [prompt + opening] * count,
             key,
-            sampling=self.sampling,
+            sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
             guides=[script.allow for script in scripts],
             first_request=0,  # the same on all processes, so that they write the same
             progress=progress,
@@ -93,16 +84,13 @@ class GrammarSampler:
 
     def _sampler(self, opening: int) -> Sampler:
         """Return the sampler of tokens, with room for forced tokens and for the one that ends an answer."""
-        shards = self.mesh.shape["fsdp"]
+        settings, shards = self.settings, self.sampler.shards
         forced = len(self.tokenizer.encode(CUT) + self.tokenizer.encode(BETWEEN))
-        return Sampler(
-            graph=self.graph,
-            config=self.config,
-            mesh=self.mesh,
-            rows=shards * -(-self.answers * jax.process_count() // shards),
-            max_prompt_tokens=self.max_prompt_tokens + opening,
-            max_new_tokens=self.max_thinking_tokens + forced + self.max_answer_tokens + 1,
-            stop_ids=self.tokenizer.stop_ids,
+        return dataclasses.replace(
+            self.sampler,
+            rows=shards * -(-settings.proposals * jax.process_count() // shards),
+            max_prompt_tokens=settings.max_prompt_tokens + opening,
+            max_new_tokens=settings.max_thinking_tokens + forced + settings.max_answer_tokens + 1,
         )
 
 
@@ -118,19 +106,20 @@ class Script:
         """`vocabulary`: the tokenizer as llguidance wants it."""
         import llguidance
 
-        self.sampler = sampler
+        self.tokenizer, self.settings = sampler.tokenizer, sampler.settings
+        self.vocabulary_size = sampler.sampler.config.vocab_size
         self.matcher = llguidance.LLMatcher(vocabulary, grammar)
         self.allow: Guide = self._write().send
 
     def _write(self) -> Generator[np.ndarray, int | None, None]:
         """Yield bool ``[V]`` before each token, and be sent the one that came."""
-        tokenizer = self.sampler.tokenizer
-        tokens = np.arange(self.sampler.config.vocab_size)
+        tokenizer = self.tokenizer
+        tokens = np.arange(self.vocabulary_size)
         text = tokens < len(tokenizer)
         text[list(tokenizer.stop_ids)] = False
 
         self.thought_to, closed = 0, False
-        while self.thought_to < self.sampler.max_thinking_tokens and not closed:
+        while self.thought_to < self.settings.max_thinking_tokens and not closed:
             closed = (yield text) == tokenizer.end_think_id
             self.thought_to += not closed
         forced = tokenizer.encode(BETWEEN) if closed else tokenizer.encode(CUT) + tokenizer.encode(BETWEEN)
@@ -138,7 +127,7 @@ class Script:
             yield tokens == token
         self.answer_from = self.thought_to + closed + len(forced)
 
-        for _ in range(self.sampler.max_answer_tokens):
+        for _ in range(self.settings.max_answer_tokens):
             allowed = text & self._grammatical()
             if not allowed.any():
                 break
@@ -154,7 +143,7 @@ class Script:
         """Return the tokens that the grammar admits next, bool ``[V]``."""
         from llguidance.numpy import fill_next_token_bitmask
 
-        size = self.sampler.config.vocab_size
+        size = self.vocabulary_size
         bits = np.zeros((1, -(-size // 32)), np.int32)
         fill_next_token_bitmask(self.matcher, bits)
         return np.unpackbits(bits.view(np.uint8), bitorder="little")[:size].astype(bool)

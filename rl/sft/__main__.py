@@ -2,12 +2,13 @@
 
 import sys
 
-from rl import command, distributed
+from rl import command
 from rl.config import Config, ConfigError
 from rl.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
+from rl.train import show_results
 
 DESCRIPTION = """\
 Teaches a policy the plans of the exact solver and the answers of an
@@ -32,11 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not config.warm_start.steps:
             raise ConfigError("warm_start.steps = 0: nothing to teach; python -m rl.train begins with the rounds")
         execute(config, directory, display, stop, until="rounds")
-        if distributed.is_main():
-            from rl.report import page, tables  # matplotlib takes a second, and training needs none
-
-            table, path = tables.table_text(directory.path), page.write(directory.path)
-            display.say(f"\n{table}\n\nPolicy: {directory.path / 'final'}\nReport: {path}")
+        show_results(directory, display, policy=f"Policy: {directory.path / 'final'}\n")
 
     return command.run("rl.sft", DESCRIPTION, EXAMPLES, arguments, work)
 

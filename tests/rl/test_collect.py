@@ -16,10 +16,11 @@ from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.types import Check
 from rl import distributed
-from rl.collect import TrainingSet, answer_rows, collect, informative, placed
+from rl.collect import answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
+from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
@@ -88,7 +89,7 @@ def tokenizer():
 def scene(tokenizer):
     """Makes (run, lake) of boards that all differ, or all are the `same`, one for each word of the script."""
 
-    def make(script: list[str], *, same: bool = False, kind="valid", round=0, **settings) -> tuple[Step, TrainingSet]:
+    def make(script: list[str], *, same: bool = False, kind="valid", round=0, **settings) -> tuple[Step, BoardSet]:
         config = Config(
             lake={"sizes": (4,)},
             text=TextSection(max_new_tokens=ROOM),
@@ -101,12 +102,14 @@ def scene(tokenizer):
         for tokens, word in zip(prompts.tokens, script, strict=True):
             said = [(ANSWERS[letter], letter != "t") for letter in word]
             policy.says.setdefault(tuple(tokens), []).append(said)
-        return Step(policy), TrainingSet(round, prompts, np.full(len(script), 6))
+        run = Step(policy)
+        run.state.progress.round = round
+        return run, BoardSet(prompts, np.full(len(script), 6))
 
     return make
 
 
-def gathered(scene_: tuple[Step, TrainingSet], upcoming: np.ndarray | None = None):
+def gathered(scene_: tuple[Step, BoardSet], upcoming: np.ndarray | None = None):
     run, lake = scene_
     return collect(
         run.policy,

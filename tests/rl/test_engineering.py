@@ -99,7 +99,7 @@ def test_a_pilot_asks_the_current_policy_about_each_size_with_data(stage, monkey
         asked.append((prompts.instances, samples, sampling.temperature))
         return None  # which is not looked at, as the verdicts are given
 
-    monkeypatch.setattr(Policy, "answer", answer)
+    monkeypatch.setattr(Policy, "rollout", answer)
     verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
     monkeypatch.setattr(Policy, "judge", lambda policy, prompts, rollout, optima: verdict)
     shares = engineering.answer_pilot(run.policy, run.state, run.recorder, run.exclude, lake, jax.random.key(3))

@@ -8,11 +8,11 @@ import pytest
 
 from engineer import proposal
 from jaxlake.config import LakeConfig, project
-from rl.config import ConfigError
+from rl.config import ConfigError, EngineerSection
 from rl.qwen3.model import Qwen3Config, abstract, create
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.qwen3.tokenizer import Tokenizer
-from rl.sampler import SamplingParams
+from rl.sampler import Sampler
 from rl.sampler.grammar import GrammarSampler, Script
 from rl.sampler.programs import programs
 
@@ -36,16 +36,17 @@ class Noise:
         mesh = make_mesh(fsdp, 1)
         graph, _ = abstract(SHAPE, mesh)
         self.parameters = jax.device_put(weights, rollout_shardings(weights, mesh))
+        tokenizer = Tokenizer()
         self.sampler = GrammarSampler(
-            graph=graph,
-            config=SHAPE,
-            mesh=mesh,
-            tokenizer=Tokenizer(),
-            max_prompt_tokens=16,
-            max_thinking_tokens=128,
-            max_answer_tokens=400,
-            sampling=SamplingParams(5.0),
-            answers=answers,
+            Sampler(graph, SHAPE, mesh, fsdp, max_prompt_tokens=1, max_new_tokens=1, stop_ids=tokenizer.stop_ids),
+            tokenizer,
+            EngineerSection(
+                max_prompt_tokens=16,
+                max_thinking_tokens=128,
+                max_answer_tokens=400,
+                temperature=5.0,
+                proposals=answers,
+            ),
         )
 
     def write(self, seed=0, count=1, grammar=None, message="design", progress=None):
@@ -95,7 +96,7 @@ def test_a_thought_at_its_cap_is_closed_by_force(noise):
     tokenizer = noise.sampler.tokenizer
     script = Script(noise.sampler, tokenizer.grammar_tokenizer(SHAPE.vocab_size), 'start: "yes" | "no"')
     allowed = script.allow(None)
-    for _ in range(noise.sampler.max_thinking_tokens):
+    for _ in range(noise.sampler.settings.max_thinking_tokens):
         assert allowed[: len(tokenizer)].sum() == len(tokenizer) - len(tokenizer.stop_ids)
         assert not allowed[list(tokenizer.stop_ids)].any() and not allowed[len(tokenizer) :].any()
         allowed = script.allow(tokenizer.encode("a")[0])
@@ -123,7 +124,7 @@ def test_between_any_two_tokens_the_writing_can_be_stopped(noise, texts):
     told = []
     assert noise.write(progress=told.append) == texts[:1]
     assert told == [0] * (len(told) - 1) + [1]
-    assert len(told) > noise.sampler.max_thinking_tokens  # the thought was cut off there, and an answer came
+    assert len(told) > noise.sampler.settings.max_thinking_tokens  # the thought was cut off there, and an answer came
 
     def stop(done):
         if len(told) == 3:

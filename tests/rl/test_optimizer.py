@@ -10,9 +10,9 @@ import pytest
 from flax import nnx
 
 from rl import grpo
-from rl.config import GRPOSection, WarmStartSection
+from rl.config import GRPOSection, LoRASection, WarmStartSection
 from rl.grpo.optimizer import B2, learning_rate, make_optimizer, updates_made
-from rl.qwen3.lora import LoRAConfig, split
+from rl.qwen3.lora import split
 from rl.qwen3.model import Qwen3Config, create
 from rl.qwen3.sharding import make_mesh
 
@@ -118,7 +118,7 @@ def test_matrices_decay_and_norms_do_not(parameters):
 
 
 def test_adapters_decay():
-    config = dataclasses.replace(SHAPE, lora=LoRAConfig(rank=2, alpha=4.0, targets=("q_proj", "down_proj")))
+    config = dataclasses.replace(SHAPE, lora=LoRASection(rank=2, alpha=4.0, targets=("q_proj", "down_proj")))
     adapters, _ = split(create(config, jax.random.key(0))[1])
     ours, _ = trained(make_optimizer(GRPOSection(weight_decay=0.1, learning_rate=1e-2), 3), adapters, 3)
     plain = optax.adamw(1e-2, b2=B2, weight_decay=0.1)  # every adapter is a matrix, so nothing is left out

@@ -81,13 +81,13 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
 
 def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage, monkeypatch):
     run, asked = stage.run(), []
-    answer = Policy.answer
+    rollout = Policy.rollout
 
     def noted(policy, parameters, prompts, *rest, **options):
         asked.append(prompts.tokens)
-        return answer(policy, parameters, prompts, *rest, **options)
+        return rollout(policy, parameters, prompts, *rest, **options)
 
-    monkeypatch.setattr(Policy, "answer", noted)
+    monkeypatch.setattr(Policy, "rollout", noted)
     train(run.policy, run.state, run.recorder, stage.data, stage.optimizer, 0)
     rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [1, 2, 3, 4]

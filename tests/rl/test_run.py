@@ -22,13 +22,14 @@ from rl.config import Config, GRPOSection, RunError
 from rl.policy import Policy, Prompts
 from rl.qwen3.logprobs import join
 from rl.qwen3.sharding import make_mesh, shard_parameters
+from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder
 from rl.run.saving import restore
 from rl.run.signals import Interrupted, Stop
 from rl.run.state import Pending, Progress, TrainState, make_reference
 from rl.run.tracking import Display, Meter
-from rl.run.validation import ValidationSet, validate
+from rl.run.validation import validate
 from rl.sampler import Rollout
 
 
@@ -210,10 +211,11 @@ def validated(
     policy = run.policy
     policy.texts = lambda tokens, mask: [says[i] for i in tokens[:, 0]]
     policy.read = lambda instances, rollout: Policy.read(policy, instances, rollout)
-    policy.answer, policy.judge = answer, functools.partial(Policy.judge, policy)
+    policy.rollout, policy.judge = answer, functools.partial(Policy.judge, policy)
+    policy.rollout_parameters = lambda parameters: parameters
     policy.config = Config(validation={"instances": 3, "samples": 2})
     boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
-    validation = ValidationSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), environment)
+    validation = BoardSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), environment)
     return validate(policy, run.state, run.recorder, validation, "rounds/0", 2, training)
 
 

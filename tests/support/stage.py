@@ -14,12 +14,13 @@ from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.types import Instance
-from rl.collect import TrainingSet, grpo_step, rounds_optimizer
+from rl.collect import grpo_step, rounds_optimizer
 from rl.config import Config
 from rl.grpo import init
 from rl.policy import Policy
 from rl.qwen3 import lora
 from rl.rounds import design
+from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -78,7 +79,7 @@ class Stage:
         )
 
     def step(self, run: "Scene") -> dict[str, float]:
-        lake = TrainingSet(0, run.policy.prompts(self.data.instances), np.asarray(self.data.solutions.cost))
+        lake = BoardSet.of(run.policy, self.data)
         return grpo_step(run.policy, run.state, run.recorder, lake, np.arange(8), self.optimizer)[0]
 
 

@@ -12,7 +12,7 @@ from flax import nnx
 from shapes import SMALL
 
 from rl import distributed, grpo
-from rl.config import GRPOSection
+from rl.config import GRPOSection, LoRASection
 from rl.config.choices import Aggregation
 from rl.grpo.optimizer import make_optimizer
 from rl.qwen3 import lora
@@ -368,7 +368,7 @@ def test_later_steps_compile_nothing_and_leave_everything_where_it_was(parameter
 
 
 def test_with_adapters_only_they_are_trained(parameters):
-    shape = dataclasses.replace(SMALL, lora=lora.LoRAConfig(2, 4.0, ("down_proj",)))
+    shape = dataclasses.replace(SMALL, lora=LoRASection(rank=2, alpha=4.0, targets=("down_proj",)))
     graph, parameters = create(shape, jax.random.key(0), ONE)
     state = grpo.init(ADAM, parameters, ONE)
     trained, frozen = lora.split(parameters)

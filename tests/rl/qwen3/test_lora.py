@@ -12,11 +12,10 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file
 
-from rl.config import ConfigError
+from rl.config import ConfigError, LoRASection
 from rl.config import load as load_config
 from rl.policy import Policy
 from rl.qwen3 import lora, weights
-from rl.qwen3.lora import LoRAConfig
 from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_parameters
 from rl.qwen3.tokenizer import Tokenizer
@@ -31,7 +30,9 @@ PLAIN = Qwen3Config(
     head_dim=8,
     rope_theta=1e6,
 )
-ADAPTED = dataclasses.replace(PLAIN, lora=LoRAConfig(4, 8.0, ("q_proj", "o_proj", "up_proj", "down_proj")))
+ADAPTED = dataclasses.replace(
+    PLAIN, lora=LoRASection(rank=4, alpha=8.0, targets=("q_proj", "o_proj", "up_proj", "down_proj"))
+)
 close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
 TOKENS = np.random.default_rng(0).integers(0, 64, (2, 7))
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from rl.config import ConfigError
+from rl.config import ConfigError, LoRASection
 from rl.qwen3 import lora, weights
 from rl.qwen3.model import Qwen3Config, abstract
 from rl.qwen3.presets import read_config
@@ -230,7 +230,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 def test_with_adapters_the_base_is_read_as_it_is_computed_with_and_the_adapters_are_new(tmp_path):
     saved(tmp_path, dtype=jnp.bfloat16)
-    shape = dataclasses.replace(SHAPE, dtype=jnp.bfloat16, lora=lora.LoRAConfig(2, 4.0, ("q_proj",)))
+    shape = dataclasses.replace(SHAPE, dtype=jnp.bfloat16, lora=LoRASection(rank=2, alpha=4.0, targets=("q_proj",)))
     graph, parameters = weights.load(tmp_path, shape, key=jax.random.key(5))
     assert graph == abstract(shape)[0]
     adapters, base = lora.split(parameters)
