@@ -100,7 +100,7 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     identity = {
         "suite": options.suite,
         "sha256": suite.account["sha256"],
-        "style": config.text.style,
+        "style": config.text.model_dump(mode="json")["style"],
         **source.identity(),
     }
     answers = answer_suite(source, asked, folder, identity, display, stop)

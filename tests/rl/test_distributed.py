@@ -51,7 +51,8 @@ port, me, folder = sys.argv[1:]
 distributed.initialize(f"127.0.0.1:{port}", 2, int(me))
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from rl.run.checkpoint import Checkpoints, Progress, State
+from rl.run.checkpoint import Checkpoints, Snapshot, _Damaged as damaged
+from rl.run.state import Progress
 from rl.config import Config, ConfigError
 from rl.run.directory import RunDirectory
 
@@ -61,11 +62,11 @@ def values(number):
 checkpoints = Checkpoints(Path(folder) / "run" / "checkpoints", 2, "config")
 for number in (1, 2):
     w = jax.make_array_from_process_local_data(rows, values(number)[distributed.share(16, "rows")])
-    checkpoints.save(State(Progress(step=number), {"w": w}, {"answers": np.full((4, 2), number)}, {}))
+    checkpoints.save(Snapshot(Progress(step=number), {"w": w}, {"answers": np.full((4, 2), number)}, {}))
 checkpoints.close()
 # One process cannot read the last checkpoint: both go back to the one before, and neither waits for the other.
 if me == "1":
-    checkpoints._load = lambda step, *rest: (_ for _ in ()).throw(ValueError("torn")) if step == 2 else (
+    checkpoints._load = lambda step, *rest: (_ for _ in ()).throw(damaged("torn")) if step == 2 else (
         Checkpoints._load(checkpoints, step, *rest))
 said = []
 like = {"w": jax.ShapeDtypeStruct((16, 10), np.float32, sharding=rows)}

@@ -158,7 +158,7 @@ def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
 def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
     config = stage.config({"gate": {"samples": 64}} | pilot)
     policy = dataclasses.replace(stage.run().policy, config=config)
-    with pytest.raises(ConfigError, match="sampler.rows = 8: the 64 answers to a prompt"):
+    with pytest.raises(ConfigError, match="sampler.rows = 8: must be at least 64, as the 64 answers"):
         check_room(policy)
 
 

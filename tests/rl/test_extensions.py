@@ -11,7 +11,7 @@ from rl import command
 from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
 from rl.policy import writer
 from rl.reward import rewards
-from rl.rounds import check_room, design
+from rl.rounds import check_room
 
 TINY = command.shipped("tiny.yaml")
 MINE = '''
@@ -106,8 +106,8 @@ def test_help_says_so():
 def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     run = stage.run()
     section, _, field = key.partition(".")
-    changed = getattr(run.config, section).model_copy(update={field: name})
-    object.__setattr__(run.policy, "config", run.config.model_copy(update={section: changed}))
+    changed = getattr(run.policy.config, section).model_copy(update={field: name})
+    object.__setattr__(run.policy, "config", run.policy.config.model_copy(update={section: changed}))
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
         check_room(run.policy)
 
@@ -120,7 +120,7 @@ def test_an_error_of_the_module_itself_passes_through():
 def test_an_engineer_of_ones_own_designs_a_round(stage):
     run = stage.run({"kind": "mine_lake:holes"})
     run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
-    proposal = design(run, 1)
+    proposal = run.design(1)
     assert (proposal.engineer, proposal.projected.hole) == ("mine_lake:holes", (0.1, 0.1))  # nothing was valid
 
 
@@ -131,7 +131,7 @@ def test_an_engineer_that_returns_something_else_is_named(stage, rule):
     with pytest.raises(
         RunError, match=rf"engineer.kind = mine_lake:{rule}: must return a LakeConfig of the sizes \(3, 4"
     ):
-        design(run, 1)
+        run.design(1)
 
 
 def test_a_reward_of_ones_own_is_the_whole_reward():
