@@ -155,7 +155,7 @@ def distance(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What an engineer proposed and what became of it; one that computes and writes no words needs two fields.
+    """Proposal of an engineer, and what became of it; one that computes and writes no words needs two fields.
 
     Attributes:
       engineer: its name.

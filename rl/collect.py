@@ -160,7 +160,7 @@ def minibatch(batch: grpo.Batch, number: int, settings: GRPOSection) -> grpo.Bat
 
 
 def summary(updates: list[dict[str, float]]) -> dict[str, float]:
-    """What a step logs of its updates: the largest of what is a maximum, the number of those skipped, else the mean.
+    """Summarise a step's updates: the largest of what is a maximum, the number of those skipped, else the mean.
 
     An update on answers that all lack a gradient has made nothing that most of the metrics could describe.
     """

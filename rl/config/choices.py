@@ -27,7 +27,7 @@ class Dtype(Word):
 
 
 class Remat(Word):
-    """What of a layer's forward pass is kept for the backward pass: all of it, the matrix products, or its input."""
+    """Parts of a layer's forward pass kept for the backward: all of it, the matrix products, or its input."""
 
     NONE = "none"
     DOTS = "dots"
@@ -64,7 +64,7 @@ class Schedule(Word):
 
 
 class Advantage(Word):
-    """What a reward is measured against, and in which unit.
+    """Baseline and unit of a reward.
 
     Attributes:
       GROUP_STD: the group's mean, in its standard deviations (GRPO, Shao et al. 2024).
@@ -82,7 +82,7 @@ class Advantage(Word):
 
 
 class Aggregation(Word):
-    """What the sum over the tokens' losses is divided by.
+    """Divisor of the sum over the tokens' losses.
 
     Attributes:
       TOKEN_MEAN: all answer tokens: each weighs the same, a long answer more than a short one (DAPO, Yu et al. 2025).
@@ -128,7 +128,7 @@ class Correction(Word):
 
 
 class RewardKind(Word):
-    """What is rewarded (`rl.reward.rewards` has the formulas)."""
+    """Property of an answer that is rewarded (`rl.reward.rewards` has the formulas)."""
 
     PAPER = "paper"
     ACCURACY = "accuracy"
@@ -154,7 +154,7 @@ class LanguageKind(Word):
 
 
 class GateAction(Word):
-    """What becomes of a configuration that a pilot refuses.
+    """Fate of a configuration that a pilot refuses.
 
     Attributes:
       OFF: there is no pilot.

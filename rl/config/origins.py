@@ -10,7 +10,7 @@ import pydantic_core
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What is known of a setting, in the `Annotated` of its field; see `paper`, `inferred` and `ours`."""
+    """Origin of a setting's value, in the `Annotated` of its field; see `paper`, `inferred` and `ours`."""
 
     tag: Literal["paper", "inferred", "ours"]
     value: Any

@@ -36,7 +36,7 @@ class _Damaged(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """What one checkpoint holds.
+    """Content of one checkpoint.
 
     Attributes:
       progress: where the run stands.
@@ -177,7 +177,7 @@ class Checkpoints:
             raise RunError(f"{self.folder}: cannot write a checkpoint ({reason}); {left}") from None
 
     def progress(self) -> Progress | None:
-        """That of the latest checkpoint whose record can be read; None without any checkpoint.
+        """Return that of the latest checkpoint whose record can be read; None without any checkpoint.
 
         Raises:
           ConfigError: if the processes of this job see different ones.
@@ -305,7 +305,7 @@ class Checkpoints:
 
 
 def disk_problem(error: BaseException) -> str | None:
-    """What a disk refuses, such as "No space left on device", where `error` came of that; None of anything else."""
+    """Name the refusal of a disk, as "No space left on device", where `error` came of that; None of anything else."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, OSError) and at.strerror:

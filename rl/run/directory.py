@@ -82,13 +82,13 @@ class RunDirectory:
 
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
-        """Those of this run."""
+        """Checkpoints of this run."""
         digest = hashlib.sha256(self.config.to_yaml().encode()).hexdigest()
         return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep, digest)
 
     @property
     def validation_seed(self) -> int:
-        """What the validation set is drawn by: the run's seed, or that of its origin, whose boards it keeps."""
+        """Seed that the validation set is drawn by: the run's, or that of its origin, whose boards it keeps."""
         origin = self.path / ORIGIN
         return json.loads(origin.read_text())["validation_seed"] if origin.exists() else self.config.seed
 

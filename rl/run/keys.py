@@ -6,7 +6,7 @@ import jax
 
 
 class Purpose(enum.IntEnum):
-    """What a key is drawn for; part of the key, so that no two draws share one."""
+    """Use of a key; part of the key, so that no two draws share one."""
 
     PARAMETERS = 0
     VALIDATION_SET = 1

@@ -18,7 +18,7 @@ from rl.run.tracking import Display
 
 
 def pack(state: TrainState) -> Snapshot:
-    """What a checkpoint holds of a state: of a model with adapters these alone, as its base never changes.
+    """Return what a checkpoint holds of a state: of a model with adapters these alone, as its base never changes.
 
     Of `pending` the rows of all processes, so that another number of them can go on.
     """

@@ -20,7 +20,7 @@ LOGS = ("metrics.jsonl", "timings.jsonl")
 
 @dataclasses.dataclass
 class Progress:
-    """Where a run stands; plain JSON values, saved in the same atomic step as the arrays.
+    """Position of a run; plain JSON values, saved in the same atomic step as the arrays.
 
     There is no state of a random generator in it: every key comes from (seed, purpose, round, step) alone
     (`rl.run.keys.make_key`).
