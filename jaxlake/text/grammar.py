@@ -280,8 +280,9 @@ _TOKEN = re.compile(
 _ROWS = {"cell": "row0", "cell1": "row1", "cell2": "row2", "cell3": "row3", "xy": "xy"}
 _BEFORE, _AFTER = re.compile("([0-9]{0,2})([UDLRWSNE])"), re.compile("([UDLRWSNE])([0-9]{0,2})")
 
-_GAP = r"(?:[^\w()\[\]{<+.-]|->|-(?!\d)|\.(?=\s|\Z)|[(\[](?=\s*+[(\[])|[)\]])*+"
-_ONLY_CELLS = re.compile(rf"{_GAP}(?:[(\[]\s*+\d++\s*+,\s*+\d++\s*+{_GAP})++")
+# No loop over a group is possessive here: before Python 3.11.5 such loops lose matches (gh-106052).
+_GAP = r"(?:[^\w()\[\]{<+.-]|-(?!\d)|\.(?=\s|\Z)|[(\[](?=\s*[(\[])|[)\]])*"
+_ONLY_CELLS = re.compile(rf"{_GAP}(?:[(\[]\s*+\d++\s*+,\s*+\d++\s*+{_GAP})+")
 _PAIR = re.compile(r"(\d++)\s*+,\s*+(\d++)")
 _ONLY_LETTERS = re.compile(r"[\s,UDLRW]*+")
 _ONLY_WORDS = re.compile(r"\s*+(?:(?:up|down|left|right|wait|stay)(?:[\s,]++|\Z))*+", re.IGNORECASE)
