@@ -10,6 +10,7 @@ from pydantic import Field
 from rl import config as config_
 from rl import engineering
 from rl.config import Config, ConfigError, Count, Section, Values
+from rl.config.sections import once_each
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w+.-]*$", description="a folder's name")]
@@ -36,17 +37,10 @@ class Comparison(Section):
 
     base: str
     overrides: Values = {}
-    seeds: tuple[Seed, ...] = Field((0, 1, 2, 3, 4), min_length=1)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), once_each("seed")] = (0, 1, 2, 3, 4)
     baseline: str = Field("fixed_random", description="the engineer that the others are measured against")
     engineers: dict[Name, Values] = Field(min_length=1)
     evaluation: EvaluationSection = EvaluationSection()
-
-    @pydantic.field_validator("seeds")
-    @classmethod
-    def _once_each(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds):
-            raise ValueError("must hold each seed at most once")
-        return seeds
 
     @pydantic.model_validator(mode="after")
     def _baseline_is_there(self) -> Self:

@@ -1,6 +1,6 @@
 """Every setting of a run, declared once: type, default, meaning, bounds, and what the paper says of it."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import pydantic
 import yaml
@@ -63,6 +63,17 @@ Holes = Annotated[
 ]
 
 
+def once_each(what: str) -> AfterValidator:
+    """Return a validator of tuples that refuses repeats of `what` they hold."""
+
+    def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(values)) < len(values):
+            raise ValueError(f"must hold each {what} at most once")
+        return values
+
+    return AfterValidator(check)
+
+
 class Section(pydantic.BaseModel):
     """A part of the configuration: frozen, nothing unknown, no silent conversion of types, finite numbers."""
 
@@ -76,16 +87,9 @@ class LoRASection(Section):
         0, description="of the adapters; 0: none, all parameters are trained"
     )
     alpha: Annotated[float, Field(gt=0)] = Field(32.0, description="the adapters' products are scaled by alpha / rank")
-    targets: Annotated[tuple[Projection, ...], Field(min_length=1)] = Field(
+    targets: Annotated[tuple[Projection, ...], Field(min_length=1), once_each("projection")] = Field(
         tuple(Projection), description="projections that get an adapter, in every layer"
     )
-
-    @pydantic.field_validator("targets")
-    @classmethod
-    def _once_each(cls, targets: tuple[Projection, ...]) -> tuple[Projection, ...]:
-        if len(set(targets)) < len(targets):
-            raise ValueError("must hold each projection at most once")
-        return targets
 
 
 class ModelSection(Section):
