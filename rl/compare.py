@@ -5,6 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+from jaxlake.commands import command_parser
 from rl import command
 from rl.comparison import load, open_folder, plan, run_all, run_workers
 from rl.config import ConfigError
@@ -61,11 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m rl.compare",
-        description=DESCRIPTION,
-        epilog=f"in DIR:\n{textwrap.indent(LAYOUT, '  ')}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "rl.compare",
+        DESCRIPTION,
+        f"in DIR:\n{textwrap.indent(LAYOUT, '  ')}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
     )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML file (default: the shipped compare-tiny.yaml)"

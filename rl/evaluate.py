@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from jaxlake.benchmark import load, spread, take
+from jaxlake.commands import command_parser
 from jaxlake.files import write_whole
 from rl import config as config_
 from rl import distributed
@@ -187,12 +188,7 @@ def _client(options: argparse.Namespace) -> "ChatClient":
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m rl.evaluate",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("rl.evaluate", _DESCRIPTION, _EPILOG)
     subject = parser.add_mutually_exclusive_group(required=True)
     subject.add_argument(
         "--run", type=Path, metavar="DIR", help="a run's policy: final/, or best/ where it is not done"

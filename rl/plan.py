@@ -23,6 +23,7 @@ import jax
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
+from jaxlake.commands import command_parser
 from rl import command, grpo, policy, sft
 from rl import config as config_
 from rl.collect import rounds_optimizer
@@ -271,25 +272,20 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m rl.plan",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=(
-            "Compiles all programs of a run, for the devices that are here or for TPUs that\n"
-            "are not, and prints what each takes of a device's memory. Ends with 0 if\n"
-            "everything fits, with 1 if something does not.\n\n"
-            "  arguments  the program's own: weights, optimizer state, cache, batches\n"
-            "  outputs    made beside them; what replaces an argument is not counted again\n"
-            "  temporary  what the program needs while it runs\n"
-            "  beside     what else of the run lies there meanwhile, such as the optimizer's\n"
-            "             state during a rollout"
-        ),
-        epilog=(
-            "examples:\n"
-            "  python -m rl.plan --config configs/tiny.yaml\n"
-            "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"
-            "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4"
-        ),
+    parser = command_parser(
+        "rl.plan",
+        "Compiles all programs of a run, for the devices that are here or for TPUs that\n"
+        "are not, and prints what each takes of a device's memory. Ends with 0 if\n"
+        "everything fits, with 1 if something does not.\n\n"
+        "  arguments  the program's own: weights, optimizer state, cache, batches\n"
+        "  outputs    made beside them; what replaces an argument is not counted again\n"
+        "  temporary  what the program needs while it runs\n"
+        "  beside     what else of the run lies there meanwhile, such as the optimizer's\n"
+        "             state during a rollout",
+        "examples:\n"
+        "  python -m rl.plan --config configs/tiny.yaml\n"
+        "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"
+        "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4",
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML file of the run")
     parser.add_argument("--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: the devices here)")

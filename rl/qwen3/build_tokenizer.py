@@ -4,7 +4,6 @@ It is a byte-level BPE with Qwen's special tokens, digits split one by one as Qw
 to (9,9) as one token.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from engineer import examples
+from jaxlake.commands import command_parser
 from rl.qwen3.tokenizer import TINY_TOKENIZER
 
 SPECIAL = (
@@ -109,12 +109,7 @@ def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m rl.qwen3.build_tokenizer",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("rl.qwen3.build_tokenizer", DESCRIPTION, EPILOG)
     parser.add_argument(
         "--folder", type=Path, default=TINY_TOKENIZER, metavar="DIR", help="write there (default: the package)"
     )

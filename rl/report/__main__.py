@@ -1,10 +1,10 @@
 """The command ``python -m rl.report``: one HTML page on one run, several, or a comparison."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxlake.commands import command_parser
 from rl.report.page import FILE, write
 from rl.report.several import write_several
 
@@ -18,11 +18,8 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m rl.report",
-        description="Write one HTML page that stands alone, and its pictures as PNG files beside it.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "rl.report", "Write one HTML page that stands alone, and its pictures as PNG files beside it.", _EPILOG
     )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a directory of rl.train or rl.compare")
     default = f"RUN/report/{FILE}; of several RUNs {FILE} in the current directory"
