@@ -1,30 +1,41 @@
-"""How near does Qwen3-4B come to what a GPU can do? Decoding against its
-bandwidth, training against its FLOPs.
+"""How near does Qwen3 come to what a GPU can do? Decoding against its
+bandwidth, training against its FLOPs; 0.6B and 4B, random weights, bfloat16.
 
 Decoding: eight answers to each of several prompts, 64 and 128 at once, from
 1,024 and 3,072 tokens on. The bound is the bandwidth of a plain copy, measured
 here, over the bytes that a step cannot avoid: all weights, and the keys and
-values of the tokens so far. Training: the supervised step of `rl/sft/` on rows
-of 2,048 tokens, with all parameters where the memory is there for them (100
-GB), and with adapters. The bound is the chip's rated bfloat16 rate (of a chip
-that we do not know: that of a product of matrices, measured) over the analytic
-FLOPs of a token, recomputation not counted: the ratio is the MFU. Each line is
-a process of its own, so that its peak of memory is its own.
+values of the tokens so far. Beside it, where PyTorch sees the GPU: `generate`
+of `transformers`, greedy, as many rows and tokens. Training: the supervised
+step of `rl/sft/` on rows of 2,048 tokens, with all parameters where the memory
+is there for them (100 GB for 4B), and with adapters. The bound is the chip's
+rated bfloat16 rate (of a chip that we do not know: that of a product of
+matrices, measured) over the analytic FLOPs of a token, recomputation not
+counted: the ratio is the MFU. Below each line the three kernels that take
+longest, of one more repeat. Each line is a process of its own, so that its
+peak of memory is its own.
 
 examples:
   python benchmarks/qwen3_gpu.py
-      Qwen3-4B with random weights, bfloat16; some ten minutes
+      every case; some fifteen minutes
+  python benchmarks/qwen3_gpu.py --only 0.6B
+      those whose names contain it
   python benchmarks/qwen3_gpu.py --quick
       the tiny model on whatever is here, also a CPU: only that the script
       works
 """
 
+import collections
 import dataclasses
+import functools
+import importlib.util
+import json
 import multiprocessing
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")  # 0.75 by default: too little for 128 x 3k tokens
 
@@ -32,7 +43,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
-from side_by_side import fail, header, read_options, report, row  # noqa: E402
+from side_by_side import Peer, Unavailable, fail, header, read_options, report, row  # noqa: E402
 
 from rl import grpo, sft  # noqa: E402
 from rl.config import LoRASection  # noqa: E402
@@ -53,13 +64,14 @@ PEAKS = {
 }
 """Dense bfloat16 FLOP/s by the vendor's data sheets; the first name that the device's contains."""
 SAMPLES = 8
-DECODE_TARGET, TRAIN_TARGET = 0.6, 0.4
+DECODE_TARGET, TRAIN_TARGET = 0.75, 0.5
 FULL_BYTES = 100e9  # float32 parameters, their gradient and Adam's moments are 64 GB of Qwen3-4B; then activations
+REPEATS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What one process measures: `run` gets the case and returns rates, bounds and peak bytes."""
+    """What one process measures: `run` gets the case and returns rates, bounds and facts."""
 
     name: str
     run: Callable[["Case"], dict]
@@ -69,53 +81,55 @@ class Case:
     tokens: int  # of a prompt, or of a training row
     new_tokens: int = 0
     adapters: bool = False
-    repeats: int = 3
 
 
 def main() -> None:
-    options = read_options(__doc__, quick="the tiny model, on a GPU or not")
+    options = read_options(__doc__, quick="the tiny model, on a GPU or not", only=True)
 
     device = alone(describe)
     if device["platform"] != "gpu":
         if not options.quick:
             fail("no GPU here; --quick runs the tiny model anywhere")
         print(f"No GPU here: this is a {device['platform']}, and the figures say nothing but that the script works.")
-    print(f"{device['kind']}, JAX {jax.__version__}, {device['bytes'] / 2**30:.0f} GiB")
+    rates = f"copies {device['copy_gb_s']:,.3g} GB/s, multiplies {device['product_tflops']:,.3g} TFLOP/s"
+    print(f"{device['kind']}, JAX {jax.__version__}, {device['bytes'] / 2**30:.0f} GiB, {rates}")
     print(f"{header('tokens per second', 'bound')}  peak GiB")
     rows = []
     for case in cases(options.quick, device["bytes"]):
+        if options.only not in case.name:
+            continue
         try:
             measured = alone(case.run, case)
         except jax.errors.JaxRuntimeError as error:
-            print(f"{case.name:34} does not run: {str(error).splitlines()[0]}")
+            print(f"{case.name:34} does not run: {str(error).splitlines()[0]}", flush=True)
             continue
-        rows.append(
-            row(
-                case.name,
-                measured["rates"],
-                measured["bounds"],
-                case.target,
-                **measured["facts"],
-                device=device["kind"],
-            )
-        )
-        print(f"{rows[-1].line()}  {measured['facts']['peak_gib']:8.1f}", flush=True)
+        facts = measured["facts"] | {"device": device["kind"]}
+        rows.append(row(case.name, measured["rates"], [measured["bound"]] * REPEATS, case.target, **facts))
+        print(f"{rows[-1].line()}  {facts['peak_gib']:8.1f}", flush=True)
+        for name, share in facts["kernels"]:
+            print(f"    {share:4.0%} of the GPU's time: {name}")
+        if case.run is decode and device["torch"]:
+            print(f"    transformers' generate: {generate_with_transformers(case)}", flush=True)
     report(rows, options.json)
 
 
 def cases(quick: bool, memory: int) -> list[Case]:
-    model, decodes, length, new_tokens = "qwen3-4b", [(64, 1024), (64, 3072), (128, 1024), (128, 3072)], 2048, 256
-    decoding, training = DECODE_TARGET, TRAIN_TARGET
-    if quick:
-        model, decodes, length, new_tokens = "tiny", [(16, 64)], 128, 16
-        decoding = training = None  # no model to be fast with
-    wanted = [
-        Case(f"decode, {rows} rows, {tokens} tokens on", decode, decoding, model, rows, tokens, new_tokens)
-        for rows, tokens in decodes
-    ]
-    if memory >= FULL_BYTES or quick:
-        wanted.append(Case(f"train, 4 x {length}", train, training, model, 4, length))
-    return [*wanted, Case(f"train adapters, 4 x {length}", train, training, model, 4, length, adapters=True)]
+    if quick:  # no model to be fast with
+        return [
+            Case("tiny: decode, 16 rows, 64 tokens on", decode, None, "tiny", 16, 64, 16),
+            Case("tiny: train, 4 x 128", train, None, "tiny", 4, 128),
+            Case("tiny: train adapters, 4 x 128", train, None, "tiny", 4, 128, adapters=True),
+        ]
+    wanted = []
+    for name, model, rows, full in ("0.6B", "qwen3-0.6b", 16, True), ("4B", "qwen3-4b", 4, memory >= FULL_BYTES):
+        for batch, tokens in (64, 1024), (64, 3072), (128, 1024), (128, 3072):
+            about = f"{name}: decode, {batch} rows, {tokens} tokens on"
+            wanted.append(Case(about, decode, DECODE_TARGET, model, batch, tokens, 256))
+        if full:
+            wanted.append(Case(f"{name}: train, {rows} x 2048", train, TRAIN_TARGET, model, rows, 2048))
+        adapters = f"{name}: train adapters, {rows} x 2048"
+        wanted.append(Case(adapters, train, TRAIN_TARGET, model, rows, 2048, adapters=True))
+    return wanted
 
 
 def alone(function: Callable, *arguments: object) -> dict:
@@ -125,8 +139,16 @@ def alone(function: Callable, *arguments: object) -> dict:
 
 
 def describe() -> dict:
+    """What is here, and what a plain copy and a plain product reach on it."""
     device = jax.devices()[0]
-    return {"platform": device.platform, "kind": device.device_kind, "bytes": memory(device).get("bytes_limit", 0)}
+    return {
+        "platform": device.platform,
+        "kind": device.device_kind,
+        "bytes": memory(device).get("bytes_limit", 0),
+        "copy_gb_s": copy_bandwidth() / 1e9,
+        "product_tflops": product_flops() / 1e12,
+        "torch": device.platform == "gpu" and importlib.util.find_spec("torch") is not None,
+    }
 
 
 def decode(case: Case) -> dict:
@@ -148,19 +170,32 @@ def decode(case: Case) -> dict:
     lengths = 1, case.new_tokens
     for length in lengths:
         seconds(length)
-    taken = [seconds(lengths[1]) - seconds(lengths[0]) for _ in range(case.repeats)]
+    taken = [seconds(lengths[1]) - seconds(lengths[0]) for _ in range(REPEATS)]
 
-    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(parameters))
+    stored = sum(leaf.nbytes for leaf in jax.tree.leaves(parameters))
     token = (
         2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * jnp.dtype(config.dtype).itemsize
     )
-    step = weights + case.rows * (case.tokens + case.new_tokens / 2) * token
-    facts = {"copy_gb_s": bandwidth / 1e9, "step_ms": 1e3 * min(taken) / (case.new_tokens - 1), "peak_gib": peak_gib()}
-    return {
-        "rates": [case.rows * (case.new_tokens - 1) / t for t in taken],
-        "bounds": [case.rows * bandwidth / step] * case.repeats,
-        "facts": facts,
+    step = stored + case.rows * (case.tokens + case.new_tokens / 2) * token
+    facts = {
+        "copy_gb_s": bandwidth / 1e9,
+        "step_ms": 1e3 * min(taken) / (case.new_tokens - 1),
+        "peak_gib": peak_gib(),
+        "kernels": longest_kernels(functools.partial(seconds, case.new_tokens)),
     }
+    rates = [case.rows * (case.new_tokens - 1) / t for t in taken]
+    return {"rates": rates, "bound": case.rows * bandwidth / step, "facts": facts}
+
+
+def generate_with_transformers(case: Case) -> str:
+    """Tokens a second of the peer at the same work, or why there are none; its cache grows as it goes."""
+    numbers = {k: v for k, v in vars(presets.shape_of(case.model)).items() if isinstance(v, int | float)}
+    try:
+        with Peer("torch_gpu.py", json.dumps(numbers), case.rows, case.tokens, case.new_tokens) as peer:
+            rates = sorted(peer.ask()["rate"] for _ in range(2))
+    except Unavailable as reason:
+        return f"not measured: {reason}"
+    return f"{rates[0]:,.0f} to {rates[1]:,.0f}"
 
 
 def train(case: Case) -> dict:
@@ -175,16 +210,35 @@ def train(case: Case) -> dict:
     del parameters  # else the step could not overwrite them
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (case.rows, case.tokens)).astype(np.int32)
     batch = shard_batch(join(tokens[:, :1].tolist(), 1, tokens[:, 1:], np.ones(tokens[:, 1:].shape, bool)), mesh)
-    rates = []
-    for _ in range(case.repeats + 1):  # the first compiles
+
+    def step() -> float:
+        nonlocal trained, state
         start = time.perf_counter()
         trained, state, _ = jax.block_until_ready(
             sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
         )
-        rates.append(tokens.size / (time.perf_counter() - start))
-    bound = peak_flops() / train_flops(config, case.tokens)
-    facts = {"peak_gib": peak_gib()}
-    return {"rates": rates[1:], "bounds": [bound] * case.repeats, "facts": facts}
+        return tokens.size / (time.perf_counter() - start)
+
+    step()  # compiles
+    rates = [step() for _ in range(REPEATS)]
+    facts = {"peak_gib": peak_gib(), "kernels": longest_kernels(step)}
+    return {"rates": rates, "bound": peak_flops() / train_flops(config, case.tokens), "facts": facts}
+
+
+def longest_kernels(call: Callable[[], object]) -> list[tuple[str, float]]:
+    """Names of the three kernels that take most of the GPU's time in a call, with their shares; none off a GPU."""
+    if jax.devices()[0].platform != "gpu":
+        return []
+    taken: dict[str, float] = collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            call()
+        for file in Path(folder).rglob("*.xplane.pb"):
+            for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
+                for line in plane.lines if plane.name.startswith("/device:GPU") else ():
+                    for event in line.events if line.name.startswith("Stream") else ():
+                        taken[event.name] += event.duration_ns
+    return [(name, ns / sum(taken.values())) for name, ns in taken.most_common(3)]
 
 
 def train_flops(config: Qwen3Config, length: int) -> float:
@@ -206,23 +260,32 @@ def peak_flops() -> float:
 
 
 def product_flops() -> float:
-    """FLOP/s of a square product of 2,048 in bfloat16."""
-    x = jnp.ones((2048, 2048), jnp.bfloat16)
-    return 2 * 2048**3 / fastest(jax.jit(jnp.matmul), x, x)
+    """FLOP/s of square products in bfloat16; of random numbers, for some chips are faster with zeros."""
+    side, count = (8192, 10) if jax.devices()[0].platform == "gpu" else (512, 1)
+    x = jax.random.normal(jax.random.key(0), (side, side), jnp.bfloat16)
+    w = x / jnp.bfloat16(side**0.5)  # keeps the numbers from growing
+    return 2 * side**3 * count / fastest(lambda x: repeat(count, lambda y: y @ w, x), x)
 
 
 def copy_bandwidth() -> float:
-    """Bytes a second, read and written, of adding one to half a gigabyte."""
-    x = jnp.zeros(2**28, jnp.bfloat16)
-    return 2 * x.nbytes / fastest(jax.jit(lambda x: x + 1), x)
+    """Bytes a second, read and written, of adding one to two gigabytes; to 8 MB off a GPU."""
+    size, count = (2**30, 10) if jax.devices()[0].platform == "gpu" else (2**22, 1)
+    x = jnp.zeros(size, jnp.bfloat16)
+    return 2 * x.nbytes * count / fastest(lambda x: repeat(count, lambda y: y + 1, x), x)
 
 
-def fastest(function: Callable, *arguments: jax.Array) -> float:
+def repeat(count: int, function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """Apply a function several times: one call of the host takes .2 ms, as long as a gigabyte's way through a GPU."""
+    return jax.lax.fori_loop(0, count, lambda _, x: function(x), x)
+
+
+def fastest(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> float:
     """Seconds of the best of ten calls; the first also compiles."""
+    program = jax.jit(function)
     taken = []
     for _ in range(10):
         start = time.perf_counter()
-        jax.block_until_ready(function(*arguments))
+        jax.block_until_ready(program(x))
         taken.append(time.perf_counter() - start)
     return min(taken)
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import NoReturn
 
 
-def read_options(description: str, quick: str, peers: bool = False) -> argparse.Namespace:
+def read_options(description: str, quick: str, peers: bool = False, only: bool = False) -> argparse.Namespace:
     """Read a benchmark's --quick and --json.
 
     Args:
       description: for --help.
       quick: what --quick does.
       peers: whether there is --peers, too, for peers with virtual environments of their own.
+      only: whether there is --only, too, for benchmarks whose cases take minutes each.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -33,6 +34,8 @@ def read_options(description: str, quick: str, peers: bool = False) -> argparse.
         folder = Path(tempfile.gettempdir()) / "jaxlake_peers"
         text = "where the peers' virtual environments are kept"
         parser.add_argument("--peers", type=Path, default=folder, metavar="DIR", help=text)
+    if only:
+        parser.add_argument("--only", default="", metavar="TEXT", help="only the cases whose names contain it")
     return parser.parse_args()
 
 

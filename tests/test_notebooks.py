@@ -46,7 +46,7 @@ def texts(output: NotebookNode) -> list[str]:
     return [str(content) for kind, content in output.get("data", {}).items() if not kind.startswith("image/")]
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_runs_at_quick_settings(name):
     path = ROOT / "notebooks" / f"{name}.ipynb"
@@ -118,6 +118,7 @@ def test_outputs_are_written_back_as_a_reader_sees_them(tmp_path):
     assert "execution" not in json.dumps([cell.metadata for cell in notebook.cells])
 
 
+@pytest.mark.heavy
 def test_quick_settings_replace_the_parameters_and_nothing_is_written(tmp_path):
     path = written(tmp_path / "a.ipynb", "N, M = 300, 4", "assert (N, M) == (5, 4)", quick={"N": 5})
     before = path.read_bytes()
@@ -161,6 +162,7 @@ def main(arguments):
 """
 
 
+@pytest.mark.heavy
 def test_an_interrupted_command_saves_ends_its_cell_in_one_line_and_leaves_no_live_line(tmp_path):
     (tmp_path / "mine.py").write_text(COMMAND)
     manager = KernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))

@@ -130,30 +130,118 @@ def xla(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array) -> jax.Array:
     return y.transpose(0, 3, 1, 2, 4).reshape(batch, time, heads, dim)
 
 
-def attend_cached(q: jax.Array, keys: jax.Array, values: jax.Array, seen: jax.Array, mesh: Mesh | None) -> jax.Array:
-    """Compute attention of one new token a row to a layer's cache, with the softmax in float32.
+def attend_cached(
+    q: jax.Array,
+    keys: jax.Array,
+    values: jax.Array,
+    layer: jax.Array | int,
+    seen: jax.Array,
+    kind: AttentionKind,
+    mesh: Mesh | None,
+) -> jax.Array:
+    """Compute attention of one new token a row to a layer of the cache, with the softmax in float32.
 
-    As products and sums, not as matrix products, which have as few rows as a key-value head has query heads: they make
-    XLA copy the layer out of the cache, transposed, on CPU and TPU alike. The sums of a group's query heads are one
-    operation with several results, so that the cache is read once and not once for each of them, except on the CPU,
+    Beside cuDNN's kernel for whole sequences, which has none for a cache in this layout, it is `flash_decoding`.
+    Elsewhere products and sums, not matrix products, which have as few rows as a key-value head has query heads: they
+    make XLA copy the layer out of the cache, transposed, on CPU and TPU alike. The sums of a group's query heads are
+    one operation with several results, so that the cache is read once and not once for each of them, except on the CPU,
     where that is not vectorised (19 ms a token against 30 at batch 32, four layers of width 512, one core).
 
     Args:
       q: ``[B, N, H]``.
-      keys, values: ``[S, K, B, H]``.
-      seen: bool ``[B, S]``, the slots a row looks at.
+      keys, values: ``[L, S, K, B, H]``.
+      layer: which of the L.
+      seen: bool ``[B, S]``, the slots a row looks at, at least one.
+      kind: the model's kernel, as `choose_kernel` returns it.
       mesh: of the model.
 
     Returns:
       ``[B, N, H]``.
     """
     batch, heads, dim = q.shape
+    if kind is AttentionKind.CUDNN and keys.shape[1] >= 16 and dim >= 16 and dim.bit_count() == 1:
+        number = jnp.asarray(layer, jnp.int32)
+        if mesh is None:
+            return flash_decoding(q, keys, values, number, seen)
+        tp = "tp" if keys.shape[2] % mesh.shape["tp"] == 0 else None
+        row, cache = P("fsdp", tp, None), P(None, None, tp, "fsdp", None)
+        spread = jax.shard_map(
+            flash_decoding, mesh=mesh, in_specs=(row, cache, cache, P(), P("fsdp")), out_specs=row, check_vma=False
+        )
+        return spread(q, keys, values, number, seen)
+    keys, values = keys[layer], values[layer]
     q = q.reshape(batch, keys.shape[1], -1, dim).transpose(2, 1, 0, 3).astype(jnp.float32) * dim**-0.5  # [G, K, B, H]
     total = _sums_on_cpu if device_of(mesh).platform == "cpu" else _sums
     scores = total([keys * one for one in q], axis=3)  # G times [S, K, B]
     shares = [jax.nn.softmax(jnp.where(seen.T[:, None], one, -1e30), axis=0) for one in scores]
     read = total([values * one[..., None] for one in shares], axis=0)  # G times [K, B, H]
     return jnp.stack(read, axis=2).astype(values.dtype).swapaxes(0, 1).reshape(batch, heads, dim)
+
+
+def flash_decoding(
+    q: jax.Array, keys: jax.Array, values: jax.Array, layer: jax.Array, seen: jax.Array, interpret: bool = False
+) -> jax.Array:
+    """Read a layer of the cache once, as Triton's kernel on a GPU; `interpret`: anywhere, slowly, for tests.
+
+    Each program reads 256 slots of one row and key-value head, and what they found is joined afterwards (Dao et al.
+    2023, Flash-Decoding). On an H200 it reads 3.2 TB/s, as fast as a copy, where XLA's sums reach .25 to .55.
+
+    Args:
+      q, seen: as `attend_cached` takes them.
+      keys, values: the whole cache, ``[L, S, K, B, H]``, S at least 16 and H a power of two, 16 or more: a slice of it
+        would be a copy.
+      layer: int32 scalar.
+
+    Returns:
+      ``[B, N, H]``.
+    """
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
+    _, slots, groups, batch, dim = keys.shape
+    tile, most = min(64, 1 << (slots.bit_length() - 1)), 256
+    heads = q.shape[1] // groups
+    rows = 16 * -(-heads // 16)  # a matrix unit's products have 16 rows at least
+    q = (q * dim**-0.5).astype(keys.dtype).reshape(batch, groups, heads, dim)
+    q = jnp.pad(q, ((0, 0), (0, 0), (0, rows - heads), (0, 0)))
+
+    def kernel(layer_ref, q_ref, k_ref, v_ref, seen_ref, sum_ref, peak_ref, weight_ref):  # type: ignore[no-untyped-def]
+        row, group, part = (pl.program_id(axis) for axis in range(3))
+        layer, mine = layer_ref[0], q_ref[row, group]
+
+        def body(i, carry):  # type: ignore[no-untyped-def]
+            total, peak, weight = carry
+            begin = part * most + i * tile
+            start = jnp.minimum(begin, slots - tile)  # the last tile overlaps the one before it, and leaves that out
+            k, v = (ref[layer, pl.ds(start, tile), group, row] for ref in (k_ref, v_ref))
+            counts = seen_ref[row, pl.ds(start, tile)] & (start + jnp.arange(tile) >= begin)
+            scores = jnp.where(counts, jnp.dot(mine, k.T, preferred_element_type=jnp.float32), -1e30)
+            higher = jnp.maximum(peak, scores.max(axis=1))
+            shares = jnp.where(counts, jnp.exp(scores - higher[:, None]), 0.0)
+            fade = jnp.exp(peak - higher)
+            read = jnp.dot(shares.astype(v.dtype), v, preferred_element_type=jnp.float32)
+            return total * fade[:, None] + read, higher, weight * fade + shares.sum(axis=1)
+
+        nothing = jnp.zeros((rows, dim), jnp.float32), jnp.full(rows, -1e30, jnp.float32), jnp.zeros(rows, jnp.float32)
+        found = jax.lax.fori_loop(0, most // tile, body, nothing)
+        for ref, x in zip((sum_ref, peak_ref, weight_ref), found, strict=True):
+            ref[part, group, row] = x
+
+    grid = batch, groups, -(-slots // most)
+    lead = grid[2], groups, batch, rows
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((*lead, dim), lead, lead)]
+    run = pl.pallas_call(
+        kernel,
+        out_shape=shapes,
+        grid=grid,
+        interpret=interpret,
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
+        name="flash_decoding",
+    )
+    total, peak, weight = run(layer[None], q, keys, values, seen)
+    share = jnp.exp(peak - peak.max(axis=0))
+    read = (total * share[..., None]).sum(axis=0) / (weight * share).sum(axis=0)[..., None]  # [K, B, rows, H]
+    return read[:, :, :heads].transpose(1, 0, 2, 3).reshape(batch, groups * heads, dim).astype(values.dtype)
 
 
 def _sums(terms: list[jax.Array], axis: int) -> list[jax.Array]:

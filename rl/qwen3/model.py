@@ -337,7 +337,7 @@ class Qwen3(nnx.Module):
 
             def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
                 keys, values = write(cache.keys, k, number), write(cache.values, v, number)
-                y = attend_cached(q[:, 0], keys[number], values[number], seen, self.mesh)
+                y = attend_cached(q[:, 0], keys, values, number, seen, self.kernel, self.mesh)
                 return y[:, None], KVCache(keys=keys, values=values)
 
             return call(x, positions[:, None], attention_fn), None

@@ -173,6 +173,7 @@ objects = st.dictionaries(st.sampled_from(["3", "4", "5", "a"]), entries | anyth
 texts = st.text() | st.text(alphabet='{}":,0.34 dataholewit-9<think/>', max_size=80) | objects.map(json.dumps)
 
 
+@pytest.mark.heavy
 @settings(max_examples=300)
 @given(texts)
 def test_any_answer_ends_in_a_legal_configuration_or_the_previous_one(answer):

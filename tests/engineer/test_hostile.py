@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,6 +143,7 @@ def survived(texts: Iterable[str]) -> int:
     return count
 
 
+@pytest.mark.heavy
 def test_10000_hostile_texts_give_a_legal_configuration_and_a_record_in_50_ms_each():
     assert survived(texts()) == 10_000
 

@@ -80,6 +80,7 @@ ENTRIES = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ENTRIES)
 def test_a_word_is_as_good_as_its_member(name):
     kind, call = ENTRIES[name]

@@ -61,6 +61,7 @@ def same(one, other) -> bool:
     return jax.tree.all(jax.tree.map(np.array_equal, one, other))
 
 
+@pytest.mark.heavy
 def test_off_stays_done():
     _, _, steps, _ = played(AutoResetMode.OFF)
     done = steps.terminated | steps.truncated
@@ -69,6 +70,7 @@ def test_off_stays_done():
     assert same(steps.observation, steps.final_observation)
 
 
+@pytest.mark.heavy
 def test_the_same_step_resets_and_keeps_the_last_observation():
     step, begin = by_hand()
     before, after, steps, actions = played(AutoResetMode.SAME_STEP)
@@ -90,6 +92,7 @@ def test_the_same_step_resets_and_keeps_the_last_observation():
     assert steps.terminated.any() and steps.truncated.any() and not (steps.terminated & steps.truncated).any()
 
 
+@pytest.mark.heavy
 def test_the_next_step_resets_and_ignores_its_actions():
     step, begin = by_hand()
     before, after, steps, actions = played(AutoResetMode.NEXT_STEP)

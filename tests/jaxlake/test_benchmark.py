@@ -199,6 +199,7 @@ def test_waits_are_rounded_so_that_a_cell_is_within_a_half_of_its_share():
     assert by_hole[0, :, 0].tolist() == [2, 3, 2, 3, 2] and by_hole[1, :, 2].tolist() == [8, 7, 8, 7, 8]
 
 
+@pytest.mark.heavy
 def test_a_set_without_enough_waits_is_lowered_and_says_so(monkeypatch):
     # The shape of the solver's tests, 5 x 5 and 3 agents, so that nothing is compiled again, which takes 9 s.
     monkeypatch.setattr("jaxlake.benchmark.build.MAX_SIZE", 5)

@@ -57,6 +57,7 @@ def refused(command, arguments: list[str], capsys) -> str:
     return output.err.splitlines()[-1]
 
 
+@pytest.mark.heavy
 def test_generated_boards_meet_their_quotas_and_the_same_command_writes_the_same_file(here, capsys):
     command = "--sizes 3-4 --agents 2 --holes .2 --waits .5 --count 20 --seed 3 -o"
     assert generate([*command.split(), "one.jsonl"]) == 0
@@ -83,6 +84,7 @@ def boards(entries) -> set[str]:
     return {json.dumps([entry[key] for key in ("size", "holes", "starts", "goals")]) for entry in entries}
 
 
+@pytest.mark.heavy
 def test_solving_a_file_keeps_its_boards_and_says_how_each_one_ended(here, capsys):
     assert solve(["boards.txt", "-o", "solved.jsonl"]) == 0
     (line,) = capsys.readouterr().out.splitlines()[2:]
@@ -193,6 +195,7 @@ def test_a_command_that_is_stopped_says_so_and_writes_nothing(here, capsys, monk
     assert [path.name for path in here.iterdir()] == ["boards.txt"]
 
 
+@pytest.mark.heavy
 def test_a_board_too_large_for_the_usual_cells_gets_smaller_ones(here):
     image = pytest.importorskip("PIL.Image")
     ends = {"holes": [], "starts": [[0, 0]], "goals": [[0, 1]], "plan": [[[0, 0], [0, 1]]]}
@@ -210,6 +213,7 @@ def test_a_picture_that_needs_a_library_says_which(here, capsys, monkeypatch):
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("module", ["jaxlake.generate", "jaxlake.solve", "jaxlake.render"])
 def test_a_command_runs_as_a_module_without_a_warning(module):
     done = subprocess.run(

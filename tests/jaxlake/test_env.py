@@ -253,6 +253,7 @@ def random_actions(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 5, (32, 12, MAX_AGENTS), np.int32)
 
 
+@pytest.mark.heavy
 def test_an_optimal_plan_costs_in_play_what_the_solver_and_verify_say():
     # Two agents, because the search for more takes ten times as long to compile.
     instances = pad(random_instances(1, (3, 4, 5), (2,), MAX_SIZE), MAX_SIZE, MAX_AGENTS)
@@ -276,6 +277,7 @@ def test_an_optimal_plan_costs_in_play_what_the_solver_and_verify_say():
     assert steps.rewards.sum(axis=(1, 2)).tolist() == instances.num_agents.tolist()
 
 
+@pytest.mark.heavy
 def test_any_walk_costs_in_play_what_verify_says_of_its_path():
     instances, actions = random_instances(4, SIZES, COUNTS, MAX_SIZE), random_actions(4)
     _, (_, walked) = together(instances, actions)
@@ -297,6 +299,7 @@ def test_any_walk_costs_in_play_what_verify_says_of_its_path():
     assert (verdicts.costs.sum_of_costs > verdicts.costs.sum_of_loss).any()
 
 
+@pytest.mark.heavy
 def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone():
     instances, actions = random_instances(2, SIZES, COUNTS, MAX_SIZE), random_actions(2)
     result = together(instances, actions)

@@ -33,6 +33,7 @@ def fingerprints(instances: Instance) -> list[tuple]:
     return [tuple(np.concatenate([np.ravel(part[i]) for part in parts]).tolist()) for i in range(len(instances.size))]
 
 
+@pytest.mark.heavy
 def test_every_size_has_its_share_of_instances_and_waits(dataset):
     for size, count, wait, entry in zip(CONFIG.sizes, counts(CONFIG, 201), CONFIG.wait, dataset.report, strict=True):
         of_size = dataset.instances.size == size
@@ -42,6 +43,7 @@ def test_every_size_has_its_share_of_instances_and_waits(dataset):
         assert abs(waits - wait * count) <= 0.5
 
 
+@pytest.mark.heavy
 def test_boards_have_their_share_of_holes_and_no_cell_twice(dataset):
     instances = dataset.instances
     hole_ratio = dict(zip(CONFIG.sizes, CONFIG.hole, strict=True))
@@ -54,6 +56,7 @@ def test_boards_have_their_share_of_holes_and_no_cell_twice(dataset):
     assert (instances.starts[:, 2] == ABSENT).all() and (instances.num_agents == 2).all()
 
 
+@pytest.mark.heavy
 def test_every_instance_comes_with_an_optimal_plan_and_its_need_to_wait(dataset):
     assert (dataset.solutions.status == Status.SOLVED).all()
     assert np.asarray(verify(dataset.instances, dataset.solutions.plan, dataset.solutions.cost).optimal).all()
@@ -75,6 +78,7 @@ def test_no_instance_comes_twice_and_sizes_are_mixed(dataset):
     assert len(set(dataset.instances.size[:20].tolist())) == 3
 
 
+@pytest.mark.heavy
 def test_the_same_key_gives_the_same_instances_whatever_the_batches(dataset, monkeypatch):
     config = LakeConfig((3, 5), (0.5, 0.5), (0.4, 0.0), (1.0, 1.0))
     whole = generate(config, jax.random.key(0), 400, **SHAPE)
@@ -219,6 +223,7 @@ def test_too_few_interacting_instances_are_reported():
     assert entry.repeated == 0
 
 
+@pytest.mark.heavy
 def test_three_agents_find_their_boards_too():
     config = LakeConfig((4, 5), (0.5, 0.5), (0.1, 0.1), (0.3, 0.3))
     dataset = generate(config, jax.random.key(2), 60, num_agents=3, **SHAPE)
@@ -268,6 +273,7 @@ def test_a_size_without_a_solvable_board_is_named(monkeypatch):
         generate(CONFIG, jax.random.key(0), 4, **SHAPE)
 
 
+@pytest.mark.heavy
 def test_the_objective_is_the_callers_choice():
     config = LakeConfig.uniform((4,), hole=0.2, wait=0.25)
     data = generate(config, jax.random.key(1), 40, max_size=5, max_agents=3, objective=Objective.MAKESPAN)

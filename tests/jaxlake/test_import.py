@@ -6,6 +6,8 @@ import subprocess
 import sys
 from types import ModuleType
 
+import pytest
+
 import jaxlake
 
 
@@ -17,11 +19,13 @@ def loaded_by(modules: str) -> set[str]:
     return set(printed_by(f"import sys, {modules}; print(*{{name.partition('.')[0] for name in sys.modules}})"))
 
 
+@pytest.mark.heavy
 def test_importing_the_environment_imports_no_more_than_jax_chex_and_numpy():
     added = loaded_by("jaxlake") - loaded_by("jax, chex, numpy") - sys.stdlib_module_names
     assert added == {"jaxlake"}
 
 
+@pytest.mark.heavy
 def test_importing_the_environment_takes_less_than_a_second_and_a_half_beyond_jax():
     program = "import time, jax; begun = time.process_time(); import jaxlake; print(time.process_time() - begun)"
     assert min(float(printed_by(program)[0]) for _ in range(3)) < 1.5

@@ -196,6 +196,7 @@ def test_of_coinciding_goals_a_window_shows_the_largest_number_and_the_agents_ow
         assert other_goals[at[agent]] == other_goals.sum() == largest_other
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("radius", [1, 5])
 def test_a_window_wider_than_the_board_shows_obstacles_all_around_it(radius):
     _, first = Lake(observe=observations.window(radius)).reset(from_text("a.\n.A"))
@@ -216,6 +217,7 @@ def test_absent_agents_are_never_drawn():
     assert first.observation.sum(axis=(1, 2)).tolist() == [7, 1, 1]
 
 
+@pytest.mark.heavy
 def test_observations_stay_within_their_bounds_and_reach_them():
     whole = from_text("a#C\n.b.\nAcB", max_size=3, max_agents=3)
     lonely = from_text("a.A\n...\n...", max_size=3, max_agents=3)

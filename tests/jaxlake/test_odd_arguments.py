@@ -54,6 +54,7 @@ def same(first, second):
     return [leaf.dtype for leaf in jax.tree.leaves(first)] == [leaf.dtype for leaf in jax.tree.leaves(second)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("place", [lambda tree: tree, lambda tree: jax.tree.map(jnp.asarray, tree)])
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 8])
 def test_verdicts_do_not_depend_on_how_many_there_are(count, place):
@@ -174,6 +175,7 @@ def test_what_validation_says_is_what_the_words_of_an_instance_say(data):
             assert not legal and "\n" not in str(fault) and (asked is level or str(fault).startswith("instance 1: "))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [4, 4.0, np.int64(4), np.float32(4), jnp.int32(4)])
 def test_whole_numbers_are_taken_in_any_type_everywhere(count):
     assert len(generate(CONFIG, KEY, count).instances) == 4

@@ -30,6 +30,7 @@ def jitted(lake: Lake):
     return jax.jit(lake.reset), jax.jit(lake.step)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("conflicts", ConflictRule)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_the_truth_table(row, conflicts):
@@ -121,6 +122,7 @@ def boards(draw):
     return Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("rules", LAKES, ids=lambda pair: f"{pair[0].value}, {pair[1].value}")
 @given(instance=boards())
 @settings(max_examples=8)

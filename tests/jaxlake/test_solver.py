@@ -87,6 +87,7 @@ def brute_force(instance: Instance, objective: Objective, may_wait: bool = True,
     return None
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize(
     ("count", "sizes", "agents"),
@@ -189,6 +190,7 @@ def test_an_agent_on_its_goal_and_in_nobodys_way_stays():
     assert paths[1] == [(2, 2)]
 
 
+@pytest.mark.heavy
 def test_three_agents_rotate_in_one_step():
     # 0 1     agent 0: 0 -> 1, agent 1: 1 -> 6, agent 2: 6 -> 5; the fourth cell of the square is free.
     # 5 6
@@ -234,6 +236,7 @@ def test_an_agent_with_time_to_spare_has_to_wait_at_the_lower_bound_of_the_makes
     assert solve_one(board, Objective.MAKESPAN)[:3] == (Status.SOLVED, 3, True)
 
 
+@pytest.mark.heavy
 def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
     board = """
         a....
@@ -247,6 +250,7 @@ def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
     assert solve(batch, max_steps=11).status.tolist() == [Status.OUT_OF_BUDGET]
 
 
+@pytest.mark.heavy
 def test_two_of_three_agents_that_cannot_pass_each_other_are_proved_unsolvable():
     board = """
         aB.bA
@@ -264,6 +268,7 @@ def test_a_plan_that_waits_is_told_from_one_that_does_not():
     assert waits(solve(batch)).tolist() == [True, False]
 
 
+@pytest.mark.heavy
 def test_results_come_in_the_order_of_the_instances_whatever_the_batch():
     instances = random_boards(np.random.default_rng(5), 300, [2, 3, 4], [1, 2, 3])
     order = np.random.default_rng(6).permutation(300)

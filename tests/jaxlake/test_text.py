@@ -140,6 +140,7 @@ def test_an_answer_in_moves_is_read_back_as_the_plan(named):
     assert reading.problems == ()
 
 
+@pytest.mark.heavy
 def test_optimal_plans_stay_optimal_in_either_format():
     limits = {"max_size": 5, "max_agents": 3}
     boards = [BOARD, "a.b.\n.##.\n.##.\nB.A.", "ab..\n.##.\nc.#.\nC.BA", "a.#. A.#.\nb... ..B.\n.... ....\n.... ...."]

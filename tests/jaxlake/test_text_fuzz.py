@@ -83,7 +83,9 @@ def mutated(rng: random.Random, text: str, other: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [3_000, pytest.param(30_000, marks=pytest.mark.heavy), pytest.param(100_000, marks=pytest.mark.slow)]
+)
 def test_broken_answers_are_read_without_an_error_into_full_arrays(count):
     rng = random.Random(0)
     pool = sources(rng)
@@ -105,7 +107,8 @@ def test_broken_answers_are_read_without_an_error_into_full_arrays(count):
             "\n".join(reading.problems).encode(errors="replace")
 
 
-lines = st.text(st.characters(exclude_characters=":", exclude_categories=["Cs"]), max_size=30).filter(
+# Without "<" lest one opens a thought, which hides what stands before it, too.
+lines = st.text(st.characters(exclude_characters=":<", exclude_categories=["Cs"]), max_size=30).filter(
     lambda line: len(line.splitlines()) <= 1 and any(character.isascii() and character.isalpha() for character in line)
 )
 
@@ -156,6 +159,7 @@ HOSTILE += [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("piece", HOSTILE)
 @pytest.mark.parametrize("starts", [None, STARTS], ids=["coordinates", "moves"])
 def test_a_hostile_megabyte_takes_no_time(piece, starts):

@@ -363,6 +363,7 @@ def corrupt(rng, check, case, steps):
         case["goals"][agent] = (path[-1] + 1) % stride**2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("max_size", "max_agents", "max_steps"),
     [(10, 5, 64), (13, 3, 20), (4, 2, 300)],

@@ -11,7 +11,7 @@ import pytest
 DIGEST = Path(__file__).parents[1] / "support" / "core_digest.py"
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 @pytest.mark.parametrize("parts", [[], pytest.param(["--all"], marks=pytest.mark.slow)])
 def test_sixty_four_bits_change_no_result(parts):
     # Beside each other: either compiles for most of its time.

@@ -121,6 +121,7 @@ def spoil(file: Path, rng: random.Random) -> str:
     return how
 
 
+@pytest.mark.heavy
 def test_damage_anywhere_is_harmless_or_costs_one_checkpoint(run, tmp_path, capfd):
     rng, outcomes = random.Random(0), {2: 0, 3: 0}
     files = sorted(path.relative_to(run) for path in (run / "checkpoints" / "3").rglob("*") if path.is_file())
@@ -247,6 +248,7 @@ def check_the_second_is_whole(folder: Path) -> None:
     assert checkpoints.steps == [1, 2, 3]
 
 
+@pytest.mark.heavy
 def test_a_full_disk_ends_in_one_line_and_the_last_checkpoint_stays(tmp_path):
     """On a file system of 2 MB, where one may be mounted (root in CI's containers may)."""
     disk = tmp_path / "disk"
@@ -262,6 +264,7 @@ def test_a_full_disk_ends_in_one_line_and_the_last_checkpoint_stays(tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.heavy
 def test_a_disk_that_takes_no_more_ends_in_one_line_and_the_last_checkpoint_stays(tmp_path):
     line = fill(tmp_path, limit="100000")
     assert "cannot write a checkpoint (File too large); the last good one is 2\n" in line
@@ -316,6 +319,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.heavy
 def test_a_second_process_is_refused_until_the_first_is_gone_even_by_kill_9(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

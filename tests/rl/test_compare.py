@@ -105,7 +105,7 @@ def steps(run: Path, round: int) -> list[dict]:
     return [row for row in rows if (row["phase"], row["round"]) == ("round", round)]
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_all_engineers_of_a_seed_share_the_warm_start_and_round_0(out):
     start = (out / "start/metrics.jsonl").read_bytes()
     for seed in (0, 5):
@@ -120,7 +120,7 @@ def test_all_engineers_of_a_seed_share_the_warm_start_and_round_0(out):
     assert steps(out / "start/seed0", 0) != steps(out / "start/seed5", 0)
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_after_it_they_train_equally_long_on_what_each_designs(out):
     for engineer, seed in ARMS:
         assert len(steps(out / "arms" / engineer / f"seed{seed}", 1)) == 2
@@ -130,7 +130,7 @@ def test_after_it_they_train_equally_long_on_what_each_designs(out):
         assert asked[0] != asked[1] and steps(arms[0], 1) != steps(arms[1], 1)
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_all_stages_are_validated_on_the_same_boards(out):
     arm = out / "arms/by_itself/seed5"
     asked = [
@@ -140,7 +140,7 @@ def test_all_stages_are_validated_on_the_same_boards(out):
     assert asked[0] == asked[1] == asked[2] == asked[3]
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, tmp_path):
     """The seed is the warm start's. So what was disturbed is compared with what nothing disturbed."""
     found = comparison.reopen(out)
@@ -154,7 +154,7 @@ def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, t
     assert (arm / "final/model.safetensors").read_bytes() == (run.path / "final/model.safetensors").read_bytes()
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_an_evaluation_has_a_row_for_each_held_out_board(out):
     for path in [out / "start", *(out / f"start/seed{seed}" for seed in (0, 5)), *(out / "arms").glob("*/*")]:
         found = json.loads((path / "evaluation.json").read_text())
@@ -171,13 +171,13 @@ def test_an_evaluation_has_a_row_for_each_held_out_board(out):
             assert (first is None) == bool(valid) and optimal <= valid
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_nothing_compiles_again_for_a_later_seed(out):
     rows = [json.loads(line) for line in (out / "arms/fixed_random/seed5/timings.jsonl").read_text().splitlines()]
     assert sum(row["compilations"] for row in rows if row["round"] == 1) == 0
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_the_same_command_again_does_what_is_left_and_reports(out, capsys):
     """What is left is an evaluation, as after a kill in its midst; its answers are there."""
 
@@ -193,7 +193,7 @@ def test_the_same_command_again_does_what_is_left_and_reports(out, capsys):
     assert {path for path, when in changed().items() if before[path] != when} == {lost}
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_what_another_process_is_at_is_left_to_it(out):
     found = comparison.reopen(out)
     stage = comparison.plan(found, out)[-1]
@@ -229,7 +229,7 @@ def test_a_mistake_in_the_file_costs_one_line_and_writes_nothing(tmp_path, capsy
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
     command = ["--config", str(out.parent / "study.yaml"), "--out", str(out), "overrides.grpo.clip_low=0.1"]
     assert main(command) == 2
@@ -239,6 +239,7 @@ def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
     assert "not empty and no comparison" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path, capsys):
     path = write(tmp_path)
     command = ["--config", str(path), "--out", str(tmp_path / "out")]
@@ -303,6 +304,7 @@ class Piece:
     is_done: bool
 
 
+@pytest.mark.heavy
 def test_a_worker_that_fails_is_told_of(tmp_path):
     with pytest.raises(RunError, match=r"a worker failed: error: \S+: no comparison .*no compare.yaml.*worker0.log"):
         workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())

@@ -328,6 +328,7 @@ def test_published_figures_stand_beside_engineers_of_their_kind(read):
     assert rows["V6"].ours_less_baseline.mean == pytest.approx(rows["V6"].ours - rows["fixed random"].ours)
 
 
+@pytest.mark.heavy
 def test_report_has_tables_numbers_and_pictures(out):
     page = comparison.write(out)
     words = page.read_text()

@@ -46,6 +46,7 @@ def test_every_value_says_where_it_comes_from(name):
             assert re.search(r"  # (paper|inferred|ours)\b", line), line
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", DEVICES)
 def test_every_program_can_be_traced_and_its_arrays_leave_room_for_temporaries(name):
     config = config_.load(CONFIGS / f"{name}.yaml")

@@ -130,10 +130,12 @@ def run_pair(program: str, *arguments: str, **more: str) -> list[str]:
     return outputs
 
 
+@pytest.mark.heavy
 def test_two_processes_share_gather_and_agree():
     assert "kubernetes" not in "".join(run_pair(PROGRAM, **AROUND))
 
 
+@pytest.mark.heavy
 def test_two_processes_agree_on_the_checkpoint_and_on_whose_the_folder_is(tmp_path):
     with contextlib.closing(RunDirectory(tmp_path / "taken", Config())) as mine:
         mine.create()

@@ -91,6 +91,7 @@ def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server)
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.heavy
 def test_a_pilot_asks_the_current_policy_about_each_size_with_data(stage, monkeypatch):
     run = after_round_0(stage, gate={"boards": 3, "samples": 4})
     lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []

@@ -91,6 +91,7 @@ def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
     }
 
 
+@pytest.mark.heavy
 def test_a_run_is_answered_and_reported(trained, command, tmp_path):
     status, out, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e")
     assert (status, err) == (0, "")
@@ -108,6 +109,7 @@ def test_a_run_is_answered_and_reported(trained, command, tmp_path):
     assert len(read_answers(tmp_path / "e/answers.jsonl")) == 24  # what python -m jaxlake.score reads
 
 
+@pytest.mark.heavy
 def test_an_evaluation_that_was_broken_off_ends_as_an_unbroken_one(trained, command, tmp_path):
     """Cut at any byte, between and within lines and calls, it is completed to the same answers, bit for bit."""
     common = ("--run", trained, "--suite", "validation", "--samples", 2)
@@ -125,6 +127,7 @@ def test_an_evaluation_that_was_broken_off_ends_as_an_unbroken_one(trained, comm
     assert "Goes on" not in command(*common, "--out", tmp_path / "a")[1]  # nothing is missing
 
 
+@pytest.mark.heavy
 def test_answers_do_not_depend_on_how_many_are_asked_for_at_once(trained, command, tmp_path, monkeypatch):
     common = ("--run", trained, "--suite", "validation", "--samples", 2)
     command(*common, "--out", tmp_path / "a")
@@ -176,6 +179,7 @@ def test_another_policy_in_the_same_folder_is_refused(trained, command, tmp_path
     assert status == 2 and "holds another evaluation (parameters = " in err and err.count("\n") == 1
 
 
+@pytest.mark.heavy
 def test_a_checkpoint_by_itself_answers_as_the_run_does(trained, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command("--run", trained, "--suite", "benchmark", "--limit", 4)[0] == 0

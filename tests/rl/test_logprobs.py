@@ -39,6 +39,7 @@ def gradients(function, hidden, head, targets, temperature, **rest):
     return jax.jit(jax.grad(loss, argnums=(0, 1)))(hidden, head)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("time", "vocabulary", "block_bytes", "temperature"),
     [

@@ -79,6 +79,7 @@ def trained(optimizer: optax.GradientTransformation, parameters: nnx.State, upda
     return parameters, state
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("settings", "plain"),
     [
@@ -95,6 +96,7 @@ def test_the_defaults_are_clipped_adamw_of_optax_bit_for_bit(parameters, setting
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
+@pytest.mark.heavy
 def test_matrices_decay_and_norms_do_not(parameters):
     settings = {"learning_rate": 0.5}
     decayed, _ = trained(make_optimizer(GRPOSection(weight_decay=0.01, **settings), 1), parameters, 1)

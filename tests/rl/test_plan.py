@@ -25,18 +25,21 @@ def tiny():
     return {program.name: (program, plan.compile(program, 2**30)) for program in plan.programs(config, mesh)}
 
 
+@pytest.mark.heavy
 def test_what_a_program_takes_is_what_was_counted_before_it_was_compiled(tiny):
     for program, figures in tiny.values():
         batch = figures.arguments - plan.per_device(program.arguments)
         assert 0 <= batch < MEGABYTE / 4, program.name
 
 
+@pytest.mark.heavy
 def test_donated_arguments_are_written_over(tiny):
     for name in ("prefill", "decode", "gradient", "update"):
         assert tiny[name][1].outputs < MEGABYTE / 4, name
     assert tiny["cast"][1].outputs > 0
 
 
+@pytest.mark.heavy
 def test_the_optimizer_waits_beside_all_but_the_update(tiny):
     cast, gradient = tiny["cast"], tiny["gradient"]
     parameters = plan.per_device(gradient[0].arguments) / 2  # it takes them and the gradient so far
@@ -45,6 +48,7 @@ def test_the_optimizer_waits_beside_all_but_the_update(tiny):
     assert tiny["update"][1].beside == 0
 
 
+@pytest.mark.heavy
 def test_no_weight_is_gathered_for_a_token(tiny):
     loop = tiny["decode"][1].loop
     assert loop.weight_gathers == {}

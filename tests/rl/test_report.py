@@ -239,6 +239,7 @@ class Page(html.parser.HTMLParser):
         self.text += data
 
 
+@pytest.mark.heavy
 def test_report_and_its_pictures_are_written_and_nothing_else(run_dir, report):
     assert report == run_dir / "report" / "report.html"
     names = (
@@ -260,6 +261,7 @@ def test_report_and_its_pictures_are_written_and_nothing_else(run_dir, report):
         assert drawn[..., :3].std() > 0.05
 
 
+@pytest.mark.heavy
 def test_the_page_stands_alone_and_is_small(report):
     page = Page(report)
     assert report.stat().st_size < 3e6
@@ -269,6 +271,7 @@ def test_the_page_stands_alone_and_is_small(report):
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", report.read_text())
 
 
+@pytest.mark.heavy
 def test_writing_again_gives_the_same_files(run_dir, report):
     before = {path.name: path.read_bytes() for path in report.parent.iterdir()}
     write(run_dir)
@@ -300,6 +303,7 @@ def test_terminal_tables_fit_and_hold_the_evidence(run_dir):
     assert "0.110 / 0.200 / 0.125" in configs[1]
 
 
+@pytest.mark.heavy
 def test_many_rounds_still_fit_the_terminal(run_dir, tmp_path):
     long = fabricate(tmp_path / "long")
     for k in range(3, 12):
@@ -383,6 +387,7 @@ def test_a_warm_start_alone_is_reported_with_its_curve(tmp_path):
     assert (page.parent / "learning.png").exists() and not (page.parent / "allocation.png").exists()
 
 
+@pytest.mark.heavy
 def test_rounds_without_a_warm_start_are_reported_from_before_them(tmp_path):
     directory = fabricate(tmp_path / "straight")
     shutil.rmtree(directory / "warm_start")
@@ -392,6 +397,7 @@ def test_rounds_without_a_warm_start_are_reported_from_before_them(tmp_path):
     assert (page.parent / "learning.png").exists()
 
 
+@pytest.mark.heavy
 def test_a_run_that_logged_nulls_alone_is_reported(tmp_path):
     directory = fabricate(tmp_path / "run", full=True)
     for name in ("metrics.jsonl", "timings.jsonl"):
@@ -551,6 +557,7 @@ def test_a_comparison_stands_with_its_statistics_before_its_runs(tmp_path, capsy
     assert "two of the runs are called out" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

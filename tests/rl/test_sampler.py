@@ -84,6 +84,7 @@ def forward(alone):
 TWICE = [p for p in PROMPTS for _ in range(2)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "sampling",
     [SamplingParams(), SamplingParams(0.7), SamplingParams(0.0), SamplingParams(0.7, top_k=8, top_p=0.5)],
@@ -96,6 +97,7 @@ def test_logprobs_are_of_the_whole_distribution_under_the_temperature(alone, for
     np.testing.assert_allclose(rollout.logprobs[rollout.mask], expected[rollout.mask], atol=1e-5)
 
 
+@pytest.mark.heavy
 def test_logprobs_equal_the_trainers(alone):
     rollout = sample(alone, sampling=SamplingParams(0.7))
     model = nnx.merge(alone[0].graph, alone[1])
@@ -150,6 +152,7 @@ def assert_same(a, b):
     np.testing.assert_allclose(a.logprobs[a.mask], b.logprobs[b.mask], atol=1e-5)
 
 
+@pytest.mark.heavy
 def test_a_queue_gives_every_request_the_same_tokens(alone, queued):
     for samples in (1, 4):
         prompts = PROMPTS[: 16 // samples]
@@ -243,6 +246,7 @@ def by_hand(logits, sampling):
     return p / p.sum()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "sampling",
     [

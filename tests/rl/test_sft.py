@@ -49,6 +49,7 @@ def cross_entropy(parameters, data):
     return -(logprobs[rows, at - 1, data.tokens[rows, at]] * data.mask).sum() / data.mask.sum()
 
 
+@pytest.mark.heavy
 def test_a_step_goes_down_the_mean_cross_entropy_and_the_next_compiles_nothing(parameters):
     mesh, data, optimizer = make_mesh(4, 2), examples(), optax.sgd(1.0)
     value, gradient = jax.jit(jax.value_and_grad(cross_entropy))(parameters, data)
@@ -69,6 +70,7 @@ def test_a_step_goes_down_the_mean_cross_entropy_and_the_next_compiles_nothing(p
     assert sft.update._cache_size() == programs
 
 
+@pytest.mark.heavy
 def test_a_gradient_that_is_not_finite_changes_nothing(parameters):
     mesh, optimizer = make_mesh(8, 1), make_optimizer(WarmStartSection(warmup_steps=0), 10)
     broken = jax.tree.map(jnp.copy, parameters)
@@ -128,6 +130,7 @@ def taught(workspace) -> str:
     return "taught"
 
 
+@pytest.mark.heavy
 def test_the_command_leaves_what_it_promises(workspace, taught):
     run = workspace / taught
     rows = steps(workspace, taught)
@@ -148,6 +151,7 @@ def test_the_command_leaves_what_it_promises(workspace, taught):
     assert not (run / "rounds").exists()
 
 
+@pytest.mark.heavy
 def test_done_it_says_so_and_changes_nothing(workspace, taught, capsys):
     before = weights(workspace, taught)
     assert main(arguments(workspace, taught)) == 0
@@ -156,6 +160,7 @@ def test_done_it_says_so_and_changes_nothing(workspace, taught, capsys):
     jax.tree.map(np.testing.assert_array_equal, weights(workspace, taught), before)
 
 
+@pytest.mark.heavy
 def test_stopped_by_a_signal_it_goes_on_to_the_same_end(workspace, taught, capsys):
     metrics, over = workspace / "stopped" / "metrics.jsonl", threading.Event()
 
@@ -193,6 +198,7 @@ def test_the_same_directory_goes_on_with_the_rounds(workspace, taught):
     jax.tree.map(np.testing.assert_array_equal, weights(workspace, "both"), weights(workspace, "at_once"))
 
 
+@pytest.mark.heavy
 def test_another_run_begins_with_what_was_taught(workspace, taught):
     final = workspace / taught / "final"
     overrides = ["warm_start.steps=0", "model.shape=null", f"model.path={final}"]
@@ -217,6 +223,7 @@ def test_nothing_to_teach_is_a_mistake_in_one_line(workspace, capsys):
     assert not (workspace / "nothing").exists()
 
 
+@pytest.mark.heavy
 def test_updates_that_stay_not_finite_end_the_run_with_their_batch(workspace, taught, capsys):
     broken = workspace / "broken"
     shutil.copytree(workspace / taught / "final", broken)

@@ -116,6 +116,7 @@ def unbroken(workspace) -> str:
     return whole.output
 
 
+@pytest.mark.heavy
 def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
     run = workspace / "unbroken"
     assert "Report: " in unbroken
@@ -141,6 +142,7 @@ def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
     assert len(list((run / "checkpoints").iterdir())) == 3  # the last two, and the best
 
 
+@pytest.mark.heavy
 def test_the_final_policy_is_a_checkpoint_that_another_run_can_start_from(workspace, unbroken):
     overrides = ["model.shape=null", f"model.path={workspace}/unbroken/final"]
     config = config_.load(workspace / "micro.yaml", overrides)
@@ -153,6 +155,7 @@ def test_the_final_policy_is_a_checkpoint_that_another_run_can_start_from(worksp
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
+@pytest.mark.heavy
 def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(workspace, unbroken):
     run = workspace / "unbroken"
     proposals = [json.loads((run / "rounds" / str(k) / "proposal.json").read_text()) for k in range(3)]
@@ -174,7 +177,7 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_a_run_killed_three_times_ends_bit_for_bit_as_the_unbroken_one(workspace, unbroken):
     """Twenty times, of all kinds: benchmarks/kill_anywhere.py."""
     kinds = ("update", "middle of a save", "engineer decoding")
@@ -185,6 +188,7 @@ def test_a_run_killed_three_times_ends_bit_for_bit_as_the_unbroken_one(workspace
     assert kill_anywhere.differences(workspace / "unbroken", workspace / "killed") == []
 
 
+@pytest.mark.heavy
 def test_a_difference_between_two_runs_is_found(workspace, unbroken):
     """What the test above rests on."""
     other = workspace / "other"
@@ -200,7 +204,7 @@ def test_a_difference_between_two_runs_is_found(workspace, unbroken):
     ]
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_a_signal_anywhere_saves_and_stops_within_ten_seconds(workspace, unbroken):
     """Ctrl-C exits 130, SIGTERM 0; resumed, the run ends as the unbroken one."""
     trace, log = kill_anywhere.read(workspace / "unbroken.jsonl"), workspace / "stopped.jsonl"
@@ -219,7 +223,7 @@ def test_a_signal_anywhere_saves_and_stops_within_ten_seconds(workspace, unbroke
     assert kill_anywhere.differences(workspace / "unbroken", workspace / "stopped") == []
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(workspace, unbroken):
     """The last checkpoint, of the finished run, loses a file: the run ends again, from the one before."""
     run = workspace / "damaged"
@@ -260,7 +264,7 @@ def assert_same_words(workspace: Path, run: str, other: str, places: Sequence[st
                 assert files[0].read_text() == files[1].read_text(), files[0]
 
 
-@pytest.mark.whole
+@pytest.mark.heavy
 def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_both(workspace, unbroken):
     run = workspace / "pair_stopped"
     shutil.copytree(workspace / "unbroken", run)
@@ -305,6 +309,7 @@ def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
     return command(workspace, run, *overrides)[3:]
 
 
+@pytest.mark.heavy
 def test_a_finished_run_says_so_and_shows_its_result_again(workspace, unbroken, capsys):
     before = (workspace / "unbroken" / "metrics.jsonl").read_bytes()
     assert main(arguments(workspace, "unbroken")) == 0
@@ -313,6 +318,7 @@ def test_a_finished_run_says_so_and_shows_its_result_again(workspace, unbroken, 
     assert (workspace / "unbroken" / "metrics.jsonl").read_bytes() == before
 
 
+@pytest.mark.heavy
 def test_another_configuration_may_not_enter_a_run(workspace, unbroken, capsys):
     assert main(arguments(workspace, "unbroken", "grpo.learning_rate=1e-3")) == 2
     error = capsys.readouterr().err
@@ -320,6 +326,7 @@ def test_another_configuration_may_not_enter_a_run(workspace, unbroken, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.heavy
 def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
     """The configuration is the same, and the file that it names for the shape has changed."""
     copy = workspace / "wider"
@@ -337,6 +344,7 @@ def test_a_checkpoint_of_another_model_is_refused(workspace, unbroken, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.heavy
 def test_a_run_whose_configuration_was_edited_by_hand_is_refused(workspace, unbroken, capsys):
     copy = workspace / "edited"
     shutil.copytree(workspace / "unbroken", copy)
@@ -376,6 +384,7 @@ def test_a_mistake_costs_one_line_and_writes_nothing(workspace, capsys, override
     assert not (workspace / "mistake").exists()
 
 
+@pytest.mark.heavy
 def test_a_run_whose_checkpoints_were_deleted_does_not_begin_anew(workspace, unbroken, capsys):
     shutil.copytree(workspace / "unbroken", workspace / "tidied", ignore=shutil.ignore_patterns("checkpoints"))
     before = (workspace / "tidied" / "metrics.jsonl").read_bytes()

@@ -67,6 +67,7 @@ def test_gymnasium_finds_no_fault(bank):
         check_env(env.unwrapped)
 
 
+@pytest.mark.heavy
 def test_the_environment_can_be_made_by_its_name_alone_and_gymnasium_finds_no_fault():
     program = """
 import gymnasium, warnings
@@ -80,6 +81,7 @@ print(env.observation_space.shape, env.action_space.nvec, env.unwrapped.episode.
     assert done.stdout.split("\n")[-2] == "(3, 3, 3) [5 5] 2"
 
 
+@pytest.mark.heavy
 def test_levels_that_nobody_gave_have_solutions_and_are_the_same_in_every_environment():
     one, many = CentralLake(size=3, num_agents=1), VectorLake(num_envs=2, size=3, num_agents=1)
     levels = jax.tree.map(np.asarray, one.episode.bank.instances)
@@ -94,6 +96,7 @@ def test_a_size_beside_a_bank_is_refused(bank):
             make(bank, size=5)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("observe", "low", "high"),
     [
@@ -366,6 +369,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(
     ("context", "printed"),
@@ -403,6 +407,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_process_that_imports_the_adapter_itself_says_so_too():
     command = [sys.executable, "-c", IMPORTED_IN_THE_CHILD]

@@ -126,6 +126,7 @@ def test_running_out_of_steps_truncates_and_solving_in_the_last_step_terminates(
         assert (bool(terminated), bool(truncated)) == (bool(info["terminated"]), bool(info["truncated"])) == ends
 
 
+@pytest.mark.heavy
 def test_levels_and_time_limits_differ_within_one_program():
     env = lake()
     params = jax.tree.map(
@@ -139,6 +140,7 @@ def test_levels_and_time_limits_differ_within_one_program():
     assert truncated.tolist() == [True, False]
 
 
+@pytest.mark.heavy
 def test_slip_is_a_parameter():
     env, params = lake(), params_of(WALK).replace(slip=CLASSIC_SLIP)
     _, state = env.reset(jax.random.key(0), params)

@@ -173,6 +173,7 @@ def test_resets_draw_every_level_of_the_bank():
     assert set(states.episode.instance.size.tolist()) == {3, 4}
 
 
+@pytest.mark.heavy
 def test_the_rollout_manager_of_the_q_learning_baselines_takes_it():
     env = lake_of(WALK)
     manager = CTRolloutManager(env, batch_size=4)
@@ -321,6 +322,7 @@ def train(env, key: jax.Array) -> jax.Array:
     return jax.lax.scan(update, carry, jax.random.split(key, UPDATES))[1]
 
 
+@pytest.mark.heavy
 def test_independent_ppo_learns_through_the_interface():
     levels = bank(*CROWDED, max_size=3, max_agents=2)
     env = LogWrapper(MultiAgentLake(levels, params=Params(max_steps=10)))

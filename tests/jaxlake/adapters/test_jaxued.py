@@ -183,6 +183,7 @@ def test_a_level_that_does_not_fit_is_refused():
     assert make_level_generator(3, 2, 5)(jax.random.key(0)).instance.holes.sum() == 5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("num_edits", [0, 1, 4])
 def test_a_mutated_level_is_a_level_at_most_so_many_edits_away(num_edits):
     parent = Level(instance=level(WALK))  # Of side 4, padded to 5, with a slot for a third agent.
@@ -200,6 +201,7 @@ def test_a_mutated_level_is_a_level_at_most_so_many_edits_away(num_edits):
     assert all(len(set(row)) == 4 for row in ends.tolist())
 
 
+@pytest.mark.heavy
 def test_a_full_board_has_nowhere_to_put_a_goal():
     full = Level(instance=from_text("aA\nbB"))
     mutate = jax.vmap(make_level_mutator(4), (0, None, None))
@@ -224,6 +226,7 @@ def test_levels_to_evaluate_on_are_those_of_the_fixed_sets_by_their_ids():
         assert (np.asarray(levels.wall_map[index]) == whole.holes.reshape(10, 10)[:4, :4]).all()
 
 
+@pytest.mark.heavy
 def test_levels_and_states_are_rendered_in_batches():
     env, renderer = lake(), LakeRenderer(lake(), tile_size=8)
     levels = Level(instance=stack([level(ONE_STEP), level(CORNER)]))

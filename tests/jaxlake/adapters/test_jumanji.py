@@ -60,6 +60,7 @@ def step(env: Environment, state, actions: jax.Array):
     return env.step(state, actions)
 
 
+@pytest.mark.heavy
 def test_a_random_episode_passes_jumanjis_own_checks():
     check_env_does_not_smoke(lake_of(WALK))
     check_env_specs_does_not_smoke(lake_of(WALK))
@@ -123,6 +124,7 @@ def test_running_out_of_steps_ends_with_discount_one():
         assert timestep.discount.tolist() == [1, 1, 1] and timestep.observation.step_count == count
 
 
+@pytest.mark.heavy
 def test_slips_draw_from_the_key_in_the_state():
     env = JumanjiLake(bank(WALK), params=Params(max_steps=8, slip=1.0))
     states, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 64))
@@ -142,6 +144,7 @@ def test_the_auto_reset_of_jumanji_keeps_the_last_observation():
     assert seen.step_count == 1 and seen.agents_view[0, :2].tolist() == pytest.approx([0 / MAX_SIZE, 1 / MAX_SIZE])
 
 
+@pytest.mark.heavy
 def test_automatic_resets_in_a_batch_go_through_the_whole_bank():
     env = VmapAutoResetWrapper(lake_of(WALK, ONE_STEP, max_steps=1))
 

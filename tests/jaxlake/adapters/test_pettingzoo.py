@@ -72,6 +72,7 @@ def test_bounds_are_tight():
     assert (states.low == 0).all() and (states.high == 3).all() and states.shape == (3, 3, 3)
 
 
+@pytest.mark.heavy
 def test_levels_are_generated_where_nobody_gives_them():
     lake = parallel_env(size=3, num_agents=1)
     lake.reset(seed=0)

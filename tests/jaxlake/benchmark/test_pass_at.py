@@ -38,6 +38,7 @@ def test_more_draws_than_answers_are_refused(k):
         pass_at(k, np.array([1]), np.array([4]))
 
 
+@pytest.mark.heavy
 def test_scores_at_k_are_chances_of_each_instance():
     part = take(load("validation"), [0, 5, 9])
     plans = solve(part.instances).plan
@@ -50,6 +51,7 @@ def test_scores_at_k_are_chances_of_each_instance():
     assert scores.at(2).rows[0].by_size[3].valid == pytest.approx(50)  # the mean over the three
 
 
+@pytest.mark.heavy
 def test_scores_at_k_take_missing_answers_for_wrong_ones():
     part = take(load("validation"), [0, 5])
     plans = solve(part.instances).plan

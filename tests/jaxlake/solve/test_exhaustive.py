@@ -32,6 +32,7 @@ def arrivals(path: np.ndarray, instance: Instance) -> list[int]:
     return [oracles.last_arrival([cells[agent] for cells in joint]) for agent in range(len(start))]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("objective", "total", "oracle"),
     [

@@ -77,6 +77,7 @@ def one(joint: JointValues, index: int) -> JointValues:
     return jax.tree.map(lambda part: np.asarray(part)[index], joint)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("convention", Convention)
 @pytest.mark.parametrize(("size", "agents"), [(4, 1), (4, 2), (3, 3)])
 def test_every_value_equals_dijkstra(convention, size, agents):
@@ -90,6 +91,7 @@ def test_every_value_equals_dijkstra(convention, size, agents):
         } == found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("objective", Objective)
 def test_value_of_the_start_is_the_optimum_of_the_search(objective):
     instances = random_boards(7, 40, 6, 2)
@@ -99,6 +101,7 @@ def test_value_of_the_start_is_the_optimum_of_the_search(objective):
     np.testing.assert_array_equal(np.where(values == INFINITE, ABSENT, values), found.cost)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("convention", Convention)
 @pytest.mark.parametrize(("size", "agents"), [(5, 2), (3, 3)])
 def test_following_the_best_actions_costs_exactly_the_value(convention, size, agents):

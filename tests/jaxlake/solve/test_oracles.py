@@ -19,6 +19,8 @@ from oracles import (
 from jaxlake import from_text, solve, verify
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Status
 
+pytestmark = pytest.mark.heavy  # the joint searches compile for a quarter of a minute each
+
 STRIDE = 15
 """Every so manieth stored instance is in the fast test: six or seven of each size, number of agents and hole ratio."""
 

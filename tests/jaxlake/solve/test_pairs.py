@@ -103,6 +103,7 @@ def least_cost(instance: Instance, objective: Objective, may_wait: bool) -> int 
     return None
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("objective", Objective)
 def test_optimum_and_need_to_wait_equal_brute_force(objective):
     instances = random_boards(1, BATCH, [2, 3, 4, 5])
@@ -153,6 +154,7 @@ def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objectiv
     np.testing.assert_array_equal(still.status[decided], tree.status[decided])
 
 
+@pytest.mark.heavy
 def test_agents_in_each_others_way_in_a_corridor_are_proved_unsolvable():
     board = """
         aB.bA
@@ -164,6 +166,7 @@ def test_agents_in_each_others_way_in_a_corridor_are_proved_unsolvable():
     assert one(board)[0] is Status.UNSOLVABLE
 
 
+@pytest.mark.heavy
 def test_the_long_way_back_to_a_bay_is_found():
     # Each is on the other's way to its goal, and the only place to pass is the fork at (3,4).
     board = """
@@ -213,6 +216,7 @@ def test_a_cost_bound_below_the_optimum_refutes():
     assert one(board, bounds=np.array([5], np.int32))[0] is Status.SOLVED
 
 
+@pytest.mark.heavy
 def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
     board = """
         a....

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from flax import nnx
 from shapes import SMALL
 
@@ -32,6 +33,7 @@ def say_three(graph, parameters, prompts, key):
     return tokens[:, 2:], jnp.concatenate(logprobs, axis=1)
 
 
+@pytest.mark.heavy
 def test_a_policy_learns_to_say_what_is_rewarded():
     graph, parameters = create(SMALL, jax.random.key(0), ONE)
     adam, settings = optax.adam(1e-2), GRPOSection(micro_batch=8)

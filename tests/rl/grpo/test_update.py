@@ -134,6 +134,7 @@ def expected(parameters):
 WAYS = [((1, 1), 1), ((1, 1), 4), ((1, 1), 16), ((8, 1), 16), ((4, 2), 4), ((2, 4), 3)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("aggregation", "mesh", "micro_batch"),
     [("token_mean", *way) for way in WAYS]
@@ -153,6 +154,7 @@ def test_micro_batches_and_meshes_give_the_gradient_of_the_whole_batch(
     assert metrics["rows_computed"] == 15 / 16
 
 
+@pytest.mark.heavy
 def test_short_answers_go_through_with_little_room_and_nothing_else_changes(monkeypatch, parameters):
     data, rooms, accumulate = given_batch(shortest=1), [], update_module.accumulate
     lengths = data.sequences.mask.sum(axis=-1)

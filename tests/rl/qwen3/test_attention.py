@@ -10,12 +10,13 @@ import pytest
 from rl.config import ConfigError
 from rl.config.choices import AttentionKind
 from rl.qwen3 import attention
-from rl.qwen3.attention import attend, attend_cached, choose_kernel, cudnn, splash, xla
+from rl.qwen3.attention import attend, attend_cached, choose_kernel, cudnn, flash_decoding, splash, xla
 from rl.qwen3.sharding import make_mesh
 
 CPU = SimpleNamespace(platform="cpu", device_kind="cpu")
 TPU = SimpleNamespace(platform="tpu", device_kind="TPU v5 lite")
 HOPPER = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100", compute_capability="9.0")
+ON_GPU = jax.default_backend() == "gpu"
 TURING = SimpleNamespace(platform="gpu", device_kind="Tesla T4", compute_capability="7.5")
 
 
@@ -60,14 +61,45 @@ def test_attention_is_the_softmax_over_the_tokens_up_to_each():
 def test_attention_to_a_cache_is_the_softmax_over_the_slots_seen(platform, monkeypatch):
     """The sums of a group's heads are one operation but on the CPU; both are run here."""
     monkeypatch.setattr(attention, "device_of", lambda mesh: SimpleNamespace(platform=platform))
+    q, keys, values, seen = cache_inputs(slots=7, dim=8)
+    read = attend_cached(q, keys, values, 1, seen, AttentionKind.XLA, None)
+    np.testing.assert_allclose(read, cache_by_hand(q, keys[1], values[1], seen), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("slots", [16, 300, 512])
+def test_flash_decoding_is_the_softmax_over_the_slots_seen(slots):
+    """Fewer slots than a tile, a last tile that overlaps, whole parts; of one row all but one slot is hidden."""
+    q, keys, values, seen = cache_inputs(slots, dim=16)
+    seen[2] = np.arange(slots) == slots - 1
+    read = flash_decoding(q, keys, values, jnp.int32(1), jnp.asarray(seen), interpret=not ON_GPU)
+    expected = cache_by_hand(q, keys[1], values[1], seen)
+    np.testing.assert_allclose(read, expected, rtol=1e-4, atol=2e-3 if ON_GPU else 1e-5)  # a GPU multiplies in TF32
+
+
+@pytest.mark.skipif(not ON_GPU, reason="Triton's kernel runs on NVIDIA GPUs")
+def test_on_a_gpu_a_cache_is_read_by_flash_decoding_on_a_mesh_and_without():
+    q, keys, values, seen = cache_inputs(300, 64, jnp.bfloat16)
+    for mesh in None, make_mesh(1, 1):
+        program = jax.jit(lambda *x, mesh=mesh: attend_cached(*x, AttentionKind.CUDNN, mesh))
+        assert "flash_decoding" in program.lower(q, keys, values, 1, seen).as_text()
+        read = np.asarray(program(q, keys, values, 1, seen), np.float32)
+        np.testing.assert_allclose(read, cache_by_hand(q, keys[1], values[1], seen), rtol=5e-2, atol=2e-2)
+
+
+def cache_inputs(slots: int, dim: int, dtype=jnp.float32):
+    """q of three rows and four heads, two layers of keys and values with two heads, and what is seen."""
     rng = np.random.default_rng(0)
-    q, keys, values = rng.normal(size=(3, 4, 8)), rng.normal(size=(7, 2, 3, 8)), rng.normal(size=(7, 2, 3, 8))
-    seen = rng.random((3, 7)) < 0.6
-    read = attend_cached(*(jnp.asarray(x, jnp.float32) for x in (q, keys, values)), seen, None)
-    for row in range(3):
-        for head in range(4):
-            expected = by_hand(q[row, head], keys[:, head // 2, row], values[:, head // 2, row], seen[row])
-            np.testing.assert_allclose(read[row, head], expected, rtol=1e-4, atol=1e-5)
+    q, keys, values = rng.normal(size=(3, 4, dim)), *rng.normal(size=(2, 2, slots, 2, 3, dim))
+    return *(jnp.asarray(x, dtype) for x in (q, keys, values)), rng.random((3, slots)) < 0.6
+
+
+def cache_by_hand(q, keys, values, seen) -> np.ndarray:
+    """The attention of each row and head to one layer's cache."""
+    q, keys, values = (np.asarray(x, np.float32) for x in (q, keys, values))
+    read = np.zeros(q.shape)
+    for row, head in np.ndindex(q.shape[:2]):
+        read[row, head] = by_hand(q[row, head], keys[:, head // 2, row], values[:, head // 2, row], seen[row])
+    return read
 
 
 def test_splash_equals_xla_with_padding_on_either_side_and_a_length_that_is_no_multiple_of_its_blocks():
@@ -79,7 +111,7 @@ def test_splash_equals_xla_with_padding_on_either_side_and_a_length_that_is_no_m
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN's kernel runs on NVIDIA GPUs")
+@pytest.mark.skipif(not ON_GPU, reason="cuDNN's kernel runs on NVIDIA GPUs")
 @pytest.mark.parametrize("time", [130, 512])
 def test_cudnn_equals_xla_on_right_padded_rows(time):
     q, k, v, direction = inputs(3, time, jnp.bfloat16, dim=64)

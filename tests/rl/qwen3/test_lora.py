@@ -60,6 +60,7 @@ def test_a_merged_model_computes_the_same(adapted):
     assert np.abs(with_adapters - logits(abstract(PLAIN)[0], lora.split(parameters)[1])).max() > 0.1
 
 
+@pytest.mark.heavy
 def test_of_a_new_adapter_b_alone_is_zero_so_that_the_frozen_half_is_the_reference_policy():
     graph, parameters = create(ADAPTED, jax.random.key(0))
     trained, frozen = lora.split(parameters)

@@ -121,6 +121,7 @@ def test_decoding_with_the_cache_equals_the_whole_forward_pass(model):
         np.testing.assert_allclose(np.stack(rows[row]), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("fsdp", "tp"), [(4, 2), (2, 4)])
 def test_logits_and_gradients_do_not_depend_on_the_mesh(model, alone, fsdp, tp):
     """Over four devices along `tp` the two key-value heads do not divide."""
@@ -132,6 +133,7 @@ def test_logits_and_gradients_do_not_depend_on_the_mesh(model, alone, fsdp, tp):
     jax.tree.map(close, loss_and_gradients(abstract(TINY, mesh)[0], spread), alone)
 
 
+@pytest.mark.heavy
 def test_the_same_key_gives_the_same_weights_on_a_mesh_each_made_where_it_belongs(model):
     mesh = make_mesh(4, 2)
     graph, spread = create(TINY, jax.random.key(0), mesh)

@@ -38,6 +38,7 @@ def parameters():
     return create(SHAPE, jax.random.key(0))[1]
 
 
+@pytest.mark.heavy
 def test_parameters_and_the_optimizers_moments_lie_by_one_declaration(parameters):
     mesh = sharding.make_mesh(4, 2)
     parameters = sharding.shard_parameters(parameters, mesh)
@@ -51,6 +52,7 @@ def test_parameters_and_the_optimizers_moments_lie_by_one_declaration(parameters
     assert state[0].count.sharding.is_fully_replicated
 
 
+@pytest.mark.heavy
 def test_an_axis_that_does_not_divide_a_dimension_leaves_it_whole(parameters):
     placed = sharding.shard_parameters(parameters, sharding.make_mesh(3, 2))
     assert specs(placed)["layers.self_attn.q_proj.weight"] == P(None, None, "tp")  # 16 rows on three devices

@@ -85,6 +85,7 @@ def test_round_trip_of_bfloat16_is_bit_exact(tmp_path):
     assert ours.keys() == theirs.keys()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("fsdp", "tp"), [(4, 2), (1, 8), (2, 1)])
 def test_every_mesh_writes_the_same_bytes_and_reads_them_into_its_own_shards(tmp_path, fsdp, tp):
     mesh = make_mesh(fsdp, tp)
