@@ -8,6 +8,8 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_p
 # devices two collectives once waited for each other until they timed out.
 os.environ.setdefault("NPROC", "32")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# GPUs multiply float32 in TF32 otherwise, and log-probabilities differ by .005.
+os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reaches for the network fails at once
 # `rl` and `engineer` are not installed, and programs that a test starts elsewhere import them too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
