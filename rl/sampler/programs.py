@@ -90,8 +90,8 @@ GPU_DECODING = {
     "xla_gpu_enable_dynamic_slice_fusion": True,
     "xla_gpu_dot_merger_threshold_mb": 0,
 }
-"""XLA's options for a token on GPUs. Left to itself it copies each layer's weights out of the stack of them, and side by
-side where it merges products, before it reads them: a third of a step of Qwen3-4B on an H200."""
+"""XLA's options for a token on GPUs. Left to itself it copies each layer's weights out of the stack of them, and side
+by side where it merges products, before it reads them: a third of a step of Qwen3-4B on an H200."""
 
 
 class Programs(NamedTuple):
