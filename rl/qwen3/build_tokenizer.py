@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from engineer import examples
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from rl.qwen3.tokenizer import TINY_TOKENIZER
 
 SPECIAL = (
@@ -114,10 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--folder", type=Path, default=TINY_TOKENIZER, metavar="DIR", help="write there (default: the package)"
     )
     folder = parser.parse_args(arguments).folder
-    try:
+    with mistakes_in_one_line(parser):
         build(corpus(), folder, VOCABULARY)
-    except OSError as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
     print(folder)
     return 0
 

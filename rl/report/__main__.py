@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from rl.report.page import FILE, write
 from rl.report.several import write_several
 
@@ -27,14 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     first, *others = options.runs
     file = options.file or (Path(FILE) if others else first / "report" / FILE)
-    try:
+    with mistakes_in_one_line(parser):
         if others or (first / "compare.yaml").exists():
             write_several(options.runs, file)
         else:
             write(first, file)
-        print(file)
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    print(file)
     return 0
 
 
