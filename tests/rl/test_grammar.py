@@ -16,6 +16,8 @@ from rl.sampler import Sampler
 from rl.sampler.grammar import GrammarSampler, Script
 from rl.sampler.programs import programs
 
+pytestmark = pytest.mark.heavy  # its texts are written for 17 seconds
+
 SHAPE = Qwen3Config(
     vocab_size=784,  # more than the tokenizer has, as Qwen's
     hidden_size=32,
@@ -70,7 +72,6 @@ def texts(noise):
     return noise.write(count=24)
 
 
-@pytest.mark.heavy
 def test_the_sampler_writes_a_legal_config_whatever_the_logits(texts):
     previous = LakeConfig.uniform(SIZES, 0.25, 0.25)
     for _, _, answer in texts:
@@ -80,7 +81,6 @@ def test_the_sampler_writes_a_legal_config_whatever_the_logits(texts):
         assert set(json.loads(answer)) == {"3", "4", "5", "6"}
 
 
-@pytest.mark.heavy
 def test_responses_differ_and_the_first_is_that_of_a_single_one(noise, texts):
     assert len(set(texts)) == len(texts)
     assert noise.write(count=1) == texts[:1]
@@ -151,6 +151,5 @@ def test_a_message_that_is_too_long_is_refused(noise):
         noise.write(message="design " * 20)
 
 
-@pytest.mark.heavy
 def test_the_mesh_does_not_change_a_text(weights, texts):
     assert Noise(weights, fsdp=2).write(count=2) == texts[:2]

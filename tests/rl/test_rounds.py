@@ -21,6 +21,8 @@ from rl.rounds import train
 from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted
 
+pytestmark = pytest.mark.heavy  # its stage compiles for 25 seconds
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Stage:
@@ -31,7 +33,6 @@ def leaves(run: Scene) -> list[np.ndarray]:
     return [np.asarray(x) for x in jax.tree.leaves((run.state.parameters, run.state.optimizer_state))]
 
 
-@pytest.mark.heavy
 def test_two_passes_over_two_minibatches_are_four_updates(stage):
     run = stage.run()
     metrics = stage.step(run)
@@ -49,7 +50,6 @@ def test_two_passes_over_two_minibatches_are_four_updates(stage):
     assert metrics["mismatch_max"] < 1e-4
 
 
-@pytest.mark.heavy
 def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeypatch):
     """At each of the places where a step may be stopped, one after the other."""
     whole = stage.run()
@@ -81,7 +81,6 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
             np.testing.assert_array_equal(ours, theirs, err_msg=str(place))
 
 
-@pytest.mark.heavy
 def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage, monkeypatch):
     run, asked = stage.run(), []
     rollout = Policy.rollout

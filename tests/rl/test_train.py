@@ -366,7 +366,9 @@ def drop_last_checkpoint(run: Path) -> None:
     [
         ("grpo.learning_ratee=1", "nearest is grpo.learning_rate"),
         ("validation.holes=[0.8]", "validation.holes.0 = 0.8: must be less than or equal to 0.5"),
-        ("text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 must be at least"),
+        pytest.param(
+            "text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 must be at least", marks=pytest.mark.heavy
+        ),
         ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 must be at least"),
         ("mesh.fsdp=64", "must be at most the 8 devices"),
         ("model.path=/nowhere", "model.path = /nowhere: must be a folder that exists"),

@@ -275,6 +275,7 @@ def test_boards_that_are_too_large_are_refused():
         find(large)
 
 
+@pytest.mark.heavy
 def test_optimum_equals_that_of_w9():
     pytest.importorskip("w9_pathfinding")
     rng = np.random.default_rng(4)

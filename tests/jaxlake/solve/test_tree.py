@@ -15,6 +15,8 @@ from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import Objective, Status
 from jaxlake.verify import verify
 
+pytestmark = pytest.mark.heavy  # each number of agents and horizon compiles anew
+
 MAX_SIZE, MAX_AGENTS, MAX_STEPS, LANES = 5, 5, 15, 6
 CROSSING = """
     #b#
@@ -35,12 +37,10 @@ def find(boards: list[str], bounds: list[int], iterations: int = 400):
     return jax.tree.map(lambda part: part[: len(boards)], found)
 
 
-@pytest.mark.heavy
 def test_a_cost_bound_below_the_optimum_refutes():
     assert find([CROSSING] * 2, [4, 5]).status.tolist() == [Status.UNSOLVABLE, Status.SOLVED]
 
 
-@pytest.mark.heavy
 def test_a_path_longer_than_the_horizon_is_undecided_and_not_refuted():
     just, beyond = "a....\n####.\n.....\n.####\n...A.", "a....\n####.\n.....\n.####\n....A"
     found = find([just, beyond], [UNBOUNDED] * 2)
@@ -48,7 +48,6 @@ def test_a_path_longer_than_the_horizon_is_undecided_and_not_refuted():
     assert found.lower_bound.tolist() == [15, 16]
 
 
-@pytest.mark.heavy
 def test_crowded_boards_reach_the_optimum_that_w9_finds():
     # Both came out one too dear while a path that had taken its parent's place kept the parent's child's narrow flags.
     boards = ["cdEA\n.#.b\n..CB\nea.D", "A.a.c\n..eEb\n###.D\n.#.CB\n..##d"]
@@ -66,7 +65,6 @@ def test_a_budget_too_small_leaves_an_instance_undecided():
     assert find([CROSSING], [UNBOUNDED], iterations=2).status.tolist() == [Status.OUT_OF_BUDGET]
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("agents", [2, 3, 4, 5])
 def test_the_bound_on_what_is_to_come_is_a_share_of_each_agent_that_pays_for_all_pairs(agents):
     rng, count = np.random.default_rng(agents), 300
@@ -83,7 +81,6 @@ def test_the_bound_on_what_is_to_come_is_a_share_of_each_agent_that_pays_for_all
     assert (bound == least).mean() > 0.8
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("size", [3, 5, 8, 10])
 def test_a_shift_moves_every_cell_of_a_set_by_one(size):
     board = np.random.default_rng(size).random((size, size, 7)) < 0.4
@@ -98,7 +95,6 @@ def test_a_shift_moves_every_cell_of_a_set_by_one(size):
         np.testing.assert_array_equal(shifted, bitboard.pack(jnp.asarray(moved)))
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("size", [3, 5, 8, 10])
 def test_a_set_of_one_cell_is_told_from_others_and_its_first_cell_is_found(size):
     cells = jnp.arange(-1, size * size)
