@@ -117,7 +117,6 @@ def cases(quick: bool, memory: int) -> list[Case]:
     if quick:  # no model to be fast with
         return [
             Case("tiny: decode, 16 rows, 64 tokens on", decode, None, "tiny", 16, 64, 16),
-            Case("tiny: train, 4 x 128", train, None, "tiny", 4, 128),
             Case("tiny: train adapters, 4 x 128", train, None, "tiny", 4, 128, adapters=True),
         ]
     wanted = []
