@@ -71,10 +71,10 @@ REPEATS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What one process measures: `run` gets the case and returns rates, bounds and facts."""
+    """What one process measures: `run` gets the case and what `describe` says, and returns rates, bound and facts."""
 
     name: str
-    run: Callable[["Case"], dict]
+    run: Callable[["Case", dict], dict]
     target: float | None
     model: str
     rows: int
@@ -91,7 +91,7 @@ def main() -> None:
         if not options.quick:
             fail("no GPU here; --quick runs the tiny model anywhere")
         print(f"No GPU here: this is a {device['platform']}, and the figures say nothing but that the script works.")
-    rates = f"copies {device['copy_gb_s']:,.3g} GB/s, multiplies {device['product_tflops']:,.3g} TFLOP/s"
+    rates = f"copies {device['copy'] / 1e9:,.3g} GB/s, multiplies {device['product'] / 1e12:,.3g} TFLOP/s"
     print(f"{device['kind']}, JAX {jax.__version__}, {device['bytes'] / 2**30:.0f} GiB, {rates}")
     print(f"{header('tokens per second', 'bound')}  peak GiB")
     rows = []
@@ -99,7 +99,7 @@ def main() -> None:
         if options.only not in case.name:
             continue
         try:
-            measured = alone(case.run, case)
+            measured = alone(case.run, case, device)
         except jax.errors.JaxRuntimeError as error:
             print(f"{case.name:34} does not run: {str(error).splitlines()[0]}", flush=True)
             continue
@@ -138,22 +138,21 @@ def alone(function: Callable, *arguments: object) -> dict:
 
 
 def describe() -> dict:
-    """What is here, and what a plain copy and a plain product reach on it."""
+    """What is here, and the bytes and operations a second that a plain copy and a plain product reach on it."""
     device = jax.devices()[0]
     return {
         "platform": device.platform,
         "kind": device.device_kind,
         "bytes": memory(device).get("bytes_limit", 0),
-        "copy_gb_s": copy_bandwidth() / 1e9,
-        "product_tflops": product_flops() / 1e12,
+        "copy": copy_bandwidth(),
+        "product": product_flops(),
         "torch": device.platform == "gpu" and importlib.util.find_spec("torch") is not None,
     }
 
 
-def decode(case: Case) -> dict:
+def decode(case: Case, device: dict) -> dict:
     """Tokens a second of all answers after their first token, and the same by memory traffic alone."""
     config = dataclasses.replace(presets.shape_of(case.model), dtype=jnp.bfloat16)
-    bandwidth = copy_bandwidth()
     mesh = make_mesh(fsdp=1, tp=1)
     graph, parameters = create(config, jax.random.key(0), mesh)
     parameters = jax.block_until_ready(for_rollout(parameters, config.dtype, mesh))  # the float32 ones go
@@ -177,13 +176,13 @@ def decode(case: Case) -> dict:
     )
     step = stored + case.rows * (case.tokens + case.new_tokens / 2) * token
     facts = {
-        "copy_gb_s": bandwidth / 1e9,
+        "copy_gb_s": device["copy"] / 1e9,
         "step_ms": 1e3 * min(taken) / (case.new_tokens - 1),
         "peak_gib": peak_gib(),
         "kernels": longest_kernels(functools.partial(seconds, case.new_tokens)),
     }
     rates = [case.rows * (case.new_tokens - 1) / t for t in taken]
-    return {"rates": rates, "bound": case.rows * bandwidth / step, "facts": facts}
+    return {"rates": rates, "bound": case.rows * device["copy"] / step, "facts": facts}
 
 
 def generate_with_transformers(case: Case) -> str:
@@ -197,7 +196,7 @@ def generate_with_transformers(case: Case) -> str:
     return f"{rates[0]:,.0f} to {rates[1]:,.0f}"
 
 
-def train(case: Case) -> dict:
+def train(case: Case, device: dict) -> dict:
     """Tokens a second of whole steps, and the same at the chip's rated FLOP/s."""
     adapters = LoRASection(rank=32, alpha=64.0) if case.adapters else None
     config = dataclasses.replace(presets.shape_of(case.model), dtype=jnp.bfloat16, lora=adapters)
@@ -221,7 +220,7 @@ def train(case: Case) -> dict:
     step()  # compiles
     rates = [step() for _ in range(REPEATS)]
     facts = {"peak_gib": peak_gib(), "kernels": longest_kernels(step)}
-    return {"rates": rates, "bound": peak_flops() / train_flops(config, case.tokens), "facts": facts}
+    return {"rates": rates, "bound": peak_flops(device) / train_flops(config, case.tokens), "facts": facts}
 
 
 def longest_kernels(call: Callable[[], object]) -> list[tuple[str, float]]:
@@ -253,9 +252,8 @@ def train_flops(config: Qwen3Config, length: int) -> float:
     return (6 if config.lora is None else 4) * weights + 3 * attention
 
 
-def peak_flops() -> float:
-    kind = jax.devices()[0].device_kind
-    return next((flops for name, flops in PEAKS.items() if name in kind), None) or product_flops()
+def peak_flops(device: dict) -> float:
+    return next((flops for name, flops in PEAKS.items() if name in device["kind"]), device["product"])
 
 
 def product_flops() -> float:

@@ -8,6 +8,7 @@ from jax.sharding import PartitionSpec as P
 from jaxlake.record import Array
 from rl.config import ConfigError
 from rl.config.choices import AttentionKind
+from rl.qwen3.sharding import cache_spec
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: AttentionKind, mesh: Mesh | None) -> jax.Array:
@@ -163,8 +164,8 @@ def attend_cached(
         number = jnp.asarray(layer, jnp.int32)
         if mesh is None:
             return flash_decoding(q, keys, values, number, seen)
-        tp = "tp" if keys.shape[2] % mesh.shape["tp"] == 0 else None
-        row, cache = P("fsdp", tp, None), P(None, None, tp, "fsdp", None)
+        cache = cache_spec(keys.shape[2], mesh)
+        row = P("fsdp", cache[2], None)
         spread = jax.shard_map(
             flash_decoding, mesh=mesh, in_specs=(row, cache, cache, P(), P("fsdp")), out_specs=row, check_vma=False
         )

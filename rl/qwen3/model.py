@@ -21,7 +21,7 @@ from jaxlake.record import Array, Record, record
 from rl.config import LoRASection
 from rl.config.choices import AttentionKind, Remat
 from rl.qwen3.attention import attend, attend_cached, choose_kernel, device_of
-from rl.qwen3.sharding import named_sharding
+from rl.qwen3.sharding import cache_spec, named_sharding
 
 TIME_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
 """How a cache lies in memory: its axes in their own order."""
@@ -83,7 +83,7 @@ class KVCache(Record):
     @staticmethod
     def spec(config: Qwen3Config, mesh: Mesh) -> P:
         """Return the spec of both arrays on a mesh: rows over `fsdp`, heads over `tp` where it divides them."""
-        return P(None, None, "tp" if config.num_key_value_heads % mesh.shape["tp"] == 0 else None, "fsdp", None)
+        return cache_spec(config.num_key_value_heads, mesh)
 
 
 def constrain(x: jax.Array, mesh: Mesh | None, *axes: str | None) -> jax.Array:

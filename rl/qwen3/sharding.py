@@ -65,6 +65,11 @@ def named_sharding(spec: P, shape: tuple[int, ...], mesh: Mesh | None) -> NamedS
     return None if mesh is None else NamedSharding(mesh, fit_spec(spec, shape, mesh))
 
 
+def cache_spec(heads: int, mesh: Mesh) -> P:
+    """Return the spec of keys or values ``[L, S, K, B, H]``: rows over `fsdp`, heads over `tp` where it divides them."""
+    return P(None, None, "tp" if heads % mesh.shape["tp"] == 0 else None, "fsdp", None)
+
+
 def shardings(tree: Any, mesh: Mesh) -> Any:
     """Return the NamedSharding of each leaf of a pytree: parameters by their specs, all else whole on every device.
 

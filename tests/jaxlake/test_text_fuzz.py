@@ -1,6 +1,7 @@
 """The reader of answers on broken, random and hostile texts."""
 
 import random
+import re
 import time
 
 import numpy as np
@@ -107,9 +108,12 @@ def test_broken_answers_are_read_without_an_error_into_full_arrays(count):
             "\n".join(reading.problems).encode(errors="replace")
 
 
-# Without "<" lest one opens a thought, which hides what stands before it, too.
-lines = st.text(st.characters(exclude_characters=":<", exclude_categories=["Cs"]), max_size=30).filter(
-    lambda line: len(line.splitlines()) <= 1 and any(character.isascii() and character.isalpha() for character in line)
+lines = st.text(st.characters(exclude_characters=":", exclude_categories=["Cs"]), max_size=30).filter(
+    lambda line: (
+        len(line.splitlines()) <= 1
+        and any(character.isascii() and character.isalpha() for character in line)
+        and not re.search(r"</?\w+>", line)
+    )  # a thought that opens or ends hides what stands before it, too
 )
 
 
