@@ -66,7 +66,7 @@ def named_sharding(spec: P, shape: tuple[int, ...], mesh: Mesh | None) -> NamedS
 
 
 def cache_spec(heads: int, mesh: Mesh) -> P:
-    """Return the spec of keys or values ``[L, S, K, B, H]``: rows over `fsdp`, heads over `tp` where it divides them."""
+    """Return the spec of a cache ``[L, S, K, B, H]``: rows over `fsdp`, heads over `tp` where it divides them."""
     return P(None, None, "tp" if heads % mesh.shape["tp"] == 0 else None, "fsdp", None)
 
 
