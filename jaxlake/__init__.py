@@ -4,7 +4,8 @@ from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text, to_text
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.env import CLASSIC_SLIP, Lake
-from jaxlake.generate import GAPS, Dataset, SizeReport, generate
+from jaxlake.generate import GAPS, Dataset, KindReport, generate
+from jaxlake.kinds import Family, Kind
 from jaxlake.levels import LevelBank, pad, stack, validate
 from jaxlake.render import animate, draw, gif, png, svg
 from jaxlake.rules import ConflictRule, HoleRule
@@ -42,10 +43,13 @@ __all__ = [
     "Convention",
     "Costs",
     "Dataset",
+    "Family",
     "HoleRule",
     "Info",
     "Instance",
     "JointValues",
+    "Kind",
+    "KindReport",
     "Lake",
     "LakeConfig",
     "LevelBank",
@@ -54,7 +58,6 @@ __all__ = [
     "Plan",
     "PromptStyle",
     "Reading",
-    "SizeReport",
     "Solution",
     "State",
     "Status",

@@ -1,18 +1,17 @@
-"""What a round's environment looks like: per board size a data, hole and wait ratio. Generates no instance."""
+"""What a round's environment looks like: per kind of boards a data, hole and wait ratio. Generates no instance."""
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from jaxlake.arguments import check_key, is_number, short_repr, whole_number
+from jaxlake.kinds import Kind
 from jaxlake.record import Array
-from jaxlake.types import MAX_SIZE
 
-MIN_SIZE = 3
 MAX_HOLE = 0.5
 """Above it almost no board is solvable: 10 % of 10x10 boards with two agents at 0.5, next to none from 0.6 on."""
 
@@ -23,155 +22,166 @@ _UNITS = 200  # Drawn ratios are multiples of 1 / 200 = 0.005, the numbers that 
 
 @dataclasses.dataclass(frozen=True)
 class LakeConfig:
-    """Ratios per board size; the tuples are aligned.
+    """Ratios per kind of boards; the tuples are aligned. The paper's kinds are the sizes 3 to 10.
 
     Attributes:
-      sizes: board sides in ascending order, each in [3, 10].
-      data: share of the instances that have this size; at least 0, summing to 1.
-      hole: share of the cells that are neither start nor goal and are holes, in [0, ``MAX_HOLE``].
+      kinds: in ascending order, each a ``Kind``, its name (``"rooms6"``) or a size of random boards with two agents.
+      data: share of the instances that are of this kind; at least 0, summing to 1.
+      hole: density of the boards in [0, ``MAX_HOLE``]: of random ones the share of the cells that are neither start nor
+        goal and are holes, of others what their ``Family`` says.
       wait: share of the instances in which every optimal plan waits, in [0, 1].
 
     Raises:
-      ValueError: naming the field, the size, the value and what it must be.
+      ValueError: naming the field, the kind, the value and what it must be.
     """
 
-    sizes: tuple[int, ...]
+    kinds: tuple[Kind, ...]
     data: tuple[float, ...]
     hole: tuple[float, ...]
     wait: tuple[float, ...]
 
+    if TYPE_CHECKING:  # what is given may be less plain than what is kept
+
+        def __init__(
+            self,
+            kinds: Sequence[Kind | str | int],
+            data: Sequence[float],
+            hole: Sequence[float],
+            wait: Sequence[float],
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         self._make_plain()
-        for size in self.sizes:
-            if not (isinstance(size, int) and not isinstance(size, bool) and MIN_SIZE <= size <= MAX_SIZE):
-                raise ValueError(f"sizes contain {size}: they must be whole numbers from {MIN_SIZE} to {MAX_SIZE}")
-        if not self.sizes or list(self.sizes) != sorted(set(self.sizes)):
-            raise ValueError(f"sizes = {self.sizes} must be different sizes in ascending order, at least one")
+        if not self.kinds or list(self.kinds) != sorted(set(self.kinds)):
+            named = ", ".join(map(str, self.kinds))
+            raise ValueError(f"kinds = ({named}) must be different kinds in ascending order, at least one")
         for field, most in zip(FIELDS, (1 + _TOLERANCE, MAX_HOLE, 1.0), strict=True):
             values = getattr(self, field)
-            if len(values) != len(self.sizes):
+            if len(values) != len(self.kinds):
                 raise ValueError(
-                    f"{field} has {len(values)} values: it must have one for each of {len(self.sizes)} sizes"
+                    f"{field} has {len(values)} values: it must have one for each of {len(self.kinds)} kinds"
                 )
-            for size, value in zip(self.sizes, values, strict=True):
+            for kind, value in zip(self.kinds, values, strict=True):
                 if not (is_number(value) and 0 <= value <= most):
-                    raise ValueError(f"{field} of size {size} = {value} must be from 0 to {most:g}")
+                    raise ValueError(f"{field} of {kind.words} = {value} must be from 0 to {most:g}")
         if abs(sum(self.data) - 1) > _TOLERANCE:
-            raise ValueError(f"data sums to {sum(self.data):g} over sizes {self.sizes}: it must sum to 1")
+            named = ", ".join(map(str, self.kinds))
+            raise ValueError(f"data sums to {sum(self.data):g} over kinds {named}: it must sum to 1")
 
     def _make_plain(self) -> None:
         """Whole numbers and ratios of any type, NumPy's included, in tuples of Python's: what JSON and ``==`` know."""
-        for field in ("sizes", *FIELDS):
+        for field in FIELDS:
             values = _sequence(field, getattr(self, field))
             numbers = (value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value for value in values)
             object.__setattr__(self, field, tuple(numbers))
-        whole_sizes = (int(size) if is_number(size) and float(size).is_integer() else size for size in self.sizes)
-        object.__setattr__(self, "sizes", tuple(whole_sizes))
+        object.__setattr__(self, "kinds", tuple(Kind.of(kind) for kind in _sequence("kinds", self.kinds)))
 
     @staticmethod
-    def uniform(sizes: Sequence[int], hole: float, wait: float) -> "LakeConfig":
-        """The same share of data and the same ratios for every size."""
-        sizes = _sequence("sizes", sizes)
-        count = max(len(sizes), 1)
-        return LakeConfig(sizes, (1 / count,) * count, (hole,) * count, (wait,) * count)
+    def uniform(kinds: Sequence[Kind | str | int], hole: float, wait: float) -> "LakeConfig":
+        """The same share of data and the same ratios for every kind."""
+        kinds = _sequence("kinds", kinds)
+        count = max(len(kinds), 1)
+        return LakeConfig(kinds, (1 / count,) * count, (hole,) * count, (wait,) * count)
 
     @staticmethod
-    def random(sizes: Sequence[int], key: Array) -> "LakeConfig":
+    def random(kinds: Sequence[Kind | str | int], key: Array) -> "LakeConfig":
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005."""
         check_key(key)
         data_key, hole_key, wait_key = jax.random.split(key, 3)
-        data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(sizes), np.float32), dtype=np.float32))
-        hole = np.asarray(jax.random.uniform(hole_key, (len(sizes),), np.float32, maxval=MAX_HOLE))
-        wait = np.asarray(jax.random.uniform(wait_key, (len(sizes),), np.float32))
+        data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(kinds), np.float32), dtype=np.float32))
+        hole = np.asarray(jax.random.uniform(hole_key, (len(kinds),), np.float32, maxval=MAX_HOLE))
+        wait = np.asarray(jax.random.uniform(wait_key, (len(kinds),), np.float32))
         return LakeConfig(
-            sizes=tuple(sizes),
+            kinds=kinds,
             data=tuple(units / _UNITS for units in _largest_remainder(data.tolist(), _UNITS)),
             hole=tuple(round(value * _UNITS) / _UNITS for value in hole.tolist()),
             wait=tuple(round(value * _UNITS) / _UNITS for value in wait.tolist()),
         )
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Return ``{"3": {"data": .., "hole": .., "wait": ..}, ...}`` in ascending order of size."""
-        rows = zip(self.sizes, self.data, self.hole, self.wait, strict=True)
-        return {str(size): dict(zip(FIELDS, values, strict=True)) for size, *values in rows}
+        """Return ``{"3": {"data": .., "hole": .., "wait": ..}, ...}`` in ascending order of kind."""
+        rows = zip(self.kinds, self.data, self.hole, self.wait, strict=True)
+        return {str(kind): dict(zip(FIELDS, values, strict=True)) for kind, *values in rows}
 
     @staticmethod
     def from_dict(entries: Mapping[str, Mapping[str, float]]) -> "LakeConfig":
         """The inverse of ``to_dict``; ValueError for anything that ``to_dict`` does not write."""
-        if not (isinstance(entries, Mapping) and all(isinstance(key, str) and key.isdecimal() for key in entries)):
-            raise ValueError(f"config = {entries!r} must be a mapping from board sizes to {', '.join(FIELDS)}")
-        for size, entry in entries.items():
+        if not (isinstance(entries, Mapping) and all(isinstance(key, str) for key in entries)):
+            raise ValueError(f"config = {entries!r} must be a mapping from kinds of boards to {', '.join(FIELDS)}")
+        for kind, entry in entries.items():
             if not (isinstance(entry, Mapping) and set(entry) == set(FIELDS)):
-                raise ValueError(f"entry of size {size} = {entry!r} must be a mapping with {', '.join(FIELDS)}")
-        ordered = sorted(entries, key=int)
-        data, hole, wait = (tuple(entries[size][field] for size in ordered) for field in FIELDS)
-        return LakeConfig(tuple(map(int, ordered)), data, hole, wait)
+                named = Kind.of(kind).words
+                raise ValueError(f"entry of {named} = {entry!r} must be a mapping with {', '.join(FIELDS)}")
+        ordered = sorted(entries, key=Kind.of)
+        data, hole, wait = (tuple(entries[kind][field] for kind in ordered) for field in FIELDS)
+        return LakeConfig(ordered, data, hole, wait)
 
 
 def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, tuple[str, ...]]:
     """Moves a proposal onto the legal space; idempotent, and a legal config stays exactly as it is.
 
-    The paper names the projection and not its rule; the rule is ours. A size or value that is missing or not a finite
+    The paper names the projection and not its rule; the rule is ours. A kind or value that is missing or not a finite
     number is the previous round's; hole and wait are clipped; data is clipped at 0 and rescaled to sum to 1, or the
-    previous round's where nothing is left of it; sizes that ``previous`` does not have are dropped.
+    previous round's where nothing is left of it; kinds that ``previous`` does not have are dropped.
 
     Args:
-      raw: entries by size, as ``LakeConfig.to_dict`` writes them, possibly broken in any way.
-      previous: the config whose sizes the result has.
+      raw: entries by kind, as ``LakeConfig.to_dict`` writes them, possibly broken in any way.
+      previous: the config whose kinds the result has.
 
     Returns:
       The legal config, and each repair in words.
     """
     repairs: list[str] = []
     columns: dict[str, list[float]] = {field: [] for field in FIELDS}
-    for size, kept in previous.to_dict().items():
-        entry = raw.get(size)
+    for kind in previous.kinds:
+        kept = previous.to_dict()[str(kind)]
+        entry = raw.get(str(kind))
         if not isinstance(entry, Mapping):
-            repairs.append(f"size {size} is missing: kept from the previous round")
+            repairs.append(f"{kind.words} is missing: kept from the previous round")
             entry = kept
         for field in FIELDS:
             value: Any = entry.get(field)
             if not is_number(value):
-                repairs.append(f"{field} of size {size} is not a finite number: kept {kept[field]:g}")
+                repairs.append(f"{field} of {kind.words} is not a finite number: kept {kept[field]:g}")
                 value = kept[field]
             most = {"data": math.inf, "hole": MAX_HOLE, "wait": 1.0}[field]
             legal = min(max(value, 0.0), most)
             if legal != value:
-                repairs.append(f"{field} of size {size} was {value:g}: clipped to {legal:g}")
+                repairs.append(f"{field} of {kind.words} was {value:g}: clipped to {legal:g}")
             columns[field].append(float(legal))
-    unknown = len(set(raw) - set(map(str, previous.sizes)))
-    if unknown:
-        repairs.append(f"{unknown} unknown size{'s' * (unknown > 1)} dropped")
+    word = "size" if all(isinstance(kind.label, int) for kind in previous.kinds) else "kind"
+    if unknown := len(set(raw) - set(map(str, previous.kinds))):
+        repairs.append(f"{unknown} unknown {word}{'s' * (unknown > 1)} dropped")
 
     data, largest = columns["data"], max(columns["data"])
     if largest == 0:
-        repairs.append("data is zero for every size: kept from the previous round")
+        repairs.append(f"data is zero for every {word}: kept from the previous round")
         data = list(previous.data)
     elif abs(sum(data) - 1) > _TOLERANCE:
         repairs.append(f"data summed to {sum(data):g}: rescaled to 1")
         shares = [value / largest for value in data]  # By the largest first, so that 1e308 does not overflow the sum.
         data = [share / sum(shares) for share in shares]
-    return LakeConfig(previous.sizes, tuple(data), tuple(columns["hole"]), tuple(columns["wait"])), tuple(repairs)
+    return LakeConfig(previous.kinds, tuple(data), tuple(columns["hole"]), tuple(columns["wait"])), tuple(repairs)
 
 
 def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ...]]:
-    """Keeps every size in the data, so that none is forgotten; pure and idempotent, ours and not the paper's.
+    """Keeps every kind in the data, so that none is forgotten; pure and idempotent, ours and not the paper's.
 
-    A size below ``floor`` is raised to it and the others shrink in proportion, none below the floor. Hole and wait stay
+    A kind below ``floor`` is raised to it and the others shrink in proportion, none below the floor. Hole and wait stay
     as they are; a floor of 0 changes nothing.
 
     Args:
-      floor: least data ratio of every size, in [0, 1 / sizes].
+      floor: least data ratio of every kind, in [0, 1 / kinds].
 
     Returns:
-      The config, and each size that was raised in words.
+      The config, and each kind that was raised in words.
 
     Raises:
-      ValueError: a floor that the sizes cannot all have.
+      ValueError: a floor that the kinds cannot all have.
     """
-    count = len(config.sizes)
+    count = len(config.kinds)
     if not 0 <= floor <= 1 / count:
-        raise ValueError(f"floor = {floor} must be from 0 to {1 / count:g} with {count} sizes")
+        raise ValueError(f"floor = {floor} must be from 0 to {1 / count:g} with {count} kinds")
     held: set[int] = set()  # At the floor: they take from the others, which may bring further ones down to it.
     scale = 1.0
     while low := {i for i, share in enumerate(config.data) if i not in held and share * scale < floor}:
@@ -180,15 +190,15 @@ def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ..
         scale = (1 - floor * len(held)) / rest if rest else 1.0
     data = tuple(floor if i in held else share * scale for i, share in enumerate(config.data))
     repairs = (
-        f"data of size {size} was {share:g}: raised to the floor of {floor:g}"
-        for size, share in zip(config.sizes, config.data, strict=True)
+        f"data of {kind.words} was {share:g}: raised to the floor of {floor:g}"
+        for kind, share in zip(config.kinds, config.data, strict=True)
         if share < floor
     )
     return dataclasses.replace(config, data=data), tuple(repairs)
 
 
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
-    """Instances per size by largest remainder (the smaller size where remainders tie); sums to ``total`` exactly."""
+    """Instances per kind by largest remainder (the earlier kind where remainders tie); sums to ``total`` exactly."""
     return tuple(_largest_remainder(config.data, whole_number("total", total, 0)))
 
 

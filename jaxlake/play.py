@@ -19,7 +19,7 @@ from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
 from jaxlake.generate.candidates import BLOCK, Shape, draw
-from jaxlake.generate.quotas import holes_on
+from jaxlake.kinds import Family, Kind
 from jaxlake.solve import solve
 from jaxlake.state import Params, State, TimeStep
 from jaxlake.text import AnswerFormat, answer
@@ -27,7 +27,7 @@ from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action, Instance, Soluti
 
 _EXAMPLES = """\
 examples:
-  python -m jaxlake.play --size 6 --agents 3 --seed 1
+  python -m jaxlake.play --kind 6x3 --seed 1
   python -m jaxlake.play board.txt
   echo 'right down space' | python -m jaxlake.play board.txt
 
@@ -57,6 +57,7 @@ _ARROW_KEYS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _CONTROLS = {"\t": "tab", " ": "space", "\r": "enter", "\n": "enter", "\x04": "q"}
 _COLOURS = (34, 33, 32, 35, 36)
 _DRAWN = 64  # Random boards to choose one from: on most of them nobody is in anybody's way.
+_DRAWN_OF_FAMILY = 8  # In a corridor somebody always is, and with three agents its boards take up to a second each.
 _PLAN_WIDTH = 38  # A board of side 10 takes 34 of 80 columns.
 
 _LAKE = Lake()
@@ -248,12 +249,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", nargs="?", help="boards to play, .txt or .jsonl; a random board if left out")
     parser.add_argument("--level", type=int, default=0, help="number of the first board in the file, from 0 on")
-    parser.add_argument("--size", type=int, default=5, help="side of a random board, 3 to 10 (default: 5)")
-    parser.add_argument("--agents", type=int, default=2, help="agents on a random board, 1 to 5 (default: 2)")
-    parser.add_argument("--holes", type=float, default=0.2, help="share of holes, 0 to 0.5 (default: 0.2)")
+    parser.add_argument(
+        "--kind", default="5", help="[family]side[xagents], as 5, 6x3 or corridor8 (default: 5, random with 2 agents)"
+    )
+    parser.add_argument(
+        "--holes", type=float, default=0.2, help="density, 0 to 0.5; on random boards of holes (default: 0.2)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="number of the first random board (default: 0)")
     options = parser.parse_args(arguments)
-    for name in ("size", "agents", "holes", "seed") if options.file else ("level",):
+    for name in ("kind", "holes", "seed") if options.file else ("level",):
         if getattr(options, name) != parser.get_default(name):
             rule = "must be left out with a file" if options.file else "needs a file"
             parser.exit(2, f"{parser.prog}: error: --{name} = {getattr(options, name)} {rule}\n")
@@ -307,26 +311,25 @@ def _from_file(path: str, first: int) -> Iterator[Board]:
 
 def _random(options: argparse.Namespace) -> Iterator[Board]:
     """For each seed from the given one on, the solvable one of a few random boards that needs the most detours."""
-    size, agents = options.size, options.agents
-    LakeConfig.uniform((size,), options.holes, 0.0)  # Raises ValueError for a size or a share out of range.
-    most = min(MAX_AGENTS, size * size // 2)
-    if not 1 <= agents <= most:
-        raise ValueError(f"--agents = {agents} must be from 1 to {most} on a board of size {size}")
+    kind = Kind.of(options.kind)
+    LakeConfig.uniform((kind,), options.holes, 0.0)  # Raises ValueError for a density out of range.
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed = {options.seed} must be a whole number from 0 to {2**32 - 1}")
-    shape = Shape(size, agents, holes_on(size, agents, options.holes), size, agents)
+    shape = Shape(kind, options.holes, kind.size, kind.num_agents)
+    label = f"{kind.family.value} {kind.size}x{kind.size}, {kind.num_agents} agents"
+    batch = _DRAWN if kind.family is Family.RANDOM else _DRAWN_OF_FAMILY
     for seed in itertools.count(options.seed):
         drawn = draw(jax.random.key(seed), 0, BLOCK, shape)
-        for first in range(0, BLOCK, _DRAWN):
-            instances = drawn[first : first + _DRAWN]
+        for first in range(0, BLOCK, batch):
+            instances = drawn[first : first + batch]
             solutions = solve(instances)
             solved = solutions.status == Status.SOLVED
             if solved.any():
                 break
         else:
-            raise ValueError(f"none of {BLOCK} boards has a solution: fewer --holes or --agents are needed")
+            raise ValueError(f"none of {BLOCK} boards has a solution: fewer --holes or agents are needed")
         best = int(np.argmax(np.where(solved, solutions.cost - solutions.lower_bound, ABSENT)))
-        yield Board(f"{size}x{size}, {agents} agents, seed {seed}", instances[best], solutions[best])
+        yield Board(f"{label}, seed {seed}", instances[best], solutions[best])
 
 
 def _words(line: str) -> list[str]:

@@ -32,6 +32,7 @@ from jaxlake.adapters.host import (
 from jaxlake.adapters.shared import box_of
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake
+from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
 from jaxlake.state import DEFAULT_PARAMS, Params, State
@@ -60,10 +61,10 @@ class VectorLake(VectorEnv):
       params: time limit and slip of all environments.
       autoreset_mode: when the next episode begins; Gymnasium's default.
       render_mode: ``"ansi"`` for the boards as texts, ``"rgb_array"`` for pictures, or None.
-      size, num_agents: of generated levels, 4 and 2 by default.
+      kind: of generated levels, random ones of size 4 with two agents by default.
 
     Raises:
-      ValueError: when an observation is not one array, for another mode, or for a bank beside a size.
+      ValueError: when an observation is not one array, for another mode, or for a bank beside a kind.
     """
 
     def __init__(
@@ -75,10 +76,9 @@ class VectorLake(VectorEnv):
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
         *,
-        size: int | None = None,
-        num_agents: int | None = None,
+        kind: Kind | str | int | None = None,
     ) -> None:
-        self.bank, self.num_envs, self.params = bank_of(bank, size, num_agents), num_envs, params
+        self.bank, self.num_envs, self.params = bank_of(bank, kind), num_envs, params
         self.metadata = CentralLake.metadata | {"autoreset_mode": autoreset_mode}
         self.render_mode = checked_render_mode(render_mode)
         episode = Episode(self.bank, lake, params)
@@ -191,10 +191,10 @@ class CentralLake(gymnasium.Env):
       lake: the rules; ``observe`` must give one array.
       params: time limit and slip.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
-      size, num_agents: of generated levels, 4 and 2 by default.
+      kind: of generated levels, random ones of size 4 with two agents by default.
 
     Raises:
-      ValueError: when an observation is not one array, for another mode, or for a bank beside a size.
+      ValueError: when an observation is not one array, for another mode, or for a bank beside a kind.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}
@@ -206,10 +206,9 @@ class CentralLake(gymnasium.Env):
         params: Params = DEFAULT_PARAMS,
         render_mode: str | None = None,
         *,
-        size: int | None = None,
-        num_agents: int | None = None,
+        kind: Kind | str | int | None = None,
     ) -> None:
-        self.episode = Episode(bank_of(bank, size, num_agents), lake, params)
+        self.episode = Episode(bank_of(bank, kind), lake, params)
         self.observation_space = observation_box(self.episode)
         self.action_space = MultiDiscrete([len(Action)] * self.episode.bank.instances.max_agents)
         self.render_mode = checked_render_mode(render_mode)

@@ -19,6 +19,7 @@ from jaxlake.adapters.shared import arrays_by_name
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
 from jaxlake.generate import generate
+from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
 from jaxlake.render import rgb, tiles
@@ -148,21 +149,20 @@ def infos_of(timestep: TimeStep) -> Infos:
     return {"action_mask": timestep.legal_actions.astype(np.int8), **arrays_by_name(timestep.info)}
 
 
-def bank_of(bank: LevelBank | None, size: int | None, num_agents: int | None) -> LevelBank:
+def bank_of(bank: LevelBank | None, kind: Kind | str | int | None) -> LevelBank:
     """Return the bank, or where there is none 1,024 generated levels, the same ones every time.
 
     Args:
       bank: the levels, or None.
-      size: side of the boards to generate, 4 by default. A fifth of the cells that are no start or goal are holes.
-      num_agents: agents on each of them, 2 by default.
+      kind: of the boards to generate, at a density of .2; random ones of size 4 with two agents by default.
 
     Raises:
-      ValueError: if a bank and one of the numbers are given, or no such board can be generated.
+      ValueError: if a bank and a kind are given, or no such board can be generated.
     """
     if bank is None:
-        return _generated(4 if size is None else size, 2 if num_agents is None else num_agents)
-    if size is not None or num_agents is not None:
-        raise ValueError("size and num_agents are of levels to generate: with a bank both must be left out")
+        return _generated(Kind.of(4 if kind is None else kind))
+    if kind is not None:
+        raise ValueError(f"kind = {kind} is of levels to generate: with a bank it must be left out")
     return bank
 
 
@@ -180,10 +180,10 @@ def check_level(level: int, bank: LevelBank) -> None:
 
 
 @functools.cache
-def _generated(size: int, num_agents: int) -> LevelBank:
+def _generated(kind: Kind) -> LevelBank:
     check_process()
-    config = LakeConfig.uniform((size,), hole=0.2, wait=0.0)
-    return LevelBank.build(generate(config, jax.random.key(0), GENERATED_LEVELS, num_agents=num_agents).instances)
+    config = LakeConfig.uniform((kind,), hole=0.2, wait=0.0)
+    return LevelBank.build(generate(config, jax.random.key(0), GENERATED_LEVELS).instances)
 
 
 _tiles = jax.jit(jax.vmap(functools.partial(tiles, tile_size=_TILE_SIZE)))

@@ -18,6 +18,7 @@ from jaxlake import observations
 from jaxlake.adapters.gymnasium import observation_box
 from jaxlake.adapters.host import RENDER_MODES, Episode, bank_of, checked_render_mode, infos_of
 from jaxlake.env import Lake
+from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
 from jaxlake.state import DEFAULT_PARAMS, Params, TimeStep
 from jaxlake.types import Action
@@ -40,14 +41,14 @@ class ParallelLake(ParallelEnv):
       lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
       params: time limit and slip.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
-      size, num_agents: of generated levels, 4 and 2 by default.
+      kind: of generated levels, random ones of size 4 with two agents by default.
 
     Attributes:
       state_space: of what ``state`` returns.
 
     Raises:
       ValueError: when an observation is not one array with an axis of agents in front, for another mode, or for a bank
-        beside a size.
+        beside a kind.
     """
 
     metadata = {"name": "jaxlake_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": True}
@@ -59,10 +60,9 @@ class ParallelLake(ParallelEnv):
         params: Params = DEFAULT_PARAMS,
         render_mode: str | None = None,
         *,
-        size: int | None = None,
-        num_agents: int | None = None,
+        kind: Kind | str | int | None = None,
     ) -> None:
-        bank = bank_of(bank, size, num_agents)
+        bank = bank_of(bank, kind)
         side, agents = bank.instances.max_size, bank.instances.max_agents
         self.episode = Episode(bank, lake, params)
         self.render_mode = checked_render_mode(render_mode)

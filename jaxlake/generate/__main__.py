@@ -9,14 +9,16 @@ import jax
 from jaxlake import files
 from jaxlake.arguments import whole_number
 from jaxlake.commands import command_parser, mistakes_in_one_line
-from jaxlake.config import MIN_SIZE, LakeConfig
+from jaxlake.config import LakeConfig
 from jaxlake.generate import GAPS, Dataset, generate
+from jaxlake.kinds import Family, Kind
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, Status
 
 _EXAMPLE = """\
 examples:
   python -m jaxlake.generate -o boards.jsonl
-  python -m jaxlake.generate --sizes 4,8 --agents 3 --waits .8 -o boards.txt
+  python -m jaxlake.generate --kinds 4x3,8x3 --waits .8 -o boards.txt
+  python -m jaxlake.generate --kinds rooms6,corridor6-8x3 -o mixed.jsonl
 
 A .jsonl file takes boards with optimal plans, a .txt file the boards alone.
 The same command writes the same file.
@@ -29,13 +31,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = command_parser(
         "jaxlake.generate",
-        "Draws solvable boards, as many of each size, of which a share makes somebody\nwait.",
+        "Draws solvable boards, as many of each kind, of which a share makes somebody\nwait.",
         _EXAMPLE,
     )
-    parser.add_argument("--sizes", type=_sizes, default="3-6", help="board sides, as 3-6 or 4,8 (default: 3-6)")
-    parser.add_argument("--agents", type=int, default=2, help="on every board (default: 2)")
     parser.add_argument(
-        "--holes", type=float, default=0.2, help="share of the cells without start or goal that are holes (default: .2)"
+        "--kinds",
+        type=_kinds,
+        default="3-6",
+        help="[family]side[xagents], as 3-6,8x3 or rooms6,corridor8x3 (default: 3-6, random boards with 2 agents); "
+        f"families: {', '.join(family.value for family in Family)}",
+    )
+    parser.add_argument(
+        "--holes",
+        type=float,
+        default=0.2,
+        help="density: of random boards the share of the cells without start or goal that are holes (default: .2)",
     )
     parser.add_argument(
         "--waits", type=float, default=0.5, help="share of boards on which every optimal plan waits (default: .5)"
@@ -51,15 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl or .txt")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, "stopped, nothing is written"):
-        whole_number("--agents", options.agents, 1, MAX_AGENTS)
         whole_number("--count", options.count, 1, _MOST)
         whole_number("--seed", options.seed, 0, 2**32 - 1)
         files.check_target(options.output)
         dataset = generate(
-            LakeConfig.uniform(options.sizes, options.holes, options.waits),
+            LakeConfig.uniform(options.kinds, options.holes, options.waits),
             jax.random.key(options.seed),
             options.count,
-            num_agents=options.agents,
             interacting=options.interacting,
             exclude=None if options.exclude is None else files.read(options.exclude, MAX_SIZE, MAX_AGENTS)[0],
         )
@@ -68,17 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    sizes: set[int] = set()
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        high = high or low
-        if not (low.isdecimal() and high.isdecimal() and MIN_SIZE <= int(low) <= int(high) <= MAX_SIZE):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} must be board sizes from {MIN_SIZE} to {MAX_SIZE}, as 3-6 or 4,8"
-            )
-        sizes.update(range(int(low), int(high) + 1))
-    return tuple(sorted(sizes))
+def _kinds(text: str) -> tuple[Kind, ...]:
+    try:
+        return tuple(sorted({kind for part in text.split(",") for kind in Kind.range(part)}))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _records(dataset: Dataset) -> Iterator[files.Record]:
@@ -98,14 +100,15 @@ def _records(dataset: Dataset) -> Iterator[files.Record]:
 def _table(dataset: Dataset) -> str:
     """What was asked for and what came of it per size, and a line for each quota that was lowered."""
     lines = [
-        "            holes       need a wait  optimum - shortest",
-        f" size boards each  ratio  asked  got{''.join(f'{gap:>5}' for gap in GAPS)}   tried solvable undecided",
+        "                   holes       need a wait  optimum - shortest",
+        f"        kind boards each  ratio  asked  got{''.join(f'{gap:>5}' for gap in GAPS)}   tried solvable undecided",
     ]
     for entry in dataset.report:
         gaps = "".join(f"{number:>5}" for number in entry.gaps)
         lines.append(
-            f"{entry.size:>5} {entry.realised:>6} {entry.holes:>4} {entry.hole_ratio:>6.1%} {entry.requested_waits:>6} "
-            f"{entry.realised_waits:>4}{gaps} {entry.candidates:>7} {entry.solvable:>8.1%} {entry.undecided:>9}"
+            f"{entry.kind!s:>12} {entry.realised:>6} {entry.holes:>4.3g} {entry.hole_ratio:>6.1%} "
+            f"{entry.requested_waits:>6} {entry.realised_waits:>4}{gaps} {entry.candidates:>7} {entry.solvable:>8.1%} "
+            f"{entry.undecided:>9}"
         )
     return "\n".join([*lines, *dataset.shortfalls()])
 

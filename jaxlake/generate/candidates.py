@@ -1,12 +1,15 @@
 """Random boards by number, and what tells two boards apart; neither solves nor chooses any."""
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.generate.families import Numbers, draw_numbers, lay_out
+from jaxlake.kinds import Family, Kind
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
@@ -17,27 +20,36 @@ _CELL_BITS = 7
 
 
 class Shape(NamedTuple):
-    """The properties that all boards of a search have in common; ``holes`` is their number."""
+    """The properties that all boards of a search have in common; `density` is a configuration's `hole`."""
 
-    size: int
-    num_agents: int
-    holes: int
+    kind: Kind
+    density: float
     max_size: int
     max_agents: int
     max_steps: int = MAX_STEPS
     objective: Objective = Objective.SUM_OF_COSTS
+
+    @property
+    def holes(self) -> int:
+        """Holes of a random board; the density is of the cells that are neither start nor goal."""
+        return math.floor(self.density * (self.kind.size**2 - 2 * self.kind.num_agents) + 1e-6)
 
 
 def draw(key: Array, first: int, count: int, shape: Shape) -> Instance:
     """Candidates number ``first`` to ``first + count - 1`` in numpy; each depends on key, number and shape alone.
 
     Args:
-      key: a key of its own for each size and number of holes.
+      key: a key of its own for each kind and density.
       first, count: multiples of ``BLOCK``.
-      shape: the boards' size, agents and holes; starts, goals and holes are all on different cells.
+      shape: the boards' kind and density; on random ones starts, goals and holes are all on different cells.
     """
+    kind, padded = shape.kind, (shape.max_size, shape.max_agents)
+    if kind.family is Family.RANDOM:
+        draw_block = functools.partial(_draw_block, key, holes=shape.holes)
+    else:
+        draw_block = functools.partial(_draw_family_block, key, family=kind.family, density=shape.density)
     blocks = [
-        _draw_block(key, number, shape.size, shape.num_agents, shape.holes, shape.max_size, shape.max_agents)
+        draw_block(first=number, size=kind.size, num_agents=kind.num_agents, max_size=padded[0], max_agents=padded[1])
         for number in range(first, first + count, BLOCK)
     ]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
@@ -65,6 +77,26 @@ def fingerprints(instances: Instance) -> list[bytes]:
     packed = np.packbits(holes.reshape(batch, -1), axis=1)
     rows = np.concatenate([head, packed, ends.reshape(batch, -1).view(np.uint8)], axis=1)
     return [row.tobytes() for row in rows]
+
+
+def _draw_family_block(
+    key: Array, first: int, family: Family, size: int, num_agents: int, density: float, max_size: int, max_agents: int
+) -> Instance:
+    """``BLOCK`` boards of a family, each from a key of its own."""
+    numbers = _draw_numbers(key, first, max_size)
+    return _lay_out(family, numbers, jnp.int32(size), jnp.int32(num_agents), jnp.float32(density), max_agents)
+
+
+@functools.partial(jax.jit, static_argnames="side")
+def _draw_numbers(key: Array, first: int, side: int) -> Numbers:
+    """A program for all families: it takes 4 s to compile, what a family makes of the numbers another one."""
+    own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, first + jnp.arange(BLOCK, dtype=jnp.int32))
+    return jax.vmap(lambda key: draw_numbers(key, side))(own)
+
+
+@functools.partial(jax.jit, static_argnames=("family", "slots"))
+def _lay_out(family: Family, numbers: Numbers, size: Array, num_agents: Array, density: Array, slots: int) -> Instance:
+    return jax.vmap(lambda own: lay_out(family, own, size, num_agents, density, slots))(numbers)
 
 
 @functools.partial(jax.jit, static_argnames=("max_size", "max_agents"))

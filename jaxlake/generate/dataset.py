@@ -4,36 +4,38 @@ import dataclasses
 
 import numpy as np
 
+from jaxlake.kinds import Kind
 from jaxlake.types import Instance, Solution
 
 GAPS = ("0", "1", "2", "3+")
-"""The classes of ``SizeReport.gaps``: how far the optimum exceeds the agents' independent shortest paths."""
+"""The classes of ``KindReport.gaps``: how far the optimum exceeds the agents' independent shortest paths."""
 
 
 @dataclasses.dataclass(frozen=True)
-class SizeReport:
-    """A board size's quotas, and what was found for them.
+class KindReport:
+    """A kind's quotas, and what was found for them.
 
     Candidates are counted up to the end of the block of 128 that completed the quotas, so no figure depends on the size
     of the batches in which they were searched.
 
     Attributes:
-      size: board side.
+      kind: of the boards.
       requested, realised: number of instances.
       requested_waits, realised_waits: number of them in which every optimal plan waits.
       requested_interacting, realised_interacting: number of them in which somebody waits or the optimum exceeds the
         shortest paths; None requested where that was left as it comes.
       repeated: number of the realised that are copies of others, for want of different ones.
       gaps: number of the realised by optimum less the shortest paths, classes as in ``GAPS``.
-      holes: holes per board.
-      hole_ratio: the same as a share of the cells that are neither start nor goal.
+      holes: holes per board, of families other than random their mean.
+      hole_ratio: of random boards the same as a share of the cells that are neither start nor goal, of others the
+        density that was asked for.
       candidates: random boards tried.
       known: how many of them were dropped unsearched, as excluded or as having occurred before.
       solvable: share of the candidates searched that have a plan, 0 if none was searched.
       undecided: candidates dropped because a search ran out of its budget.
     """
 
-    size: int
+    kind: Kind
     requested: int
     realised: int
     requested_waits: int
@@ -42,7 +44,7 @@ class SizeReport:
     realised_interacting: int
     repeated: int
     gaps: tuple[int, ...]
-    holes: int
+    holes: float
     hole_ratio: float
     candidates: int
     known: int
@@ -62,9 +64,9 @@ class SizeReport:
             ("interact", self.requested_interacting, self.realised_interacting),
         ):
             if asked is not None and got < asked:
-                lines.append(f"size {self.size}: {got} instances {what}, {asked} were asked for")
+                lines.append(f"{self.kind.words}: {got} instances {what}, {asked} were asked for")
         if self.repeated:
-            lines.append(f"size {self.size}: {self.repeated} of {self.realised} instances are repetitions of others")
+            lines.append(f"{self.kind.words}: {self.repeated} of {self.realised} instances are repetitions of others")
         return tuple(lines)
 
 
@@ -76,19 +78,21 @@ class Dataset:
       instances: ``[count]``.
       solutions: ``[count]``, all ``SOLVED``.
       needs_wait: bool ``[count]``, every optimal plan contains a wait before an arrival.
-      report: one entry per size of the config.
+      kinds: object ``[count]``, the ``Kind`` of each.
+      report: one entry per kind of the config.
     """
 
     instances: Instance
     solutions: Solution
     needs_wait: np.ndarray
-    report: tuple[SizeReport, ...]
+    kinds: np.ndarray
+    report: tuple[KindReport, ...]
 
     def realised(self) -> dict[str, dict[str, float]]:
-        """The config as measured, in the form of ``LakeConfig.to_dict``; 0 waits for a size without instances."""
+        """The config as measured, in the form of ``LakeConfig.to_dict``; 0 waits for a kind without instances."""
         total = sum(entry.realised for entry in self.report)
         return {
-            str(entry.size): {
+            str(entry.kind): {
                 "data": entry.realised / total,
                 "hole": entry.hole_ratio,
                 "wait": entry.realised_waits / max(entry.realised, 1),

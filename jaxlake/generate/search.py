@@ -23,13 +23,13 @@ class Quotas(NamedTuple):
 
     Attributes:
       total: in all.
-      waits: of them need a wait.
+      waits: of them need a wait; None for no quota: as many as come.
       interacting: of them need a wait or cost more than the agents' shortest paths, at least ``waits``; None for no
         quota.
     """
 
     total: int
-    waits: int
+    waits: int | None
     interacting: int | None = None
 
 
@@ -60,7 +60,7 @@ class Found(Record):
 
 
 class Account(NamedTuple):
-    """The account of a search, counted in whole blocks of candidates.
+    """The account of a search, counted in whole steps of candidates, blocks by default.
 
     Attributes:
       candidates: random boards tried.
@@ -76,7 +76,13 @@ class Account(NamedTuple):
 
 
 def first_boards(
-    shape: Shape, key: Array, quotas: Quotas, excluded: Set[bytes], budget: int, dropped: Collection[int] = ()
+    shape: Shape,
+    key: Array,
+    quotas: Quotas,
+    excluded: Set[bytes],
+    budget: int,
+    dropped: Collection[int] = (),
+    step: int = BLOCK,
 ) -> tuple[Found | None, Account]:
     """Tries candidate after candidate until the quotas are met, the budget is spent or hardly a new board is left.
 
@@ -88,24 +94,26 @@ def first_boards(
       key: of the candidates.
       quotas: how many boards; fewer come back where there are not as many, None for none.
       excluded: fingerprints of boards that must not occur.
-      budget: candidates that may be tried, rounded up to whole blocks.
+      budget: candidates that may be tried, rounded up to whole steps.
       dropped: numbers of candidates that count as undecided whatever the search says.
+      step: candidates are tried in whole steps of so many; few where one takes seconds.
     """
-    least = quotas.waits if quotas.interacting is None else quotas.interacting
-    wanted = np.array([quotas.waits, least - quotas.waits, quotas.total - least])
+    waits = quotas.waits or 0
+    least = waits if quotas.interacting is None else quotas.interacting
+    wanted = np.array([waits, least - waits, quotas.total - least])
     had = np.zeros(3, int)
     parts: list[Found] = []
     statuses: list[np.ndarray] = []
     undecided: list[int] = []
     seen = set(excluded)
-    left = -(-budget // BLOCK)
+    left = -(-budget // step)
     stale = 0
     done = not quotas.total
     while left and not done:
         # At the rates so far, this many more candidates fill the quotas.
-        lacking = np.max(np.maximum(wanted - had, 0) * max(len(statuses) * BLOCK, 1) / (had + 1))
-        blocks = min(int(lacking) // BLOCK + 1, _LARGEST_BATCH, left)
-        for found, status, out_of_budget in _searched(key, len(statuses), blocks, shape, seen, dropped):
+        lacking = np.max(np.maximum(wanted - had, 0) * max(len(statuses) * step, 1) / (had + 1))
+        steps = min(int(lacking) // step + 1, _LARGEST_BATCH, left)
+        for found, status, out_of_budget in _searched(key, len(statuses), steps, step, shape, seen, dropped):
             kinds = _kinds(found, quotas)
             kept = [np.flatnonzero(kinds == kind)[: max(quotas.total - had[kind], 0)] for kind in range(3)]
             parts.append(found[np.sort(np.concatenate(kept))])
@@ -119,8 +127,8 @@ def first_boards(
                 break
     searched = np.concatenate([*statuses, np.zeros(0, np.int32)])
     account = Account(
-        candidates=len(statuses) * BLOCK,
-        known=len(statuses) * BLOCK - len(searched),
+        candidates=len(statuses) * step,
+        known=len(statuses) * step - len(searched),
         solved=int(np.sum(searched == Status.SOLVED)),
         undecided=tuple(undecided),
     )
@@ -131,35 +139,38 @@ def first_boards(
 
 
 def _searched(
-    key: Array, first: int, blocks: int, shape: Shape, seen: set[bytes], dropped: Collection[int]
+    key: Array, first: int, steps: int, step: int, shape: Shape, seen: set[bytes], dropped: Collection[int]
 ) -> Iterator[tuple[Found, np.ndarray, np.ndarray]]:
-    """Per block the solvable boards, the ``Status`` of all that are new and the numbers of the undecided ones.
+    """Per step the solvable boards, the ``Status`` of all that are new and the numbers of the undecided ones.
 
     The new ones are added to ``seen``.
     """
-    candidates = draw(key, first * BLOCK, blocks * BLOCK, shape)
+    begin, end = first * step, (first + steps) * step
+    block = begin // BLOCK * BLOCK
+    candidates = draw(key, block, -(-(end - block) // BLOCK) * BLOCK, shape)[begin - block : end - block]
     fresh = []
     for index, fingerprint in enumerate(fingerprints(candidates)):
         if fingerprint not in seen:
             seen.add(fingerprint)
             fresh.append(index)
     place = np.array(fresh, np.int64)
-    numbers = first * BLOCK + place
+    numbers = begin + place
     instances = candidates[place]
     solutions = solve(instances, shape.objective, shape.max_steps)
     without = without_waiting(instances, solutions, shape.objective)
     out_of_budget = (without == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
     statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, solutions.status)
     found = Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE, numbers=numbers)
-    for block in range(blocks):
-        here = place // BLOCK == block
+    for number in range(steps):
+        here = place // step == number
         yield found[here & (statuses == Status.SOLVED)], statuses[here], numbers[here & out_of_budget]
 
 
 def _kinds(found: Found, quotas: Quotas) -> np.ndarray:
-    """int ``[n]``: 0 needs a wait, 1 interacts without, 2 neither; never 1 if there is no quota for it."""
-    interacts = found.interacts if quotas.interacting is not None else found.needs_wait
-    return np.where(found.needs_wait, 0, np.where(interacts, 1, 2))
+    """int ``[n]``: 0 needs a wait, 1 interacts without, 2 neither; never 0 or 1 if there is no quota for it."""
+    waits = found.needs_wait & (quotas.waits is not None)
+    interacts = found.interacts if quotas.interacting is not None else waits
+    return np.where(waits, 0, np.where(interacts, 1, 2))
 
 
 def _chosen(kinds: np.ndarray, wanted: np.ndarray) -> np.ndarray:
