@@ -7,7 +7,7 @@ The environment. Each command has --help with examples:
   python -m jaxlake.generate    draw solvable boards to quotas
   python -m jaxlake.solve       find optimal plans
   python -m jaxlake.render      draw a board, in text or as a picture
-  python -m jaxlake.benchmark   write the 3,150 and 800 fixed boards to files
+  python -m jaxlake.benchmark   write the 6,200 fixed boards to files
   python -m jaxlake.score       tell what a model's answers to them are worth
 
 A first board:  python -m jaxlake.play

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from jaxlake.kinds import Family, Kind
 from jaxlake.types import MAX_SIZE, Instance
 
-SETS = ("test", "validation")
-"""Names: ``test``, 3 to 5 agents, the paper's benchmark by its description; ``validation``, 2 agents, our choice."""
+SETS = ("test", "validation", "families")
+"""Names: ``test``, 3 to 5 agents, the paper's benchmark by its description; ``validation``, 2 agents, our choice;
+``families``, boards of every ``Family`` with 2 to 5 agents."""
 
 FOLDER = Path(__file__).parent / "benchmark"
 _MANIFEST = FOLDER / "manifest.json"
 
-_FIELDS = {
+_FIELDS: dict[str, Any] = {
     "size": np.uint8,
     "num_agents": np.uint8,
     "holes": np.uint8,
@@ -31,8 +33,12 @@ _FIELDS = {
     "hole_percent": np.uint8,
     "wait_percent": np.uint8,
     "serial": np.uint8,
+    "family": "<U9",
 }
-"""The arrays of a set's file, ``[n, ...]`` each; ``holes`` is packed 8 cells to a byte, cells are of a 10x10 board."""
+"""The arrays of a set's file, ``[n, ...]`` each; ``holes`` is packed 8 cells to a byte, cells are of a 10x10 board.
+
+A set of random boards alone has no ``family``, one without wait subsets no ``wait_percent``.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,15 +48,20 @@ class Benchmark:
     Attributes:
       name: one of ``SETS``.
       ids: ``[n]``, ``5ag_10x10_hr0.5_007``: agents, size, hole ratio, and a serial number among those that runs over
-        the wait subsets. Each occurs once.
+        the wait subsets; in a set of several families the family before it, ``rooms_5ag_10x10_hr0.5_003``. Each occurs
+        once in all the sets.
       instances: ``[n]``, of ``max_size`` 10.
       optimum: int32 ``[n]``, the least sum of costs.
       lower_bound: int32 ``[n]``, the sum of the agents' independent shortest paths.
       makespan: int32 ``[n]``, the least makespan (of plans that may have a higher sum of costs); ``ABSENT`` where the
         search for it ran out of its budget.
       needs_wait: bool ``[n]``, every plan of the least sum of costs has a wait before an arrival.
-      hole_ratio: float64 ``[n]``, as asked for; boards have ``floor(ratio * free cells)`` holes.
-      wait_subset: float64 ``[n]``, share of those with ``needs_wait`` that the instance's subset was made to have.
+      family: str ``[n]``, the word of the boards' ``Family``; ``other`` for those of ``load_maps``, which have no
+        ``kinds``.
+      hole_ratio: float64 ``[n]``, as asked for; random boards have ``floor(ratio * free cells)`` holes, of others it is
+        the density.
+      wait_subset: float64 ``[n]``, share of those with ``needs_wait`` that the instance's subset was made to have; in a
+        set without subsets the share that came.
       account: how each group of instances came about, as ``manifest.json`` has it.
     """
 
@@ -61,12 +72,19 @@ class Benchmark:
     lower_bound: np.ndarray
     makespan: np.ndarray
     needs_wait: np.ndarray
+    family: np.ndarray
     hole_ratio: np.ndarray
     wait_subset: np.ndarray
     account: Mapping[str, Any]
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """The ``Kind`` of each instance, object ``[n]``."""
+        columns = (self.family, self.instances.size, self.instances.num_agents)
+        return np.array([Kind(*row) for row in zip(*(x.tolist() for x in columns), strict=True)], object)
 
 
 @functools.cache
@@ -97,9 +115,9 @@ def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], fold
 
 
 def pack(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays that are stored, from a column ``[n, ...]`` for each of ``_FIELDS``, holes as bool ``[n, cells]``."""
+    """The arrays that are stored, from columns ``[n, ...]`` named as in ``_FIELDS``, holes as bool ``[n, cells]``."""
     packed = {**columns, "holes": np.packbits(columns["holes"], axis=1)}
-    return {name: np.ascontiguousarray(packed[name], dtype) for name, dtype in _FIELDS.items()}
+    return {name: np.ascontiguousarray(packed[name], dtype) for name, dtype in _FIELDS.items() if name in packed}
 
 
 def content_hash(arrays: Mapping[str, np.ndarray]) -> str:
@@ -113,25 +131,30 @@ def content_hash(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _unpacked(name: str, arrays: Mapping[str, np.ndarray], account: Mapping[str, Any]) -> Benchmark:
+    count = len(arrays["size"])
+    family = arrays.get("family", np.full(count, Family.RANDOM.value))
+    prefixes = [f"{word}_" for word in family] if "family" in arrays else [""] * count
     columns = (arrays[field].tolist() for field in ("num_agents", "size", "hole_percent", "serial"))
     holes = np.unpackbits(arrays["holes"], axis=1, count=MAX_SIZE**2).astype(bool)
     size, num_agents, starts, goals, optimum, lower_bound, makespan = (
         arrays[field].astype(np.int32)
         for field in ("size", "num_agents", "starts", "goals", "optimum", "lower_bound", "makespan")
     )
+    needs_wait = arrays["needs_wait"]
     return Benchmark(
         name=name,
         ids=tuple(
-            f"{agents}ag_{side}x{side}_hr{percent / 100:.1f}_{serial:03d}"
-            for agents, side, percent, serial in zip(*columns, strict=True)
+            f"{prefix}{agents}ag_{side}x{side}_hr{percent / 100:.1f}_{serial:03d}"
+            for prefix, agents, side, percent, serial in zip(prefixes, *columns, strict=True)
         ),
         instances=Instance(size=size, num_agents=num_agents, holes=holes, starts=starts, goals=goals),
         optimum=optimum,
         lower_bound=lower_bound,
         makespan=makespan,
-        needs_wait=arrays["needs_wait"],
+        needs_wait=needs_wait,
+        family=family,
         hole_ratio=arrays["hole_percent"] / 100,
-        wait_subset=arrays["wait_percent"] / 100,
+        wait_subset=arrays["wait_percent"] / 100 if "wait_percent" in arrays else np.full(count, needs_wait.mean()),
         account=account,
     )
 

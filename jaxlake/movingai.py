@@ -8,13 +8,13 @@ holes, which changes no path. Whoever needs the map as it was reads it with ``re
 import heapq
 import math
 import os
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
 from jaxlake.files import write_whole
 from jaxlake.levels import build
-from jaxlake.types import Instance
+from jaxlake.types import MAX_AGENTS, Instance
 
 _PASSABLE = ".GS"
 _BLOCKED = "@OTW"
@@ -68,6 +68,22 @@ def write_map(path: PathLike, blocked: np.ndarray) -> None:
     write_whole(path, _map_text(np.asarray(blocked)))
 
 
+def read_scenarios(scen_path: PathLike) -> dict[str, Instance]:
+    """Read the instances of a scenario by name, as the benchmarks are used: the first 2, 3, ... and 5 of its agents.
+
+    The map is the one that the first row names, in the scenario's folder. A scenario of one agent is one instance.
+
+    Raises:
+      OSError: if scenario or map cannot be read.
+      ValueError: as ``read_scenario`` does.
+    """
+    rows = _agent_rows(scen_path, 1)
+    map_path = Path(scen_path).with_name(PureWindowsPath(_fields(scen_path, *rows[0])[1]).name)
+    most = min(len(rows), MAX_AGENTS)
+    name = Path(scen_path).stem
+    return {f"{name}_{n}ag": read_scenario(map_path, scen_path, n) for n in range(min(most, 2), most + 1)}
+
+
 def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, first: int = 0) -> Instance:
     """Read an instance (no batch axes, numpy): agent i has row ``first + i`` of the scenario, counted from 0.
 
@@ -81,14 +97,7 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, firs
     if num_agents < 1 or first < 0:
         raise ValueError(f"num_agents = {num_agents} and first = {first} must be at least 1 and 0")
     blocked = read_map(map_path)
-    lines = Path(scen_path).read_text(encoding="utf-8", errors="replace").splitlines()
-    if not lines or lines[0].split()[:1] != ["version"]:
-        raise _fault(scen_path, 0, "the first line is not 'version 1'")
-    numbered = [(index, line) for index, line in enumerate(lines) if index and line.strip()]
-    if len(numbered) < first + num_agents:
-        needed = f"agents {first} to {first + num_agents - 1} are asked for"
-        raise _fault(scen_path, len(lines) - 1, f"the file ends after {len(numbered)} agents: {needed}")
-
+    numbered = _agent_rows(scen_path, num_agents, first)
     size = max(blocked.shape)
     taken: dict[tuple[str, int], int] = {}
     ends: dict[str, list[int]] = {"start": [], "goal": []}
@@ -135,6 +144,18 @@ def write_scenario(map_path: PathLike, scen_path: PathLike, instance: Instance) 
     write_whole(scen_path, ("\n".join(rows) + "\n").encode())
 
 
+def _agent_rows(path: PathLike, num_agents: int, first: int = 0) -> list[tuple[int, str]]:
+    """The lines of a scenario that are of agents, each with its number, at least those that are asked for."""
+    lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    if not lines or lines[0].split()[:1] != ["version"]:
+        raise _fault(path, 0, "the first line is not 'version 1'")
+    numbered = [(index, line) for index, line in enumerate(lines) if index and line.strip()]
+    if len(numbered) < first + num_agents:
+        needed = f"agents {first} to {first + num_agents - 1} are asked for"
+        raise _fault(path, len(lines) - 1, f"the file ends after {len(numbered)} agents: {needed}")
+    return numbered
+
+
 def _fault(path: PathLike, index: int, fault: str) -> ValueError:
     return ValueError(f"{os.fspath(path)}, line {index + 1}: {fault}")
 
@@ -146,12 +167,8 @@ def _map_text(blocked: np.ndarray) -> bytes:
 
 
 def _read_row(path: PathLike, index: int, line: str, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:
-    """(x, y) of start and goal. Columns are separated by tabulators; some old files have spaces instead."""
-    words = line.split("\t") if "\t" in line else line.split()
-    if len(words) != len(_FIELDS):
-        raise _fault(
-            path, index, f"the row has {len(words)} columns: it must have {len(_FIELDS)}, {', '.join(_FIELDS)}"
-        )
+    """(x, y) of start and goal."""
+    words = _fields(path, index, line)
     for field, word in zip(_FIELDS[2:8], words[2:8], strict=True):
         if not word.strip().isdecimal():
             raise _fault(path, index, f"the {field} = {word!r} must be a whole number from 0 on")
@@ -159,6 +176,16 @@ def _read_row(path: PathLike, index: int, line: str, shape: tuple[int, int]) -> 
     if (height, width) != shape:
         raise _fault(path, index, f"width {width} and height {height}: those of the map are {shape[1]} and {shape[0]}")
     return {"start": (start_x, start_y), "goal": (goal_x, goal_y)}
+
+
+def _fields(path: PathLike, index: int, line: str) -> list[str]:
+    """The columns of a row, separated by tabulators; some old files have spaces instead."""
+    words = line.split("\t") if "\t" in line else line.split()
+    if len(words) != len(_FIELDS):
+        raise _fault(
+            path, index, f"the row has {len(words)} columns: it must have {len(_FIELDS)}, {', '.join(_FIELDS)}"
+        )
+    return words
 
 
 def _octile_length(blocked: np.ndarray, start: tuple[int, int], goal: tuple[int, int]) -> float:

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxlake.benchmark import SETS, load, score
+from jaxlake.benchmark import SETS, load, load_maps, score
+from jaxlake.benchmark.elsewhere import MAPS_HELP, MAPS_NEED, tell_left_out
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.types import Objective
@@ -13,13 +14,15 @@ from jaxlake.types import Objective
 _EPILOG = """\
 examples:
   python -m jaxlake.score answers.jsonl
-  python -m jaxlake.score answers.jsonl --set validation --json scores.json
+  python -m jaxlake.score answers.jsonl --set families --json scores.json
+  python -m jaxlake.score answers.jsonl --maps scenarios.yaml
 
 The file has a JSON object a line; several lines with one id are samples:
 
   {"id": "3ag_4x4_hr0.2_007", "answer": "0:(0,0)(0,1)..."}
 
-Ids, boards and prompts come from python -m jaxlake.benchmark export lake.
+Ids, boards and prompts come from python -m jaxlake.benchmark export lake, with
+the same --maps for scenarios from elsewhere.
 """
 
 
@@ -27,12 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = command_parser(
         "jaxlake.score",
-        "Tells what a model's answers to a fixed set of boards are worth: valid and\n"
-        "optimal per number of agents, board size and need of waits.",
+        "Tells what a model's answers to a fixed set of boards, or to scenarios from\n"
+        "elsewhere, are worth: valid and optimal per number of agents, board size and\n"
+        "need of waits or family.",
         _EPILOG,
     )
     parser.add_argument("answers", type=Path, help="JSON lines with id and answer")
-    parser.add_argument("--set", choices=SETS, default="test", help="what they answer (default: test)")
+    boards = parser.add_mutually_exclusive_group()
+    boards.add_argument("--set", choices=SETS, default="test", help="what they answer (default: test)")
+    boards.add_argument("--maps", type=Path, metavar="FILE", help=MAPS_HELP)
     parser.add_argument(
         "--objective",
         choices=[objective.value for objective in Objective],
@@ -41,12 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args(arguments)
-    with mistakes_in_one_line(parser):
-        scores = score(
-            read_answers(options.answers),
-            load(options.set),
-            objective=Objective(options.objective),
-        )
+    with mistakes_in_one_line(parser, needs=MAPS_NEED):
+        answers = read_answers(options.answers)
+        benchmark = load_maps(options.maps) if options.maps else load(options.set)
+        tell_left_out(benchmark)
+        scores = score(answers, benchmark, objective=Objective(options.objective))
         if options.json:
             write_whole(options.json, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
     print(scores.to_text())

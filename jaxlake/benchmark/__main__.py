@@ -1,5 +1,6 @@
 """The command ``python -m jaxlake.benchmark``: writes the fixed sets for other programs, or draws them anew."""
 
+import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxlake.benchmark.build import RECIPES, build
+from jaxlake.benchmark.elsewhere import MAPS_HELP, MAPS_NEED, load_maps, tell_left_out
 from jaxlake.benchmark.export import FORMATS, export
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.fixed_sets import SETS, content_hash, load, store
@@ -17,10 +19,12 @@ _EXAMPLES = """\
 examples:
   python -m jaxlake.benchmark export lake --format jsonl
   python -m jaxlake.benchmark export lake
+  python -m jaxlake.benchmark export lake --maps scenarios.yaml
   python -m jaxlake.benchmark check
 
-The first writes lake/test.jsonl and lake/validation.jsonl, the second the same
-as Parquet. The third takes several minutes.
+The first writes lake/test.jsonl, lake/validation.jsonl and lake/families.jsonl,
+the second the same as Parquet, the third lake/scenarios.parquet. The last takes
+half an hour of a core.
 """
 
 
@@ -33,16 +37,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
     command.add_argument("folder", type=Path, help="made if it is not there")
     command.add_argument("--format", choices=FORMATS, default="parquet", help="(default: parquet)")
+    command.add_argument("--maps", type=Path, metavar="FILE", help=MAPS_HELP)
     command = commands.add_parser("build", help="draws and solves the sets anew; writes the package's files")
     command.add_argument("folder", type=Path, help="made if it is not there")
     commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
     options = parser.parse_args(arguments)
-    with mistakes_in_one_line(parser, needs="Parquet needs it, --format jsonl does not"):
-        if options.command == "export":
-            for name in SETS:
-                print(export(load(name), options.folder, options.format))
-            return 0
+    if options.command == "export":
+        return _export(parser, options)
+    with mistakes_in_one_line(parser):
         return _build(options.folder) if options.command == "build" else _check()
+
+
+def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    with mistakes_in_one_line(parser, needs=MAPS_NEED):
+        sets = [load_maps(options.maps)] if options.maps else [load(name) for name in SETS]
+    with mistakes_in_one_line(parser, needs="Parquet needs it, --format jsonl does not"):
+        for benchmark in sets:
+            tell_left_out(benchmark)
+            print(export(benchmark, options.folder, options.format))
+    return 0
 
 
 def _build(folder: Path) -> int:
@@ -71,9 +84,11 @@ def _built(name: str, account: Mapping[str, Any] | None = None) -> tuple[dict[st
 
 def _tell(row: Mapping[str, Any]) -> None:
     share = 100 * len(row["undecided"]) / max(row["candidates"] - row["known"], 1)
+    family = f"{row['family']}, " if "family" in row else ""
+    asked = f" of {sum(row['requested_waits'])}" if row["requested_waits"] else ""
     print(
-        f"{row['agents']} agents {row['size']:>2}x{row['size']:<2} holes {row['hole_ratio']}: {row['realised']} of "
-        f"{row['requested']} instances, {sum(row['realised_waits'])} of {sum(row['requested_waits'])} waits; "
+        f"{family}{row['agents']} agents {row['size']:>2}x{row['size']:<2} holes {row['hole_ratio']}: "
+        f"{row['realised']} of {row['requested']} instances, {sum(row['realised_waits'])}{asked} waits; "
         f"{row['candidates']:,} candidates, {share:.1f} % undecided",
         file=sys.stderr,
         flush=True,

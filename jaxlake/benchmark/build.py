@@ -4,22 +4,25 @@ Which candidates a search leaves undecided is part of what a set is: given an ac
 the same set.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import dataclasses
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxlake.fixed_sets import pack
-from jaxlake.generate.candidates import Shape, fingerprints
-from jaxlake.generate.quotas import holes_on
+from jaxlake.generate.candidates import BLOCK, Shape, fingerprints
 from jaxlake.generate.search import Found, Quotas, first_boards
+from jaxlake.kinds import Family, Kind
 from jaxlake.solve import solve
-from jaxlake.types import MAX_SIZE, Objective
+from jaxlake.types import MAX_SIZE, Instance, Objective
 
 HOLE_PERCENTS = (10, 20, 30, 40, 50)
+_INSTANCE = tuple(field.name for field in dataclasses.fields(Instance))
 _BUDGET = 1 << 18
-"""Candidates for a group: the boards that have agents, size and hole ratio in common."""
+"""Candidates for a group: the boards that have family, agents, size and hole ratio in common."""
 
 
 class Recipe(NamedTuple):
@@ -27,15 +30,25 @@ class Recipe(NamedTuple):
 
     Attributes:
       seed: of its key.
-      sizes: board sides by number of agents.
-      wait_percents: a subset for each, with that share of instances that need a wait.
-      share: instances of a group in each subset.
+      kinds: of the boards.
+      share: instances of a group in each subset, and in all without subsets.
+      wait_percents: a subset for each, with that share of instances that need a wait; none where waits are as they
+        come.
+      hole_percents: densities of the boards.
+      step: candidates of a group that are searched at a time, see ``first_boards``; a block of bays takes 10 to 40 s.
     """
 
     seed: int
-    sizes: dict[int, range]
-    wait_percents: tuple[int, ...]
+    kinds: tuple[Kind, ...]
     share: int
+    wait_percents: tuple[int, ...] = ()
+    hole_percents: tuple[int, ...] = HOLE_PERCENTS
+    step: int = BLOCK
+
+    @property
+    def families(self) -> set[Family]:
+        """Return the families of the kinds."""
+        return {kind.family for kind in self.kinds}
 
     def waits(self, index: int, odd: int) -> np.ndarray:
         """Instances that need a wait in each subset of the group with hole ratio number ``index``.
@@ -43,16 +56,40 @@ class Recipe(NamedTuple):
         Rounded so that a subset's total over the hole ratios is within a half of its share: of 50 at .25 it is 12 in an
         even cell and 13 in an odd one, two or three for each hole ratio.
         """
-        exact = np.array(self.wait_percents) * self.share
+        exact = np.array(self.wait_percents, int) * self.share
         return (exact * (index + 1) + 50 * odd) // 100 - (exact * index + 50 * odd) // 100
+
+
+def _kinds(families: Iterable[Family], sizes: Mapping[int, range]) -> tuple[Kind, ...]:
+    """Every family with every number of agents at its sizes."""
+    return tuple(Kind(family, size, agents) for family in families for agents in sizes for size in sizes[agents])
 
 
 RECIPES = {
     "test": Recipe(
-        seed=260617682, sizes={3: range(3, 11), 4: range(4, 11), 5: range(5, 11)}, wait_percents=(25, 50, 75), share=10
+        seed=260617682,
+        kinds=_kinds([Family.RANDOM], {3: range(3, 11), 4: range(4, 11), 5: range(5, 11)}),
+        share=10,
+        wait_percents=(25, 50, 75),
     ),
-    "validation": Recipe(seed=2, sizes={2: range(3, 11)}, wait_percents=(50,), share=20),
+    "validation": Recipe(seed=2, kinds=_kinds([Family.RANDOM], {2: range(3, 11)}), share=20, wait_percents=(50,)),
+    "families": Recipe(
+        seed=17,
+        kinds=(
+            *_kinds(Family, {2: range(5, 11), 3: range(5, 11)}),
+            *_kinds((family for family in Family if family is not Family.BAYS), {4: range(5, 11), 5: range(6, 11)}),
+        ),
+        share=5,
+        hole_percents=(10, 30, 50),
+        step=5,
+    ),
 }
+"""How the sets are made.
+
+In ``families`` waits are as they come. Its densities leave out 0, at which random, rooms, maze and warehouse are the
+empty board. Its bays have at most three agents: with four the solver leaves 40 to 80 % of 8x8 boards undecided and
+takes 13 to 53 s for five others, with five 93 % of 6x6 boards at density .1.
+"""
 
 
 def build(
@@ -75,55 +112,66 @@ def build(
         groups.append(row)
         on_group(row)
     arrays = {field: np.concatenate([part[field] for part in parts]) for field in parts[0]}
+    instances = Instance(**{field: arrays[field] for field in _INSTANCE})
+    # Of all groups at once: where few boards are hard, the solver's later stages cost as much as for many.
+    arrays["makespan"] = np.asarray(solve(instances, Objective.MAKESPAN).cost)
     return pack(arrays), {"instances": len(arrays["size"]), "groups": groups}
 
 
-def _name(row: Mapping[str, Any]) -> tuple[int, int, float]:
-    return row["agents"], row["size"], row["hole_ratio"]
+def group_key(recipe: Recipe, kind: Kind, percent: int) -> jax.Array:
+    """A key for each group; of random boards that of agents, size and hole ratio alone."""
+    family = () if kind.family is Family.RANDOM else (list(Family).index(kind.family),)
+    key = jax.random.key(recipe.seed)
+    for number in (kind.num_agents, kind.size, percent, *family):
+        key = jax.random.fold_in(key, number)
+    return key
+
+
+def _name(row: Mapping[str, Any]) -> tuple[str, int, int, float]:
+    return row.get("family", Family.RANDOM.value), row["agents"], row["size"], row["hole_ratio"]
 
 
 def _groups(
-    recipe: Recipe, dropped: Mapping[tuple[int, int, float], Collection[int]]
+    recipe: Recipe, dropped: Mapping[tuple[str, int, int, float], Collection[int]]
 ) -> Iterator[tuple[dict[str, np.ndarray] | None, dict[str, Any]]]:
-    for num_agents, sizes in recipe.sizes.items():
-        for size in sizes:
-            # Few small boards are different, and two ratios can mean the same number of holes.
-            known: set[bytes] = set()
-            for index, percent in enumerate(HOLE_PERCENTS):
-                key = jax.random.key(recipe.seed)
-                for number in (num_agents, size, percent):
-                    key = jax.random.fold_in(key, number)
-                shape = Shape(size, num_agents, holes_on(size, num_agents, percent / 100), MAX_SIZE, max(recipe.sizes))
-                waits = recipe.waits(index, (size + num_agents) % 2)
-                quotas = Quotas(recipe.share * len(waits), int(waits.sum()))
-                skipped = dropped.get((num_agents, size, percent / 100), ())
-                found, account = first_boards(shape, key, quotas, known, _BUDGET, skipped)
-                arrays, realised = None, [0] * len(waits)
-                if found is not None:
-                    known.update(fingerprints(found.instances))
-                    subset = _subsets(found.needs_wait, waits, recipe.share)
-                    arrays = _columns(found, subset, recipe) | {"hole_percent": np.full(len(subset), percent)}
-                    realised = [int(np.sum(found.needs_wait[subset == number])) for number in range(len(waits))]
-                yield (
-                    arrays,
-                    {
-                        "agents": num_agents,
-                        "size": size,
-                        "hole_ratio": percent / 100,
-                        "holes": shape.holes,
-                        **account._asdict(),
-                        "undecided": list(account.undecided),
-                        "requested": quotas.total,
-                        "realised": 0 if found is None else len(found.numbers),
-                        "requested_waits": waits.tolist(),
-                        "realised_waits": realised,
-                    },
-                )
+    known: set[bytes] = set()  # Few small boards are different, and two ratios can mean the same number of holes.
+    max_agents = max(kind.num_agents for kind in recipe.kinds)
+    for kind, (index, percent) in itertools.product(recipe.kinds, enumerate(recipe.hole_percents)):
+        shape = Shape(kind, percent / 100, MAX_SIZE, max_agents)
+        group: dict[str, Any] = {"agents": kind.num_agents, "size": kind.size, "hole_ratio": percent / 100}
+        group |= {"family": kind.family.value} if len(recipe.families) > 1 else {"holes": shape.holes}
+        waits = recipe.waits(index, (kind.size + kind.num_agents) % 2)
+        subsets = max(len(waits), 1)
+        quotas = Quotas(recipe.share * subsets, int(waits.sum()) if len(waits) else None)
+        key, skipped = group_key(recipe, kind, percent), dropped.get(_name(group), ())
+        found, account = first_boards(shape, key, quotas, known, _BUDGET, skipped, recipe.step)
+        arrays, realised = None, [0] * subsets
+        if found is not None:
+            known.update(fingerprints(found.instances))
+            subset = _subsets(found.needs_wait, waits, recipe.share)
+            arrays = _columns(found, subset, recipe) | {"hole_percent": np.full(len(subset), percent)}
+            if len(recipe.families) > 1:
+                arrays["family"] = np.full(len(subset), kind.family.value)
+            realised = [int(np.sum(found.needs_wait[subset == number])) for number in range(subsets)]
+        yield (
+            arrays,
+            {
+                **group,
+                **account._asdict(),
+                "undecided": list(account.undecided),
+                "requested": quotas.total,
+                "realised": 0 if found is None else len(found.numbers),
+                "requested_waits": waits.tolist(),
+                "realised_waits": realised,
+            },
+        )
 
 
 def _subsets(needs_wait: np.ndarray, waits: np.ndarray, share: int) -> np.ndarray:
     """The subset's number for each instance, int ``[n]``; a lack is spread over the subsets in proportion."""
     subset = np.zeros(len(needs_wait), int)
+    if not len(waits):
+        return subset
     room = waits
     for kind in (True, False):
         indices = np.flatnonzero(needs_wait == kind)
@@ -138,12 +186,13 @@ def _columns(found: Found, subset: np.ndarray, recipe: Recipe) -> dict[str, Any]
     order = np.argsort(subset, kind="stable")
     instances = found.instances[order]
     place = np.arange(len(order)) - np.searchsorted(subset[order], subset[order])
-    return {
-        **{field: getattr(instances, field) for field in ("size", "num_agents", "holes", "starts", "goals")},
+    columns = {
+        **{field: getattr(instances, field) for field in _INSTANCE},
         "optimum": found.solutions.cost[order],
         "lower_bound": found.solutions.lower_bound[order],
-        "makespan": solve(instances, Objective.MAKESPAN).cost,
         "needs_wait": found.needs_wait[order],
-        "wait_percent": np.array(recipe.wait_percents)[subset[order]],
         "serial": recipe.share * subset[order] + place,
     }
+    if recipe.wait_percents:
+        columns["wait_percent"] = np.array(recipe.wait_percents)[subset[order]]
+    return columns

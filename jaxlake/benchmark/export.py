@@ -26,6 +26,7 @@ def rows(benchmark: Benchmark) -> Iterator[Record]:
             needs_wait=benchmark.needs_wait[index],
         ) | {
             "makespan": int(benchmark.makespan[index]),
+            "family": str(benchmark.family[index]),
             "hole_ratio": float(benchmark.hole_ratio[index]),
             "wait_subset": float(benchmark.wait_subset[index]),
             "prompt": prompt(instance, PromptStyle.COORDINATES),

@@ -1,8 +1,9 @@
 """What answers to a fixed set are worth, in the paper's tables; reads and writes no file."""
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Row:
 
     Attributes:
       num_agents: on every board; None for all of them together, and then ``by_size`` is empty.
+      family: word of the boards' ``Family``, None for all families together.
       wait_subset: share of instances that need a wait, None for all subsets together.
       by_size: the cells by board side, ascending.
       mean: the unweighted mean over the sizes, which the paper calls "Sum"; for all agents together over every number
@@ -51,6 +53,7 @@ class Row:
     """
 
     num_agents: int | None
+    family: str | None
     wait_subset: float | None
     by_size: Mapping[int, Cell]
     mean: Cell
@@ -77,19 +80,19 @@ class Scores:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Return for each number of agents, and all of them, a row for each wait subset and one for all subsets.
+        """Return for each number of agents, and all of them, a row for each family and wait subset and for all of them.
 
-        What would be the same row again is left out: where there is one number of agents, or one subset.
+        What would be the same row again is left out: where there is one number of agents, one family, or one subset.
         """
         rows = []
         for agents, here in self._agents().items():
-            for subset in _and_together(self.benchmark.wait_subset[here]):
-                by_size = self._by_size(agents, subset)
-                rows.append(Row(agents, subset, by_size, _mean(by_size.values())))
+            for family, subset in self._lines(here):
+                by_size = self._by_size(agents, family, subset)
+                rows.append(Row(agents, family, subset, by_size, _mean(by_size.values())))
         if len(self._agents()) > 1:
-            for subset in _and_together(self.benchmark.wait_subset):
-                cells = [cell for agents in self._agents() for cell in self._by_size(agents, subset).values()]
-                rows.append(Row(None, subset, {}, _mean(cells)))
+            for family, subset in self._lines(np.ones(len(self.benchmark), bool)):
+                cells = [cell for agents in self._agents() for cell in self._by_size(agents, family, subset).values()]
+                rows.append(Row(None, family, subset, {}, _mean(cells)))
         return tuple(rows)
 
     def at(self, k: int) -> "Scores":
@@ -107,16 +110,17 @@ class Scores:
         return dataclasses.replace(self, valid=valid, optimal=optimal)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the size of a row is None for the mean over sizes."""
-        rows = []
+        """Plain values; the size of a row is None for the mean over sizes. Sets of one family do not name it."""
+        families, rows = self._families(), []
         for row in self.rows:
             for size, cell in (*row.by_size.items(), (None, row.mean)):
-                head = {"agents": row.num_agents, "wait_subset": row.wait_subset, "size": size}
+                family = {"family": row.family} if families else {}
+                head = {"agents": row.num_agents, **family, "wait_subset": row.wait_subset, "size": size}
                 rows.append(head | dataclasses.asdict(cell))
-        counted = [
-            {"agents": agents} | dict(zip(FAILURES, self.failures[here].sum(axis=0).tolist(), strict=True))
-            for agents, here in self._agents().items()
-        ]
+        by_agents, by_family = (
+            [{name: value} | dict(zip(FAILURES, self._failures(here), strict=True)) for value, here in parts.items()]
+            for name, parts in (("agents", self._agents()), ("family", families))
+        )
         return {
             "set": self.benchmark.name,
             "sha256": self.benchmark.account["sha256"],
@@ -125,8 +129,8 @@ class Scores:
             "answers": int(self.answers.sum()),
             "missing": int(np.sum(self.answers == 0)),
             "rows": rows,
-            "failures": counted,
-        }
+            "failures": by_agents,
+        } | ({"failures_by_family": by_family} if families else {})
 
     def to_text(self) -> str:
         """The tables for people, at most 100 columns wide."""
@@ -137,31 +141,55 @@ class Scores:
         ]
         if missing:
             lines.append(f"{missing:,} instances have no answer and count as invalid")
+        families = self._families()
+        label = _family_label if families else _wait_label
         for agents, here in self._agents().items():
             rows = [row for row in self.rows if row.num_agents == agents]
             for what in ("valid", "optimal"):
-                lines += ["", *_table(f"{agents} agents, {what} %", rows, what)]
+                lines += ["", *_table(f"{agents} agents, {what} %", rows, what, label)]
             share = self.optimal[here].sum() / self.valid[here].sum() if self.valid[here].any() else 0.0
             lines.append(f"of the valid, optimal: {100 * share:.1f} %")
         together = [row for row in self.rows if row.num_agents is None]
         if together:
-            lines += ["", "all agents, mean over agents and sizes", f"{'wait':>5}{'valid %':>12}{'optimal %':>12}"]
+            lines += ["", "all agents, mean over agents and sizes", f"{label(None)}{'valid %':>12}{'optimal %':>12}"]
         for row in together:
-            lines.append(f"{_label(row):>5}{_shown(row.mean, 'valid'):>12}{_shown(row.mean, 'optimal'):>12}")
+            lines.append(f"{label(row)}{_shown(row.mean, 'valid'):>12}{_shown(row.mean, 'optimal'):>12}")
         lines += ["", "invalid answers by the first check that fails"]
-        lines.append(" " * 14 + "".join(f"{f'{agents} agents':>10}" for agents in self._agents()))
-        for column, name in enumerate(FAILURES):
-            counted = (self.failures[here, column].sum() for here in self._agents().values())
-            lines.append(f"{name.replace('_', ' '):<14}" + "".join(f"{count:>10,}" for count in counted))
+        lines += self._failure_table({f"{agents} agents": here for agents, here in self._agents().items()})
+        if families:
+            lines += ["", *self._failure_table(families)]
         return "\n".join(lines)
+
+    def _failure_table(self, parts: Mapping[str, np.ndarray]) -> list[str]:
+        lines = [" " * 14 + "".join(f"{name:>10}" for name in parts)]
+        columns = [self._failures(here) for here in parts.values()]
+        for name, *counts in zip(FAILURES, *columns, strict=True):
+            lines.append(f"{name.replace('_', ' '):<14}" + "".join(f"{count:>10,}" for count in counts))
+        return lines
+
+    def _failures(self, here: np.ndarray) -> list[int]:
+        return self.failures[here].sum(axis=0).tolist()
 
     def _agents(self) -> dict[int, np.ndarray]:
         """bool ``[n]`` for each number of agents: the instances that have it."""
         num_agents = self.benchmark.instances.num_agents
         return {agents: num_agents == agents for agents in np.unique(num_agents).tolist()}
 
-    def _by_size(self, agents: int, subset: float | None) -> dict[int, Cell]:
+    def _families(self) -> dict[str, np.ndarray]:
+        """bool ``[n]`` for each family: the instances that are of it; none where there is one family."""
+        family = self.benchmark.family
+        words = np.unique(family).tolist()
+        return {word: family == word for word in words} if len(words) > 1 else {}
+
+    def _lines(self, here: np.ndarray) -> Iterable[tuple[str | None, float | None]]:
+        """Family and wait subset of the rows over some instances."""
+        columns = self.benchmark.family, self.benchmark.wait_subset
+        return itertools.product(*(_and_together(column[here]) for column in columns))
+
+    def _by_size(self, agents: int, family: str | None, subset: float | None) -> dict[int, Cell]:
         here = self._agents()[agents]
+        if family is not None:
+            here = here & (self.benchmark.family == family)
         if subset is not None:
             here = here & (self.benchmark.wait_subset == subset)
         size = self.benchmark.instances.size
@@ -282,24 +310,31 @@ def _verdicts(
     return first, optimal
 
 
-def _table(title: str, rows: Sequence[Row], what: str) -> list[str]:
-    sizes = list(rows[0].by_size)
-    lines = [title, f"{'wait':>5}" + "".join(f"{f'{size}x{size}':>10}" for size in sizes) + f"{'Sum':>10}"]
+def _table(title: str, rows: Sequence[Row], what: str, label: Callable[[Row | None], str]) -> list[str]:
+    sizes = list(rows[-1].by_size)  # the last row is of all boards
+    lines = [title, label(None) + "".join(f"{f'{size}x{size}':>10}" for size in sizes) + f"{'Sum':>10}"]
     for row in rows:
-        cells = [*row.by_size.values(), row.mean]
-        lines.append(f"{_label(row):>5}" + "".join(f"{_shown(cell, what):>10}" for cell in cells))
+        cells = [_shown(row.by_size[size], what) if size in row.by_size else "" for size in sizes]
+        lines.append(label(row) + "".join(f"{cell:>10}" for cell in (*cells, _shown(row.mean, what))))
     return lines
 
 
-def _label(row: Row) -> str:
-    return "all" if row.wait_subset is None else f"{row.wait_subset:.2f}"
+def _wait_label(row: Row | None) -> str:
+    """What is left of a row of a table, or of its head."""
+    word = "wait" if row is None else "all" if row.wait_subset is None else f"{row.wait_subset:.2f}"
+    return f"{word:>5}"
+
+
+def _family_label(row: Row | None) -> str:
+    """The same in a set of several families."""
+    return f"{'family' if row is None else row.family or 'all':>10}"
 
 
 def _shown(cell: Cell, what: str) -> str:
     return f"{getattr(cell, what):.1f}±{getattr(cell, f'{what}_se'):.1f}"
 
 
-def _and_together(subsets: np.ndarray) -> list[float | None]:
+def _and_together(values: np.ndarray) -> list[Any]:
     """The different ones ascending, and None for all of them if there are several."""
-    different = np.unique(subsets).tolist()
+    different = np.unique(values).tolist()
     return [*different, None] if len(different) > 1 else different

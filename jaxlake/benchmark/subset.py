@@ -15,13 +15,14 @@ _GOLDEN = (5**0.5 - 1) / 2
 def spread(benchmark: Benchmark) -> np.ndarray:
     """The set's indices, int ``[n]``, in an order that visits all cells once before it visits one again.
 
-    A cell is what has number of agents, size and wait subset in common. The cells come in the order of the multiples of
-    the golden ratio modulo 1, so that neighbours are far apart; from visit to visit a cell goes on to its next hole
-    ratio, and the cells begin with different ones. Of the first n instances each cell has ``n / cells``, rounded up or
-    down, as long as it lasts.
+    A cell is what has number of agents, size, family and wait subset in common. The cells come in the order of the
+    multiples of the golden ratio modulo 1, so that neighbours are far apart; from visit to visit a cell goes on to its
+    next hole ratio, and the cells begin with different ones. Of the first n instances each cell has ``n / cells``,
+    rounded up or down, as long as it lasts.
     """
     instances = benchmark.instances
-    columns = np.stack([instances.num_agents, instances.size, benchmark.wait_subset], axis=1)
+    family = np.unique(benchmark.family, return_inverse=True)[1]
+    columns = np.stack([instances.num_agents, instances.size, family, benchmark.wait_subset], axis=1)
     cell = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
     turn = np.argsort(np.argsort(_GOLDEN * np.arange(cell.max() + 1) % 1))[cell]
     ratios, ratio = np.unique(benchmark.hole_ratio, return_inverse=True)
