@@ -4,7 +4,7 @@ from engineer.context import VARIANTS, Context, Module, PastRound, Template, Tra
 from engineer.engineers import RULES
 from engineer.engineers.base import DataFloor, Engineer, Pilot, RandomEngineer, RuleEngineer
 from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
-from engineer.evidence import Evidence, SizeEvidence, evidence_from_verdicts, wilson
+from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts, wilson
 from engineer.gate import Gated
 from engineer.proposal import Proposal, grammar
 
@@ -19,6 +19,7 @@ __all__ = [
     "Gated",
     "Generate",
     "Generation",
+    "KindEvidence",
     "LanguageEngineer",
     "Module",
     "NoAnswer",
@@ -27,7 +28,6 @@ __all__ = [
     "Proposal",
     "RandomEngineer",
     "RuleEngineer",
-    "SizeEvidence",
     "Template",
     "Training",
     "evidence_from_verdicts",

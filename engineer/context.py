@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 
-from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, Trajectory, wilson
+from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, Trajectory, wilson
 from engineer.proposal import LIMITS, STEP, number
 from jaxlake.config import MAX_HOLE, LakeConfig
+from jaxlake.kinds import Family, Kind
 
 FAILURES = dict(zip(CHECKS, ("parse", "agents", "start", "bounds", "hole", "move", "conflict", "goal"), strict=True))
 """What failing each check is called in the tables and in an engineer's thinking."""
@@ -162,16 +163,17 @@ class Context:
         all these is returned nevertheless.
 
         Args:
-          evidence: the latest validation; its rows are the sizes to be designed.
-          history: the finished rounds in ascending order; the validation after round 0 is also the state before
-            round 1, whether H or H0 shows it.
+          evidence: the latest validation.
+          history: the finished rounds in ascending order, at least one; the kinds of the last are to be designed. The
+            validation after round 0 is also the state before round 1, whether H or H0 shows it.
           training: where the run stands, for T and TF.
           fits: whether there is room for a message.
         """
         whole = _Content(
             evidence=evidence,
             training=training,
-            states={past.round: {row.size: row for row in past.evidence.by_size} for past in history},
+            kinds=history[-1].config.kinds,
+            states={past.round: {row.kind: row for row in past.evidence.by_kind} for past in history},
             rounds=tuple(past for past in history if past.round > 0 or Module.H0 in self.modules),
             failures=evidence.trajectories if Module.X in self.modules else (),
             statistics=Module.E in self.modules,
@@ -184,6 +186,7 @@ class Context:
 
     def _write(self, content: "_Content", left_out: Mapping[str, str]) -> str:
         names = {"task", "answer", *("H" if module is Module.H0 else module.name for module in self.modules)}
+        names |= {"kinds", *content.families} if content.families else set()
         parts = []
         for name, words in self.template.sections.items():
             if name in names:
@@ -198,16 +201,36 @@ class _Content:
     """Content of a message, whole or with items left out.
 
     Attributes:
-      states: validation rows by size after every round, shown or not.
+      kinds: that are to be designed.
+      states: validation rows by kind after every round, shown or not.
       rounds, failures, statistics: items that H, H0 and S, that X and that E show.
     """
 
     evidence: Evidence
     training: Training
-    states: Mapping[int, Mapping[int, SizeEvidence]]
+    kinds: tuple[Kind, ...]
+    states: Mapping[int, Mapping[Kind, KindEvidence]]
     rounds: tuple[PastRound, ...]
     failures: tuple[Trajectory, ...]
     statistics: bool
+
+    @property
+    def targets(self) -> tuple[Kind, ...]:
+        """The kinds that the policy is validated on."""
+        return tuple(row.kind for row in self.evidence.by_kind)
+
+    @property
+    def families(self) -> frozenset[str]:
+        """The families to be explained; none where sizes say all, as on the paper's boards."""
+        kinds = {*self.kinds, *self.targets}
+        if self.kinds == self.targets and all(isinstance(kind.label, int) for kind in kinds):
+            return frozenset()
+        return frozenset(kind.family.value for kind in kinds)
+
+    @property
+    def row(self) -> str:
+        """What a row of a table is for."""
+        return "kind" if self.families else "size"
 
     def shorter(self) -> Iterator["_Content"]:
         """Yield this content, then one item less each time, in the order in which they are dispensed with."""
@@ -237,12 +260,24 @@ def _nothing(content: _Content) -> dict[str, str]:
     return {}
 
 
+def _task(content: _Content) -> dict[str, str]:
+    return {"each": "kind of boards" if content.families else "size N"}
+
+
+def _kinds(content: _Content) -> dict[str, str]:
+    return {"designed": _names(content.kinds), "targets": _names(content.targets)}
+
+
+def _names(kinds: Iterable[Kind]) -> str:
+    return " ".join(map(str, kinds))
+
+
 def _failure_breakdown(content: _Content) -> dict[str, str]:
-    rows = [_failure_row(str(row.size), row) for row in content.evidence.by_size]
-    return {"rows": "\n".join((*rows, _failure_row("all", content.evidence)))}
+    rows = [_failure_row(str(row.kind), row) for row in content.evidence.by_kind]
+    return {"rows": "\n".join((*rows, _failure_row("all", content.evidence))), "row": content.row}
 
 
-def _failure_row(name: str, row: SizeEvidence | Evidence) -> str:
+def _failure_row(name: str, row: KindEvidence | Evidence) -> str:
     low, high = wilson(row.valid, row.n)
     rates = f"{_rate(row.valid, row.n)} {_rate(high - low, 2)} {_rate(row.optimal, row.n)} {_rate(row.sampled_valid)}"
     return f"{name} {row.n} {rates} | {_rates((row.first_failures[check] for check in CHECKS), row.n)}"
@@ -250,54 +285,55 @@ def _failure_row(name: str, row: SizeEvidence | Evidence) -> str:
 
 def _statistics(content: _Content) -> dict[str, str]:
     evidence, training = content.evidence, content.evidence.training
-    answers = [("validation", row) for row in evidence.by_size]
+    answers = [("validation", row) for row in evidence.by_kind]
     boards = [("validation", row) for row in evidence.environment]
     if training is not None:
-        answers += [("training", row) for row in training.by_size]
+        answers += [("training", row) for row in training.by_kind]
         boards += [("training", row) for row in training.environment]
     return {
         "rows": "\n".join(_statistics_row(*row) for row in answers) if content.statistics else "",
         "boards": "\n".join(_boards_row(*row) for row in boards) or "not counted",
+        "row": content.row,
     }
 
 
-def _statistics_row(name: str, row: SizeEvidence) -> str:
+def _statistics_row(name: str, row: KindEvidence) -> str:
     tokens = f"{_decimal(row.answer_tokens)} {_decimal(row.answer_tokens_se)} {_rate(row.truncated, row.n)}"
     rates = _rates((row.optimal_given_valid, row.sampled_valid, row.sampled_se))
     groups = f"{row.groups} {_rates((row.learnable, row.all_valid, row.all_invalid), row.groups)}"
     failures = _rates((row.any_failures[check] for check in CHECKS), row.n)
-    return f"{name} {row.size} {row.n} {tokens} {rates} {groups} | {failures}"
+    return f"{name} {row.kind} {row.n} {tokens} {rates} {groups} | {failures}"
 
 
-def _boards_row(name: str, row: SizeEnvironment) -> str:
+def _boards_row(name: str, row: KindEnvironment) -> str:
     requested, realised = (
         " ".join(number(ratios[field]) if ratios and field in ratios else "-" for field in LIMITS)
         for ratios in (row.requested, row.realised)
     )
     costs = f"{_decimal(row.optimal_cost)} {_decimal(row.interaction_gap)} {_rate(row.solvable)}"
-    return f"{name} {row.size} {row.instances} {requested} > {realised} | {costs}"
+    return f"{name} {row.kind} {row.instances} {requested} > {realised} | {costs}"
 
 
 def _failed_answers(content: _Content) -> dict[str, str]:
-    return {"rows": "\n".join(map(_failed_answer, content.failures))}
+    return {"rows": "\n".join(map(_failed_answer, content.failures)), "row": content.row}
 
 
 def _failed_answer(failure: Trajectory) -> str:
     answer = _plain(failure.answer.rpartition("</think>")[2])
     answer = answer if len(answer) <= ANSWER_LIMIT else "... " + answer[-ANSWER_LIMIT:]
-    return f"{failure.size} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
+    return f"{failure.kind} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
 
 
 def _history(content: _Content) -> dict[str, str]:
     states = content.states
     rows = [
-        f"{past.round} {size} {number(past.config.data[i])} {number(past.config.hole[i])} {number(past.config.wait[i])}"
-        f" | {_valid(states.get(past.round - 1, {}).get(size))} {_valid(states[past.round].get(size))}"
-        f" | {main_failure(states[past.round].get(size))}"
+        f"{past.round} {kind} {number(past.config.data[i])} {number(past.config.hole[i])} {number(past.config.wait[i])}"
+        f" | {_valid(states.get(past.round - 1, {}).get(kind))} {_valid(states[past.round].get(kind))}"
+        f" | {main_failure(states[past.round].get(kind))}"
         for past in content.rounds
-        for i, size in enumerate(past.config.sizes)
+        for i, kind in enumerate(past.config.kinds)
     ]
-    return {"rows": "\n".join(rows)}
+    return {"rows": "\n".join(rows), "row": content.row}
 
 
 def _reasons(content: _Content) -> dict[str, str]:
@@ -317,29 +353,40 @@ def _training(content: _Content) -> dict[str, str]:
 
 
 def _answer_format(content: _Content) -> dict[str, str]:
-    sizes = [str(row.size) for row in content.evidence.by_size]
-    return {"first_size": sizes[0], "sizes": " ".join(sizes), "max_hole": number(MAX_HOLE), "step": f"{STEP:g}"}
+    return {
+        "first": str(content.kinds[0]),
+        "rows": f"{content.row}s {_names(content.kinds)}",
+        "max_hole": number(MAX_HOLE),
+        "step": f"{STEP:g}",
+    }
 
 
 _BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
 _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], dict[str, str]]]] = {
-    "task": ((), _nothing),
-    "F": (("rows",), _failure_breakdown),
-    "E": (("rows", "boards"), _statistics),
-    "X": (("rows",), _failed_answers),
-    "H": (("rows",), _history),
+    "task": (("each",), _task),
+    "kinds": (("designed", "targets"), _kinds),
+    **{family.value: ((), _nothing) for family in Family},
+    "F": (("rows", "row"), _failure_breakdown),
+    "E": (("rows", "boards", "row"), _statistics),
+    "X": (("rows", "row"), _failed_answers),
+    "H": (("rows", "row"), _history),
     "S": (("rows",), _reasons),
     "T": (_BOOKKEEPING, _training),
     "TF": ((*_BOOKKEEPING, "details"), _training),
-    "G": ((), _nothing),
-    "answer": (("first_size", "sizes", "max_hole", "step"), _answer_format),
+    "G": (("row",), lambda content: {"row": content.row}),
+    "answer": (("first", "rows", "max_hole", "step"), _answer_format),
 }
 """What can be filled into each section of a template, and what fills it in. ``rows`` must stand there."""
 
 
-def main_failure(row: SizeEvidence | None) -> str:
-    """Return the check that most answers fail first and the percentage that do (``conflict 12``), else ``none``."""
-    if row is None or row.valid == row.n:
+def main_failure(row: KindEvidence | None) -> str:
+    """Return the check that most answers fail first and the percentage that do (``conflict 12``), else ``none``.
+
+    A kind that was not validated has a dash.
+    """
+    if row is None:
+        return "-"
+    if row.valid == row.n:
         return "none"
     check = max(CHECKS, key=lambda name: row.first_failures[name])
     return f"{FAILURES[check]} {percent(row.first_failures[check], row.n)}"
@@ -350,7 +397,7 @@ def percent(part: float, whole: float) -> int:
     return round(100 * part / whole)
 
 
-def _valid(row: SizeEvidence | None) -> str:
+def _valid(row: KindEvidence | None) -> str:
     return "-" if row is None else _rate(row.valid, row.n)
 
 

@@ -8,12 +8,13 @@ import numpy as np
 from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, main_failure, modules, percent
 from engineer.engineers.base import in_steps
 from engineer.engineers.rules import FLOOR
-from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
+from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.evidence.answers import count_groups
 from engineer.proposal import STEP, to_answer
 from jaxlake import text
 from jaxlake.board_text import to_text
-from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
+from jaxlake.config import MAX_HOLE, LakeConfig
+from jaxlake.kinds import Kind
 from jaxlake.levels import build
 
 LOW, MASTERED = 0.5, 0.8
@@ -27,11 +28,12 @@ FAILURE_WEIGHTS = (0.2, 0.1, 0.2, 0.2, 1.0, 0.4, 1.0, 0.5)
 
 def example(
     rng: np.random.Generator,
-    sizes: Sequence[int],
+    kinds: Sequence[Kind],
     rounds: int,
     epochs_per_round: int,
     contexts: Sequence[str] = ("V6",),
     template: Template | None = None,
+    targets: Sequence[Kind] = (),
 ) -> tuple[str, str, str, LakeConfig]:
     """Draw one example: a plausible run up to some round, and what a good engineer answers there.
 
@@ -39,28 +41,29 @@ def example(
 
     Args:
       rng: of every draw.
-      sizes: board sizes, ascending.
+      kinds: of boards to be designed, ascending.
       rounds: rounds of the run, round 0 included; at least 2.
       epochs_per_round: as the context tells it.
       contexts: what a context may show, by names as `engineer.context.modules` reads them; drawn alike.
       template: the context's words; None for the shipped ones.
+      targets: kinds that are validated, ascending; those that are designed where it is empty.
 
     Returns:
       the context (user message), the thinking (at most 40 words), the answer (JSON), and the configuration it holds.
     """
     shown = modules(contexts[int(rng.integers(len(contexts)))] if len(contexts) > 1 else contexts[0])
-    skills = _skills(rng, sizes)
+    skills = _skills(rng, targets or kinds)
     n = int(rng.integers(12, 129))
     evidence = _evidence(rng, skills, n)
     # Any configuration stands in for round 0's where it is not shown.
-    first = _random(rng, tuple(sizes)) if Module.H0 in shown else _middle(tuple(sizes))
+    first = _random(rng, tuple(kinds)) if Module.H0 in shown else _middle(tuple(kinds))
     history = [PastRound(0, first, evidence)]
     for past in range(1, int(rng.integers(1, rounds))):
-        config, rationale = _noisy(rng, rule(evidence, _seen(history, shown))), think(evidence)
-        skills = {size: skill + rng.normal(0.4, 0.4) for size, skill in skills.items()}
+        config, rationale = _noisy(rng, rule(evidence, kinds, _seen(history, shown))), think(evidence)
+        skills = {kind: skill + rng.normal(0.4, 0.4) for kind, skill in skills.items()}
         evidence = _evidence(rng, skills, n)
         history.append(PastRound(past, config, evidence, rationale))
-    config, rationale = _noisy(rng, rule(evidence, _seen(history, shown))), think(evidence)
+    config, rationale = _noisy(rng, rule(evidence, kinds, _seen(history, shown))), think(evidence)
     if {Module.E, Module.X} & {*shown}:
         evidence = _extended(rng, evidence, history[-1].config)
     training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
@@ -68,57 +71,61 @@ def example(
     return context, rationale, to_answer(config), config
 
 
-def rule(evidence: Evidence, previous: LakeConfig | None = None) -> LakeConfig:
+def rule(evidence: Evidence, kinds: Sequence[Kind], previous: LakeConfig | None = None) -> LakeConfig:
     """Design a configuration from evidence, as the examples teach.
 
     Data follows learnability p (1 - p) plus a floor, with p the sampled valid share (the greedy one where nothing was
-    sampled). A size gets fewer holes where holes are its main failure and few plans are valid, more where it is
-    mastered. Waits move to the share of conflicts among a size's failures. ``previous`` is the configuration that the
+    sampled). A kind gets fewer holes where holes are its main failure and few plans are valid, more where it is
+    mastered. Waits move to the share of conflicts among a kind's failures. One that was not validated counts as solved
+    half of the time, and the rest of it stays. ``previous`` is the configuration that the
     reader of a context can see, hence None without a history; hole ratios of 0.25 and wait ratios of 0.3 then stand in.
     Ratios are multiples of 0.005 and the data ratios sum to 1.
     """
-    sizes = tuple(row.size for row in evidence.by_size)
-    before = previous or _middle(sizes)
-    data, hole, wait = [], [], []
-    for i, row in enumerate(evidence.by_size):
-        p = row.valid_share
+    before = previous or _middle(tuple(kinds))
+    rows = {row.kind: row for row in evidence.by_kind}
+    data, hole, wait = [], list(before.hole), list(before.wait)
+    for i, kind in enumerate(kinds):
+        row = rows.get(kind)
+        p = row.valid_share if row else 0.5
         data.append(p * (1 - p) + FLOOR)
-        hole.append(before.hole[i] + HOLE_STEP * ((p > MASTERED) - (p < LOW and main_failure(row).startswith("hole"))))
-        wait.append((before.wait[i] + row.first_failures["conflict_free"] / max(1, row.n - row.valid)) / 2)
-    return in_steps(sizes, data, hole, wait)
+        if row:
+            hole[i] += HOLE_STEP * ((p > MASTERED) - (p < LOW and main_failure(row).startswith("hole")))
+            wait[i] = (wait[i] + row.first_failures["conflict_free"] / max(1, row.n - row.valid)) / 2
+    return in_steps(tuple(kinds), data, hole, wait)
 
 
 def think(evidence: Evidence) -> str:
-    """Write what the examples think first: the weakest size, the most learnable one and the leading failure."""
-    weakest = min(evidence.by_size, key=lambda row: row.valid_share)
-    learnable = max(evidence.by_size, key=lambda row: row.valid_share * (1 - row.valid_share))
+    """Write what the examples think first: the weakest kind, the most learnable one and the leading failure."""
+    weakest = min(evidence.by_kind, key=lambda row: row.valid_share)
+    learnable = max(evidence.by_kind, key=lambda row: row.valid_share * (1 - row.valid_share))
     failure = FAILURES[max(CHECKS, key=lambda check: evidence.first_failures[check])]
     return (
-        f"Weakest size {weakest.size} ({percent(weakest.valid_share, 1)}% valid), "
-        f"most learnable size {learnable.size} ({percent(learnable.valid_share, 1)}%). "
+        f"Weakest {weakest.kind.words} ({percent(weakest.valid_share, 1)}% valid), "
+        f"most learnable {learnable.kind.words} ({percent(learnable.valid_share, 1)}%). "
         f"Leading failure: {failure if evidence.valid < evidence.n else 'none'}."
     )
 
 
-def _skills(rng: np.random.Generator, sizes: Sequence[int]) -> dict[int, float]:
-    """Draw an imagined policy: a size is solved with a probability that is logistic in its own skill."""
+def _skills(rng: np.random.Generator, kinds: Sequence[Kind]) -> dict[Kind, float]:
+    """Draw an imagined policy: a kind is solved with a probability that is logistic in its own skill."""
     slope, skill = rng.uniform(0.0, 1.2), rng.uniform(-1.5, 2.5)
-    middle = (sizes[0] + sizes[-1]) / 2
-    return {size: skill - slope * (size - middle) + rng.normal(0, 0.6) for size in sizes}
+    difficulties = [kind.difficulty for kind in kinds]
+    middle = (min(difficulties) + max(difficulties)) / 2
+    return {kind: skill - slope * (kind.difficulty - middle) + rng.normal(0, 0.6) for kind in kinds}
 
 
-def _evidence(rng: np.random.Generator, skills: dict[int, float], n: int) -> Evidence:
-    """Draw a validation of n boards per size, four samples a board."""
+def _evidence(rng: np.random.Generator, skills: dict[Kind, float], n: int) -> Evidence:
+    """Draw a validation of n boards per kind, four samples a board."""
     split = rng.dirichlet(FAILURE_WEIGHTS)
     temperature_cost = rng.uniform(0.2, 1.2)
     rows = []
-    for size, skill in skills.items():
+    for kind, skill in skills.items():
         valid = int(rng.binomial(n, _logistic(skill)))
         first = rng.multinomial(n - valid, rng.dirichlet(20 * split + 0.1)).tolist()
         failures = dict(zip(CHECKS, first, strict=True))
         sampled = float(rng.binomial(4 * n, _logistic(skill - temperature_cost)) / (4 * n))
         optimal = int(rng.binomial(valid, rng.uniform(0.7, 1)))
-        rows.append(SizeEvidence(size, n, valid, optimal, failures, failures, sampled))
+        rows.append(KindEvidence(kind, n, valid, optimal, failures, failures, sampled))
     sampled = float(np.mean([row.sampled_valid for row in rows]))
     return Evidence(tuple(rows), sampled, sampled_se=0.02, samples_per_prompt=4, answer_tokens=20.0, truncated=0.0)
 
@@ -130,19 +137,19 @@ def _seen(history: Sequence[PastRound], shown: Sequence[Module]) -> LakeConfig |
     return None
 
 
-def _middle(sizes: tuple[int, ...]) -> LakeConfig:
-    return LakeConfig.uniform(sizes, hole=0.25, wait=0.3)
+def _middle(kinds: tuple[Kind, ...]) -> LakeConfig:
+    return LakeConfig.uniform(kinds, hole=0.25, wait=0.3)
 
 
-def _random(rng: np.random.Generator, sizes: tuple[int, ...]) -> LakeConfig:
+def _random(rng: np.random.Generator, kinds: tuple[Kind, ...]) -> LakeConfig:
     """Draw a configuration as ``LakeConfig.random`` draws round 0's."""
-    count = len(sizes)
-    return in_steps(sizes, rng.dirichlet(np.ones(count)), rng.uniform(0, MAX_HOLE, count), rng.uniform(0, 1, count))
+    count = len(kinds)
+    return in_steps(kinds, rng.dirichlet(np.ones(count)), rng.uniform(0, MAX_HOLE, count), rng.uniform(0, 1, count))
 
 
 def _noisy(rng: np.random.Generator, config: LakeConfig) -> LakeConfig:
     data, hole, wait = (np.asarray(x) + rng.normal(0, NOISE, len(x)) for x in (config.data, config.hole, config.wait))
-    return in_steps(config.sizes, np.maximum(data, STEP), hole, wait)
+    return in_steps(config.kinds, np.maximum(data, STEP), hole, wait)
 
 
 def _details(rng: np.random.Generator) -> str:
@@ -160,20 +167,25 @@ def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig) 
     """Add to a validation what E and X show besides: a round on this configuration before it, and failures."""
     tokens = rng.uniform(12, 30)
     measured, boards, trained, trained_on = [], [], [], []
-    for i, row in enumerate(evidence.by_size):
-        shares = _group_shares(rng, row.valid_share, row.n, samples=evidence.samples_per_prompt)
-        measured.append(_counted(rng, row, shares, tokens))
-        realised = {"data": 1 / len(evidence.by_size), "hole": 0.3, "wait": 0.25}
-        boards.append(_boards(rng, row.size, row.n, None, realised))
-        count = round(1000 * config.data[i])
+    data = dict(zip(config.kinds, config.data, strict=True))
+    validated = {row.kind for row in evidence.by_kind}
+    others = {kind: rng.normal() for kind in config.kinds if kind not in validated}
+    rows = (*evidence.by_kind, *(_evidence(rng, others, n=8).by_kind if others else ()))
+    for row in sorted(rows, key=lambda row: row.kind):
+        if row.kind in validated:
+            shares = _group_shares(rng, row.valid_share, row.n, samples=evidence.samples_per_prompt)
+            measured.append(_counted(rng, row, shares, tokens))
+            realised = {"data": 1 / len(validated), "hole": 0.3, "wait": 0.25}
+            boards.append(_boards(rng, row.kind, row.n, None, realised))
+        count = round(1000 * data.get(row.kind, 0))
         if count:
             shares = _group_shares(rng, row.valid_share, count, samples=8)
             trained.append(_counted(rng, _rollouts(rng, row, shares, samples=8), shares, tokens))
-            requested = {name: getattr(config, name)[i] for name in FIELDS}
-            trained_on.append(_boards(rng, row.size, count, requested, requested))
+            requested = config.to_dict()[str(row.kind)]
+            trained_on.append(_boards(rng, row.kind, count, requested, requested))
     return dataclasses.replace(
         evidence,
-        by_size=tuple(measured),
+        by_kind=tuple(measured),
         environment=tuple(boards),
         training=TrainingEvidence(tuple(trained), tuple(trained_on)),
         trajectories=_failures(rng, evidence),
@@ -185,46 +197,49 @@ def _group_shares(rng: np.random.Generator, share: float, groups: int, samples: 
     return rng.binomial(samples, rng.beta(2 * share + 0.05, 2 * (1 - share) + 0.05, groups)) / samples
 
 
-def _rollouts(rng: np.random.Generator, row: SizeEvidence, shares: np.ndarray, samples: int) -> SizeEvidence:
+def _rollouts(rng: np.random.Generator, row: KindEvidence, shares: np.ndarray, samples: int) -> KindEvidence:
     """Draw sampled answers to as many prompts as there are shares; they fail as those of the validation's row do."""
     n, valid = samples * len(shares), round(samples * shares.sum())
     weights = np.array([row.first_failures[check] for check in CHECKS]) + 0.5
     first = dict(zip(CHECKS, rng.multinomial(n - valid, weights / weights.sum()).tolist(), strict=True))
-    return SizeEvidence(
-        row.size, n, valid, int(rng.binomial(valid, rng.uniform(0.7, 1))), first, first, float(shares.mean())
+    return KindEvidence(
+        row.kind, n, valid, int(rng.binomial(valid, rng.uniform(0.7, 1))), first, first, float(shares.mean())
     )
 
 
-def _counted(rng: np.random.Generator, row: SizeEvidence, shares: np.ndarray, tokens: float) -> SizeEvidence:
+def _counted(rng: np.random.Generator, row: KindEvidence, shares: np.ndarray, tokens: float) -> KindEvidence:
     invalid = row.n - row.valid
     return dataclasses.replace(
         row,
         any_failures={check: n + int(rng.binomial(invalid - n, 0.1)) for check, n in row.first_failures.items()},
         sampled_se=float(shares.std() / np.sqrt(len(shares))),
         **count_groups(shares),
-        answer_tokens=float(tokens + 2 * row.size),
+        answer_tokens=float(tokens + 2 * row.kind.size),
         answer_tokens_se=float(rng.uniform(2, 8) / np.sqrt(row.n)),
         truncated=int(rng.binomial(row.n, 0.02)),
     )
 
 
 def _boards(
-    rng: np.random.Generator, size: int, count: int, requested: dict[str, float] | None, realised: dict[str, float]
-) -> SizeEnvironment:
+    rng: np.random.Generator, kind: Kind, count: int, requested: dict[str, float] | None, realised: dict[str, float]
+) -> KindEnvironment:
     gap = rng.uniform(0.2, 1) * realised["wait"] * 2
     solvable = np.clip(1.05 - realised["hole"] * rng.uniform(0.8, 1.6), 0, 1)
-    return SizeEnvironment(size, count, requested, realised, float(4 / 3 * size + gap), float(gap), float(solvable))
+    return KindEnvironment(
+        kind, count, requested, realised, float(4 / 3 * kind.size + gap), float(gap), float(solvable)
+    )
 
 
 def _failures(rng: np.random.Generator, evidence: Evidence, most: int = 3) -> tuple[Trajectory, ...]:
-    """Draw failed answers of the sizes and checks that fail most, of the two checks that are easily drawn."""
+    """Draw failed answers of the kinds and checks that fail most, of the two checks that are easily drawn."""
     drawn = ("hole_free", "conflict_free")
-    cases = sorted((row.first_failures[check], row.size, check) for row in evidence.by_size for check in drawn)
-    return tuple(_failure(rng, size, check) for count, size, check in cases[: -most - 1 : -1] if count)
+    cases = sorted((row.first_failures[check], row.kind, check) for row in evidence.by_kind for check in drawn)
+    return tuple(_failure(rng, kind, check) for count, kind, check in cases[: -most - 1 : -1] if count)
 
 
-def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
+def _failure(rng: np.random.Generator, kind: Kind, check: str) -> Trajectory:
     """Draw an answer in which agent 0 walks along a row and agent 1 down a column: over a hole, or into each other."""
+    size = kind.size
     row = int(rng.integers(1, size - 1))
     column = row if check == "conflict_free" else 0
     holes = rng.random((size, size)) < 0.25
@@ -236,7 +251,7 @@ def _failure(rng: np.random.Generator, size: int, check: str) -> Trajectory:
     paths = [[(row, x) for x in range(size)], [(y, column) for y in range(size)]]
     answer = "\n".join(f"{i}:" + "".join(f"({y},{x})" for y, x in path) for i, path in enumerate(paths))
     plan = text.parse(answer, max_size=size, max_agents=2, max_steps=size)
-    return Trajectory(size, check, to_text(board, plan), answer)
+    return Trajectory(kind, check, to_text(board, plan), answer)
 
 
 def _logistic(x: float) -> float:

@@ -11,6 +11,7 @@ from engineer.engineers.base import Draw, Engineer, Pilot, mean_by_data
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Gated:
 
     Attributes:
       engineer: whose proposals are piloted.
-      pilot: a few boards of each size with data, answered by the current policy.
-      bound: largest share of boards without signal, sizes weighted by their data ratios.
+      pilot: a few boards of each kind with data, answered by the current policy.
+      bound: largest share of boards without signal, kinds weighted by their data ratios.
       mix: a refused proposal is mixed half and half with the previous configuration; if not, it is replaced by it.
     """
 
@@ -52,40 +53,40 @@ class Gated:
             "without_signal": without,
             "bound": self.bound,
             "by_size": {
-                str(size): {
+                str(kind): {
                     "boards": len(p),
                     "valid": float(p.mean()),
                     "all_valid": float((p == 1).mean()),
                     "all_invalid": float((p == 0).mean()),
                 }
-                for size, p in sorted(shares.items())
+                for kind, p in sorted(shares.items())
             },
         }
         config = {"kept": proposed, "mixed": mixture(proposed, previous), "replaced": previous}[action]
         return dataclasses.replace(proposal, projected=config, gate=gate)
 
 
-def without_signal(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
-    """Return the share of piloted boards answered all validly or all invalidly, sizes weighted by their data ratios.
+def without_signal(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> float:
+    """Return the share of piloted boards answered all validly or all invalidly, kinds weighted by their data ratios.
 
     Args:
       config: what was piloted.
-      shares: float ``[boards]`` for each size, share of a board's answers that are valid.
+      shares: float ``[boards]`` for each kind, share of a board's answers that are valid.
     """
-    return mean_by_data(config, {size: float(((p == 0) | (p == 1)).mean()) for size, p in shares.items()})
+    return mean_by_data(config, {kind: float(((p == 0) | (p == 1)).mean()) for kind, p in shares.items()})
 
 
 def mixture(a: LakeConfig, b: LakeConfig) -> LakeConfig:
-    """Mix two configurations of the same sizes: half of the boards as the one has them, half as the other.
+    """Mix two configurations of the same kinds: half of the boards as the one has them, half as the other.
 
-    A size's hole and wait ratios are the means over its boards, hence weighted by the data ratios of both.
+    A kind's hole and wait ratios are the means over its boards, hence weighted by the data ratios of both.
     """
     data = np.array([a.data, b.data])
     total = data.sum(axis=0)
-    share = np.divide(data[1], total, out=np.full(len(a.sizes), 0.5), where=total > 0)
+    share = np.divide(data[1], total, out=np.full(len(a.kinds), 0.5), where=total > 0)
 
     def mean(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
         between = np.add(one, share * np.subtract(other, one))
         return tuple(np.clip(between, np.minimum(one, other), np.maximum(one, other)).tolist())  # not an ulp beyond
 
-    return LakeConfig(a.sizes, tuple(data.mean(axis=0).tolist()), mean(a.hole, b.hole), mean(a.wait, b.wait))
+    return LakeConfig(a.kinds, tuple(data.mean(axis=0).tolist()), mean(a.hole, b.hole), mean(a.wait, b.wait))

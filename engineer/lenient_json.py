@@ -11,11 +11,12 @@ from typing import Any
 
 from engineer.proposal import brace_pairs, fault, read_number, window
 from jaxlake.config import FIELDS
+from jaxlake.kinds import Kind
 
 LONGEST = 3_000
-"""Characters of an object that is tried; a configuration of eight sizes has 330, spread over lines 1,000."""
+"""Characters of an object that is tried; a configuration of eight kinds has 330, spread over lines 1,000."""
 TRIES = 12
-"""Objects that are tried, the last ones. A configuration that cannot be read costs one for itself and one a size."""
+"""Objects that are tried, the last ones. A configuration that cannot be read costs one for itself and one a kind."""
 
 _WORD = re.compile(
     r"""(?P<string>"(?:[^"\\\n]|\\.)*+"?) | '(?:[^'\\\n]|\\.)*+'?
@@ -29,33 +30,48 @@ _SIZE = re.compile(
 _FIELD = re.compile(rf"({'|'.join(FIELDS)})s?[ _-]?(?:ratio|share)?", re.IGNORECASE)
 
 
-def parse_lenient(text: str, sizes: Sequence[int]) -> tuple[dict[str, dict[str, float]] | None, tuple[str, ...]]:
+def parse_lenient(text: str, kinds: Sequence[Kind]) -> tuple[dict[str, dict[str, float]] | None, tuple[str, ...]]:
     """Read the last usable configuration after the last ``</think>``, also within another object. Never raises.
 
     What `parse` reads is read alike. Beyond it: single quotes or none, comments, a comma before the end; sizes as
     ``3x3``, ``size_3`` or ``N=3``; names as ``holes`` or ``data_ratio``; ``"0.2"`` and ``20%``. A column without
     percent signs is percent where ratios make no sense of it: every value is 0 or in [1, 100] and one is at least 2.
+    The name of one of the kinds means that kind, even if it could be a size: ``4x4`` is one with four agents.
 
     Args:
       text: the whole response.
-      sizes: those of which one must have a number; others are read too.
+      kinds: those of which one must have a number; others are read too.
 
     Returns:
-      Ratios by size and name, NaN for what is no number, or None; and in words what was overlooked.
+      Ratios by kind and name, NaN for what is no number, or None; and in words what was overlooked.
     """
     answer = window(text)
-    unusable = None
+    names, unusable = frozenset(map(str, kinds)), None
     for start, end in [pair for pair in brace_pairs(answer) if pair[1] - pair[0] <= LONGEST][:TRIES]:
         value, notes = _read_object(answer[start:end])
-        rows = {name: entry for name, entry in value.items() if isinstance(entry, dict) and _SIZE.fullmatch(name)}
+        rows = {
+            name: entry
+            for name, entry in value.items()
+            if isinstance(entry, dict) and (_SIZE.fullmatch(name) or _is_kind(name))
+        }
         if not rows:
             continue
-        ratios = {_rename(_SIZE, size, notes): _read_entry(entry, notes) for size, entry in rows.items()}
+        ratios = {
+            name if name in names else _rename(_SIZE, name, notes): _read_entry(entry, notes)
+            for name, entry in rows.items()
+        }
         _scale_percent(ratios, notes)
-        if not fault(answer, ratios, sizes):
+        if not fault(answer, ratios, kinds):
             return ratios, tuple(dict.fromkeys(notes))
         unusable = unusable or (ratios, ())
     return unusable or (None, ())
+
+
+def _is_kind(name: str) -> bool:
+    try:
+        return bool(Kind.of(name))
+    except ValueError:
+        return False
 
 
 def _read_object(text: str) -> tuple[dict[str, Any], list[str]]:

@@ -8,23 +8,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
+from jaxlake.kinds import Kind
 
 STEP = 0.005
 """Resolution of every ratio. A bare JSON number need not end (random logits ran to 2,000 digits); these do."""
 LIMITS = {"data": 1.0, "hole": MAX_HOLE, "wait": 1.0}
 """The largest value of each ratio, in the order in which an answer names them."""
 READ = 16_000
-"""Characters of an answer that are read, its last; a configuration of eight sizes has 330, spread over lines 1,000."""
+"""Characters of an answer that are read, its last; a configuration of eight kinds has 330, spread over lines 1,000."""
 _TRIES = 32  # Objects that `parse` tries to read, the last ones; an answer holds one, perhaps after drafts.
 
 
-def grammar(sizes: Sequence[int]) -> str:
-    """Return the answer's Lark grammar (llguidance dialect): sizes ascending, fixed key order, no white space.
+def grammar(kinds: Sequence[Kind]) -> str:
+    """Return the answer's Lark grammar (llguidance dialect): kinds ascending, fixed key order, no white space.
 
     Thinking is not part of it: the sampler lets the model think first and masks from the first byte of the object on.
     """
     entry = ' "," '.join(rf'"\"{name}\":" {name.upper()}' for name in LIMITS)
-    entries = ' "," '.join(rf'"\"{size}\":" entry' for size in sorted(sizes))
+    entries = ' "," '.join(rf'"\"{kind}\":" entry' for kind in sorted(kinds))
     numbers = "\n".join(f"{name.upper()}: /{_multiples(limit)}/" for name, limit in LIMITS.items())
     return f'start: "{{" {entries} "}}"\nentry: "{{" {entry} "}}"\n{numbers}\n'
 
@@ -32,8 +33,8 @@ def grammar(sizes: Sequence[int]) -> str:
 def to_answer(config: LakeConfig) -> str:
     """Return the answer that holds this configuration; ratios are rounded to multiples of 0.005."""
     entries = (
-        f'"{size}":{{' + ",".join(f'"{name}":{number(getattr(config, name)[i])}' for name in LIMITS) + "}"
-        for i, size in enumerate(config.sizes)
+        f'"{kind}":{{' + ",".join(f'"{name}":{number(getattr(config, name)[i])}' for name in LIMITS) + "}"
+        for i, kind in enumerate(config.kinds)
     )
     return "{" + ",".join(entries) + "}"
 
@@ -59,7 +60,7 @@ def parse(text: str) -> dict[str, dict[str, float]] | None:
         except (ValueError, RecursionError):
             continue
         if value and all(isinstance(entry, dict) for entry in value.values()):
-            return {size: {name: read_number(x) for name, x in entry.items()} for size, entry in value.items()}
+            return {kind: {name: read_number(x) for name, x in entry.items()} for kind, entry in value.items()}
         read = start
     return None
 
@@ -101,10 +102,10 @@ def read_number(value: Any) -> float:
         return math.nan
 
 
-def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: Sequence[int]) -> str | None:
-    """Return why an answer is no configuration for these sizes, in one line; None where it is one.
+def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: Sequence[Kind]) -> str | None:
+    """Return why an answer is no configuration for these kinds, in one line; None where it is one.
 
-    One finite ratio of one of the sizes is enough: the projection fills in the rest and reports it. With none at all
+    One finite ratio of one of the kinds is enough: the projection fills in the rest and reports it. With none at all
     the projection would give the previous configuration and call it repaired.
 
     Args:
@@ -113,11 +114,12 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, sizes: 
     """
     if not answer.strip():
         return "the answer is empty"
+    rows = "sizes" if all(isinstance(kind.label, int) for kind in kinds) else "kinds"
     if parsed is None:
-        return f"no JSON object of sizes in the answer, which ends in {answer[-40:]!r}"
-    named = [parsed[size] for size in map(str, sizes) if size in parsed]
+        return f"no JSON object of {rows} in the answer, which ends in {answer[-40:]!r}"
+    named = [parsed[name] for name in map(str, kinds) if name in parsed]
     if not named:
-        return f"none of the sizes {', '.join(map(str, sizes))} in the answer, which ends in {answer[-40:]!r}"
+        return f"none of the {rows} {', '.join(map(str, kinds))} in the answer, which ends in {answer[-40:]!r}"
     if not any(math.isfinite(entry.get(name, math.nan)) for entry in named for name in LIMITS):
         return f"no number for data, hole or wait in the answer, which ends in {answer[-40:]!r}"
     return None
@@ -128,7 +130,7 @@ def distance(
 ) -> float | None:
     """Return how far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
 
-    The sum over sizes of the data ratios' absolute differences, plus the mean over sizes of the hole ratios' and that
+    The sum over kinds of the data ratios' absolute differences, plus the mean over kinds of the hole ratios' and that
     of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing.
 
     Args:
@@ -140,9 +142,9 @@ def distance(
     first, second = (config.to_dict() if isinstance(config, LakeConfig) else config for config in (a, b))
     parts = {
         name: [
-            abs(first[size][name] - second[size][name])
-            for size in first
-            if size in second and all(math.isfinite(x[size].get(name, math.nan)) for x in (first, second))
+            abs(first[kind][name] - second[kind][name])
+            for kind in first
+            if kind in second and all(math.isfinite(x[kind].get(name, math.nan)) for x in (first, second))
         ]
         for name in FIELDS
     }
@@ -208,5 +210,5 @@ def _multiples(limit: float) -> str:
 
 def _finite(parsed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
     return {
-        size: {name: x if math.isfinite(x) else None for name, x in entry.items()} for size, entry in parsed.items()
+        kind: {name: x if math.isfinite(x) else None for name, x in entry.items()} for kind, entry in parsed.items()
     }

@@ -212,8 +212,8 @@ def collect(
     instances, tokens = np.repeat(taken, samples), rollout.mask.sum(axis=-1)
     short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens, lengths.decay)
     rewards = reward.rewards(lengths, verdict, data.optima[instances], tokens, short_share)
-    sizes = data.prompts.instances.size[instances]
-    described = metrics.describe(sizes, verdict, rewards, tokens, rollout.truncated, instances, config.lake.sizes)
+    kinds = data.kinds[instances]
+    described = metrics.describe(kinds, verdict, rewards, tokens, rollout.truncated, instances, config.lake.kinds)
     described |= {
         "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
         "groups_sampled": float(len(taken)),
@@ -260,7 +260,7 @@ def _add(
 
     return evidence.add(
         sums,
-        data.prompts.instances.size[taken],
+        data.kinds[taken],
         checks=grouped(verdict.checks),
         optimal=grouped(verdict.optimal),
         tokens=grouped(rollout.mask.sum(axis=-1)),

@@ -30,6 +30,7 @@ from engineer import (
 )
 from engineer.engineers import Rule, bandit
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 from jaxlake.types import Instance
 from rl import distributed
 from rl.config import Config, ConfigError, RunError, extensions
@@ -62,7 +63,7 @@ def make(policy: Policy, state: TrainState, recorder: Recorder, exclude: Instanc
     elif settings.kind in RULES:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
     elif extensions.is_own(settings.kind):
-        engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.sizes))
+        engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.kinds))
     else:
         rounds = config.rounds
         engineer = LanguageEngineer(
@@ -96,13 +97,14 @@ def check(config: Config) -> None:
         _client(config)
 
 
-def _own_rule(name: str, sizes: tuple[int, ...]) -> Rule:
+def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
     rule = extensions.find("engineer.kind", name)
 
     def checked(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
         config = rule(evidence, history, key)
-        if not isinstance(config, LakeConfig) or config.sizes != sizes:
-            raise RunError(f"engineer.kind = {name}: must return a LakeConfig of the sizes {sizes}, not {config!r}")
+        if not isinstance(config, LakeConfig) or config.kinds != kinds:
+            named = ", ".join(map(str, kinds))
+            raise RunError(f"engineer.kind = {name}: must return a LakeConfig of the kinds {named}, not {config!r}")
         return config
 
     return checked
@@ -141,24 +143,24 @@ def details(config: Config) -> str:
 
 def answer_pilot(
     policy: Policy, state: TrainState, recorder: Recorder, exclude: Instance, config: LakeConfig, key: jax.Array
-) -> dict[int, np.ndarray]:
-    """Let the current policy answer fresh boards of each size with data; the result is the same on all processes.
+) -> dict[Kind, np.ndarray]:
+    """Let the current policy answer fresh boards of each kind with data; the result is the same on all processes.
 
     Args:
-      config: gives the sizes and their hole and wait ratios.
+      config: gives the kinds and their hole and wait ratios.
 
     Returns:
-      For each size the share of a board's answers that are valid, float ``[engineer.gate.boards]``, one or two more
+      For each kind the share of a board's answers that are valid, float ``[engineer.gate.boards]``, one or two more
       where the processes of a job could not share the boards otherwise.
 
     Raises:
-      ConfigError: if no board of a size is solvable.
+      ConfigError: if no board of a kind is solvable.
       Interrupted: with everything saved as it was before.
     """
     settings, training, display = policy.config.engineer.gate, policy.config.grpo, recorder.display
     with_data = [i for i, share in enumerate(config.data) if share > 0]
     lake = LakeConfig(
-        sizes=tuple(config.sizes[i] for i in with_data),
+        kinds=tuple(config.kinds[i] for i in with_data),
         data=(1 / len(with_data),) * len(with_data),
         hole=tuple(config.hole[i] for i in with_data),
         wait=tuple(config.wait[i] for i in with_data),
@@ -179,8 +181,7 @@ def answer_pilot(
     )
     verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
     shares = distributed.all_gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
-    sizes = np.asarray(boards.instances.size)
-    return {size: shares[sizes == size] for size in lake.sizes}
+    return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
 
 def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:

@@ -26,7 +26,7 @@ from rl.sampler import SamplingParams
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
 
-SUITES = {"validation": "validation", "benchmark": "test"}
+SUITES = {"validation": "validation", "benchmark": "test", "families": "families"}
 """Names of the suites, and of their sets."""
 SHIPPED = ("qwen3-4b.yaml", "qwen3-0.6b.yaml", "small.yaml", "tiny.yaml")
 """Configurations to look through for one that fits a checkpoint; the first where none does."""
@@ -45,6 +45,7 @@ _EPILOG = """\
 suites:
   validation   800 boards with 2 agents
   benchmark    3,150 boards with 3 to 5, the paper's by its description
+  families     2,250 boards of seven families with 2 to 5
 
 in the folder of the evaluation:
   report.md, scores.json   the tables

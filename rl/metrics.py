@@ -5,19 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from engineer.evidence import LEARNABLE
+from jaxlake.kinds import Kind
 from jaxlake.record import Array
 from jaxlake.types import Check, Verdict
 from rl.reward import Rewards
 
 
 def describe(
-    sizes: Array,
+    kinds: Array,
     verdict: Verdict,
     rewards: Rewards,
     tokens: Array,
     truncated: Array,
     groups: Array,
-    lake_sizes: Sequence[int],
+    lake_kinds: Sequence[Kind],
 ) -> dict[str, float]:
     """Return the metrics of the ``B`` answers of a step, those of all processes; 128 answers take 0.3 ms.
 
@@ -25,17 +26,17 @@ def describe(
     rewards that differ, from which nothing about plans is learnt.
 
     Args:
-      sizes: int ``[B]``, side of each answer's board.
+      kinds: object ``[B]``, `Kind` of each answer's board.
       verdict: numpy ``[B]``.
       rewards: ``[B]``.
       tokens: int ``[B]``, lengths of the answers.
       truncated: bool ``[B]``, answers that reached the limit without an end.
       groups: int ``[B]``, answers with the same number are to the same prompt.
-      lake_sizes: of the run, so that every step has the same metrics.
+      lake_kinds: of the run, so that every step has the same metrics.
 
     Returns:
       `reward` with its parts and their weights; shares of `valid`, `optimal` and `optimal_given_valid` answers, the
-      first two per size too; `failure/<check>`, the share of answers that fail this check and none before it; lengths
+      first two per kind too; `failure/<check>`, the share of answers that fail this check and none before it; lengths
       in tokens, over all answers and over those that ended; shares of groups. NaN is a mean over nothing.
     """
     valid, optimal, tokens = np.asarray(verdict.valid), np.asarray(verdict.optimal), tokens.astype(np.int64)
@@ -52,8 +53,8 @@ def describe(
         "valid": _mean(valid),
         "optimal": _mean(optimal),
         "optimal_given_valid": _mean(optimal[valid]),
-        **{f"valid/size_{size}": _mean(valid[sizes == size]) for size in lake_sizes},
-        **{f"optimal/size_{size}": _mean(optimal[sizes == size]) for size in lake_sizes},
+        **{f"valid/{metric_name(kind)}": _mean(valid[kinds == kind]) for kind in lake_kinds},
+        **{f"optimal/{metric_name(kind)}": _mean(optimal[kinds == kind]) for kind in lake_kinds},
         **{f"failure/{check.name.lower()}": float(failures[check]) for check in Check},
         "answer_tokens": _mean(tokens),
         "answer_tokens_ended": _mean(tokens[~truncated]),
@@ -63,6 +64,11 @@ def describe(
         "all_invalid_groups": _mean(share == 0),
         "learnable": _mean((share >= LEARNABLE[0]) & (share <= LEARNABLE[1])),
     }
+
+
+def metric_name(kind: Kind) -> str:
+    """Return what the metrics call a kind: ``size_6``, ``kind_rooms6``."""
+    return kind.words.replace(" ", "_")
 
 
 def _mean(values: Array) -> float:

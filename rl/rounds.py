@@ -11,6 +11,8 @@ from engineer.evidence import Evidence, training_evidence
 from engineer.proposal import distance, to_answer
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.generate.candidates import BLOCK, Shape, draw
+from jaxlake.kinds import Family, Kind
 from jaxlake.types import Instance
 from rl import distributed, engineering, sft
 from rl.collect import grpo_step, rounds_optimizer
@@ -156,7 +158,7 @@ def design(policy: Policy, state: TrainState, recorder: Recorder, exclude: Insta
         for past in state.progress.history
     ]
     if k == 0:
-        proposal = RandomEngineer(config.lake.sizes).propose(None, history, key)
+        proposal = RandomEngineer(config.lake.kinds).propose(None, history, key)
     else:
         engineer = engineering.make(policy, state, recorder, exclude, k)
         proposal = engineer.propose(history[-1].evidence, history, key)
@@ -269,15 +271,21 @@ def check_room(policy: Policy, examples: int = 64) -> None:
         check_fit(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
         check_fit(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
 
-    # The longest prompt that a configuration can ask for: the largest board with the most holes.
-    size, agents = config.lake.sizes[-1], config.lake.num_agents
+    for kind in config.all_kinds:
+        policy.prompts(_fullest(kind))
+
+
+def _fullest(kind: Kind) -> Instance:
+    """Boards with the longest prompts that a configuration can ask for, those with the most holes."""
+    size, agents = kind.size, kind.num_agents
+    if kind.family is not Family.RANDOM:
+        return draw(jax.random.key(0), 0, BLOCK, Shape(kind, MAX_HOLE, size, agents))
     cells = np.arange(size * size)
     holes = cells >= size * size - int(MAX_HOLE * (size * size - 2 * agents))
-    fullest = Instance(
+    return Instance(
         size=np.array([size]),
         num_agents=np.array([agents]),
         holes=holes[None],
         starts=cells[None, :agents],
         goals=cells[None, agents : 2 * agents],
     )
-    policy.prompts(fullest)

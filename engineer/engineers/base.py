@@ -12,6 +12,7 @@ from engineer.context import PastRound
 from engineer.evidence import Evidence
 from engineer.proposal import STEP, Proposal
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, covered
+from jaxlake.kinds import Kind
 
 
 class Engineer(Protocol):
@@ -31,8 +32,8 @@ class Engineer(Protocol):
 Rule = Callable[[Evidence, Sequence[PastRound], jax.Array], LakeConfig]
 """``(evidence, history, key) -> configuration``: a plain function; what it remembers it reads in ``history``."""
 
-Pilot = Callable[[LakeConfig, jax.Array], Mapping[int, np.ndarray]]
-"""``(configuration, key) -> {size: float [boards]}``: a few boards of each size with data, answered by the policy.
+Pilot = Callable[[LakeConfig, jax.Array], Mapping[Kind, np.ndarray]]
+"""``(configuration, key) -> {kind: float [boards]}``: a few boards of each kind with data, answered by the policy.
 
 A board's number is the share of its sampled answers that are valid.
 """
@@ -53,11 +54,11 @@ class Draw(enum.IntEnum):
 class RandomEngineer:
     """Engineer of round 0: draws a configuration, whatever the evidence."""
 
-    sizes: tuple[int, ...]
+    kinds: tuple[Kind, ...]
 
     def propose(self, evidence: Evidence | None, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Propose a random configuration; ``raw`` and ``thinking`` are empty."""
-        return Proposal(engineer="random", projected=LakeConfig.random(self.sizes, key))
+        return Proposal(engineer="random", projected=LakeConfig.random(self.kinds, key))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,11 +80,11 @@ class RuleEngineer:
 
 @dataclasses.dataclass(frozen=True)
 class DataFloor:
-    """An engineer whose proposals leave no size below a floor of data.
+    """An engineer whose proposals leave no kind below a floor of data.
 
     Attributes:
       engineer: whose proposals they are.
-      floor: least data ratio of every size.
+      floor: least data ratio of every kind.
     """
 
     engineer: Engineer
@@ -102,13 +103,13 @@ def need_round(name: str, history: Sequence[PastRound]) -> None:
         raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
 
 
-def mean_by_data(config: LakeConfig, numbers: Mapping[int, float]) -> float:
-    """Return the mean of a number per size, weighted by the configuration's data ratios."""
-    data = dict(zip(config.sizes, config.data, strict=True))
-    return float(np.average(list(numbers.values()), weights=[data[size] for size in numbers]))
+def mean_by_data(config: LakeConfig, numbers: Mapping[Kind, float]) -> float:
+    """Return the mean of a number per kind, weighted by the configuration's data ratios."""
+    data = dict(zip(config.kinds, config.data, strict=True))
+    return float(np.average(list(numbers.values()), weights=[data[kind] for kind in numbers]))
 
 
-def legal(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
+def legal(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
     """Return the nearest legal configuration.
 
     Ratios that were realised are not rounded: 2 holes on 12 free cells, rounded to 0.165, would be 1 hole again.
@@ -119,16 +120,16 @@ def legal(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -
     """
     shares = np.maximum(data, 0.0)
     return LakeConfig(
-        sizes=sizes,
+        kinds=kinds,
         data=tuple((shares / shares.sum()).tolist()),
         hole=tuple(np.clip(hole, 0, MAX_HOLE).tolist()),
         wait=tuple(np.clip(wait, 0, 1).tolist()),
     )
 
 
-def in_steps(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
+def in_steps(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
     """Return the nearest legal configuration whose ratios are multiples of 0.005; arguments as of `legal`."""
-    exact, steps = legal(sizes, data, hole, wait), round(1 / STEP)
+    exact, steps = legal(kinds, data, hole, wait), round(1 / STEP)
     return dataclasses.replace(
         exact,
         data=tuple(count / steps for count in counts(exact, steps)),
@@ -140,11 +141,11 @@ def in_steps(sizes: tuple[int, ...], data: Numbers, hole: Numbers, wait: Numbers
 def with_data(history: Sequence[PastRound], weights: Sequence[float]) -> LakeConfig:
     """Return the previous configuration with other data ratios: multiples of 0.005 in proportion to the weights.
 
-    Hole and wait stay exactly as they were when a size last had data: without boards its realised wait ratio is 0,
+    Hole and wait stay exactly as they were when a kind last had data: without boards its realised wait ratio is 0,
     which nobody asked for.
     """
     config = history[-1].config
-    places, rounds = range(len(config.sizes)), [past.config for past in reversed(history)]
+    places, rounds = range(len(config.kinds)), [past.config for past in reversed(history)]
     latest = [next((past for past in rounds if past.data[i]), config) for i in places]
     hole, wait = tuple(latest[i].hole[i] for i in places), tuple(latest[i].wait[i] for i in places)
-    return LakeConfig(config.sizes, in_steps(config.sizes, weights, hole, wait).data, hole, wait)
+    return LakeConfig(config.kinds, in_steps(config.kinds, weights, hole, wait).data, hole, wait)

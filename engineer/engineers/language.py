@@ -15,6 +15,7 @@ from engineer.evidence import Evidence
 from engineer.lenient_json import parse_lenient
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig, project
+from jaxlake.kinds import Kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,7 @@ class LanguageEngineer:
       pilot: for best only.
       masked: the answers follow the grammar. If not they are read tolerantly, and a model that is asked again is told
         what was wrong.
-      shuffled: the model reads each size's evidence under another size's name. One that does as well as before does
+      shuffled: the model reads each kind's evidence under another kind's name. One that does as well as before does
         not read it.
       fits: whether a user message has room.
     """
@@ -101,12 +102,13 @@ class LanguageEngineer:
           key: of the model's sampling in the first attempt, from which the keys of all else are derived.
 
         Raises:
-          ValueError: no finished round, hence no configuration to fall back to; one size, hence nothing to shuffle.
+          ValueError: no finished round, hence no configuration to fall back to; one kind, hence nothing to shuffle.
         """
         need_round(self.name, history)
         previous, training = history[-1].config, self.training(history[-1].round + 1)
         if self.shuffled:
-            labels = derangement(previous.sizes, jax.random.fold_in(key, Draw.SHUFFLE))
+            validated = (row.kind for row in evidence.by_kind)
+            labels = derangement(sorted({*previous.kinds, *validated}), jax.random.fold_in(key, Draw.SHUFFLE))
             evidence = relabelled(evidence, labels)
             history = [dataclasses.replace(past, evidence=relabelled(past.evidence, labels)) for past in history]
 
@@ -140,7 +142,7 @@ class LanguageEngineer:
         """
         answers: list[Proposal] = []
         errors: list[str] = []
-        grammar = proposal.grammar(previous.sizes)
+        grammar = proposal.grammar(previous.kinds)
         complaint = ""
         for attempt in range(self.attempts):
             attempt_key = jax.random.fold_in(key, attempt) if attempt else key
@@ -160,9 +162,9 @@ class LanguageEngineer:
 
     def _read(self, generation: Generation, previous: LakeConfig) -> Proposal:
         """Return one response as a proposal; its error is why it holds no configuration."""
-        text, sizes = generation.answer, previous.sizes
-        parsed, repairs = (proposal.parse(text), ()) if self.masked else parse_lenient(text, sizes)
-        fault = proposal.fault(text, parsed, sizes)
+        text, kinds = generation.answer, previous.kinds
+        parsed, repairs = (proposal.parse(text), ()) if self.masked else parse_lenient(text, kinds)
+        fault = proposal.fault(text, parsed, kinds)
         read = Proposal(
             engineer=self.name,
             raw=generation.raw,
@@ -187,14 +189,14 @@ class LanguageEngineer:
         return int(np.argmax([learnability(config, self.pilot(config, key)) for config in candidates]))
 
 
-def learnability(config: LakeConfig, shares: Mapping[int, np.ndarray]) -> float:
-    """Return what a pilot sees to learn: mean p (1 - p) over a size's boards, and over the sizes by their data ratios.
+def learnability(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> float:
+    """Return what a pilot sees to learn: mean p (1 - p) over a kind's boards, and over the kinds by their data ratios.
 
     Args:
       config: what was piloted.
-      shares: float ``[boards]`` for each size, share of a board's answers that are valid.
+      shares: float ``[boards]`` for each kind, share of a board's answers that are valid.
     """
-    return mean_by_data(config, {size: float((p * (1 - p)).mean()) for size, p in shares.items()})
+    return mean_by_data(config, {kind: float((p * (1 - p)).mean()) for kind, p in shares.items()})
 
 
 _COMPLAINT = "\n\nYour last answer could not be used: {fault}. Answer again, in the form asked for."

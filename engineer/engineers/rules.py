@@ -13,13 +13,14 @@ import numpy as np
 
 from engineer.context import PastRound
 from engineer.engineers.base import legal, with_data
-from engineer.evidence import Evidence, SizeEvidence
+from engineer.evidence import Evidence, KindEvidence
 from jaxlake.config import MAX_HOLE, LakeConfig
+from jaxlake.kinds import Kind
 
 FLOOR = 0.05
-"""Added to every size's p (1 - p), which is at most 0.25, so that no size is forgotten."""
+"""Added to every kind's p (1 - p), which is at most 0.25, so that no kind is forgotten."""
 TOO_HARD, TOO_EASY = 0.2, 0.7
-"""Valid shares outside which `threshold_rule` changes a size (Reasoning Gym)."""
+"""Valid shares outside which `threshold_rule` changes a kind (Reasoning Gym)."""
 HOLE_STEP, WAIT_STEP = MAX_HOLE / 10, 0.1
 """One level of difficulty, a tenth of each range."""
 PUBLISHED = (
@@ -48,30 +49,30 @@ def previous(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -
 
 
 def uniform(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Treat all sizes alike, with the middle hole and wait ratios: the mean of what `RandomEngineer` draws."""
-    return LakeConfig.uniform(history[-1].config.sizes, hole=MAX_HOLE / 2, wait=0.5)
+    """Treat all kinds alike, with the middle hole and wait ratios: the mean of what `RandomEngineer` draws."""
+    return LakeConfig.uniform(history[-1].config.kinds, hole=MAX_HOLE / 2, wait=0.5)
 
 
 def paper_v6_replay(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Replay the data ratios that the paper's best engineer chose in its own run, rescaled to the sizes of this one.
 
-    Rounds after 2 keep those of round 2.
+    Rounds after 2 keep those of round 2. Kinds of one size share its ratio.
     """
-    published = PUBLISHED[min(history[-1].round, 1)]
-    return with_data(history, [published[size] for size in history[-1].config.sizes])
+    published, sizes = PUBLISHED[min(history[-1].round, 1)], [kind.size for kind in history[-1].config.kinds]
+    return with_data(history, [published[size] / sizes.count(size) for size in sizes])
 
 
 def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Make sizes harder where the policy is good and easier where it is bad, with the thresholds of Reasoning Gym.
+    """Make kinds harder where the policy is good and easier where it is bad, with the thresholds of Reasoning Gym.
 
     The source reads the level that is trained on; here it is the validation, whose boards stay the same, as for other
-    engineers. What a level is and that a mastered size gets half its data are ours; a size without data stays without.
+    engineers. What a level is and that a mastered kind gets half its data are ours; a kind without data stays without.
     On 3x3 and 4x4 boards one level of holes may be less than a hole.
     """
-    config, shares = history[-1].config, _valid_shares(evidence, history[-1].config.sizes)
+    config, shares = history[-1].config, _valid_shares(evidence, history[-1].config.kinds)
     harder = np.array([(p > TOO_EASY) - int(p < TOO_HARD) for p in shares])
     return legal(
-        config.sizes,
+        config.kinds,
         np.where(harder > 0, 0.5, 1.0) * config.data,
         config.hole + HOLE_STEP * harder,
         config.wait + WAIT_STEP * harder,
@@ -80,7 +81,7 @@ def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
 
 def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Give data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
-    p = _valid_shares(evidence, history[-1].config.sizes)
+    p = _valid_shares(evidence, history[-1].config.kinds)
     return with_data(history, p * (1 - p) + FLOOR)
 
 
@@ -88,45 +89,57 @@ def adarft(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     """Follow one target difficulty T for all, moved by each round's valid share in training (AdaRFT).
 
     T starts at 0, and T <- clip(T + eta tanh(alpha (R - beta)), 0, 100) after each round; the source does so after
-    each batch and takes the problems nearest to T. Here sizes, from 0 for the least to 100 for the largest at equal
+    each batch and takes the problems nearest to T. Here kinds, from 0 for the easiest to 100 for the hardest at equal
     distances, get data by a triangle around T that is two distances wide on either side.
     """
-    sizes, target = history[-1].config.sizes, 0.0
+    kinds, target = history[-1].config.kinds, 0.0
     for past in history:
         rows = training_rows(past).values()
         if any(row.n for row in rows):
             share = sum(row.valid for row in rows) / sum(row.n for row in rows)
             target = min(max(target + ETA * math.tanh(ALPHA * (share - BETA)), 0.0), 100.0)
-    if len(sizes) == 1:
+    if len(kinds) == 1:
         return history[-1].config
-    difficulties = np.linspace(0, 100, len(sizes))
-    return with_data(history, np.maximum(0, 1 - np.abs(difficulties - target) / (2 * difficulties[1])))
+    difficulties = np.linspace(0, 100, len(kinds))[_levels(kinds)]
+    near = np.maximum(0, 1 - np.abs(difficulties - target) / (2 * np.sort(difficulties)[1]))
+    return with_data(history, near.tolist())
 
 
 def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Climb the sizes as levels: equal data for the top four; mastering the top one opens the next (RLVE).
+    """Climb the kinds as levels: equal data for the top four; mastering the top one opens the next (RLVE).
 
-    It starts at the least size and never goes down. A round's training counts for every level that the ladder reaches
+    It starts at the easiest kind and never goes down. A round's training counts for every level that the ladder reaches
     by it: the source climbs within a round's worth of prompts too.
     """
-    sizes, top = history[-1].config.sizes, 0
+    kinds, top = history[-1].config.kinds, 0
+    levels = _levels(kinds)
     for past in history:
         rows = training_rows(past)
-        while top < len(sizes) - 1 and _is_mastered(rows.get(sizes[top])):
+        while top < len(kinds) - 1 and _is_mastered(rows.get(kinds[levels.index(top)])):
             top += 1
-    return with_data(history, [float(top - WINDOW < level <= top) for level in range(len(sizes))])
+    return with_data(history, [float(top - WINDOW < level <= top) for level in levels])
 
 
-def _is_mastered(row: SizeEvidence | None) -> bool:
+def _levels(kinds: Sequence[Kind]) -> list[int]:
+    """Return each kind's place in the order of their difficulties, the easiest's being 0."""
+    by_difficulty = sorted(kinds, key=lambda kind: (kind.difficulty, kind))
+    return [by_difficulty.index(kind) for kind in kinds]
+
+
+def _is_mastered(row: KindEvidence | None) -> bool:
     return row is not None and row.groups >= PROMPTS and row.valid >= MASTERED * row.n
 
 
-def training_rows(past: PastRound) -> Mapping[int, SizeEvidence]:
-    """Return the rows of a round's training rollouts by size; empty where nothing is known."""
-    return {row.size: row for row in past.evidence.training.by_size} if past.evidence.training else {}
+def training_rows(past: PastRound) -> Mapping[Kind, KindEvidence]:
+    """Return the rows of a round's training rollouts by kind; empty where nothing is known."""
+    return {row.kind: row for row in past.evidence.training.by_kind} if past.evidence.training else {}
 
 
-def _valid_shares(evidence: Evidence, sizes: Sequence[int]) -> np.ndarray:
-    """Return float ``[sizes]``: `SizeEvidence.valid_share` of the validation, 0.5 for a size without any answer."""
-    rows = {row.size: row for row in evidence.by_size if row.n}
-    return np.array([rows[size].valid_share if size in rows else 0.5 for size in sizes])
+def _valid_shares(evidence: Evidence, kinds: Sequence[Kind]) -> np.ndarray:
+    """Return float ``[kinds]``: `KindEvidence.valid_share` of the validation.
+
+    A kind that is not validated has that of its training answers, and one without any 0.5.
+    """
+    trained = evidence.training.by_kind if evidence.training else ()
+    rows = {row.kind: row for row in (*trained, *evidence.by_kind) if row.n}
+    return np.array([rows[kind].valid_share if kind in rows else 0.5 for kind in kinds])

@@ -1,4 +1,4 @@
-"""Rules with a memory, which is the history: a bandit over sizes, a replayed buffer, mutations of the best round.
+"""Rules with a memory, which is the history: a bandit over kinds, a replayed buffer, mutations of the best round.
 
 Plain functions as in `rules`; what a round taught is read in its training rollouts.
 """
@@ -23,68 +23,68 @@ EDITS, DATA_STEP = 3, 0.05
 
 
 def bandit(evidence: Evidence, history: Sequence[PastRound], key: jax.Array, *, exploration: float = 0.0) -> LakeConfig:
-    """Treat sizes as arms whose reward is the mean absolute advantage of their training answers (SEC).
+    """Treat kinds as arms whose reward is the mean absolute advantage of their training answers (SEC).
 
-    Values start at 0 and move by TD(0), Q <- Q + rate (reward - Q), where a size had data; data ratios are their
+    Values start at 0 and move by TD(0), Q <- Q + rate (reward - Q), where a kind had data; data ratios are their
     Boltzmann distribution.
 
     Args:
-      exploration: weight of sqrt(2 ln(N + 1) / (n + 1)) beside a value, with the answers to the size so far and to all
+      exploration: weight of sqrt(2 ln(N + 1) / (n + 1)) beside a value, with the answers to the kind so far and to all
         (UCB, as in DUMP).
     """
-    sizes = history[-1].config.sizes
-    values, answers = dict.fromkeys(sizes, 0.0), dict.fromkeys(sizes, 0)
+    kinds = history[-1].config.kinds
+    values, answers = dict.fromkeys(kinds, 0.0), dict.fromkeys(kinds, 0)
     for past in history:
-        for size, row in training_rows(past).items():
-            answers[size] += row.n
+        for kind, row in training_rows(past).items():
+            answers[kind] += row.n
             if row.advantage is not None:
-                values[size] += RATE * (row.advantage - values[size])
+                values[kind] += RATE * (row.advantage - values[kind])
     n = np.array(list(answers.values()))
     score = np.array(list(values.values())) + exploration * np.sqrt(2 * np.log(n.sum() + 1) / (n + 1))
     return with_data(history, np.exp((score - score.max()) / TEMPERATURE))
 
 
 def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Replay what was worth learning from (PLR): a buffer of cells, a cell being a size with its hole and wait ratio.
+    """Replay what was worth learning from (PLR): a buffer of cells, a cell being a kind with its hole and wait ratio.
 
     A cell's score is p (1 - p) of its last round's training answers. It is replayed with a probability that mixes
-    1 / rank by score with the rounds since it was last trained on. As a configuration has one cell of each size, a
-    size takes one of its own by these probabilities or, with probability ``NEW`` or for want of any, a random one; and
+    1 / rank by score with the rounds since it was last trained on. As a configuration has one cell of each kind, a
+    kind takes one of its own by these probabilities or, with probability ``NEW`` or for want of any, a random one; and
     it gets their sum as data beside an equal part of ``NEW``. The cells, the score and ``NEW`` are ours.
     """
-    sizes, rng, buffer = history[-1].config.sizes, generator(key), {}
+    kinds, rng, buffer = history[-1].config.kinds, generator(key), {}
     for past in history:
-        for i, size in enumerate(sizes):
-            row = training_rows(past).get(size)
+        for i, kind in enumerate(kinds):
+            row = training_rows(past).get(kind)
             if row is not None and row.n:
                 p = row.valid / row.n
-                buffer[size, past.config.hole[i], past.config.wait[i]] = (p * (1 - p), past.round)
+                buffer[kind, past.config.hole[i], past.config.wait[i]] = (p * (1 - p), past.round)
     replay = dict(zip(buffer, _replay_probabilities(list(buffer.values()), history[-1].round + 1), strict=True))
 
     data, hole, wait = [], [], []
-    for size in sizes:
-        cells = [cell for cell in buffer if cell[0] == size]
+    for kind in kinds:
+        cells = [cell for cell in buffer if cell[0] == kind]
         weights = [replay[cell] for cell in cells]
-        data.append(NEW / len(sizes) + (1 - NEW) * sum(weights))
-        is_new, fresh = rng.random() < NEW, (size, rng.uniform(0, MAX_HOLE), rng.uniform(0, 1))
+        data.append(NEW / len(kinds) + (1 - NEW) * sum(weights))
+        is_new, fresh = rng.random() < NEW, (kind, rng.uniform(0, MAX_HOLE), rng.uniform(0, 1))
         cell = fresh if is_new or not cells else cells[rng.choice(len(cells), p=np.divide(weights, sum(weights)))]
         hole.append(cell[1])
         wait.append(cell[2])
-    return legal(sizes, data, hole, wait)
+    return legal(kinds, data, hole, wait)
 
 
 def mutate_best(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Make small edits to the round that taught most (ACCEL), the later of two alike.
 
     What a round taught is the share of its groups with something to learn, weighted by data. An edit moves one ratio
-    of one size by a step, up or down. Score, edits and steps are ours.
+    of one kind by a step, up or down. Score, edits and steps are ours.
     """
     best = max(reversed(history), key=_learnable_share).config
     rng, columns = generator(key), {field: list(getattr(best, field)) for field in _STEPS}
     for _ in range(EDITS):
         field = rng.choice(list(_STEPS))
-        columns[field][rng.integers(len(best.sizes))] += rng.choice((-1, 1)) * _STEPS[field]
-    return legal(best.sizes, **columns)
+        columns[field][rng.integers(len(best.kinds))] += rng.choice((-1, 1)) * _STEPS[field]
+    return legal(best.kinds, **columns)
 
 
 _STEPS = {"data": DATA_STEP, "hole": HOLE_STEP, "wait": WAIT_STEP}
@@ -107,5 +107,5 @@ def _replay_probabilities(cells: Sequence[tuple[float, int]], now: int) -> np.nd
 
 
 def _learnable_share(past: PastRound) -> float:
-    data = dict(zip(past.config.sizes, past.config.data, strict=True))
-    return sum(data[s] * row.learnable / row.groups for s, row in training_rows(past).items() if row.groups)
+    data = dict(zip(past.config.kinds, past.config.data, strict=True))
+    return sum(data[kind] * row.learnable / row.groups for kind, row in training_rows(past).items() if row.groups)

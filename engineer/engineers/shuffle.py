@@ -7,41 +7,42 @@ from typing import Any
 import jax
 
 from engineer.evidence import Evidence
+from jaxlake.kinds import Kind
 
 
-def derangement(sizes: Sequence[int], key: jax.Array) -> dict[int, int]:
-    """Map each size to another, none to itself: a random cycle through all of them.
+def derangement(kinds: Sequence[Kind], key: jax.Array) -> dict[Kind, Kind]:
+    """Map each kind to another, none to itself: a random cycle through all of them.
 
     Raises:
-      ValueError: fewer than two sizes.
+      ValueError: fewer than two kinds.
     """
-    if len(sizes) < 2:
-        raise ValueError(f"evidence of size {sizes[0]} alone cannot be shuffled: at least two sizes are needed")
-    cycle = [sizes[i] for i in jax.random.permutation(key, len(sizes)).tolist()]
+    if len(kinds) < 2:
+        raise ValueError(f"evidence of {kinds[0].words} alone cannot be shuffled: at least two kinds are needed")
+    cycle = [kinds[i] for i in jax.random.permutation(key, len(kinds)).tolist()]
     return dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
 
 
-def relabelled(evidence: Evidence, labels: Mapping[int, int]) -> Evidence:
-    """Return the same numbers with every row under another size; tables ascend again, totals are what they were.
+def relabelled(evidence: Evidence, labels: Mapping[Kind, Kind]) -> Evidence:
+    """Return the same numbers with every row under another kind; tables ascend again, totals are what they were.
 
     Args:
-      labels: the new name of each size.
+      labels: the new kind of each.
     """
 
     def renamed(rows: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(dataclasses.replace(row, size=labels[row.size]) for row in rows)
+        return tuple(dataclasses.replace(row, kind=labels[row.kind]) for row in rows)
 
     def table(rows: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(sorted(renamed(rows), key=lambda row: row.size))
+        return tuple(sorted(renamed(rows), key=lambda row: row.kind))
 
     training = evidence.training and dataclasses.replace(
         evidence.training,
-        by_size=table(evidence.training.by_size),
+        by_kind=table(evidence.training.by_kind),
         environment=table(evidence.training.environment),
     )
     return dataclasses.replace(
         evidence,
-        by_size=table(evidence.by_size),
+        by_kind=table(evidence.by_kind),
         environment=table(evidence.environment),
         training=training,
         trajectories=renamed(evidence.trajectories),

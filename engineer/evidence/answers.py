@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from engineer.evidence.boards import environment
-from engineer.evidence.types import CHECKS, LEARNABLE, Evidence, SizeEvidence, TrainingEvidence
+from engineer.evidence.types import CHECKS, LEARNABLE, Evidence, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.kinds import Kind
 from jaxlake.record import Array
 
 Sums = dict[str, dict[str, Any]]
-"""What `add` has counted so far, by size; plain JSON values."""
+"""What `add` has counted so far, by kind; plain JSON values."""
 
 
 def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
@@ -28,7 +29,7 @@ def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
 
 def evidence_from_verdicts(
     *,
-    sizes: Array,
+    kinds: Array,
     checks: Array,
     optimal: Array,
     tokens: Array,
@@ -39,7 +40,7 @@ def evidence_from_verdicts(
     """Count the verdicts of a validation.
 
     Args:
-      sizes: int ``[prompts]`` side of each prompt's board.
+      kinds: ``[prompts]``, what `Kind.of` reads of each prompt's board: a `Kind`, its name, or a size.
       checks: bool ``[prompts, 8]`` of the greedy answer, True where a check passes.
       optimal: bool ``[prompts]``.
       tokens: int ``[prompts]`` length of the greedy answer.
@@ -53,18 +54,18 @@ def evidence_from_verdicts(
     given = {"checks": checks, "optimal": optimal, "tokens": tokens, "truncated": truncated}
     given |= {} if sampled_valid is None else {"sampled_valid": sampled_valid}
     arrays = {name: np.asarray(array) for name, array in given.items()}
-    sizes = np.asarray(sizes)
-    if len(sizes) == 0:
+    kinds = np.array([Kind.of(kind) for kind in np.asarray(kinds).tolist()], object)
+    if len(kinds) == 0:
         raise ValueError("evidence of 0 prompts; there must be at least one")
     for name, array in arrays.items():
-        shape = (len(sizes), len(CHECKS)) if name == "checks" else (len(sizes),)
+        shape = (len(kinds), len(CHECKS)) if name == "checks" else (len(kinds),)
         if array.shape != shape:
             raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
     shares = arrays.pop("sampled_valid", None)
-    sums = add(None, sizes, **{name: array[:, None] for name, array in arrays.items()})
-    rows = (_row(size, sums[size]) for size in sums)
+    sums = add(None, kinds, **{name: array[:, None] for name, array in arrays.items()})
+    rows = (_row(name, sums[name]) for name in sums)
     return Evidence(
-        by_size=tuple(rows if shares is None else (_sampled(row, shares[sizes == row.size]) for row in rows)),
+        by_kind=tuple(rows if shares is None else (_sampled(row, shares[kinds == row.kind]) for row in rows)),
         sampled_valid=None if shares is None else float(shares.mean()),
         sampled_se=None if shares is None else _standard_error(shares),
         samples_per_prompt=0 if shares is None else samples_per_prompt,
@@ -75,7 +76,7 @@ def evidence_from_verdicts(
 
 def add(
     sums: Sums | None,
-    sizes: Array,
+    kinds: Array,
     *,
     checks: Array,
     optimal: Array,
@@ -90,7 +91,7 @@ def add(
 
     Args:
       sums: so far; None before the first.
-      sizes: int ``[groups]``, side of the board that a group's answers are to.
+      kinds: object ``[groups]``, `Kind` of the board that a group's answers are to.
       checks: bool ``[groups, samples, 8]``, True where a check passes; the same number of samples whenever added.
       optimal: bool ``[groups, samples]``.
       tokens: int ``[groups, samples]`` lengths.
@@ -98,15 +99,15 @@ def add(
       advantages: float ``[groups, samples]``, 0 for what is not trained on; None without training.
 
     Returns:
-      New sums, ascending in size; those given stay as they are.
+      New sums, ascending in kind; those given stay as they are.
     """
     failed = ~checks.astype(bool)
     valid, lengths = ~failed.any(axis=-1), tokens.astype(np.int64).sum(axis=-1)
     of_group, samples = valid.sum(axis=-1), valid.shape[-1]
     share = of_group / samples
     columns = {
-        "groups": np.ones(len(sizes), int),
-        "answers": np.full(len(sizes), samples),
+        "groups": np.ones(len(kinds), int),
+        "answers": np.full(len(kinds), samples),
         "valid": of_group,
         "valid_squares": of_group**2,
         "optimal": (optimal.astype(bool) & valid).sum(axis=-1),
@@ -122,12 +123,12 @@ def add(
     if advantages is not None:
         columns["advantages"] = np.abs(advantages).sum(axis=-1, dtype=np.float64)
     total = dict(sums or {})
-    for size in np.unique(sizes).tolist():
-        of_size = sizes == size
-        new = {name: column[of_size].sum(axis=0).tolist() for name, column in columns.items()}
-        old = total.get(str(size))
-        total[str(size)] = new if old is None else {name: np.add(old[name], new[name]).tolist() for name in new}
-    return {size: total[size] for size in sorted(total, key=int)}
+    for kind in set(kinds.tolist()):
+        of_kind = kinds == kind
+        new = {name: column[of_kind].sum(axis=0).tolist() for name, column in columns.items()}
+        old = total.get(str(kind))
+        total[str(kind)] = new if old is None else {name: np.add(old[name], new[name]).tolist() for name in new}
+    return {name: total[name] for name in sorted(total, key=Kind.of)}
 
 
 def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
@@ -139,12 +140,12 @@ def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig)
       requested: the configuration that they were asked for with.
     """
     rows = []
-    for size, counted in (sums or {}).items():
+    for kind, counted in (sums or {}).items():
         answers, groups = counted["answers"], counted["groups"]
         error = _error_of_mean(counted["valid"], counted["valid_squares"], groups) / (answers // groups)
         rows.append(
             dataclasses.replace(
-                _row(size, counted),
+                _row(kind, counted),
                 sampled_valid=counted["valid"] / answers,
                 sampled_se=error,
                 **{name: counted[name] for name in ("groups", "learnable", "all_valid", "all_invalid")},
@@ -154,11 +155,11 @@ def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig)
     return TrainingEvidence(tuple(rows), environment(boards, requested))
 
 
-def _row(size: str, counted: dict[str, Any]) -> SizeEvidence:
+def _row(kind: str, counted: dict[str, Any]) -> KindEvidence:
     """Return a row with what is known whether or not the answers are samples of groups."""
     answers, groups = counted["answers"], counted["groups"]
-    return SizeEvidence(
-        size=int(size),
+    return KindEvidence(
+        kind=Kind.of(kind),
         n=answers,
         valid=counted["valid"],
         optimal=counted["optimal"],
@@ -170,7 +171,7 @@ def _row(size: str, counted: dict[str, Any]) -> SizeEvidence:
     )
 
 
-def _sampled(row: SizeEvidence, shares: Array) -> SizeEvidence:
+def _sampled(row: KindEvidence, shares: Array) -> KindEvidence:
     """Return a validation's row with the valid shares ``[prompts]`` of its samples."""
     return dataclasses.replace(
         row,

@@ -1,7 +1,6 @@
 """The types of the evidence, and their JSON form, which is read strictly; measures nothing."""
 
 import dataclasses
-import json
 import reprlib
 import sys
 import types
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxlake.config import FIELDS
+from jaxlake.kinds import Kind
 from jaxlake.types import Check
 
 VERSION = 2
@@ -21,11 +21,11 @@ LEARNABLE = (0.2, 0.8)
 
 
 @dataclasses.dataclass(frozen=True)
-class SizeEvidence:
-    """One board size's row: of a validation, or of a round's training rollouts.
+class KindEvidence:
+    """One kind of boards' row: of a validation, or of a round's training rollouts.
 
     Attributes:
-      size: side of the board.
+      kind: of the boards.
       n: answers counted; of a validation one greedy answer per prompt, of training every sampled answer.
       valid: how many pass all eight checks.
       optimal: how many are valid and at the optimum's cost.
@@ -42,7 +42,7 @@ class SizeEvidence:
         step's batch has 0. None in a validation.
     """
 
-    size: int
+    kind: Kind
     n: int
     valid: int
     optimal: int
@@ -71,11 +71,11 @@ class SizeEvidence:
 
 
 @dataclasses.dataclass(frozen=True)
-class SizeEnvironment:
-    """The boards of one size that evidence was measured on.
+class KindEnvironment:
+    """The boards of one kind that evidence was measured on.
 
     Attributes:
-      size: side of the board.
+      kind: of the boards.
       instances: how many there are.
       requested: ratios by their names (data, hole, wait) as asked for; None for boards that no configuration asked for.
       realised: the same as measured.
@@ -85,7 +85,7 @@ class SizeEnvironment:
       solvable: share of the random boards tried that have a plan; None where none was tried.
     """
 
-    size: int
+    kind: Kind
     instances: int
     requested: dict[str, float] | None
     realised: dict[str, float]
@@ -99,13 +99,13 @@ class Trajectory:
     """One failed greedy answer.
 
     Attributes:
-      size: side of the board.
+      kind: of the board.
       check: the first check that it fails.
       board: drawn as text, with the answered paths where they can be read.
       answer: as it was written, behind its thoughts; of a long one the end.
     """
 
-    size: int
+    kind: Kind
     check: str
     board: str
     answer: str
@@ -116,12 +116,12 @@ class TrainingEvidence:
     """Rows of a whole round's rollouts, and of the boards that they were on.
 
     Attributes:
-      by_size: rows in ascending order of size; a size without data has none.
-      environment: rows in ascending order of size.
+      by_kind: rows in ascending order of kind; a kind without data has none.
+      environment: rows in ascending order of kind.
     """
 
-    by_size: tuple[SizeEvidence, ...]
-    environment: tuple[SizeEnvironment, ...]
+    by_kind: tuple[KindEvidence, ...]
+    environment: tuple[KindEnvironment, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Evidence:
     """A whole validation, and the training before it.
 
     Attributes:
-      by_size: rows in ascending order of size.
+      by_kind: rows in ascending order of kind.
       sampled_valid: mean over all prompts of the share of valid samples; None when nothing was sampled.
       sampled_se: standard error of that mean over prompts; None when nothing was sampled.
       samples_per_prompt: 0 when nothing was sampled.
@@ -137,42 +137,42 @@ class Evidence:
       truncated: share of greedy answers that hit the length cap.
       environment: the validation's boards.
       training: the round that ended with this validation; None before the first.
-      trajectories: a few failures, at most one of a size and check, the most frequent kind first.
+      trajectories: a few failures, at most one of a kind and check, the most frequent first.
     """
 
-    by_size: tuple[SizeEvidence, ...]
+    by_kind: tuple[KindEvidence, ...]
     sampled_valid: float | None
     sampled_se: float | None
     samples_per_prompt: int
     answer_tokens: float
     truncated: float
-    environment: tuple[SizeEnvironment, ...] = ()
+    environment: tuple[KindEnvironment, ...] = ()
     training: TrainingEvidence | None = None
     trajectories: tuple[Trajectory, ...] = ()
 
     @property
     def n(self) -> int:
-        """Answers counted over all sizes."""
-        return sum(row.n for row in self.by_size)
+        """Answers counted over all kinds."""
+        return sum(row.n for row in self.by_kind)
 
     @property
     def valid(self) -> int:
-        """Valid answers over all sizes."""
-        return sum(row.valid for row in self.by_size)
+        """Valid answers over all kinds."""
+        return sum(row.valid for row in self.by_kind)
 
     @property
     def optimal(self) -> int:
-        """Optimal answers over all sizes."""
-        return sum(row.optimal for row in self.by_size)
+        """Optimal answers over all kinds."""
+        return sum(row.optimal for row in self.by_kind)
 
     @property
     def first_failures(self) -> dict[str, int]:
-        """Per check, how many answers fail it and none before it, over all sizes."""
-        return {check: sum(row.first_failures[check] for row in self.by_size) for check in CHECKS}
+        """Per check, how many answers fail it and none before it, over all kinds."""
+        return {check: sum(row.first_failures[check] for row in self.by_kind) for check in CHECKS}
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, with the version of this form."""
-        return {"version": VERSION, **json.loads(json.dumps(dataclasses.asdict(self)))}
+        return {"version": VERSION, **_plain(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Evidence":
@@ -193,9 +193,36 @@ class Evidence:
         return evidence
 
 
+def _plain(value: Any) -> Any:
+    """Return a value of the evidence as JSON has it; a table by kind is `by_size`, from before there were kinds."""
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not dataclasses.is_dataclass(value):
+        return value
+    plain = {}
+    for field in dataclasses.fields(value):
+        content = getattr(value, field.name)
+        if isinstance(content, Kind):
+            plain["size" if isinstance(content.label, int) else "kind"] = content.label
+        else:
+            plain["by_size" if field.name == "by_kind" else field.name] = _plain(content)
+    return plain
+
+
 def _read(kind: Any, value: Any, where: str) -> Any:
     """Return a JSON value as the type of a field says; all numbers of the evidence are at least 0."""
     parts = typing.get_args(kind)
+    if kind is Kind:
+        label = _read(str if where.endswith(".kind") else int, value, where)
+        try:
+            found = Kind.of(label)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        if found.label != label:
+            raise ValueError(f"{where} = {value!r} must be written {found.label!r}")
+        return found
     if isinstance(kind, types.UnionType):
         return None if value is None else _read(parts[0], value, where)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
@@ -217,25 +244,31 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 
 def _read_fields(kind: type, fields: Mapping[str, Any], where: str) -> Any:
     hints = typing.get_type_hints(kind)
-    for problem, names in (("lacks", set(hints) - set(fields)), ("has an unknown field", set(fields) - set(hints))):
-        if names:
-            raise ValueError(f"{where} {problem} {reprlib.repr(min(map(str, names)))}")
-    return kind(**{name: _read(hint, fields[name], f"{where}.{name}") for name, hint in hints.items()})
+    written = {"by_kind": "by_size", "kind": "kind" if "kind" in fields else "size"}
+    names = {written.get(name, name): name for name in hints}
+    for problem, differing in (("lacks", set(names) - set(fields)), ("has an unknown field", set(fields) - set(names))):
+        if differing:
+            raise ValueError(f"{where} {problem} {reprlib.repr(min(map(str, differing)))}")
+    return kind(**{names[key]: _read(hints[names[key]], fields[key], f"{where}.{key}") for key in names})
 
 
 def _contradictions(evidence: Evidence) -> Iterator[str]:
     """Yield what cannot have been counted on the same answers and boards, in a line each."""
-    if not evidence.by_size:
+    if not evidence.by_kind:
         yield "evidence.by_size is empty; it must have at least one row"
     tables = {"evidence": evidence} | ({} if evidence.training is None else {"evidence.training": evidence.training})
     for where, table in tables.items():
-        for name, rules in (("by_size", _answer_rules), ("environment", _board_rules)):
-            rows = getattr(table, name)
-            sizes = [row.size for row in rows]
-            if sizes != sorted(set(sizes)):
-                yield f"{where}.{name} has sizes {reprlib.repr(sizes)}; they must differ and ascend"
-            for row in rows:
-                yield from _broken(rules(row), f"{where}.{name}, size {row.size}")
+        rules = {
+            "by_size": [(row.kind, _answer_rules(row)) for row in table.by_kind],
+            "environment": [(row.kind, _board_rules(row)) for row in table.environment],
+        }
+        for name, rows in rules.items():
+            kinds = [kind for kind, _ in rows]
+            if kinds != sorted(set(kinds)):
+                labels = reprlib.repr([kind.label for kind in kinds])
+                yield f"{where}.{name} has sizes {labels}; they must differ and ascend"
+            for kind, of_row in rows:
+                yield from _broken(of_row, f"{where}.{name}, {kind.words}")
     yield from _broken(_sample_rules(evidence) | {"truncated <= 1": evidence.truncated <= 1}, "evidence")
     for entry in evidence.trajectories:
         if entry.check not in CHECKS:
@@ -246,7 +279,7 @@ def _broken(rules: dict[str, bool], where: str) -> Iterator[str]:
     return (f"{where}: it must hold that {rule}" for rule, holds in rules.items() if not holds)
 
 
-def _answer_rules(row: SizeEvidence) -> dict[str, bool]:
+def _answer_rules(row: KindEvidence) -> dict[str, bool]:
     first, several = row.first_failures, row.any_failures
     return {
         "n > 0": row.n > 0,
@@ -262,14 +295,14 @@ def _answer_rules(row: SizeEvidence) -> dict[str, bool]:
     } | _sample_rules(row)
 
 
-def _sample_rules(row: SizeEvidence | Evidence) -> dict[str, bool]:
+def _sample_rules(row: KindEvidence | Evidence) -> dict[str, bool]:
     return {
         "sampled_valid <= 1": (row.sampled_valid or 0) <= 1,
         "sampled_valid and sampled_se go together": (row.sampled_valid is None) == (row.sampled_se is None),
     }
 
 
-def _board_rules(row: SizeEnvironment) -> dict[str, bool]:
+def _board_rules(row: KindEnvironment) -> dict[str, bool]:
     tables = (row.realised,) if row.requested is None else (row.realised, row.requested)
     return {
         f"the ratios are {', '.join(FIELDS)}, at most 1": all(

@@ -9,11 +9,13 @@ import numpy as np
 
 from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, spread, take
 from jaxlake.files import write_whole
+from jaxlake.kinds import Family
 from jaxlake.levels import pad
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
 from rl.comparison.config import EvaluationSection
 from rl.comparison.stages import EVALUATION, Stage
 from rl.evaluation import Answer, PolicySource, answer_suite, score_answers
+from rl.report.shares import number_cells
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
@@ -24,7 +26,7 @@ def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: 
 
     All answers are kept in ``evaluations/`` of the stage, and none of them is asked for again.
     """
-    suite = held_out(stage.config.lake.sizes, settings.per_slice)
+    suite = held_out(frozenset(kind.board for kind in stage.config.all_kinds), settings.per_slice)
     text = stage.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
     config, objective = stage.config.model_copy(update={"text": text}), stage.config.lake.objective
 
@@ -49,7 +51,7 @@ def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: 
         "boards": {
             "id": list(suite.ids),
             "agents": suite.instances.num_agents.tolist(),
-            "size": suite.instances.size.tolist(),
+            "size": [kind.board for kind in suite.kinds],
             "wait_subset": suite.wait_subset.tolist(),
             "needs_wait": suite.needs_wait.tolist(),
             "hole_ratio": suite.hole_ratio.tolist(),
@@ -67,33 +69,33 @@ def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: 
 
 
 @functools.cache
-def held_out(sizes: tuple[int, ...], per_slice: int | None) -> Benchmark:
-    """Return the boards of these sizes of both fixed suites: 2 agents, and 3 to 5.
+def held_out(boards: frozenset[int | str], per_slice: int | None) -> Benchmark:
+    """Return the fixed boards with these `Kind.board`, with 2 to 5 agents: random ones of both suites, else families'.
 
     No training board is among them, as `jaxlake.generate` never makes one of them.
 
     Args:
-      per_slice: how many of each number of agents, size and wait subset, spread over the hole ratios; None: all.
+      per_slice: how many of each number of agents, board and wait subset, spread over the hole ratios; None: all.
     """
     suites = []
     for name in SETS:
         suite = load(name)
         order = spread(suite)
-        order = order[np.isin(suite.instances.size[order], sizes)]
-        instances = suite.instances
-        cells = np.stack([instances.num_agents, instances.size, 100 * suite.wait_subset], axis=1)[order]
+        size = np.array([kind.board for kind in suite.kinds], object)
+        of_others = (suite.family != Family.RANDOM.value) == (name == "families")
+        order = order[(of_others & np.array([board in boards for board in size]))[order]]
+        cell = number_cells(np.asarray(suite.instances.num_agents), size)
+        cells = np.stack([cell, 100 * suite.wait_subset], axis=1)[order]
         cell = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
         rank = np.array([(cell[:i] == cell[i]).sum() for i in range(len(cell))], int)
-        suites.append(take(suite, np.sort(order[rank < (per_slice or len(suite))])))
+        if len(order):
+            suites.append(take(suite, np.sort(order[rank < (per_slice or len(suite))])))
     instances = [pad(suite.instances, MAX_SIZE, MAX_AGENTS) for suite in suites]
-    joined = {
-        name: np.concatenate([getattr(suite, name) for suite in suites])
-        for name in ("optimum", "lower_bound", "makespan", "needs_wait", "hole_ratio", "wait_subset")
-    }
+    columns = ("optimum", "lower_bound", "makespan", "needs_wait", "family", "hole_ratio", "wait_subset")
     return Benchmark(
         name="held out",
         ids=tuple(identifier for suite in suites for identifier in suite.ids),
         instances=jax.tree.map(lambda *x: np.concatenate(x), *instances),
         account={"sha256": [suite.account["sha256"] for suite in suites]},
-        **joined,
+        **{name: np.concatenate([getattr(suite, name) for suite in suites]) for name in columns},
     )

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, Strict
 from engineer import RULES, Choice, modules
 from jaxlake import Objective, PromptStyle
 from jaxlake.config import MAX_HOLE
-from jaxlake.types import MAX_AGENTS, MAX_SIZE
+from jaxlake.kinds import Kind
 from rl.config.choices import (
     Advantage,
     Aggregation,
@@ -38,6 +38,23 @@ def _known_modules(context: str) -> str:
     modules(context)
     return context
 
+
+def _read_kinds(values: Any) -> tuple[Kind, ...]:
+    if not isinstance(values, list | tuple) or not values:
+        raise ValueError("must be a list of kinds of boards, at least one, such as [3-6, rooms6, corridor8x3]")
+    return tuple(sorted({kind for value in values for kind in _kinds_of(value)}))
+
+
+def _kinds_of(value: Any) -> tuple[Kind, ...]:
+    return Kind.range(value) if isinstance(value, str) else (Kind.of(value),)
+
+
+def _labels(kinds: tuple[Kind, ...]) -> tuple[int | str, ...]:
+    return tuple(kind.label for kind in kinds)
+
+
+Kinds = Annotated[tuple[Kind, ...], pydantic.PlainValidator(_read_kinds), pydantic.PlainSerializer(_labels)]
+"""Kinds of boards, given in any order as sizes, names and ranges (``3-6``, ``rooms5-8x3``), kept in ascending order."""
 
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -151,22 +168,14 @@ class SamplerSection(Section):
 class LakeSection(Section):
     """The boards of the testbed."""
 
-    sizes: Annotated[tuple[Annotated[int, Field(ge=3, le=MAX_SIZE)], ...], paper((3, 4, 5, 6, 7, 8, 9, 10))] = Field(
-        (3, 4, 5, 6), description="board sizes, ascending"
-    )
-    num_agents: Annotated[int, Field(ge=2, le=MAX_AGENTS), paper(2, "training and validation")] = Field(
-        2, description="on every board"
+    kinds: Annotated[Kinds, paper((3, 4, 5, 6, 7, 8, 9, 10))] = Field(
+        (3, 4, 5, 6),
+        validate_default=True,
+        description="boards to train on: sizes, or with a family and agents that are not 2, as rooms6 and corridor8x3",
     )
     objective: Annotated[Objective, Strict(False), inferred(Objective.SUM_OF_COSTS, "best supported reading")] = Field(
         Objective.SUM_OF_COSTS, description="what an optimal plan has least"
     )
-
-    @pydantic.field_validator("sizes")
-    @classmethod
-    def _ascending(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        if not sizes or list(sizes) != sorted(set(sizes)):
-            raise ValueError("must be ascending, without repeats, at least one")
-        return sizes
 
 
 class OptimizerFields(Section):
@@ -198,9 +207,7 @@ class WarmStartSection(OptimizerFields):
     weight_decay: WeightDecay = 0.01
     holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = Field(0.1, description="share of boards that need a wait")
-    num_agents: tuple[Annotated[int, Field(ge=2, le=MAX_AGENTS)], ...] = Field(
-        (2,), min_length=1, description="numbers of agents, an equal share of the boards each"
-    )
+    kinds: Kinds | None = Field(None, description="an equal share of the boards each; null: lake.kinds")
     contexts: tuple[ContextName, ...] = Field(
         ("V6",), min_length=1, description="what the engineer examples show, an equal share each; see engineer.context"
     )
@@ -295,6 +302,7 @@ class ValidationSection(Section):
     """The fixed boards that are answered greedily, and sampled, before and after every stage."""
 
     instances: Annotated[Count, ours("size and make-up are not published")] = Field(800, description="boards")
+    kinds: Kinds | None = Field(None, description="target kinds, an equal share each; null: lake.kinds")
     samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
     temperature: Temperature = Field(1.0, description="of the sampled answers")
     top_k: TopK = 0
@@ -310,7 +318,7 @@ class GateSection(Section):
         GateAction.OFF,
         description="mix a refused configuration half and half with the previous one, or keep the previous",
     )
-    boards: Count = Field(8, description="of each size")
+    boards: Count = Field(8, description="of each kind")
     samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
     bound: Ratio = Field(0.9, description="largest share of boards whose answers are all valid or all invalid")
 
@@ -336,7 +344,7 @@ class EngineerSection(Section):
     template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
     proposals: Annotated[Count, paper(1)] = Field(1, description="answers asked for at once, of which one is chosen")
     choice: Annotated[Choice, Strict(False)] = Field(Choice.FIRST, description="best: by a pilot, see engineer.gate")
-    floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every size")
+    floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every kind")
     exploration: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bandit's UCB bonus; 0: none")
     gate: GateSection = GateSection()
     api: ApiSection = ApiSection()
@@ -401,13 +409,8 @@ class Config(Section):
                 f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
                 f"{self.warm_start.instances}"
             )
-        if max(self.warm_start.num_agents) > self.lake.sizes[-1]:
-            raise ValueError(
-                f"warm_start.num_agents = {list(self.warm_start.num_agents)}: boards have as many rows as agents at "
-                f"least, and lake.sizes = {list(self.lake.sizes)} end with {self.lake.sizes[-1]}"
-            )
-        if self.engineer.kind == LanguageKind.CHECKPOINT_SHUFFLED and len(self.lake.sizes) < 2:
-            raise ValueError("engineer.kind = checkpoint_shuffled needs at least two sizes in lake.sizes")
+        if self.engineer.kind == LanguageKind.CHECKPOINT_SHUFFLED and len(self.lake.kinds) < 2:
+            raise ValueError("engineer.kind = checkpoint_shuffled needs at least two kinds in lake.kinds")
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
                 f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
@@ -417,6 +420,16 @@ class Config(Section):
                 f"grpo.prompts = {self.grpo.prompts} must be a multiple of grpo.minibatches = {self.grpo.minibatches}"
             )
         return self
+
+    @property
+    def target_kinds(self) -> tuple[Kind, ...]:
+        """The kinds of boards that the run is validated on."""
+        return self.validation.kinds or self.lake.kinds
+
+    @property
+    def all_kinds(self) -> tuple[Kind, ...]:
+        """Every kind of boards that the run meets; their largest size and number of agents give its arrays' shapes."""
+        return tuple(sorted({*self.lake.kinds, *self.target_kinds, *(self.warm_start.kinds or ())}))
 
     def to_yaml(self) -> str:
         """Return every value of the run, as YAML that `load` reads back to an equal configuration."""

@@ -18,9 +18,10 @@ _PAIR = "valid / optimal %"
 
 def to_text(evaluation: Evaluation) -> str:
     """Write what the user sees at the end."""
-    tables = [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
+    by_size = [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
+    tables = _by_family(evaluation) or by_size
     tables += _chances(evaluation, [line for line in evaluation.whole if line.size is None])
-    tables.append(_failures(evaluation))
+    tables += _failures(evaluation)
     if _comparable(evaluation):
         tables.append(_beside_sums(evaluation))
     facts = (textwrap.fill(fact, WIDTH) for fact in _facts(evaluation))
@@ -29,11 +30,12 @@ def to_text(evaluation: Evaluation) -> str:
 
 def to_markdown(evaluation: Evaluation) -> str:
     """Write the whole report."""
-    tables = [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
+    tables = _by_family(evaluation)
+    tables += [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
     tables += _chances(evaluation, evaluation.lines)
     for agents in evaluation.agents:
         tables += _by_wait_and_size(evaluation, agents)
-    tables.append(_failures(evaluation))
+    tables += _failures(evaluation)
     if _comparable(evaluation):
         tables += [_beside(evaluation, agents) for agents in evaluation.agents]
         tables.append(_beside_contexts(evaluation))
@@ -108,11 +110,36 @@ def _chances(evaluation: Evaluation, lines: Sequence[Line]) -> list[Table]:
     return [Table("pass@k", ("agents", "wait", "size", *(f"pass@{k}" for k in lines[0].at)), rows, note)]
 
 
-def _failures(evaluation: Evaluation) -> Table:
-    counted = {f"{row['agents']} agents": row for row in evaluation.scores.to_json()["failures"]}
-    rows = {name: name.replace("_", " ") for name in FAILURES}
-    title = "Invalid answers by the first check that fails"
-    return Table.grid(title, "", rows, list(counted), lambda name, agents: f"{counted[agents][name]:,}")
+def _by_family(evaluation: Evaluation) -> list[Table]:
+    """Show valid / optimal of each family, means over sizes; nothing where all boards are of one family."""
+    families = sorted(set(evaluation.scores.benchmark.family.tolist()))
+    if len(families) == 1:
+        return []
+    rows = {(row.family, row.num_agents): row.mean for row in evaluation.scores.rows}
+    agents = {agents: "all" if agents is None else f"{agents} agents" for _, agents in rows}
+
+    def pair(family: str | None, number: int | None) -> str:
+        cell = rows.get((family, number))
+        return "-" if cell is None else f"{cell.valid:.0f} / {cell.optimal:.0f}"
+
+    names = {family: family for family in families} | {None: "all"}
+    return [Table.grid("By family: valid / optimal %, mean over sizes", "family", names, agents, pair)]
+
+
+def _failures(evaluation: Evaluation) -> list[Table]:
+    """Count the first checks that fail, by number of agents, and by family where there are several."""
+    rows, counted = {name: name.replace("_", " ") for name in FAILURES}, evaluation.scores.to_json()
+    return [
+        Table.grid(title, "", rows, list(columns), lambda name, head, columns=columns: f"{columns[head][name]:,}")
+        for title, columns in (
+            (
+                "Invalid answers by the first check that fails",
+                {f"{row['agents']} agents": row for row in counted["failures"]},
+            ),
+            ("The same by family", {row["family"]: row for row in counted.get("failures_by_family", ())}),
+        )
+        if columns
+    ]
 
 
 def _comparable(evaluation: Evaluation) -> bool:
@@ -166,8 +193,8 @@ def _wait(wait: float | None) -> str:
     return "all" if wait is None else f"{wait:.2f}"
 
 
-def _side(size: int | None) -> str:
-    return "mean" if size is None else f"{size}x{size}"
+def _side(size: int | str | None) -> str:
+    return "mean" if size is None else f"{size}x{size}" if isinstance(size, int) else size
 
 
 def _share(share: Share | None) -> str:

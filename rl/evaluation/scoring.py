@@ -30,7 +30,7 @@ class Line:
 
     agents: int | None
     wait: float | None
-    size: int | None
+    size: int | str | None
     whole: bool
     boards: int
     valid: Share
@@ -91,7 +91,7 @@ class Evaluation:
             **head,
             "lengths": self.lengths,
             "lines": [line.to_json() for line in self.lines],
-            "failures": scores["failures"],
+            **{name: scores[name] for name in ("failures", "failures_by_family") if name in scores},
         }
 
 
@@ -117,7 +117,8 @@ def evaluate(
             if answer := answers.get((identifier, sample)):
                 truncated[place, sample] = answer.truncated
                 tokens[place, sample] = np.nan if answer.tokens is None else answer.tokens
-    boards, scores = asked.instances, score_answers(asked, answers, samples, objective)
+    agents, size = np.asarray(asked.instances.num_agents), np.array([kind.board for kind in asked.kinds], object)
+    scores = score_answers(asked, answers, samples, objective)
     valid, optimal = scores.valid[None], scores.optimal[None]
     powers = {2**i for i in range(samples.bit_length())}
     chances = {k: scores.at(k) for k in sorted({*powers, samples})} if samples > 1 else {}
@@ -134,7 +135,7 @@ def evaluate(
             at={k: (100 * part.mean(at.valid[None]), 100 * part.mean(at.optimal[None])) for k, at in chances.items()},
             lengths=_lengths(tokens[part.boards], truncated[part.boards]),
         )
-        for part in slices(np.asarray(boards.num_agents), asked.wait_subset, np.asarray(boards.size))
+        for part in slices(agents, asked.wait_subset, size)
     )
     return Evaluation(about, samples, scores, lines, _lengths(tokens, truncated))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from engineer import examples
 from jaxlake.commands import command_parser, mistakes_in_one_line
+from jaxlake.kinds import Kind
 from rl.qwen3.tokenizer import TINY_TOKENIZER
 
 SPECIAL = (
@@ -63,8 +64,8 @@ def corpus() -> Iterator[str]:
             f"<|im_start|>user\n{size}x{size} holes 0 1 2 3 4<|im_end|>\n<|im_start|>assistant\n\n\n0:\n1:"
         ] * 50
     for _ in range(400):
-        sizes = tuple(range(3, int(rng.integers(5, 11))))
-        context, thinking, answer, _ = examples.example(rng, sizes, rounds=3, epochs_per_round=2)
+        kinds = tuple(map(Kind.of, range(3, int(rng.integers(5, 11)))))
+        context, thinking, answer, _ = examples.example(rng, kinds, rounds=3, epochs_per_round=2)
         yield f"<|im_start|>user\n{context}<|im_end|>\n<|im_start|>assistant\n"
         yield f"{thinking}\n\n\n{answer}"
 

@@ -4,7 +4,8 @@ import itertools
 import re
 
 from engineer.context import FAILURES
-from engineer.evidence import SizeEvidence
+from engineer.evidence import KindEvidence
+from jaxlake.kinds import Kind
 from rl.report.html import DOUBT
 from rl.report.run import RATIOS, Round, Run, Stage
 from rl.report.shares import Share
@@ -28,48 +29,48 @@ _EXCERPT = 160
 """Characters of an engineer's words that are shown beside a change."""
 
 
-def changes(run: Run, current: Round) -> dict[tuple[int, str], bool]:
-    """Return by size and ratio what a round changed, and whether the validation before it supports that.
+def changes(run: Run, current: Round) -> dict[tuple[Kind, str], bool]:
+    """Return by kind and ratio what a round changed, and whether the validation before it supports that.
 
     Nothing for the first, and for one before which no validation is on disk; see ``DEFINITION``.
     """
     previous, stage = _before(run, current)
     changed = {}
-    for row, ratio in itertools.product(stage.evidence.by_size if previous and stage else (), RATIOS):
-        before, after = previous.requested(row.size, ratio), current.requested(row.size, ratio)
+    for row, ratio in itertools.product(stage.evidence.by_kind if previous and stage else (), RATIOS):
+        before, after = previous.requested(row.kind, ratio), current.requested(row.kind, ratio)
         if before is None or after is None:
             continue
-        realised = previous.realised(row.size, ratio)
+        realised = previous.realised(row.kind, ratio)
         if min(abs(after - value) for value in (before, realised) if value is not None) > CHANGED + 1e-9:
-            changed[row.size, ratio] = _supported(ratio, after - before, row, stage.valid_share)
+            changed[row.kind, ratio] = _supported(ratio, after - before, row, stage.valid_share)
     return changed
 
 
 def change_table(run: Run, current: Round) -> Table | None:
-    """Show by size the ratios of the round before and of this one, the evidence between them, the engineer's words."""
+    """Show by kind the ratios of the round before and of this one, the evidence between them, the engineer's words."""
     previous, stage = _before(run, current)
     if previous is None or stage is None:
         return None
     changed = changes(run, current)
 
-    def step(size: int, ratio: str) -> str:
-        before, after = (past.requested(size, ratio) for past in (previous, current))
+    def step(kind: Kind, ratio: str) -> str:
+        before, after = (past.requested(kind, ratio) for past in (previous, current))
         if before is None or after is None:
             return "-"
-        if (size, ratio) not in changed:
+        if (kind, ratio) not in changed:
             return _short(after)
-        return f"{_short(before)} → {_short(after)}" + ("" if changed[size, ratio] else f" {DOUBT}")
+        return f"{_short(before)} → {_short(after)}" + ("" if changed[kind, ratio] else f" {DOUBT}")
 
     rows = []
-    for row in stage.evidence.by_size:
+    for row in stage.evidence.by_kind:
         counts = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
         learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
         rates = (Share.of(count, row.n).text() for count in counts)
-        said = excerpt(current.proposal.get("thinking", ""), row.size)
-        rows.append((str(row.size), *(step(row.size, name) for name in RATIOS), str(row.n), *rates, learnable, said))
+        said = excerpt(current.proposal.get("thinking", ""), row.kind)
+        rows.append((str(row.kind), *(step(row.kind, name) for name in RATIOS), str(row.n), *rates, learnable, said))
     title = f"{previous.name.capitalize()} to {current.name}: changes, the evidence before them, the reason"
     percentages = ("valid %", "hole %", f"{FAILURES['conflict_free']} %", "learnable %")
-    return Table(title, ("size", *RATIOS, "n", *percentages, "what the engineer said"), rows)
+    return Table(title, (run.row_name, *RATIOS, "n", *percentages, "what the engineer said"), rows)
 
 
 def _before(run: Run, current: Round) -> tuple[Round | None, Stage | None]:
@@ -78,20 +79,23 @@ def _before(run: Run, current: Round) -> tuple[Round | None, Stage | None]:
     return previous, run.stage(previous.name) if previous else None
 
 
-def excerpt(thinking: str, size: int) -> str:
-    """Return the first sentence of an engineer's thinking that names the size, else its leading words, else "-"."""
+def excerpt(thinking: str, kind: Kind) -> str:
+    """Return the first sentence of an engineer's thinking that names the kind, else its leading words, else "-"."""
     sentences = [part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", thinking) if part.strip()]
     if not sentences:
         return "-"
-    named = [part for part in sentences if re.search(rf"\bsizes?\b[^.]*\b{size}\b|\b{size} ?x ?{size}\b", part, re.I)]
-    text = named[0] if named else f"(size not named) {sentences[0]}"
+    name, form = kind.label, rf"\b{kind}\b"
+    if isinstance(name, int):
+        form = rf"\bsizes?\b[^.]*\b{name}\b|\b{name} ?x ?{name}\b"
+    named = [part for part in sentences if re.search(form, part, re.I)]
+    text = named[0] if named else f"({kind.words.split()[0]} not named) {sentences[0]}"
     return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
 
 
-def _supported(ratio: str, step: float, row: SizeEvidence, all_sizes: float) -> bool:
+def _supported(ratio: str, step: float, row: KindEvidence, of_all: float) -> bool:
     if ratio == "data":
         valid = Share.of(row.valid, row.n)
-        return not valid.low <= all_sizes <= valid.high
+        return not valid.low <= of_all <= valid.high
     failing = Share.of(row.first_failures[CHECK_OF[ratio]], row.n)
     eases = ratio == "hole"  # More conflicts ask for more waits to learn from, more falls into holes for fewer holes.
     return failing.low > NOTABLE if (step < 0) == eases else failing.high < NOTABLE

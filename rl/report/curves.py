@@ -9,6 +9,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocato
 
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS
+from rl.metrics import metric_name
 from rl.report import style
 from rl.report.run import PARTS, Run
 from rl.report.style import BLUE, CHECK_COLOURS, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
@@ -26,11 +27,12 @@ Panel = tuple[str, Callable[[Axes, Run], None]]
 
 def training(run: Run) -> Figure | None:
     """Draw a panel per group of metrics; one for which a run has none is left out."""
-    sizes = [size for size in run.sizes if any(f"valid/size_{size}" in row for row in run.steps)]
-    colours = style.in_order(len(sizes))
-    by_size = [(f"valid/size_{size}", colour, f"size {size}") for size, colour in zip(sizes, colours, strict=True)]
+    kinds = {kind: f"valid/{metric_name(kind)}" for kind in run.kinds}
+    kinds = {kind: name for kind, name in kinds.items() if any(name in row for row in run.steps)}
+    colours = style.in_order(len(kinds))
+    by_kind = [(name, colour, kind.words) for (kind, name), colour in zip(kinds.items(), colours, strict=True)]
     failures = ("answers by first failing check, % (white: valid)", _failures)
-    return _figure(run, [failures, _lines("valid answers by board size, %", *by_size, scale=100), *_TRAINING])
+    return _figure(run, [failures, _lines(f"valid answers by {run.axis_name}, %", *by_kind, scale=100), *_TRAINING])
 
 
 def time(run: Run) -> Figure | None:

@@ -58,8 +58,8 @@ def _gate(gate: Mapping[str, Any] | None) -> str:
 def _distances(past: Round) -> str:
     """Say how far what was read, what was legal and what the boards were are from each other."""
     repaired = past.proposal.get("distances", {}).get("parsed_projected")
-    measured = {str(size): {ratio: past.realised(size, ratio) for ratio in RATIOS} for size in past.config.sizes}
-    realised = {size: {r: x for r, x in entry.items() if x is not None} for size, entry in measured.items()}
+    measured = {str(kind): {ratio: past.realised(kind, ratio) for ratio in RATIOS} for kind in past.config.kinds}
+    realised = {kind: {r: x for r, x in entry.items() if x is not None} for kind, entry in measured.items()}
     parts = {"parsed to projected": repaired, "requested to realised": distance(past.config, realised)}
     known = [f"{name} {value:.3f}" for name, value in parts.items() if value is not None]
     text = "data: sum of absolute differences; hole and wait: mean of them"
@@ -74,8 +74,8 @@ def _log(past: Round) -> Table:
     ways |= {name: past.proposal.get(name, {}) for name in ("projected", "realised")}
     return Table.grid(
         "From answer to boards: data / hole / wait",
-        "size",
-        past.config.sizes,
+        "size" if all(isinstance(kind.label, int) for kind in past.config.kinds) else "kind",
+        past.config.kinds,
         list(ways),
-        lambda size, way: ratios(map(entry.get, RATIOS)) if (entry := ways[way].get(str(size))) else "-",
+        lambda kind, way: ratios(map(entry.get, RATIOS)) if (entry := ways[way].get(str(kind))) else "-",
     )

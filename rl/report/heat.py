@@ -1,4 +1,4 @@
-"""Heat maps over sizes: the environment of each round, and what the policy still could do of what it once did."""
+"""Heat maps over kinds of boards: the environment of each round, and what the policy has forgotten."""
 
 import math
 from collections.abc import Sequence
@@ -19,37 +19,38 @@ MOST_ABREAST = 4
 
 
 def allocation(run: Run) -> Figure | None:
-    """Draw a panel per ratio, sizes down and rounds across: requested above, realised in the corner below."""
+    """Draw a panel per ratio, kinds down and rounds across: requested above, realised in the corner below."""
     if not run.rounds:
         return None
-    titles = {"data": "data: share of boards", "hole": "hole: share of cells", "wait": "wait: share of boards"}
+    hole = {"size": "hole: share of cells", "kind": "hole: density"}[run.row_name]
+    titles = {"data": "data: share of boards", "hole": hole, "wait": "wait: share of boards"}
     most = {"data": max(max(past.config.data) for past in run.rounds), "hole": MAX_HOLE, "wait": 1.0}
-    count, tall = len(run.rounds), 0.52 * len(run.sizes) + 0.95
+    count, tall = len(run.rounds), 0.52 * len(run.designed) + 0.95
     abreast = count <= MOST_ABREAST
     shape, size = ((1, 3), (9.0, tall)) if abreast else ((3, 1), (max(6.0, 0.75 * count + 1), 3 * tall))
     figure = Figure(figsize=size, layout="constrained")
     for axes, ratio in zip(figure.subplots(*shape).flat, RATIOS, strict=True):
         requested, realised = (
-            np.array([[value(past, size, ratio) for past in run.rounds] for size in run.sizes], float)
+            np.array([[value(past, kind, ratio) for past in run.rounds] for kind in run.designed], float)
             for value in (Round.requested, Round.realised)
         )
         _cells(axes, requested / most[ratio])
         _corners(axes, requested, realised, most[ratio])
         axes.set_title(titles[ratio])
-        axes.set_yticks(range(len(run.sizes)), run.sizes)
+        axes.set_yticks(range(len(run.designed)), list(map(str, run.designed)))
         axes.set_xticks(range(count), [_under(run.rounds, i, ratio) for i in range(count)], fontsize=7.5)
-        axes.set_ylabel("board size" if not abreast or ratio == "data" else "")
+        axes.set_ylabel(run.axis_name if not abreast or ratio == "data" else "")
     return figure
 
 
 def forgetting(run: Run) -> Figure | None:
-    """Draw valid % of greedy answers, sizes down and validations across; below it what a size lost since its best."""
+    """Draw valid % of greedy answers, kinds down and validations across; below it what a kind lost since its best."""
     stages = run.stages
     if len(stages) < 2:
         return None
     rows = [
-        [next((row.valid / row.n for row in stage.evidence.by_size if row.size == size), np.nan) for stage in stages]
-        for size in run.sizes
+        [next((row.valid / row.n for row in stage.evidence.by_kind if row.kind == kind), np.nan) for stage in stages]
+        for kind in run.targets
     ]
     shares = np.array([*rows, [stage.valid_share for stage in stages]], float)
     figure = Figure(figsize=(max(4.5, 1.1 * len(stages) + 1.2), 0.5 * len(shares) + 0.8), layout="constrained")
@@ -67,13 +68,13 @@ def forgetting(run: Run) -> Figure | None:
     axes.axhline(len(shares) - 1.5, color="black", linewidth=0.8)
     names = [stage.title.replace("after ", "after\n") for stage in stages]
     axes.set_xticks(range(len(stages)), names)
-    axes.set_yticks(range(len(shares)), [*map(str, run.sizes), "all"])
-    axes.set_ylabel("board size")
+    axes.set_yticks(range(len(shares)), [*map(str, run.targets), "all"])
+    axes.set_ylabel(run.axis_name)
     return figure
 
 
 def entropy(shares: Sequence[float]) -> float:
-    """Return the entropy of a distribution in nats: 0 where one size has all data, log n where n have the same."""
+    """Return the entropy of a distribution in nats: 0 where one kind has all data, log n where n have the same."""
     return -sum(share * math.log(share) for share in shares if share > 0)
 
 
@@ -82,7 +83,7 @@ def _under(rounds: Sequence[Round], i: int, ratio: str) -> str:
     current, lines = rounds[i].config, [f"round {rounds[i].index}"]
     if ratio == "data":
         lines.append(f"entropy {entropy(current.data):.2f}")
-    if i and rounds[i - 1].config.sizes == current.sizes:
+    if i and rounds[i - 1].config.kinds == current.kinds:
         pairs = zip(getattr(rounds[i - 1].config, ratio), getattr(current, ratio), strict=True)
         steps = [abs(after - before) for before, after in pairs]
         lines.append(f"L1 step {sum(steps):.2f}" if ratio == "data" else f"step {sum(steps) / len(steps):.2f}")

@@ -81,7 +81,9 @@ def designs(run: Run, level: int = 2) -> str:
 
 
 def _whole(run: Run, drawn: Mapping[str, Picture]) -> list[str]:
-    counts = html.folded("By board size", [html.table(tables.size_failure_table(stage)) for stage in run.stages])
+    counts = html.folded(
+        f"By {run.axis_name}", [html.table(tables.kind_failure_table(run, stage)) for stage in run.stages]
+    )
     samples = html.folded("The same boards at every validation", shown(drawn, "samples.png"))
     walking = boards.walking(run)
     return [

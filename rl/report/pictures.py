@@ -1,6 +1,6 @@
 """The pictures of a run, drawn off-screen and returned as PNG bytes; writes no file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from engineer.context import FAILURES as NAMES
-from engineer.evidence import CHECKS, SizeEvidence, wilson
+from engineer.evidence import CHECKS, KindEvidence, wilson
+from jaxlake.kinds import Kind
 from rl.report import boards, curves, heat, published, style
 from rl.report.run import Run, Stage
 from rl.report.style import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
@@ -91,25 +92,25 @@ def _failures(run: Run) -> Figure:
     blocks = -(-len(run.stages) // columns)
     figure = Figure(figsize=(max(4.5, 1.9 * columns), 4.2 * blocks + 0.6), layout="constrained")
     grid = figure.subplots(2 * blocks, columns, sharey=True, squeeze=False)
-    seen = [check for check in CHECKS if any(row.any_failures[check] for s in run.stages for row in s.evidence.by_size)]
+    seen = [check for check in CHECKS if any(row.any_failures[check] for s in run.stages for row in s.evidence.by_kind)]
+    places = run.places(run.targets)
     for i, stage in enumerate(run.stages):
         above, below = grid[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
-        by_size = {row.size: row for row in stage.evidence.by_size}
-        rows = [by_size[size] for size in run.sizes if size in by_size]
-        sizes, bottom = [row.size for row in rows], np.zeros(len(rows))
+        rows = stage.evidence.by_kind
+        at, bottom = [places[row.kind] for row in rows], np.zeros(len(rows))
         for check in seen:
             colour = CHECK_COLOURS[check]
             share = np.array([100 * row.first_failures[check] / row.n for row in rows])
-            above.bar(sizes, share, 0.78, bottom, color=colour, edgecolor="white", linewidth=0.5)
+            above.bar(at, share, 0.78, bottom, color=colour, edgecolor="white", linewidth=0.5)
             bottom += share
             any_share = [100 * row.any_failures[check] / row.n for row in rows]
             drawn = {"marker": CHECK_MARKS[check], "color": colour, "markersize": 4.5, "linewidth": 1.2}
-            below.plot(sizes, any_share, label=NAMES[check], **drawn)
+            below.plot(at, any_share, label=NAMES[check], **drawn)
         above.set_title(stage.title)
-        below.set_xlabel("board size")
+        below.set_xlabel(run.axis_name)
         for axes in (above, below):
-            axes.set_xticks(run.sizes)
-            axes.set_xlim(run.sizes[0] - 0.6, run.sizes[-1] + 0.6)
+            _kind_ticks(axes, places)
+            axes.set_xlim(min(places.values()) - 0.6, max(places.values()) + 0.6)
             axes.tick_params(axis="x", length=0)
     for axes in grid[-2:, (len(run.stages) - 1) % columns + 1 :].flat:
         axes.remove()
@@ -122,46 +123,53 @@ def _failures(run: Run) -> Figure:
 
 
 def _learnability(run: Run) -> Figure | None:
-    """Draw what could be learnt from each size: above on validation boards, below on the boards of the rounds."""
-    validated = [(stage.name, stage.evidence.by_size) for stage in run.stages]
-    trained = [(stage.name, stage.evidence.training.by_size) for stage in run.stages if stage.evidence.training]
-    kinds = [(name, rows) for name, rows in (("validation", validated), ("training", trained)) if _sampled(rows)]
-    if not kinds:
+    """Draw what could be learnt from each kind: above on validation boards, below on the boards of the rounds."""
+    validated = [(stage.name, stage.evidence.by_kind) for stage in run.stages]
+    trained = [(stage.name, stage.evidence.training.by_kind) for stage in run.stages if stage.evidence.training]
+    sets = [(name, rows) for name, rows in (("validation", validated), ("training", trained)) if _sampled(rows)]
+    if not sets:
         return None
-    figure = Figure(figsize=(9.0, 2.5 * len(kinds) + 0.5), layout="constrained")
+    figure = Figure(figsize=(9.0, 2.5 * len(sets) + 0.5), layout="constrained")
     colours = dict(zip((stage.name for stage in run.stages), style.in_order(len(run.stages)), strict=True))
-    panels = figure.subplots(len(kinds), 3, squeeze=False, sharex=True)
-    for line, (kind, stages) in zip(panels, kinds, strict=True):
+    panels, places = figure.subplots(len(sets), 3, squeeze=False, sharex=True), run.places(run.kinds)
+    for line, (of, stages) in zip(panels, sets, strict=True):
         for axes, (title, value, top) in zip(line, _PANELS, strict=True):
             for name, rows in stages:
-                points = [(row.size, value(row)) for row in rows if row.groups]
+                points = [(places[row.kind], value(row)) for row in rows if row.groups]
                 if points:
                     axes.plot(
                         *zip(*points, strict=True), "o-", color=colours[name], markersize=4, label=name, clip_on=False
                     )
-            axes.set(title=f"{kind}: {title}", xticks=run.sizes, ylim=(0, top))
+            axes.set(title=f"{of}: {title}", ylim=(0, top))
+            _kind_ticks(axes, places)
         line[0].set_ylabel("p (1 - p)")
         line[1].set_ylabel("% of groups")
     for axes in panels[-1]:
-        axes.set_xlabel("board size")
+        axes.set_xlabel(run.axis_name)
     style.legend(figure, list(panels[:, 0]), columns=6)
     return figure
 
 
-def _sampled(stages: Sequence[tuple[str, Sequence[SizeEvidence]]]) -> bool:
+def _kind_ticks(axes: Axes, places: Mapping[Kind, int]) -> None:
+    axes.set_xticks(list(places.values()), list(map(str, places)))
+    if not all(isinstance(kind.label, int) for kind in places):
+        axes.tick_params(axis="x", rotation=60, labelsize=7)
+
+
+def _sampled(stages: Sequence[tuple[str, Sequence[KindEvidence]]]) -> bool:
     return any(row.groups for _, rows in stages for row in rows)
 
 
-def _variance(row: SizeEvidence) -> float:
+def _variance(row: KindEvidence) -> float:
     return row.valid_share * (1 - row.valid_share)
 
 
-_PANELS: tuple[tuple[str, Callable[[SizeEvidence], float], float], ...] = (
+_PANELS: tuple[tuple[str, Callable[[KindEvidence], float], float], ...] = (
     ("p (1 - p)", _variance, 0.26),
     ("learnable", lambda row: 100 * row.learnable / row.groups, 102),
     ("all invalid", lambda row: 100 * row.all_invalid / row.groups, 102),
 )
-"""Title, value and end of the axis of each panel; p is the sampled valid share of a size."""
+"""Title, value and end of the axis of each panel; p is the sampled valid share of a kind."""
 
 PICTURES: dict[str, style.Drawing] = {
     "learning.png": (
@@ -187,12 +195,12 @@ PICTURES: dict[str, style.Drawing] = {
     ),
     "learnability.png": (
         _learnability,
-        "Sampled answers by board size: variance of validity p (1 - p), groups of samples of which 20 "
+        "Sampled answers by size or kind of boards: variance of validity p (1 - p), groups of samples of which 20 "
         "to 80 % are valid, and groups without any valid one. Training boards are those of the round.",
     ),
     "forgetting.png": (
         heat.forgetting,
-        "Valid % of greedy answers by board size; in brackets what was lost since the best validation "
+        "Valid % of greedy answers by size or kind of boards; in brackets what was lost since the best validation "
         "before. A loss of a few points is within the error, see the intervals above.",
     ),
     "published.png": (

@@ -95,7 +95,9 @@ def _from_columns(evaluation: Mapping) -> dict[tuple[int, int], Share]:
 
 
 def _from_lines(scores: Mapping) -> dict[tuple[int, int], Share]:
-    """Read the lines over all wait subsets in the scores of `rl.evaluate`."""
+    """Read the lines over all wait subsets in the scores of `rl.evaluate`; of the benchmark, no other set."""
+    if scores["set"] != "test":
+        return {}
     return {
         (line["agents"], line["size"]): Share(*(line["valid"][end] / 100 for end in ("percent", "low", "high")))
         for line in scores["lines"]

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import yaml
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 from rl.config import flat
 
 RATIOS = ("data", "hole", "wait")
@@ -61,14 +62,14 @@ class Round:
         """The name in tables and pictures."""
         return f"round {self.index}"
 
-    def requested(self, size: int, ratio: str) -> float | None:
-        """Return a ratio of the configuration; None for a size that it does not have."""
-        entry = self.config.to_dict().get(str(size))
+    def requested(self, kind: Kind, ratio: str) -> float | None:
+        """Return a ratio of the configuration; None for a kind that it does not have."""
+        entry = self.config.to_dict().get(str(kind))
         return None if entry is None else entry[ratio]
 
-    def realised(self, size: int, ratio: str) -> float | None:
-        """Return a ratio as measured on the generated boards; None where none was, as for a size without boards."""
-        entry = self.proposal.get("realised", {}).get(str(size), {})
+    def realised(self, kind: Kind, ratio: str) -> float | None:
+        """Return a ratio as measured on the generated boards; None where none was, as for a kind without boards."""
+        entry = self.proposal.get("realised", {}).get(str(kind), {})
         return entry.get(ratio) if entry.get("data") or ratio == "data" else None
 
 
@@ -100,10 +101,33 @@ class Run:
     seconds: float
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """The board sizes that were validated or trained on, ascending."""
-        validated = {row.size for stage in self.stages for row in stage.evidence.by_size}
-        return tuple(sorted(validated.union(*(past.config.sizes for past in self.rounds))))
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of boards that were validated or trained on, ascending."""
+        return tuple(sorted({*self.targets, *self.designed}))
+
+    @property
+    def designed(self) -> tuple[Kind, ...]:
+        """The kinds of boards that a configuration has rows for, ascending."""
+        return tuple(sorted({kind for past in self.rounds for kind in past.config.kinds}))
+
+    @property
+    def targets(self) -> tuple[Kind, ...]:
+        """The kinds of boards that were validated, ascending."""
+        return tuple(sorted({row.kind for stage in self.stages for row in stage.evidence.by_kind}))
+
+    @property
+    def row_name(self) -> str:
+        """The heading of what is shown by kind: "size" where sizes say all, as of the paper's boards, else "kind"."""
+        return "size" if all(isinstance(kind.label, int) for kind in self.kinds) else "kind"
+
+    @property
+    def axis_name(self) -> str:
+        """The label of an axis with kinds."""
+        return {"size": "board size", "kind": "kind of boards"}[self.row_name]
+
+    def places(self, kinds: Sequence[Kind]) -> dict[Kind, int]:
+        """Return where each of some kinds stands on an axis: at its size, or one after the other."""
+        return {kind: kind.size if self.row_name == "size" else place for place, kind in enumerate(kinds)}
 
     def stage(self, name: str) -> Stage | None:
         """Return the validation of that name, if there has been one."""

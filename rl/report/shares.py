@@ -1,4 +1,4 @@
-"""Shares of answers by number of agents, boards that need a wait, and size: one model for all tables and pictures."""
+"""Shares of answers by number of agents, waits, and size or family: one model for all tables and pictures."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from engineer.evidence import wilson
+from jaxlake.kinds import Kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,14 +39,14 @@ class Slice:
 
     Attributes:
       agents, wait, size: what the boards have in common: the wait is the share of boards of their part of the set that
-        need one. None stands for several; a mean over sizes is the paper's "Sum".
+        need one, the size is `Kind.board`. None stands for several; a mean over sizes is the paper's "Sum".
       whole: whether all wait subsets of its agents are in it, be there one or several.
       weights: float ``[boards]``, sums to 1, 0 for the boards that are not in it.
     """
 
     agents: int | None
     wait: float | None
-    size: int | None
+    size: int | str | None
     whole: bool
     weights: np.ndarray
 
@@ -79,13 +80,24 @@ class Slice:
         return len(values) / np.square(self.weights).sum()
 
 
+def number_cells(agents: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Number the cells, a number of agents with a size, by agents, then by size: int ``[boards]`` from 0 on."""
+    cells = list(zip(agents.tolist(), map(Kind.of, size.tolist()), strict=True))
+    places = {cell: place for place, cell in enumerate(sorted(set(cells)))}
+    return np.array([places[cell] for cell in cells])
+
+
 def slices(agents: np.ndarray, wait: np.ndarray, size: np.ndarray) -> Iterator[Slice]:
     """Yield the slices of a set by its columns ``[boards]``: of each number of agents, then of all of them.
 
     For each of these one of each wait subset, then all subsets; for each of these one of each size, then all sizes.
     What would be the same slice again is left out, as are the sizes of all numbers of agents together.
+
+    Args:
+      agents, wait: numbers of agents and wait subsets.
+      size: object, `Kind.board` of each.
     """
-    cells = 100 * agents + size
+    cells = number_cells(agents, size)
     numbers = np.unique(agents).tolist()
     for number in (*numbers, None) if len(numbers) > 1 else numbers:
         own = np.ones(len(cells), bool) if number is None else agents == number
@@ -93,7 +105,7 @@ def slices(agents: np.ndarray, wait: np.ndarray, size: np.ndarray) -> Iterator[S
         for subset in (*subsets, None) if len(subsets) > 1 else subsets:
             part = own if subset is None else own & (wait == subset)
             whole = subset is None or len(subsets) == 1
-            for side in () if number is None else np.unique(size[part]).tolist():
+            for side in () if number is None else sorted(set(size[part].tolist()), key=Kind.of):
                 yield Slice(number, subset, side, whole, cell_weights(cells, part & (size == side)))
             yield Slice(number, subset, None, whole, cell_weights(cells, part))
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engineer.context import FAILURES
-from engineer.evidence import CHECKS, Evidence, SizeEvidence
+from engineer.evidence import CHECKS, Evidence, KindEvidence
+from jaxlake.kinds import Kind
 from rl.report.run import PARTS, RATIOS, Round, Run, Stage, read
 from rl.report.shares import Share
 from rl.report.table import Table
@@ -17,28 +18,28 @@ def table_text(run_dir: str | Path) -> str:
     return "\n\n".join(table.to_text() for table in (*validation_tables(run), *config_tables(run)))
 
 
-def shares(stage: Stage) -> dict[int | None, dict[str, Share]]:
-    """Return by size, None for all sizes together, the shares of a validation by name.
+def shares(stage: Stage) -> dict[Kind | None, dict[str, Share]]:
+    """Return by kind, None for all kinds together, the shares of a validation by name.
 
     "valid" and "optimal" are of the greedy answers. "sampled" is the mean share of valid samples, with 1.96 standard
-    errors of the mean over prompts where that is known (all sizes together) and not zero; it is left out where nothing
+    errors of the mean over prompts where that is known (all kinds together) and not zero; it is left out where nothing
     was sampled.
     """
     evidence = stage.evidence
-    rows: dict[int | None, SizeEvidence | Evidence] = {row.size: row for row in evidence.by_size} | {None: evidence}
-    by_size: dict[int | None, dict[str, Share]] = {}
-    for size, row in rows.items():
-        by_size[size] = {name: Share.of(getattr(row, name), row.n) for name in ("valid", "optimal")}
+    rows: dict[Kind | None, KindEvidence | Evidence] = {row.kind: row for row in evidence.by_kind} | {None: evidence}
+    by_kind: dict[Kind | None, dict[str, Share]] = {}
+    for kind, row in rows.items():
+        by_kind[kind] = {name: Share.of(getattr(row, name), row.n) for name in ("valid", "optimal")}
         if row.sampled_valid is not None:
-            by_size[size]["sampled"] = Share(row.sampled_valid)
+            by_kind[kind]["sampled"] = Share(row.sampled_valid)
     if evidence.sampled_se:  # Zero where every prompt has the same share: no interval rather than one without width.
         mean, half = evidence.sampled_valid, 1.96 * evidence.sampled_se
-        by_size[None]["sampled"] = Share(mean, max(0.0, mean - half), min(1.0, mean + half))
-    return by_size
+        by_kind[None]["sampled"] = Share(mean, max(0.0, mean - half), min(1.0, mean + half))
+    return by_kind
 
 
 def validation_tables(run: Run) -> list[Table]:
-    """Show valid, optimal and sampled valid percentages, sizes down and stages across."""
+    """Show valid, optimal and sampled valid percentages, kinds down and stages across."""
     by_stage = [shares(stage) for stage in run.stages]
     samples = max(stage.evidence.samples_per_prompt for stage in run.stages)
     titles = {
@@ -49,10 +50,10 @@ def validation_tables(run: Run) -> list[Table]:
     return [
         Table.grid(
             title,
-            "size",
-            {size: str(size) for size in run.sizes} | {None: "all"},
+            run.row_name,
+            {kind: str(kind) for kind in run.targets} | {None: "all"},
             {i: stage.name for i, stage in enumerate(run.stages)},
-            lambda size, i, name=name: percent(by_stage[i].get(size, {}).get(name)),
+            lambda kind, i, name=name: percent(by_stage[i].get(kind, {}).get(name)),
         )
         for name, title in titles.items()
         if name != "sampled" or samples
@@ -72,41 +73,41 @@ def config_tables(run: Run) -> list[Table]:
     rounds = dict(enumerate(past.name for past in run.rounds))
     return [
         Table.grid(
-            f"Configurations as {kind}: data / hole / wait",
-            "size",
-            run.sizes,
+            f"Configurations as {way}: data / hole / wait",
+            run.row_name,
+            run.designed,
             rounds,
-            lambda size, i, value=value: ratios(value(run.rounds[i], size, name) for name in RATIOS),
+            lambda kind, i, value=value: ratios(value(run.rounds[i], kind, name) for name in RATIOS),
         )
-        for kind, value in (("requested", Round.requested), ("realised", Round.realised))
+        for way, value in (("requested", Round.requested), ("realised", Round.realised))
         if rounds
     ]
 
 
 def ratios(values: Iterable[float | None]) -> str:
-    """Write the ratios of a size, a dash for one that there is not."""
+    """Write the ratios of a kind, a dash for one that there is not."""
     return " / ".join("-" if value is None or value != value else f"{value:.3f}" for value in values)
 
 
 def failure_table(run: Run) -> Table:
-    """Count the answers whose first failing check it is, over all sizes, and in brackets all that fail it."""
+    """Count the answers whose first failing check it is, over all kinds, and in brackets all that fail it."""
     rows = []
     for stage in run.stages:
-        any_failures = {check: sum(row.any_failures[check] for row in stage.evidence.by_size) for check in CHECKS}
+        any_failures = {check: sum(row.any_failures[check] for row in stage.evidence.by_kind) for check in CHECKS}
         first = stage.evidence.first_failures
         rows.append((stage.name, *(f"{first[check]} ({any_failures[check]})" for check in CHECKS)))
     title = "Answers by first failing check, in brackets all that fail the check"
     return Table(title, ("stage", *FAILURES.values()), tuple(rows))
 
 
-def size_failure_table(stage: Stage) -> Table:
-    """Count the failing answers of one validation by board size, as `failure_table` does."""
+def kind_failure_table(run: Run, stage: Stage) -> Table:
+    """Count the failing answers of one validation by kind of boards, as `failure_table` does."""
     rows = []
-    for row in stage.evidence.by_size:
+    for row in stage.evidence.by_kind:
         counts = (f"{row.first_failures[check]} ({row.any_failures[check]})" for check in CHECKS)
-        rows.append((str(row.size), str(row.n), *counts))
+        rows.append((str(row.kind), str(row.n), *counts))
     title = f"{stage.name.capitalize()}: answers by first failing check, in brackets all that fail the check"
-    return Table(title, ("size", "n", *FAILURES.values()), tuple(rows))
+    return Table(title, (run.row_name, "n", *FAILURES.values()), tuple(rows))
 
 
 def time_tables(run: Run) -> list[Table]:

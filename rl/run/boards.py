@@ -1,4 +1,4 @@
-"""Boards of a run: a generator call with the run's objective and number of agents, and mixtures of hole ratios."""
+"""Boards of a run: a generator call with the run's objective and shapes of arrays, and mixtures of hole ratios."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from engineer.evidence import SizeEnvironment
+from engineer.evidence import KindEnvironment
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
-from jaxlake.levels import pad
+from jaxlake.kinds import Kind
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError
 from rl.policy import Policy, Prompts
@@ -21,47 +21,40 @@ class BoardSet:
 
     Attributes:
       prompts, optima: ``[n]`` instances and their least costs.
+      kinds: object ``[n]``, `Kind` of each.
       environment: of boards to be validated on, for the evidence.
     """
 
     prompts: Prompts
     optima: np.ndarray
-    environment: tuple[SizeEnvironment, ...] = ()
+    kinds: np.ndarray
+    environment: tuple[KindEnvironment, ...] = ()
 
     @classmethod
     def of(cls, policy: Policy, boards: Dataset) -> "BoardSet":
         """Writes the prompts of boards; see `Policy.prompts` for what it raises."""
-        return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost))
+        return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost), boards.kinds)
 
 
 def mixed_boards(
     config: Config,
+    kinds: Sequence[Kind],
     holes: Sequence[float],
     wait: float,
     key: jax.Array,
     count: int,
     exclude: Instance | None = None,
-    num_agents: Sequence[int] | None = None,
 ) -> Dataset:
-    """Boards of all the run's sizes alike, an equal share of each hole ratio, one after the other; none twice.
+    """Boards of all kinds alike, an equal share of each hole ratio, one after the other; none twice.
 
     On small boards two ratios can mean the same number of holes, so each part leaves out what the ones before hold.
-
-    Args:
-      num_agents: an equal share of each, the run's own if None. Boards are at least as large as they have agents, as
-        in the paper's benchmark.
     """
-    num_agents = num_agents or (config.lake.num_agents,)
-    if exclude is not None:
-        exclude = pad(exclude, config.lake.sizes[-1], max(num_agents))
-    parts, kinds = [], [(agents, hole) for agents in num_agents for hole in holes]
-    for i, (agents, hole) in enumerate(kinds):
-        lake = LakeConfig.uniform(tuple(size for size in config.lake.sizes if size >= agents), hole, wait)
-        share = count * (i + 1) // len(kinds) - count * i // len(kinds)
+    parts: list[Dataset] = []
+    for i, hole in enumerate(holes):
+        lake = LakeConfig.uniform(kinds, hole, wait)
+        share = count * (i + 1) // len(holes) - count * i // len(holes)
         if share:
-            parts.append(
-                build_boards(config, lake, jax.random.fold_in(key, i), share, exclude, agents, max(num_agents))
-            )
+            parts.append(build_boards(config, lake, jax.random.fold_in(key, i), share, exclude))
             drawn = parts[-1].instances
             exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
     instances, solutions, needs_wait = jax.tree.map(
@@ -72,20 +65,13 @@ def mixed_boards(
         instances=instances,
         solutions=solutions,
         needs_wait=needs_wait,
+        kinds=np.concatenate([part.kinds for part in parts]),
         report=tuple(report for part in parts for report in part.report),
     )
 
 
-def build_boards(
-    config: Config,
-    lake: LakeConfig,
-    key: jax.Array,
-    count: int,
-    exclude: Instance | None,
-    num_agents: int | None = None,
-    max_agents: int | None = None,
-) -> Dataset:
-    """The generator with the run's objective and, unless another is given, its number of agents, and so many slots.
+def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None) -> Dataset:
+    """The generator with the run's objective, padded so that all boards of a run share the programs that read them.
 
     Raises:
       ConfigError: if it finds no solvable board.
@@ -95,8 +81,8 @@ def build_boards(
             lake,
             key,
             count,
-            num_agents=num_agents or config.lake.num_agents,
-            max_agents=max_agents,
+            max_size=max(kind.size for kind in config.all_kinds),
+            max_agents=max(kind.num_agents for kind in config.all_kinds),
             objective=config.lake.objective,
             exclude=exclude,
         )

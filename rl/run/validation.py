@@ -26,7 +26,8 @@ def draw_validation_set(policy: Policy, seed: int) -> BoardSet:
       ConfigError: if no solvable board is found, or a prompt does not fit `text.max_prompt_tokens`.
     """
     settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
-    boards = mixed_boards(policy.config, settings.holes, settings.wait, key, settings.instances)
+    kinds = policy.config.target_kinds
+    boards = mixed_boards(policy.config, kinds, settings.holes, settings.wait, key, settings.instances)
     return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
 
 
@@ -71,7 +72,7 @@ def validate(
     _, sampled = answer(1, settings.samples, SamplingParams(settings.temperature, settings.top_k, settings.top_p))
     rollout, verdicts, valid = distributed.all_gather((greedy, verdicts, sampled.valid))
     evidence = evidence_.evidence_from_verdicts(
-        sizes=boards.prompts.instances.size,
+        kinds=boards.kinds,
         checks=verdicts.checks,
         optimal=verdicts.optimal,
         tokens=rollout.mask.sum(axis=-1),
@@ -101,11 +102,11 @@ def validate(
 def _trajectories(policy: Policy, boards: BoardSet, rollout: Rollout, verdicts: Verdict) -> tuple[Trajectory, ...]:
     """The failures that the evidence shows, of the greedy answers."""
     instances = boards.prompts.instances
-    chosen = evidence_.typical_failures(instances.size, verdicts.checks)
-    rollout, instances = rollout[chosen], instances[chosen]
+    chosen = evidence_.typical_failures(boards.kinds, verdicts.checks)
+    rollout, instances, kinds = rollout[chosen], instances[chosen], boards.kinds[chosen]
     plans, answers = policy.read(instances, rollout), policy.texts(rollout.tokens, rollout.mask)
     return tuple(
-        evidence_.trajectory(instances[i], plans[i], verdicts.checks[place], answers[i])
+        evidence_.trajectory(kinds[i], instances[i], plans[i], verdicts.checks[place], answers[i])
         for i, place in enumerate(chosen)
     )
 

@@ -26,7 +26,8 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequen
     """
     config, settings = policy.config, policy.config.warm_start
     key = make_key(config.seed, Purpose.WARM_START_SET)
-    boards = mixed_boards(config, settings.holes, settings.wait, key, settings.instances, exclude, settings.num_agents)
+    kinds = settings.kinds or config.lake.kinds
+    boards = mixed_boards(config, kinds, settings.holes, settings.wait, key, settings.instances, exclude)
     prompts = policy.prompts(boards.instances)
     thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
     answers = [
@@ -61,7 +62,13 @@ def engineer_texts(
     rows = []
     for _ in range(count):
         context, thinking, answer, _ = examples.example(
-            rng, config.lake.sizes, rounds, config.rounds.epochs, config.warm_start.contexts, template
+            rng,
+            config.lake.kinds,
+            rounds,
+            config.rounds.epochs,
+            config.warm_start.contexts,
+            template,
+            config.target_kinds,
         )
         taught = tokenizer.completion(f"<think>\n{thinking}\n</think>\n\n{answer}")
         rows.append((tokenizer.chat(context, thinking=True), taught, tokenizer.completion(answer)))

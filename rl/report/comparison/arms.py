@@ -11,7 +11,7 @@ import yaml
 
 from engineer.evidence import CHECKS
 from rl.report import run as runs
-from rl.report.shares import Slice, slices
+from rl.report.shares import Slice, number_cells, slices
 
 EVALUATION = "evaluation.json"
 OUTCOMES = (*CHECKS, "valid")
@@ -20,7 +20,7 @@ OUTCOMES = (*CHECKS, "valid")
 
 @dataclasses.dataclass(frozen=True)
 class Boards:
-    """The held-out boards, the same for every policy; numpy arrays ``[boards]``."""
+    """The held-out boards, the same for every policy; numpy arrays ``[boards]``, ``size`` holds `Kind.board`."""
 
     id: np.ndarray
     agents: np.ndarray
@@ -30,7 +30,7 @@ class Boards:
     @property
     def cells(self) -> np.ndarray:
         """The number of agents and the size in one, int ``[boards]``."""
-        return 100 * self.agents + self.size
+        return number_cells(self.agents, self.size)
 
     @property
     def strata(self) -> np.ndarray:
@@ -189,7 +189,7 @@ def _evaluation(path: Path) -> tuple[Boards, Answers]:
         return Boards(**columns), _answers(answers, len(boards["id"]))
 
 
-_BOARDS = {"id": str, "agents": int, "size": int, "wait_subset": float}
+_BOARDS = {"id": str, "agents": int, "size": object, "wait_subset": float}
 
 
 def _answers(columns: Mapping[str, Sequence[Any]], count: int) -> Answers:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engineer.proposal import distance
+from jaxlake.kinds import Kind
 from rl.report.comparison.arms import OUTCOMES, Answers, Arm, Comparison
 from rl.report.comparison.statistics import (
     Interval,
@@ -42,7 +43,7 @@ class Rate:
     engineer: str
     metric: str
     agents: int | None
-    size: int | None
+    size: int | str | None
     wait: float | None
     n: int
     share: float
@@ -65,14 +66,14 @@ class Forgetting:
     """Valid share of the greedy answers on validation, mean over seeds.
 
     Attributes:
-      checkpoints, sizes: names of the rows and of the columns.
+      checkpoints, sizes: names of the rows and of the columns, which are labels of kinds.
       valid: ``[checkpoints][sizes]``.
       drops: ``[sizes]``, the largest fall below an earlier checkpoint.
     """
 
     engineer: str
     checkpoints: tuple[str, ...]
-    sizes: tuple[int, ...]
+    sizes: tuple[int | str, ...]
     valid: tuple[tuple[float, ...], ...]
     drops: tuple[float, ...]
 
@@ -118,10 +119,10 @@ class Design:
     """The designs of an engineer in one round, mean over seeds.
 
     Attributes:
-      config: ``{ratio: {size: mean}}`` as requested.
+      config: ``{ratio: {label of a kind: mean}}`` as requested.
       entropy: of the data ratios, in nats.
       data_step: L1 distance of the data ratios from those of the round before; None in the first.
-      hole_step, wait_step: mean over sizes of the absolute change; None in the first.
+      hole_step, wait_step: mean over kinds of the absolute change; None in the first.
       repairs: how many the projection made.
       fallbacks: in how many of the seeds the round before's configuration stayed for want of another.
       without_signal: share of the groups of training answers that were all valid or all invalid.
@@ -130,7 +131,7 @@ class Design:
     engineer: str
     round: int
     seeds: int
-    config: dict[str, dict[int, float]]
+    config: dict[str, dict[int | str, float]]
     entropy: float
     data_step: float | None
     hole_step: float | None
@@ -263,15 +264,16 @@ def paired(comparison: Comparison) -> dict[tuple[str, str], np.ndarray]:
 def _forgetting(engineer: str, arms: Sequence[Arm]) -> Forgetting:
     names = [stage.name for stage in arms[0].run.stages if all(arm.run.stage(stage.name) for arm in arms)]
     names = [name for name in names if name != "before"]  # nothing was learnt yet that could be forgotten
-    sizes = sorted({row.size for arm in arms for row in arm.run.stages[-1].evidence.by_size})
-    valid = np.mean([_validity(arm.run, names, sizes) for arm in arms], axis=0)
-    return Forgetting(engineer, tuple(names), tuple(sizes), _nested(valid), tuple(largest_drop(valid).tolist()))
+    kinds = sorted({row.kind for arm in arms for row in arm.run.stages[-1].evidence.by_kind})
+    valid = np.mean([_validity(arm.run, names, kinds) for arm in arms], axis=0)
+    labels = tuple(kind.label for kind in kinds)
+    return Forgetting(engineer, tuple(names), labels, _nested(valid), tuple(largest_drop(valid).tolist()))
 
 
-def _validity(run: Run, names: Sequence[str], sizes: Sequence[int]) -> np.ndarray:
-    """Return the valid share of greedy answers, float ``[checkpoints, sizes]``."""
-    rows = [{row.size: row.valid / row.n for row in run.stage(name).evidence.by_size} for name in names]
-    return np.array([[row[size] for size in sizes] for row in rows])
+def _validity(run: Run, names: Sequence[str], kinds: Sequence[Kind]) -> np.ndarray:
+    """Return the valid share of greedy answers, float ``[checkpoints, kinds]``."""
+    rows = [{row.kind: row.valid / row.n for row in run.stage(name).evidence.by_kind} for name in names]
+    return np.array([[row[kind] for kind in kinds] for row in rows])
 
 
 def _tails(comparison: Comparison) -> Iterable[Tail]:
@@ -325,12 +327,12 @@ def _designs(engineer: str, arms: Iterable[Arm]) -> Iterable[Design]:
             for row in arm.run.steps
             if row["round"] == past.index and row.get("all_valid_groups") is not None
         ]
-        sizes = rounds[0].config.sizes
+        labels = [kind.label for kind in rounds[0].config.kinds]
         yield Design(
             engineer=engineer,
             round=rounds[0].index,
             seeds=len(arms),
-            config={ratio: dict(zip(sizes, ratios[ratio].mean(axis=0).tolist(), strict=True)) for ratio in RATIOS},
+            config={ratio: dict(zip(labels, ratios[ratio].mean(axis=0).tolist(), strict=True)) for ratio in RATIOS},
             entropy=float(np.mean([entropy(past.config.data) for past in rounds])),
             data_step=steps["data"],
             hole_step=steps["hole"],

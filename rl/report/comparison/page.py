@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 from jaxlake.files import write_whole
+from jaxlake.kinds import Kind
 from rl.report.comparison.arms import Comparison, read
 from rl.report.comparison.findings import findings
 from rl.report.comparison.pictures import draw_all
@@ -49,7 +50,7 @@ def to_text(comparison: Comparison) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """Say in sentences what a reader must know of all numbers together."""
     boards, baseline = comparison.boards, comparison.baseline
-    sizes = ", ".join(map(str, sorted(set(boards.size.tolist()))))
+    sizes = ", ".join(map(str, sorted(set(boards.size.tolist()), key=Kind.of)))
     seeds = {len(arms) for arms in comparison.arms.values()}
     count = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     differences = findings(comparison).differences

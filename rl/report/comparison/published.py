@@ -37,7 +37,7 @@ class PublishedRow:
 def beside_published(comparison: Comparison) -> Iterable[PublishedRow]:
     """Yield a row for each policy of the paper that an engineer led to; none without boards of 3 to 5 agents."""
     boards = comparison.boards
-    papers = np.isin(boards.agents, (3, 4, 5))
+    papers = np.isin(boards.agents, (3, 4, 5)) & np.array([isinstance(size, int) for size in boards.size])
     if not papers.any():
         return
     weights = cell_weights(boards.cells, papers)

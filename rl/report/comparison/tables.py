@@ -1,11 +1,12 @@
 """The tables of a comparison; most have a row for each engineer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from engineer.context import FAILURES
+from jaxlake.kinds import Kind
 from rl.report.comparison.arms import OUTCOMES, Comparison
 from rl.report.comparison.findings import (
     ALPHAS,
@@ -87,8 +88,10 @@ def _slice_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
     """Make tables by board size, and by wait subset."""
     for metric in metrics(comparison):
         for agents in sorted({rate.agents for rate in numbers.rates if rate.agents is not None}):
-            sizes = sorted({rate.size for rate in numbers.rates if rate.agents == agents and rate.size is not None})
-            columns = {(agents, None, size): f"{size}x{size}" for size in sizes} | {(agents, None, None): "Sum"}
+            sizes = {rate.size for rate in numbers.rates if rate.agents == agents and rate.size is not None}
+            names = board_names(sorted(sizes, key=Kind.of))
+            columns = {(agents, None, size): name for size, name in names.items()}
+            columns |= {(agents, None, None): "Sum"}
             title = f"{agents} agents, {metric} % by board size [Wilson]"
             yield _rate_table(comparison, numbers, title, metric, columns)
     waits = sorted({(rate.agents, rate.wait) for rate in numbers.rates if rate.wait is not None})
@@ -169,7 +172,13 @@ def _drop_table(numbers: Findings) -> Table:
 
 
 def _sizes(numbers: Findings) -> dict[int, str]:
-    return {place: f"{size}x{size}" for place, size in enumerate(numbers.forgetting[0].sizes)}
+    return dict(enumerate(board_names(numbers.forgetting[0].sizes).values()))
+
+
+def board_names(labels: Sequence[int | str]) -> dict[int | str, str]:
+    """Return headings of kinds by their labels: ``6x6`` of a size where all are sizes, else the names of kinds."""
+    sized = all(isinstance(label, int) for label in labels)
+    return {label: f"{label}x{label}" if sized else str(label) for label in labels}
 
 
 def _tail_table(numbers: Findings) -> Table:
