@@ -49,7 +49,7 @@ SHAPE = {
     "tie_word_embeddings": True,
 }
 MICRO = """
-lake: {sizes: [3, 4]}
+lake: {kinds: [3, 4]}
 text: {max_prompt_tokens: 32, max_new_tokens: 32}
 sampler: {rows: 32}
 warm_start: {steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 2,

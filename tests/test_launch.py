@@ -121,7 +121,7 @@ def test_the_plans_of_the_guide_are_those_of_the_configurations():
 
 
 TINY = """
-lake: {sizes: [3]}
+lake: {kinds: [3]}
 text: {max_prompt_tokens: 32, max_new_tokens: 16}
 warm_start: {steps: 0}
 rounds: {count: 2, instances: 8}

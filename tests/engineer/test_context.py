@@ -20,9 +20,10 @@ from engineer.context import (
     Training,
     modules,
 )
-from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
+from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.proposal import grammar
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Family, Kind
 
 SHIPPED = Path(context_.__file__).with_name("template.md")
 TEMPLATE = Template.shipped()
@@ -32,19 +33,19 @@ def build(evidence: Evidence, history: list[PastRound], training: Training, name
     return Context(modules(name), TEMPLATE).build(evidence, history, training, **room)
 
 
-def row(size: int, n: int, valid: int, sampled: float | None = 0.25, **failures: int) -> SizeEvidence:
+def row(kind: int | str, n: int, valid: int, sampled: float | None = 0.25, **failures: int) -> KindEvidence:
     first = {**dict.fromkeys(CHECKS, 0), **failures}
-    return SizeEvidence(size, n, valid, valid // 2, first, first, sampled)
+    return KindEvidence(Kind.of(kind), n, valid, valid // 2, first, first, sampled)
 
 
-def evidence(*rows: SizeEvidence) -> Evidence:
+def evidence(*rows: KindEvidence) -> Evidence:
     return Evidence(rows, 0.25, 0.01, 4, 20.0, 0.0)
 
 
 NOW = evidence(row(3, 40, 30, hole_free=8, goal_reached=2), row(4, 40, 10, conflict_free=20, parsable=10))
 BEFORE = evidence(row(3, 40, 20, hole_free=20), row(4, 40, 4, conflict_free=36))
-RANDOM = LakeConfig(sizes=(3, 4), data=(0.915, 0.085), hole=(0.435, 0.015), wait=(0.775, 0.995))
-DESIGNED = LakeConfig(sizes=(3, 4), data=(0.6, 0.4), hole=(0.2, 0.1), wait=(0.55, 0.35))
+RANDOM = LakeConfig(kinds=(3, 4), data=(0.915, 0.085), hole=(0.435, 0.015), wait=(0.775, 0.995))
+DESIGNED = LakeConfig(kinds=(3, 4), data=(0.6, 0.4), hole=(0.2, 0.1), wait=(0.55, 0.35))
 
 
 def rounds(number: int) -> list[PastRound]:
@@ -106,21 +107,23 @@ def test_the_answer_format_names_the_sizes_and_keys_of_the_grammar():
     last = lines(build(NOW, rounds(1), Training(1, 3, 2)))[-1]
     assert "with sizes 3 4." in last
     assert '{"3":{"data":d,"hole":h,"wait":w},...}' in last
-    assert grammar((3, 4)).index("data") < grammar((3, 4)).index("hole") < grammar((3, 4)).index("wait")
+    written = grammar(DESIGNED.kinds)
+    assert written.index("data") < written.index("hole") < written.index("wait")
 
 
 @pytest.mark.parametrize("sizes", [(3, 4), tuple(range(3, 11))])
 def test_fixed_text_stays_within_two_hundred_words(sizes):
-    text = build(evidence(*(row(size, 40, 10, hole_free=30) for size in sizes)), rounds(1), Training(1, 3, 2))
+    now = evidence(*(row(size, 40, 10, hole_free=30) for size in sizes))
+    text = build(now, [PastRound(0, LakeConfig.uniform(sizes, 0.2, 0.1), now)], Training(1, 3, 2))
     tables = [line for line in lines(text) if re.match(r"(\d+|all) ", line)]
     assert len(tables) == len(sizes) + 1
     assert len(text.split()) - sum(len(line.split()) for line in tables) - len(sizes) <= 200
 
 
 def test_v6_is_word_for_word_what_the_tiny_run_has_always_read():
-    def checked(size: int, n: int, valid: int, optimal: int, sampled: float | None, *first: int) -> SizeEvidence:
+    def checked(size: int, n: int, valid: int, optimal: int, sampled: float | None, *first: int) -> KindEvidence:
         failures = dict(zip(CHECKS, first, strict=True))
-        return SizeEvidence(size, n, valid, optimal, failures, failures, sampled)
+        return KindEvidence(Kind.of(size), n, valid, optimal, failures, failures, sampled)
 
     states = [
         evidence(
@@ -147,6 +150,63 @@ def test_v6_is_word_for_word_what_the_tiny_run_has_always_read():
     history = [PastRound(k, config, state) for k, (config, state) in enumerate(zip(configs, states, strict=True))]
     text = build(states[-1], history, Training(3, 5, 2))
     assert text + "\n" == Path(__file__).with_name("v6.txt").read_text(encoding="utf-8")
+
+
+# Kinds of boards beside the paper's.
+
+
+def families_in(text: str) -> set[str]:
+    """The families whose sentences a message has."""
+    return {family.value for family in Family if f"\n\n{TEMPLATE.sections[family.value]}\n\n" in text}
+
+
+def designed(*kinds: int | str, then: Evidence) -> str:
+    """A message about two rounds of these kinds, the same validation after both."""
+    config = LakeConfig.uniform(kinds, 0.2, 0.1)
+    return build(then, [PastRound(0, config, then), PastRound(1, config, then)], Training(2, 3, 2), "V6+E+X")
+
+
+@pytest.mark.parametrize("family", [family for family in Family if family is not Family.RANDOM])
+def test_a_family_is_explained_where_a_kind_is_of_it(family):
+    assert families_in(designed(f"{family.value}6", then=evidence(row(f"{family.value}6", 40, 10)))) == {family.value}
+    assert families_in(designed(3, f"{family.value}6", then=evidence(row(3, 40, 10)))) == {"random", family.value}
+
+
+def test_tables_and_answer_name_kinds_as_the_grammar_does():
+    failed = (Trajectory(Kind.of("rooms5"), "hole_free", "a.A", "0:(0,0)"),)
+    now = evidence(row("4x3", 40, 30, hole_free=10), row("rooms5", 40, 10, conflict_free=30))
+    text = designed("4x3", "rooms5", then=dataclasses.replace(now, trajectories=failed))
+    assert "For each kind of boards choose data" in text and "give most data to kinds that are solved" in text
+    header = lines(text).index("kind n valid +- optimal sampled | parse agents start bounds hole move conflict goal")
+    assert lines(text)[header + 1] == "4x3 40 75 13 38 25 | 0 0 0 0 25 0 0 0"
+    assert lines(text)[header + 2].startswith("rooms5 40 25 ")
+    assert "\nset kind n tokens" in text and "\nvalidation rooms5 40 - - 0 50 25 " in text
+    assert "\nset kind boards data hole wait > data hole wait" in text
+    assert "\nFailed answers: kind, first failing check" in text and "\nrooms5 hole\na.A\n0:(0,0)\n" in text
+    assert "\nround kind data hole wait | before after | failure\n1 4x3 0.5 0.2 0.1 | 75 75 | hole 25\n" in text
+    assert '{"4x3":{"data":d,"hole":h,"wait":w},...} with kinds 4x3 rooms5. ' in lines(text)[-1]
+
+
+def test_what_is_validated_may_be_other_than_what_is_designed():
+    text = designed(3, "rooms5", then=evidence(row("rooms5", 40, 30, hole_free=10), row("corridor5x3", 40, 0)))
+    assert "To be designed: 3 rooms5. Validated, what the policy is judged by: rooms5 corridor5x3." in text
+    assert families_in(text) == {"random", "rooms", "corridor"}
+    rows = [line.partition(" ")[0] for line in lines(text.partition("\nkind n valid")[2].partition("\n\n")[0])[1:]]
+    assert rows == ["rooms5", "corridor5x3", "all"]
+    assert "\n1 3 0.5 0.2 0.1 | - - | -\n1 rooms5 0.5 0.2 0.1 | 75 75 | hole 25\n\n" in text
+    assert "with kinds 3 rooms5. " in lines(text)[-1]
+
+
+def test_sizes_are_explained_as_kinds_where_others_are_validated():
+    text = designed(3, 4, then=evidence(row(5, 40, 10)))
+    assert families_in(text) == {"random"}
+    assert "To be designed: 3 4. Validated, what the policy is judged by: 5." in text
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, "V5+E+X"])
+def test_the_papers_boards_are_told_by_size_alone(name):
+    text = build(RICH, rounds(2), Training(2, 3, 2, "PPO without a critic"), name)
+    assert not families_in(text) and not re.search(r"\bkinds?\b", text)
 
 
 # What the variants are, from the paper's table.
@@ -289,20 +349,20 @@ MEASURED = dataclasses.replace(
     truncated=2,
 )
 BOARDS = (
-    SizeEnvironment(3, 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 4.25, 0.3125, 0.614),
-    SizeEnvironment(4, 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 5.975, 0.26, 0.55),
+    KindEnvironment(Kind.of(3), 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 4.25, 0.3125, 0.614),
+    KindEnvironment(Kind.of(4), 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 5.975, 0.26, 0.55),
 )
-TRAINED_ON = SizeEnvironment(
-    3, 0, {"data": 0.6, "hole": 0.2, "wait": 0.55}, {"data": 0.0, "hole": 0.2, "wait": 0.535}, None, None, None
+TRAINED_ON = KindEnvironment(
+    Kind.of(3), 0, {"data": 0.6, "hole": 0.2, "wait": 0.55}, {"data": 0.0, "hole": 0.2, "wait": 0.535}, None, None, None
 )
 FAILED = (
-    Trajectory(4, "conflict_free", "a>.A\n....\n#...\nb>>B", "0:(0,0)(0,1)\n1:(3,0)(3,1)"),
-    Trajectory(3, "hole_free", "a>A\n...\nb>B", "0:(0,0)(0,1)(0,2)\n1:(2,0)(2,1)(2,2)"),
-    Trajectory(4, "parsable", "a..A\n....\n#...\nb..B", "I would rather not."),
+    Trajectory(Kind.of(4), "conflict_free", "a>.A\n....\n#...\nb>>B", "0:(0,0)(0,1)\n1:(3,0)(3,1)"),
+    Trajectory(Kind.of(3), "hole_free", "a>A\n...\nb>B", "0:(0,0)(0,1)(0,2)\n1:(2,0)(2,1)(2,2)"),
+    Trajectory(Kind.of(4), "parsable", "a..A\n....\n#...\nb..B", "I would rather not."),
 )
 RICH = dataclasses.replace(
     NOW,
-    by_size=(MEASURED, NOW.by_size[1]),
+    by_kind=(MEASURED, NOW.by_kind[1]),
     environment=BOARDS,
     training=TrainingEvidence((row(3, 800, 400, 0.5, hole_free=400),), (TRAINED_ON,)),
     trajectories=FAILED,
@@ -347,7 +407,7 @@ def test_failed_answers_are_headed_by_size_and_check():
     ],
 )
 def test_a_failed_answer_is_shown_without_thinking_and_cut(answer, shown):
-    failed = dataclasses.replace(NOW, trajectories=(Trajectory(3, "parsable", "a.A", answer),))
+    failed = dataclasses.replace(NOW, trajectories=(Trajectory(Kind.of(3), "parsable", "a.A", answer),))
     text = build(failed, rounds(1), Training(1, 3, 2), "F+X")
     assert text.partition("3 parse\na.A\n")[2].partition("\n\n")[0] == shown
 
@@ -448,10 +508,13 @@ def test_an_emptied_section_leaves_no_gap():
     [
         ("## G: guideline", "### G", "section 'G' is there 0 times; it must be there exactly once"),
         ("## G: guideline", "## H", "section 'H' is there 2 times"),
-        ("## G: guideline", "## Hints", "unknown section 'Hints'; it must be one of task, F"),
+        ("## G: guideline", "## Hints", "unknown section 'Hints'; it must be one of task, kinds, random"),
         ("## G: guideline", "##", "unknown section ''"),
+        ("## rooms", "## room", "unknown section 'room'"),
+        ("{targets}", "{target}", "section kinds: unknown {target}; it must be one of {designed}, {targets}"),
         ("{epochs} epochs", "{epoch} epochs", "T: unknown {epoch}; it must be one of {round}, {last_round}, {epochs}"),
-        ("Guideline:", "{guideline}:", "section G: unknown {guideline}; this section has none"),
+        ("Guideline:", "{guideline}:", "section G: unknown {guideline}; it must be one of {row}"),
+        ("maze: ", "{maze}: ", "section maze: unknown {maze}; this section has none"),
         ("| failure\n{rows}", "| failure", "section H: {rows} is missing"),
     ],
 )

@@ -11,26 +11,27 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engineer import Choice, DataFloor, Generation, LanguageEngineer, NoAnswer, RandomEngineer
+from engineer import Choice, DataFloor, Generation, LanguageEngineer, NoAnswer, RandomEngineer, RuleEngineer
 from engineer.context import Context, PastRound, Template, Training, modules
 from engineer.engineers.shuffle import derangement, relabelled
-from engineer.evidence import CHECKS, Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence, Trajectory
+from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.examples import rule
 from engineer.proposal import grammar, to_answer
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 
-SIZES = (3, 4)
-PREVIOUS = LakeConfig(sizes=SIZES, data=(0.5, 0.5), hole=(0.2, 0.3), wait=(0.1, 0.4))
-WISHED = LakeConfig(sizes=SIZES, data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 0.6))
-OTHER = LakeConfig(sizes=SIZES, data=(0.3, 0.7), hole=(0.1, 0.5), wait=(0.0, 0.6))
-FAR = LakeConfig(sizes=SIZES, data=(1.0, 0.0), hole=(0.5, 0.0), wait=(1.0, 0.0))
+KINDS = THREE, FOUR = Kind.of(3), Kind.of(4)
+PREVIOUS = LakeConfig(kinds=KINDS, data=(0.5, 0.5), hole=(0.2, 0.3), wait=(0.1, 0.4))
+WISHED = LakeConfig(kinds=KINDS, data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 0.6))
+OTHER = LakeConfig(kinds=KINDS, data=(0.3, 0.7), hole=(0.1, 0.5), wait=(0.0, 0.6))
+FAR = LakeConfig(kinds=KINDS, data=(1.0, 0.0), hole=(0.5, 0.0), wait=(1.0, 0.0))
 KEY = jax.random.key(7)
 V6 = Context(modules("V6"), Template.shipped())
 
 
 def validation() -> Evidence:
     failures = {**dict.fromkeys(CHECKS, 0), "hole_free": 6}
-    rows = tuple(SizeEvidence(size, 10, 4, 3, failures, failures, 0.3) for size in SIZES)
+    rows = tuple(KindEvidence(kind, 10, 4, 3, failures, failures, 0.3) for kind in KINDS)
     return Evidence(rows, 0.3, 0.02, 4, 20.0, 0.0)
 
 
@@ -74,7 +75,7 @@ def test_a_legal_answer_is_taken_as_it_is():
 def test_the_model_gets_the_context_the_grammar_and_the_key():
     model = Model(to_answer(WISHED))
     propose(model)
-    assert model.asked == [(V6.build(validation(), HISTORY, Training(1, 3, 2)), grammar(SIZES), KEY, 1)]
+    assert model.asked == [(V6.build(validation(), HISTORY, Training(1, 3, 2)), grammar(KINDS), KEY, 1)]
 
 
 def test_raw_text_and_thinking_are_kept_verbatim():
@@ -178,7 +179,7 @@ texts = st.text() | st.text(alphabet='{}":,0.34 dataholewit-9<think/>', max_size
 @given(texts)
 def test_any_answer_ends_in_a_legal_configuration_or_the_previous_one(answer):
     proposal = propose(Model(answer))
-    assert proposal.projected.sizes == SIZES  # whatever is no legal configuration cannot be made
+    assert proposal.projected.kinds == KINDS  # whatever is no legal configuration cannot be made
     assert (proposal.attempts, len(proposal.errors)) == ((3, 3) if proposal.fallback else (1, 0))
     if proposal.fallback:
         assert proposal.projected == PREVIOUS
@@ -223,10 +224,10 @@ class Pilot:
     def __init__(self):
         self.keys = []
 
-    def __call__(self, config: LakeConfig, key: jax.Array) -> dict[int, np.ndarray]:
+    def __call__(self, config: LakeConfig, key: jax.Array) -> dict[Kind, np.ndarray]:
         self.keys.append(key)
-        rows = zip(config.sizes, config.data, config.wait, strict=True)
-        return {size: np.full(4, 0.5 if wait else 1.0) for size, data, wait in rows if data}
+        rows = zip(config.kinds, config.data, config.wait, strict=True)
+        return {kind: np.full(4, 0.5 if wait else 1.0) for kind, data, wait in rows if data}
 
 
 def test_the_best_proposal_is_the_one_whose_boards_teach_most_by_their_share():
@@ -299,48 +300,50 @@ def test_a_language_engineer_needs_a_finished_round():
         engineer(Model("")).propose(validation(), [], KEY)
 
 
-@pytest.mark.parametrize("sizes", [(3, 4), (3, 4, 5), (3, 5, 6, 7, 8, 9)])
-def test_a_derangement_leaves_no_size_in_its_place(sizes):
-    drawn = [derangement(sizes, jax.random.key(seed)) for seed in range(20)]
+@pytest.mark.parametrize("names", [(3, 4), (3, 4, 5), (3, 5, 6, 7, 8, 9), (3, "6x3", "rooms6", "corridor8x3")])
+def test_a_derangement_leaves_no_kind_in_its_place(names):
+    kinds = [Kind.of(name) for name in names]
+    drawn = [derangement(kinds, jax.random.key(seed)) for seed in range(20)]
     for labels in drawn:
-        assert sorted(labels) == sorted(labels.values()) == list(sizes)
-        assert all(size != label for size, label in labels.items())
-    assert len({tuple(labels.values()) for labels in drawn}) > (len(sizes) > 2)
+        assert sorted(labels) == sorted(labels.values()) == kinds
+        assert all(kind != label for kind, label in labels.items())
+    assert len({tuple(labels.values()) for labels in drawn}) > (len(kinds) > 2)
 
 
 def test_shuffled_evidence_keeps_every_number_under_another_name():
     failures = dict.fromkeys(CHECKS, 0)
-    rows = tuple(SizeEvidence(size, 10 * size, size, 0, failures, failures) for size in (3, 4, 5))
-    boards = tuple(SizeEnvironment(size, 10 * size, None, {}, None, None, None) for size in (3, 4, 5))
-    failed = tuple(Trajectory(size, "hole_free", f"board of {size}", "") for size in (5, 3))
+    kinds = three, four, rooms = tuple(map(Kind.of, (3, 4, "rooms5")))
+    rows = tuple(KindEvidence(kind, 10 * kind.size, kind.size, 0, failures, failures) for kind in kinds)
+    boards = tuple(KindEnvironment(kind, 10 * kind.size, None, {}, None, None, None) for kind in kinds)
+    failed = tuple(Trajectory(kind, "hole_free", f"on {kind}", "") for kind in (rooms, three))
     given = Evidence(rows, 0.3, 0.02, 4, 20.0, 0.0, boards, TrainingEvidence(rows[:2], boards[1:]), failed)
-    shuffled = relabelled(given, {3: 4, 4: 5, 5: 3})
-    assert [(row.size, row.n) for row in shuffled.by_size] == [(3, 50), (4, 30), (5, 40)]
-    assert [(row.size, row.instances) for row in shuffled.environment] == [(3, 50), (4, 30), (5, 40)]
-    assert [(row.size, row.n) for row in shuffled.training.by_size] == [(4, 30), (5, 40)]
-    assert [(row.size, row.instances) for row in shuffled.training.environment] == [(3, 50), (5, 40)]
-    assert [(one.size, one.board) for one in shuffled.trajectories] == [(3, "board of 5"), (4, "board of 3")]
+    shuffled = relabelled(given, {three: four, four: rooms, rooms: three})
+    assert [(row.kind, row.n) for row in shuffled.by_kind] == [(three, 50), (four, 30), (rooms, 40)]
+    assert [(row.kind, row.instances) for row in shuffled.environment] == [(three, 50), (four, 30), (rooms, 40)]
+    assert [(row.kind, row.n) for row in shuffled.training.by_kind] == [(four, 30), (rooms, 40)]
+    assert [(row.kind, row.instances) for row in shuffled.training.environment] == [(three, 50), (rooms, 40)]
+    assert [(one.kind, one.board) for one in shuffled.trajectories] == [(three, "on rooms5"), (four, "on 3")]
     assert (shuffled.n, shuffled.valid, shuffled.sampled_valid) == (given.n, given.valid, given.sampled_valid)
-    assert relabelled(shuffled, {4: 3, 5: 4, 3: 5}) == given
+    assert relabelled(shuffled, {four: three, rooms: four, three: rooms}) == given
 
 
 def test_a_shuffled_engineer_reads_all_evidence_under_one_order_and_the_configurations_as_they_were():
     def mixed() -> Evidence:
-        easy, hard = validation().by_size
-        return dataclasses.replace(validation(), by_size=(dataclasses.replace(easy, valid=9), hard))
+        easy, hard = validation().by_kind
+        return dataclasses.replace(validation(), by_kind=(dataclasses.replace(easy, valid=9), hard))
 
     history = [PastRound(0, PREVIOUS, mixed()), PastRound(1, WISHED, mixed())]
     model = Model(to_answer(WISHED))
     engineer(model, shuffled=True).propose(mixed(), history, KEY)
-    swapped = relabelled(mixed(), {3: 4, 4: 3})
+    swapped = relabelled(mixed(), {THREE: FOUR, FOUR: THREE})
     history = [dataclasses.replace(past, evidence=swapped) for past in history]
     assert model.asked[0][0] == V6.build(swapped, history, Training(2, 3, 2))
 
 
-def test_the_evidence_of_one_size_cannot_be_shuffled():
-    one = LakeConfig(sizes=(3,), data=(1.0,), hole=(0.2,), wait=(0.1,))
-    evidence = dataclasses.replace(validation(), by_size=validation().by_size[:1])
-    with pytest.raises(ValueError, match="at least two sizes"):
+def test_the_evidence_of_one_kind_cannot_be_shuffled():
+    one = LakeConfig(kinds=(3,), data=(1.0,), hole=(0.2,), wait=(0.1,))
+    evidence = dataclasses.replace(validation(), by_kind=validation().by_kind[:1])
+    with pytest.raises(ValueError, match="at least two kinds"):
         engineer(Model(""), shuffled=True).propose(evidence, [PastRound(0, one, evidence)], KEY)
 
 
@@ -350,8 +353,9 @@ def reader(prompt: str, grammar: str, key: jax.Array, count: int) -> list[Genera
     read = []
     for size, valid, optimal, sampled, failed in rows:
         failures = dict(zip(CHECKS, map(int, failed.split()), strict=True))
-        read.append(SizeEvidence(int(size), 100, int(valid), int(optimal), failures, failures, int(sampled) / 100))
-    return [Generation("", "", to_answer(rule(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0))))]
+        kind, numbers = Kind.of(int(size)), (100, int(valid), int(optimal))
+        read.append(KindEvidence(kind, *numbers, failures, failures, int(sampled) / 100))
+    return [Generation("", "", to_answer(rule(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0), toy.KINDS)))]
 
 
 def test_a_model_that_reads_its_evidence_teaches_less_by_shuffled_evidence():
@@ -363,18 +367,37 @@ def test_a_model_that_reads_its_evidence_teaches_less_by_shuffled_evidence():
 
 
 def test_the_random_engineer_draws_by_key_alone():
-    engineer = RandomEngineer(SIZES)
+    engineer = RandomEngineer(KINDS)
     drawn = engineer.propose(None, [], KEY)
     assert drawn.projected == engineer.propose(validation(), HISTORY, KEY).projected
     assert drawn.projected != engineer.propose(None, [], jax.random.key(8)).projected
     assert (drawn.fallback, drawn.attempts, drawn.errors) == (False, 1, ())
 
 
-def test_a_covered_engineer_leaves_no_size_below_the_floor_and_says_so():
+def test_the_random_engineer_draws_for_every_kind():
+    kinds = tuple(map(Kind.of, (3, "4x3", "rooms5", "corridor8x3")))
+    drawn = [RandomEngineer(kinds).propose(None, [], jax.random.key(seed)).projected for seed in range(30)]
+    assert all(config.kinds == kinds for config in drawn)
+    for i in range(4):  # ratios of every kind are all over their ranges
+        assert max(config.data[i] for config in drawn) > 0.5
+        assert np.ptp([config.hole[i] for config in drawn]) > 0.4 and np.ptp([config.wait[i] for config in drawn]) > 0.8
+
+
+def test_a_covered_engineer_leaves_no_kind_below_the_floor_and_says_so():
     proposal = DataFloor(engineer(Model(to_answer(FAR))), floor=0.1).propose(validation(), HISTORY, KEY)
     assert proposal.projected.data == pytest.approx((0.9, 0.1))
     assert proposal.projected.hole == FAR.hole
     assert proposal.repairs and proposal.candidates == (FAR,)
+
+
+def test_a_floor_names_the_kind_that_it_raises():
+    lake = LakeConfig((3, "rooms5", "corridor5x3"), (0.95, 0.05, 0.0), (0.1,) * 3, (0.2,) * 3)
+    proposal = DataFloor(RuleEngineer("mine", lambda *_: lake), floor=0.1).propose(validation(), HISTORY, KEY)
+    assert proposal.projected.data == pytest.approx((0.8, 0.1, 0.1))
+    assert proposal.repairs == (
+        "data of kind rooms5 was 0.05: raised to the floor of 0.1",
+        "data of kind corridor5x3 was 0: raised to the floor of 0.1",
+    )
 
 
 def test_a_covered_engineer_leaves_alone_what_is_above_the_floor():

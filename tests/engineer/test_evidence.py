@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import statistics
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +26,8 @@ from engineer.evidence import (
 )
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
-from jaxlake.generate import Dataset, SizeReport
+from jaxlake.generate import Dataset, KindReport
+from jaxlake.kinds import Kind
 from jaxlake.text import parse
 from jaxlake.types import Check
 
@@ -39,9 +41,13 @@ ANSWERS = (
 )
 
 
+def kinds_of(names: Iterable[int | str]) -> np.ndarray:
+    return np.array([Kind.of(name) for name in names], object)
+
+
 def five_answers(**changed) -> Evidence:
     arguments = {
-        "sizes": np.array([size for _, _, size in ANSWERS]),
+        "kinds": kinds_of(size for _, _, size in ANSWERS),
         "checks": np.array([[check not in failed for check in Check] for failed, _, _ in ANSWERS]),
         "optimal": np.array([optimal for _, optimal, _ in ANSWERS]),
         "tokens": np.array([10, 20, 30, 40, 50]),
@@ -69,15 +75,15 @@ def test_wilson_ends_are_where_the_normal_test_just_rejects(n, data):
 
 
 def test_rows_hold_hand_counted_answers_per_size():
-    three, four = five_answers().by_size
-    assert (three.size, three.n, three.valid, three.optimal) == (3, 2, 2, 1)
-    assert (four.size, four.n, four.valid, four.optimal) == (4, 3, 0, 0)
+    three, four = five_answers().by_kind
+    assert (three.kind.label, three.n, three.valid, three.optimal) == (3, 2, 2, 1)
+    assert (four.kind.label, four.n, four.valid, four.optimal) == (4, 3, 0, 0)
     assert three.sampled_valid == 0.75
     assert four.sampled_valid == pytest.approx(0.5 / 3)
 
 
 def test_rows_hold_lengths_groups_and_standard_errors_counted_by_hand():
-    three, four = five_answers().by_size
+    three, four = five_answers().by_kind
     # Lengths 10 20 and 30 40 50; deviations 5 5 and 10 0 10.
     assert (three.answer_tokens, four.answer_tokens) == (15, 40)
     assert three.answer_tokens_se == pytest.approx(math.sqrt(50 / 2))
@@ -93,7 +99,7 @@ def test_rows_hold_lengths_groups_and_standard_errors_counted_by_hand():
 
 
 def test_an_answer_is_filed_under_its_first_failing_check_only():
-    four = five_answers().by_size[1]
+    four = five_answers().by_kind[1]
     assert {check: k for check, k in four.first_failures.items() if k} == {"hole_free": 2, "parsable": 1}
     assert {check: k for check, k in four.any_failures.items() if k} == {
         "parsable": 1,
@@ -120,7 +126,7 @@ def test_totals_means_and_standard_error():
 def test_without_samples_the_sampled_values_are_none():
     evidence = five_answers(sampled_valid=None)
     assert (evidence.sampled_valid, evidence.sampled_se, evidence.samples_per_prompt) == (None, None, 0)
-    assert all((row.sampled_valid, row.sampled_se, row.groups) == (None, None, 0) for row in evidence.by_size)
+    assert all((row.sampled_valid, row.sampled_se, row.groups) == (None, None, 0) for row in evidence.by_kind)
 
 
 @settings(max_examples=50, deadline=None)
@@ -128,7 +134,7 @@ def test_without_samples_the_sampled_values_are_none():
 def test_counts_add_up_and_survive_json(n, seed):
     rng = np.random.default_rng(seed)
     evidence = evidence_from_verdicts(
-        sizes=rng.integers(3, 7, n),
+        kinds=kinds_of(rng.integers(3, 7, n).tolist()),
         checks=rng.random((n, 8)) < 0.8,
         optimal=rng.random(n) < 0.5,
         tokens=rng.integers(0, 99, n),
@@ -137,10 +143,78 @@ def test_counts_add_up_and_survive_json(n, seed):
         samples_per_prompt=4,
     )
     assert evidence.n == n
-    for row in evidence.by_size:
+    for row in evidence.by_kind:
         assert row.valid + sum(row.first_failures.values()) == row.n
         assert all(row.first_failures[check] <= row.any_failures[check] for check in CHECKS)
     assert Evidence.from_json(json.loads(json.dumps(evidence.to_json()))) == evidence
+
+
+MIXED = ("corridor8x3", "rooms6", 10, "3x3", 3, "rooms6")
+
+
+def mixed_evidence() -> Evidence:
+    return evidence_from_verdicts(
+        kinds=kinds_of(MIXED),
+        checks=np.arange(48).reshape(6, 8) % 5 > 0,
+        optimal=np.zeros(6, bool),
+        tokens=np.arange(6),
+        truncated=np.zeros(6, bool),
+    )
+
+
+def test_rows_ascend_by_family_size_and_agents_and_json_names_what_is_no_size():
+    evidence = mixed_evidence()
+    assert [str(row.kind) for row in evidence.by_kind] == ["3", "3x3", "10", "rooms6", "corridor8x3"]
+    assert [row.answer_tokens for row in evidence.by_kind] == [4, 3, 2, 3, 0]  # of MIXED's places 1 and 5 the mean
+    data = json.loads(json.dumps(evidence.to_json()))
+    assert [{name: row[name] for name in ("size", "kind") if name in row} for row in data["by_size"]] == [
+        *({"size": 3}, {"kind": "3x3"}, {"size": 10}, {"kind": "rooms6"}, {"kind": "corridor8x3"})
+    ]
+    assert Evidence.from_json(data) == evidence
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"kind": "castle6"}, r"by_size\[3\].kind: family = 'castle' must be one of 'random', 'rooms'"),
+        ({"kind": "rooms"}, "kind = 'rooms' must be a size with"),
+        ({"kind": "rooms4"}, "size of rooms boards = 4 must be a whole number from 5 to 10"),
+        ({"kind": "rooms6x9"}, "num_agents on rooms boards of size 6 = 9 must be"),
+        ({"kind": "rooms6-7"}, "kind = 'rooms6-7' must be a single one"),
+        ({"kind": "castle\n" * 1000}, "kind = 'castle"),
+        ({"kind": None}, "None"),
+        ({"kind": 6}, "by_size"),
+        ({"kind": "6"}, "by_size"),
+        ({"kind": "rooms6x2"}, "by_size"),
+        ({"size": "6"}, "by_size"),
+        ({"size": "rooms6"}, "by_size"),
+        ({"size": 11}, "size of random boards = 11 must be"),
+        ({"size": 6, "kind": "rooms6"}, "unknown field 'size'"),
+        ({"kind": "maze6", "family": "maze"}, "unknown field 'family'"),
+        ({}, "lacks 'size'"),
+        ({"kind": "3x3"}, r"by_size has sizes \[3, '3x3', 10, '3x3'"),
+    ],
+)
+def test_a_row_of_no_kind_is_refused_in_one_line(named, message):
+    data = mixed_evidence().to_json()
+    del data["by_size"][3]["kind"]
+    data["by_size"][3] |= named
+    with pytest.raises(ValueError, match=message) as error:
+        Evidence.from_json(data)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+
+
+def test_sums_tell_kinds_of_one_size_apart_and_survive_json_in_their_order():
+    rng, sums = np.random.default_rng(0), None
+    for names in (["corridor8x3", "4x3"], [10, 4, "rooms6"], ["4x3", 4]):
+        counted = answers(rng, len(names)) | {"kinds": kinds_of(names)}
+        sums = json.loads(json.dumps(add(sums, **counted)))
+    assert {name: row["groups"] for name, row in sums.items()} == {
+        **{"4": 2, "4x3": 2, "10": 1},
+        **{"rooms6": 1, "corridor8x3": 1},
+    }
+    assert list(sums) == ["4", "4x3", "10", "rooms6", "corridor8x3"]
+    assert [str(row.kind) for row in training_evidence(sums, BOARDS, REQUESTED).by_kind] == list(sums)
 
 
 def test_arrays_of_different_lengths_are_refused():
@@ -150,13 +224,13 @@ def test_arrays_of_different_lengths_are_refused():
 
 def test_no_prompts_are_no_evidence():
     with pytest.raises(ValueError, match="0 prompts"):
-        five_answers(sizes=np.zeros(0, int))
+        five_answers(kinds=kinds_of([]))
 
 
 def answers(rng: np.random.Generator, groups: int, samples: int = 4) -> dict[str, np.ndarray]:
     """Random groups of answers, as `add` takes them."""
     return {
-        "sizes": rng.integers(3, 6, groups),
+        "kinds": kinds_of(rng.integers(3, 6, groups).tolist()),
         "checks": rng.random((groups, samples, 8)) < 0.9,
         "optimal": rng.random((groups, samples)) < 0.5,
         "tokens": rng.integers(0, 99, (groups, samples)),
@@ -169,6 +243,7 @@ BOARDS = Dataset(
     instances=SimpleNamespace(size=[]),
     solutions=SimpleNamespace(cost=[], lower_bound=[]),
     needs_wait=np.zeros(0),
+    kinds=kinds_of([]),
     report=(),
 )
 REQUESTED = LakeConfig.uniform((3, 4, 5), 0.25, 0.5)
@@ -178,15 +253,15 @@ def test_training_rows_count_two_groups_by_hand():
     good, bad = [True] * 8, [check != Check.LEGAL_MOVE for check in Check]
     sums = add(
         None,
-        np.array([4, 4]),
+        kinds_of([4, 4]),
         checks=np.array([[good, bad, bad, bad], [bad, bad, bad, bad]]),
         optimal=np.array([[True, False, False, False], [True, False, False, False]]),
         tokens=np.array([[10, 10, 10, 30], [5, 5, 5, 5]]),
         truncated=np.array([[False, False, False, True], [False] * 4]),
         advantages=np.array([[1.5, -0.5, -0.5, -0.5], [0, 0, 0, 0]]),
     )
-    (row,) = training_evidence(sums, BOARDS, REQUESTED).by_size
-    assert (row.size, row.n, row.valid, row.optimal, row.truncated) == (4, 8, 1, 1, 1)
+    (row,) = training_evidence(sums, BOARDS, REQUESTED).by_kind
+    assert (row.kind.label, row.n, row.valid, row.optimal, row.truncated) == (4, 8, 1, 1, 1)
     assert row.first_failures["legal_move"] == row.any_failures["legal_move"] == 7
     assert (row.groups, row.learnable, row.all_valid, row.all_invalid) == (2, 1, 0, 1)
     assert row.sampled_valid == 1 / 8
@@ -207,10 +282,10 @@ def test_sums_of_steps_that_were_saved_in_between_are_those_of_all_answers_count
         sums = json.loads(json.dumps(new))
         assert sums == new
     everything = {name: np.concatenate([step[name] for step in taken]) for name in taken[0]}
-    rows = training_evidence(sums, BOARDS, REQUESTED).by_size
-    assert [row.size for row in rows] == sorted(set(everything["sizes"].tolist()))
+    rows = training_evidence(sums, BOARDS, REQUESTED).by_kind
+    assert [row.kind for row in rows] == sorted(set(everything["kinds"].tolist()))
     for row in rows:
-        here = [i for i, size in enumerate(everything["sizes"]) if size == row.size]
+        here = [i for i, kind in enumerate(everything["kinds"]) if kind == row.kind]
         said = [(i, k) for i in here for k in range(4)]
         failed = [[c for c in Check if not everything["checks"][i, k, c]] for i, k in said]
         assert row.n == len(said) and row.valid == sum(not checks for checks in failed)
@@ -233,9 +308,9 @@ def test_sums_of_steps_that_were_saved_in_between_are_those_of_all_answers_count
         assert row.advantage == pytest.approx(np.mean([abs(everything["advantages"][place]) for place in said]))
 
 
-def report(size: int, realised: int, waits: int, hole_ratio: float, candidates: int, solvable: float) -> SizeReport:
-    return SizeReport(
-        size=size,
+def report(kind: int | str, realised: int, waits: int, hole_ratio: float, candidates: int, solvable: float):
+    return KindReport(
+        kind=Kind.of(kind),
         requested=realised,
         realised=realised,
         requested_waits=waits,
@@ -253,16 +328,17 @@ def report(size: int, realised: int, waits: int, hole_ratio: float, candidates: 
     )
 
 
-def dataset(sizes: list[int], costs: list[int], bounds: list[int], *reports: SizeReport) -> Dataset:
+def dataset(kinds: list[int | str], costs: list[int], bounds: list[int], *reports: KindReport) -> Dataset:
     return Dataset(
-        instances=SimpleNamespace(size=np.array(sizes)),
+        instances=SimpleNamespace(size=np.array([Kind.of(kind).size for kind in kinds])),
         solutions=SimpleNamespace(cost=np.array(costs), lower_bound=np.array(bounds)),
-        needs_wait=np.zeros(len(sizes), bool),
+        needs_wait=np.zeros(len(kinds), bool),
+        kinds=kinds_of(kinds),
         report=reports,
     )
 
 
-def test_the_environment_joins_the_parts_of_a_set_that_have_the_same_size():
+def test_the_environment_joins_the_parts_of_a_set_that_have_the_same_kind():
     boards = dataset(
         [3, 4, 3, 3, 4],
         [5, 8, 6, 7, 9],
@@ -274,7 +350,7 @@ def test_the_environment_joins_the_parts_of_a_set_that_have_the_same_size():
         report(5, realised=0, waits=0, hole_ratio=0.25, candidates=10, solvable=0.0),
     )
     three, four, five = environment(boards)
-    assert (three.size, three.instances, three.requested) == (3, 3, None)
+    assert (three.kind.label, three.instances, three.requested) == (3, 3, None)
     assert three.realised == pytest.approx({"data": 3 / 5, "hole": 1 / 3, "wait": 2 / 3})
     assert (three.optimal_cost, three.interaction_gap) == (6, 1)
     assert three.solvable == pytest.approx((50 + 270) / 400)
@@ -293,18 +369,41 @@ def test_the_environment_of_a_round_has_what_was_asked_for_beside_what_the_set_i
         report(4, realised=3, waits=0, hole_ratio=1 / 6, candidates=110, solvable=0.5),
     )
     rows = environment(boards, asked)
-    assert {str(row.size): row.requested for row in rows} == asked.to_dict()
+    assert {str(row.kind): row.requested for row in rows} == asked.to_dict()
     for row in rows:
-        assert row.realised == pytest.approx(boards.realised()[str(row.size)])
+        assert row.realised == pytest.approx(boards.realised()[str(row.kind)])
 
 
-def test_one_failure_of_each_of_the_most_frequent_kinds_is_shown():
-    kinds = [(3, set()), (4, {2}), (3, {4, 7}), (4, {2, 4}), (3, {7}), (5, {0}), (4, {4}), (3, {4})]
-    sizes = np.array([size for size, _ in kinds])
-    checks = np.array([[check not in failed for check in Check] for _, failed in kinds])
-    assert typical_failures(sizes, checks).tolist() == [2, 1, 4, 6, 5]  # two of (3, 4) and of (4, 2), one of the others
-    assert typical_failures(sizes, checks, most=1).tolist() == [2]
-    assert typical_failures(sizes[:1], checks[:1]).tolist() == []
+def test_the_environment_tells_kinds_of_one_size_apart():
+    asked = LakeConfig((4, "4x3", "rooms5"), (0.5, 0.25, 0.25), (0.3, 0.2, 0.1), (0.0, 0.0, 0.0))
+    boards = dataset(
+        ["4x3", 4, "4x3", "rooms5"],
+        [9, 5, 12, 8],
+        [8, 5, 9, 8],
+        *(report(kind, n, waits=0, hole_ratio=0.2, candidates=20, solvable=1) for kind, n in (("4x3", 2), (4, 1))),
+        report("rooms5", 1, waits=0, hole_ratio=0.1, candidates=20, solvable=1),
+    )
+    rows = environment(boards, asked)
+    assert [(str(row.kind), row.instances, row.optimal_cost, row.interaction_gap) for row in rows] == [
+        ("4", 1, 5, 0),
+        ("4x3", 2, 10.5, 2),
+        ("rooms5", 1, 8, 0),
+    ]
+    assert {str(row.kind): row.requested for row in rows} == asked.to_dict()
+
+
+def test_of_failures_as_frequent_the_smaller_kind_of_the_earlier_family_comes_first():
+    kinds = kinds_of(["corridor5", "rooms6", "4x3", 10, "rooms5", 4])
+    assert typical_failures(kinds, np.zeros((6, 8), bool)).tolist() == [5, 2, 3, 4, 1, 0]
+
+
+def test_one_failure_of_each_of_the_most_frequent_sorts_is_shown():
+    failures = [(3, set()), (4, {2}), (3, {4, 7}), (4, {2, 4}), (3, {7}), (5, {0}), (4, {4}), (3, {4})]
+    kinds = kinds_of(size for size, _ in failures)
+    checks = np.array([[check not in failed for check in Check] for _, failed in failures])
+    assert typical_failures(kinds, checks).tolist() == [2, 1, 4, 6, 5]  # two of (3, 4) and of (4, 2), one of the others
+    assert typical_failures(kinds, checks, most=1).tolist() == [2]
+    assert typical_failures(kinds[:1], checks[:1]).tolist() == []
 
 
 def fails(check: Check) -> np.ndarray:
@@ -315,15 +414,15 @@ def test_a_trajectory_is_the_board_with_the_paths_that_were_answered():
     board = from_text("a#.\n.#B\nb.A")
     answer = "0:(0,0)(1,0)(1,1)(2,1)(2,2)\n1:(2,0)(2,1)(2,2)(1,2)"
     plan = parse(answer, max_size=3, max_agents=2, max_steps=9)
-    found = trajectory(board, plan, fails(Check.HOLE_FREE), f"<think>\n0:(0,0)\n</think>\n\n{answer}\n")
-    assert (found.size, found.check, found.answer) == (3, "hole_free", answer)
+    found = trajectory(Kind.of(3), board, plan, fails(Check.HOLE_FREE), f"<think>\n0:(0,0)\n</think>\n\n{answer}\n")
+    assert (found.kind, found.check, found.answer) == (Kind.of(3), "hole_free", answer)
     assert found.board.split() == ["a#.", ">vB", "b+A"]
 
 
 def test_an_answer_that_cannot_be_read_leaves_the_board_bare_and_of_a_long_one_the_end_is_kept():
     board = from_text("a#.\n.#B\nb.A")
     plan = parse("no", max_size=3, max_agents=2, max_steps=9)
-    found = trajectory(board, plan, fails(Check.PARSABLE), "so " * 1000 + "the end")
+    found = trajectory(Kind.of(3), board, plan, fails(Check.PARSABLE), "so " * 1000 + "the end")
     assert found.board.split() == ["a#.", ".#B", "b.A"]
     assert len(found.answer) == 1000 and found.answer.startswith("...") and found.answer.endswith("so the end")
 
@@ -338,7 +437,9 @@ def whole_evidence() -> Evidence:
         five_answers(),
         environment=environment(boards),
         training=training_evidence(sums, boards, LakeConfig.uniform((3, 4), 0.25, 0.5)),
-        trajectories=(trajectory(from_text("a.\n.A"), plan, fails(Check.PARSABLE), "no"),),
+        trajectories=tuple(
+            trajectory(Kind.of(kind), from_text("a.\n.A"), plan, fails(Check.PARSABLE), "no") for kind in (3, "rooms5")
+        ),
     )
 
 

@@ -10,24 +10,25 @@ import numpy as np
 import pytest
 
 from engineer.context import VARIANTS, Context
-from engineer.evidence import CHECKS, Evidence, SizeEvidence
+from engineer.evidence import CHECKS, Evidence, KindEvidence
 from engineer.examples import example, rule, think
 from engineer.proposal import parse
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 
-SIZES = (3, 4, 5, 6)
+KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[tuple[str, str, str, LakeConfig]]:
     rng = np.random.default_rng(0)
-    return [example(rng, SIZES, rounds=3, epochs_per_round=2) for _ in range(200)]
+    return [example(rng, KINDS, rounds=3, epochs_per_round=2) for _ in range(200)]
 
 
 def evidence(sampled: tuple[float, ...], **failures: int) -> Evidence:
-    """100 boards a size with 40 failures: those given, the rest at the goal."""
+    """100 boards a kind with 40 failures: those given, the rest at the goal."""
     first = {**dict.fromkeys(CHECKS, 0), "goal_reached": 40 - sum(failures.values()), **failures}
-    rows = tuple(SizeEvidence(size, 100, 60, 50, first, first, p) for size, p in zip(SIZES, sampled, strict=True))
+    rows = tuple(KindEvidence(kind, 100, 60, 50, first, first, p) for kind, p in zip(KINDS, sampled, strict=True))
     return Evidence(rows, float(np.mean(sampled)), 0.01, 4, 20.0, 0.0)
 
 
@@ -59,7 +60,7 @@ def test_some_examples_have_a_history_and_some_have_none(examples):
 
 
 def test_one_seed_gives_one_example_and_another_seed_another():
-    first, again, other = (example(np.random.default_rng(seed), SIZES, 3, 2) for seed in (5, 5, 6))
+    first, again, other = (example(np.random.default_rng(seed), KINDS, 3, 2) for seed in (5, 5, 6))
     assert first == again
     assert first != other
 
@@ -69,7 +70,7 @@ def test_answers_vary_around_the_rule_for_the_same_context(examples):
 
 
 def test_data_follows_learnability():
-    config = rule(evidence((0.02, 0.5, 0.9, 0.3)))
+    config = rule(evidence((0.02, 0.5, 0.9, 0.3)), KINDS)
     # p (1 - p) + .05 = .0696 .30 .14 .26; their sum .7696.
     assert config.data == pytest.approx((0.09, 0.39, 0.18, 0.34), abs=0.005)
 
@@ -77,27 +78,28 @@ def test_data_follows_learnability():
 def test_greedy_shares_stand_in_where_nothing_was_sampled():
     drawn = evidence((0.02, 0.5, 0.9, 0.3))
     unsampled = dataclasses.replace(
-        drawn, by_size=tuple(dataclasses.replace(row, sampled_valid=None) for row in drawn.by_size)
+        drawn, by_kind=tuple(dataclasses.replace(row, sampled_valid=None) for row in drawn.by_kind)
     )
-    assert rule(unsampled).data == (0.25, 0.25, 0.25, 0.25)
+    assert rule(unsampled, KINDS).data == (0.25, 0.25, 0.25, 0.25)
 
 
 def test_holes_thin_out_where_they_hurt_and_thicken_where_mastered():
-    previous = LakeConfig.uniform(SIZES, hole=0.3, wait=0.3)
-    assert rule(evidence((0.2, 0.4, 0.6, 0.9), hole_free=30), previous).hole == pytest.approx((0.2, 0.2, 0.3, 0.4))
-    assert rule(evidence((0.2, 0.4, 0.6, 0.9), hole_free=5), previous).hole == pytest.approx((0.3, 0.3, 0.3, 0.4))
+    previous = LakeConfig.uniform(KINDS, hole=0.3, wait=0.3)
+    many, few = (evidence((0.2, 0.4, 0.6, 0.9), hole_free=count) for count in (30, 5))
+    assert rule(many, KINDS, previous).hole == pytest.approx((0.2, 0.2, 0.3, 0.4))
+    assert rule(few, KINDS, previous).hole == pytest.approx((0.3, 0.3, 0.3, 0.4))
 
 
 def test_holes_stay_within_the_legal_range():
-    thick, thin = (LakeConfig.uniform(SIZES, hole=hole, wait=0.3) for hole in (0.5, 0.0))
-    assert max(rule(evidence((0.9,) * 4), thick).hole) == 0.5
-    assert min(rule(evidence((0.1,) * 4, hole_free=40), thin).hole) == 0.0
+    thick, thin = (LakeConfig.uniform(KINDS, hole=hole, wait=0.3) for hole in (0.5, 0.0))
+    assert max(rule(evidence((0.9,) * 4), KINDS, thick).hole) == 0.5
+    assert min(rule(evidence((0.1,) * 4, hole_free=40), KINDS, thin).hole) == 0.0
 
 
 def test_waits_follow_the_share_of_conflicts():
-    previous = LakeConfig.uniform(SIZES, hole=0.3, wait=0.3)
-    assert rule(evidence((0.5,) * 4, conflict_free=40), previous).wait == pytest.approx((0.65,) * 4)
-    assert rule(evidence((0.5,) * 4, conflict_free=0), previous).wait == pytest.approx((0.15,) * 4)
+    previous = LakeConfig.uniform(KINDS, hole=0.3, wait=0.3)
+    assert rule(evidence((0.5,) * 4, conflict_free=40), KINDS, previous).wait == pytest.approx((0.65,) * 4)
+    assert rule(evidence((0.5,) * 4, conflict_free=0), KINDS, previous).wait == pytest.approx((0.15,) * 4)
 
 
 def test_thinking_names_weakest_size_most_learnable_size_and_leading_failure():
@@ -106,15 +108,44 @@ def test_thinking_names_weakest_size_most_learnable_size_and_leading_failure():
     )
 
 
+DESIGNED, TARGETS = (tuple(map(Kind.of, names)) for names in ((3, "4x3", "rooms5"), ("rooms5", "corridor5x3")))
+
+
+def test_the_rule_takes_what_is_not_validated_for_half_solved_and_leaves_the_rest_of_it():
+    first = {**dict.fromkeys(CHECKS, 0), "hole_free": 60, "conflict_free": 20}
+    rows = tuple(KindEvidence(kind, 100, 20, 10, first, first, 0.2) for kind in TARGETS)
+    validation = Evidence(rows, 0.2, 0.01, 4, 20.0, 0.0)
+    config = rule(validation, DESIGNED, LakeConfig.uniform(DESIGNED, 0.3, 0.45))
+    weights = np.array([0.25, 0.25, 0.16]) + 0.05
+    assert config.kinds == DESIGNED and config.data == pytest.approx(weights / weights.sum(), abs=0.005)
+    assert config.hole == pytest.approx((0.3, 0.3, 0.2))  # holes lead, few valid
+    assert config.wait == pytest.approx((0.45, 0.45, 0.35))  # half way to a quarter of the failures
+    assert think(validation).startswith("Weakest kind rooms5 (20% valid), most learnable kind rooms5 (20%).")
+
+
+def test_examples_design_kinds_and_reason_about_those_that_are_validated():
+    rng, shown = np.random.default_rng(0), set()
+    for _ in range(40):
+        context, thinking, answer, config = example(rng, DESIGNED, 4, 2, ("V6+E+X",), targets=TARGETS)
+        assert config.kinds == DESIGNED and parse(answer) == config.to_dict()
+        assert {row[0] for row in table(context, "kind n valid")} == {"rooms5", "corridor5x3", "all"}
+        assert {row[1] for row in table(context, "round kind data")} <= {"3", "4x3", "rooms5"}
+        assert {*re.findall(r"kind (\w+)", thinking)} <= {"rooms5", "corridor5x3"}
+        trained = [row[1] for row in table(context, "set kind boards") if row[0] == "training"]
+        shown.update(trained)
+        assert trained == sorted(trained, key=Kind.of)
+    assert shown == {"3", "4x3", "rooms5"}
+
+
 def test_an_example_of_v6_is_what_the_tiny_run_has_always_been_taught():
     rng = np.random.default_rng(3)
-    drawn = [example(rng, (3, 4), rounds=3, epochs_per_round=2) for _ in range(3)][-1]
+    drawn = [example(rng, KINDS[:2], rounds=3, epochs_per_round=2) for _ in range(3)][-1]
     assert "\n\n".join(drawn[:3]) + "\n" == Path(__file__).with_name("example.txt").read_text(encoding="utf-8")
 
 
 def drawn(*contexts: str, count: int = 60, rounds: int = 4) -> list[tuple[str, str, str, LakeConfig]]:
     rng = np.random.default_rng(1)
-    return [example(rng, SIZES, rounds, 2, contexts) for _ in range(count)]
+    return [example(rng, KINDS, rounds, 2, contexts) for _ in range(count)]
 
 
 def test_every_context_is_drawn_about_as_often_as_the_others():
@@ -152,7 +183,7 @@ def test_holes_and_waits_follow_from_what_the_context_shows(name):
 
 
 def test_round_zero_is_drawn_at_random_where_it_is_shown():
-    shown = {tuple(map(tuple, table(context, "round size data")[: len(SIZES)])) for context, *_ in drawn("V3")}
+    shown = {tuple(map(tuple, table(context, "round size data")[: len(KINDS)])) for context, *_ in drawn("V3")}
     assert len(shown) == 60 and all(row[0] == "0" for rows in shown for row in rows)
 
 
@@ -169,7 +200,7 @@ def test_extended_evidence_agrees_with_the_failure_table():
     for context, *_ in drawn("V6+E"):
         rows = {row[0]: row for row in table(context, "size n valid")}
         statistics = [row for row in table(context, "set size n tokens") if row[0] == "validation" and len(row) > 20]
-        assert len(statistics) == len(SIZES)
+        assert len(statistics) == len(KINDS)
         for row in statistics:
             failures = rows[row[1]]
             assert (row[2], row[7]) == (failures[1], failures[5])
@@ -182,7 +213,7 @@ def test_extended_evidence_could_have_been_saved(monkeypatch):
     drawn("V6+E+X")
     for extended in seen:
         assert Evidence.from_json(json.loads(json.dumps(extended.to_json()))) == extended
-        assert [row.size for row in extended.training.environment] == [row.size for row in extended.training.by_size]
+        assert [row.kind for row in extended.training.environment] == [row.kind for row in extended.training.by_kind]
     assert {failure.check for extended in seen for failure in extended.trajectories} == {"hole_free", "conflict_free"}
 
 

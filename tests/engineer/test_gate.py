@@ -13,10 +13,11 @@ from engineer import RuleEngineer
 from engineer.context import PastRound
 from engineer.gate import Gated, mixture, without_signal
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 
-SIZES = (3, 4)
-PREVIOUS = LakeConfig(SIZES, (0.5, 0.5), (0.2, 0.3), (0.1, 0.4))
-PROPOSED = LakeConfig(SIZES, (0.25, 0.75), (0.1, 0.5), (0.0, 0.6))
+KINDS = THREE, FOUR = Kind.of(3), Kind.of(4)
+PREVIOUS = LakeConfig(KINDS, (0.5, 0.5), (0.2, 0.3), (0.1, 0.4))
+PROPOSED = LakeConfig(KINDS, (0.25, 0.75), (0.1, 0.5), (0.0, 0.6))
 EVIDENCE = toy.Learner.start(np.random.default_rng(0)).validated(np.random.default_rng(1))
 HISTORY = [PastRound(0, PREVIOUS, EVIDENCE)]
 KEY = jax.random.key(5)
@@ -26,10 +27,10 @@ DEAD, ALIVE = np.array([0.0, 1.0, 0.0, 0.0]), np.array([0.5, 0.25, 0.0, 0.875])
 class Pilot:
     """Finds these shares of valid answers; remembers what it was asked."""
 
-    def __init__(self, shares: dict[int, np.ndarray]):
+    def __init__(self, shares: dict[Kind, np.ndarray]):
         self.shares, self.asked = shares, []
 
-    def __call__(self, config: LakeConfig, key: jax.Array) -> dict[int, np.ndarray]:
+    def __call__(self, config: LakeConfig, key: jax.Array) -> dict[Kind, np.ndarray]:
         self.asked.append((config, key))
         return self.shares
 
@@ -50,7 +51,7 @@ def gated(pilot: Pilot, proposed: LakeConfig = PROPOSED, bound: float = 0.6, mix
 
 
 def test_a_proposal_with_something_to_learn_is_kept():
-    pilot = Pilot({3: DEAD, 4: ALIVE})  # .25 of the data all dead, .75 a quarter dead
+    pilot = Pilot({THREE: DEAD, FOUR: ALIVE})  # .25 of the data all dead, .75 a quarter dead
     proposal = gated(pilot)
     assert proposal.projected == PROPOSED
     assert pilot.asked[0][0] == PROPOSED
@@ -67,7 +68,7 @@ def test_a_proposal_with_something_to_learn_is_kept():
 
 
 def test_a_proposal_with_nothing_to_learn_is_replaced_by_the_previous_configuration():
-    proposal = gated(Pilot({3: ALIVE, 4: DEAD}))  # .25 a quarter dead, .75 all dead: .81
+    proposal = gated(Pilot({THREE: ALIVE, FOUR: DEAD}))  # .25 a quarter dead, .75 all dead: .81
     assert proposal.projected == PREVIOUS
     assert (proposal.gate["verdict"], proposal.gate["action"]) == ("refused", "replaced")
     assert proposal.gate["without_signal"] == pytest.approx(0.8125)
@@ -75,14 +76,14 @@ def test_a_proposal_with_nothing_to_learn_is_replaced_by_the_previous_configurat
 
 
 def test_or_mixed_with_it_half_and_half_and_not_piloted_again():
-    pilot = Pilot({3: ALIVE, 4: DEAD})
+    pilot = Pilot({THREE: ALIVE, FOUR: DEAD})
     proposal = gated(pilot, mix=True)
     assert proposal.projected == mixture(PROPOSED, PREVIOUS)
     assert (proposal.gate["verdict"], proposal.gate["action"], len(pilot.asked)) == ("refused", "mixed", 1)
 
 
 def test_what_is_just_at_the_bound_is_kept():
-    assert gated(Pilot({3: ALIVE, 4: DEAD}), bound=0.8125).projected == PROPOSED
+    assert gated(Pilot({THREE: ALIVE, FOUR: DEAD}), bound=0.8125).projected == PROPOSED
 
 
 def test_the_previous_configuration_is_not_piloted():
@@ -93,15 +94,27 @@ def test_the_previous_configuration_is_not_piloted():
 
 
 def test_the_engineer_gets_the_key_that_it_gets_without_a_gate_and_the_pilot_another():
-    pilot, engineer = Pilot({3: ALIVE, 4: ALIVE}), Remembering(PROPOSED)
+    pilot, engineer = Pilot({THREE: ALIVE, FOUR: ALIVE}), Remembering(PROPOSED)
     Gated(engineer, pilot, 0.9, False).propose(EVIDENCE, HISTORY, KEY)
     assert engineer.keys == [KEY]
     assert pilot.asked[0][1] != KEY
 
 
 def test_sizes_without_data_are_not_missed_in_a_pilot():
-    config = LakeConfig(SIZES, (0.0, 1.0), (0.1, 0.1), (0.1, 0.1))
-    assert without_signal(config, {4: ALIVE}) == 0.25
+    config = LakeConfig(KINDS, (0.0, 1.0), (0.1, 0.1), (0.1, 0.1))
+    assert without_signal(config, {FOUR: ALIVE}) == 0.25
+
+
+def test_kinds_stand_in_their_order_and_count_by_their_data():
+    lake = LakeConfig((4, "4x4", "rooms5"), (0.5, 0.25, 0.25), (0.1,) * 3, (0.2,) * 3)
+    four, crowd, rooms = lake.kinds
+    history = [PastRound(0, LakeConfig.uniform(lake.kinds, 0.3, 0.1), EVIDENCE)]
+    pilot = Pilot({rooms: DEAD, crowd: ALIVE, four: ALIVE})
+    proposal = Gated(Remembering(lake), pilot, bound=0.4, mix=True).propose(EVIDENCE, history, KEY)
+    assert list(proposal.gate["by_size"]) == ["4", "4x4", "rooms5"]
+    assert proposal.gate["by_size"]["rooms5"]["all_invalid"] == 0.75
+    assert proposal.gate["without_signal"] == pytest.approx(0.75 * 0.25 + 0.25)
+    assert proposal.gate["verdict"] == "refused" and proposal.projected.kinds == lake.kinds
 
 
 def test_a_mixture_has_half_the_boards_of_each_and_the_mean_ratios_of_its_boards():
@@ -112,19 +125,19 @@ def test_a_mixture_has_half_the_boards_of_each_and_the_mean_ratios_of_its_boards
 
 
 def test_a_size_without_data_on_either_side_has_the_mean_of_both():
-    a, b = (LakeConfig(SIZES, (0.0, 1.0), (hole, 0.2), (0.5, 0.5)) for hole in (0.1, 0.4))
+    a, b = (LakeConfig(KINDS, (0.0, 1.0), (hole, 0.2), (0.5, 0.5)) for hole in (0.1, 0.4))
     assert mixture(a, b).hole == pytest.approx((0.25, 0.2))
 
 
 ratios = st.lists(st.floats(0, 1), min_size=2, max_size=2)
 configs = st.tuples(st.floats(0, 1), ratios, ratios).map(
-    lambda c: LakeConfig(SIZES, (c[0], 1 - c[0]), (c[1][0] / 2, c[1][1] / 2), tuple(c[2]))
+    lambda c: LakeConfig(KINDS, (c[0], 1 - c[0]), (c[1][0] / 2, c[1][1] / 2), tuple(c[2]))
 )
 
 
 @given(configs, configs)
 def test_every_mixture_is_legal_and_of_one_thing_with_itself_that_thing(a, b):
-    assert mixture(a, b).sizes == SIZES
+    assert mixture(a, b).kinds == KINDS
     for field in ("data", "hole", "wait"):
         assert getattr(mixture(a, a), field) == pytest.approx(getattr(a, field))
 
@@ -132,15 +145,15 @@ def test_every_mixture_is_legal_and_of_one_thing_with_itself_that_thing(a, b):
 def test_on_the_toy_learner_only_hopeless_sizes_are_stopped():
     learner = toy.Learner.start(np.random.default_rng(0))
 
-    def pilot(config: LakeConfig, key: jax.Array) -> dict[int, np.ndarray]:
-        rows = zip(config.sizes, config.data, learner.success(config.hole, config.wait), strict=True)
+    def pilot(config: LakeConfig, key: jax.Array) -> dict[Kind, np.ndarray]:
+        rows = zip(config.kinds, config.data, learner.success(config.hole, config.wait), strict=True)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        return {size: rng.binomial(8, p, size=16) / 8 for size, data, p in rows if data}
+        return {kind: rng.binomial(8, p, size=16) / 8 for kind, data, p in rows if data}
 
     def verdict(*sizes: int) -> str:
-        data = tuple((size in sizes) / len(sizes) for size in toy.SIZES)
-        config = LakeConfig(toy.SIZES, data, (0.5,) * 8, (0.75,) * 8)
-        history = [PastRound(0, LakeConfig.uniform(toy.SIZES, 0.25, 0.5), EVIDENCE)]
+        data = tuple((kind.size in sizes) / len(sizes) for kind in toy.KINDS)
+        config = LakeConfig(toy.KINDS, data, (0.5,) * 8, (0.75,) * 8)
+        history = [PastRound(0, LakeConfig.uniform(toy.KINDS, 0.25, 0.5), EVIDENCE)]
         return Gated(Remembering(config), pilot, 0.8, False).propose(EVIDENCE, history, KEY).gate["verdict"]
 
     assert [verdict(9, 10), verdict(4, 5, 6), verdict(3, 10)] == ["refused", "accepted", "accepted"]

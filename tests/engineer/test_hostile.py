@@ -55,7 +55,7 @@ def texts() -> Iterator[str]:
         return f'{{"data":{data},"hole":{hole},"wait":{wait}}}'
 
     def by_size() -> str:
-        return "{" + ",".join(f'"{size}":{entry()}' for size in PREVIOUS.sizes) + "}"
+        return "{" + ",".join(f'"{kind}":{entry()}' for kind in PREVIOUS.kinds) + "}"
 
     def columns() -> str:
         return f'{{"data":{{"3":{number()},"4":{number()}}},"hole":{number()},"wait":[{number()},{number()}]}}'
@@ -103,8 +103,8 @@ def survive(text: str) -> float:
     seconds = []
     for lenient in (False, True):
         start = time.process_time()
-        parsed, repairs = parse_lenient(text, PREVIOUS.sizes) if lenient else (parse(text), ())
-        error = fault(text, parsed, PREVIOUS.sizes)
+        parsed, repairs = parse_lenient(text, PREVIOUS.kinds) if lenient else (parse(text), ())
+        error = fault(text, parsed, PREVIOUS.kinds)
         projected, changes = (PREVIOUS, ()) if error else project(parsed, PREVIOUS)
         config, raised = covered(projected, 0.05)
         lines, errors = (*repairs, *changes, *raised), () if error is None else (error,)
@@ -121,7 +121,7 @@ def survive(text: str) -> float:
         record = json.dumps(proposal.to_json(), allow_nan=False)
         seconds.append(time.process_time() - start)
 
-        assert config.sizes == PREVIOUS.sizes and min(config.data) >= 0.05  # A LakeConfig is legal or raises.
+        assert config.kinds == PREVIOUS.kinds and min(config.data) >= 0.05  # A LakeConfig is legal or raises.
         assert project(config.to_dict(), PREVIOUS) == (config, ())
         assert all(len(line) < 600 and len(line.splitlines()) == 1 for line in lines + errors)
         assert json.loads(record)["projected"] == config.to_dict()

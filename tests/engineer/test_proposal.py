@@ -13,8 +13,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from engineer.proposal import Proposal, distance, fault, grammar, number, parse, to_answer
 from jaxlake.config import LakeConfig, project
+from jaxlake.kinds import Kind
 
-SIZES = (3, 4, 5, 6)
+KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
 END = "<|im_end|>"
 
 
@@ -30,12 +31,12 @@ def tokenizer() -> LLTokenizer:
     return LLTokenizer(byte_level.to_str(), eos_token=byte_level.token_to_id(END))
 
 
-def sample(tokenizer: LLTokenizer, rng: np.random.Generator, sizes: tuple[int, ...]) -> str:
+def sample(tokenizer: LLTokenizer, rng: np.random.Generator, kinds: tuple[Kind, ...]) -> str:
     """One answer from standard normal logits under the grammar's mask."""
-    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar(sizes)))
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar(kinds)))
     mask = allocate_token_bitmask(1, tokenizer.vocab_size)
     tokens = []
-    while len(tokens) < 100 * len(sizes):
+    while len(tokens) < 100 * len(kinds):
         fill_next_token_bitmask(matcher, mask)
         logits = rng.normal(size=(1, tokenizer.vocab_size)).astype(np.float32)
         apply_token_bitmask_inplace(logits, mask)
@@ -49,8 +50,8 @@ def sample(tokenizer: LLTokenizer, rng: np.random.Generator, sizes: tuple[int, .
 
 def test_random_logits_yield_a_legal_configuration_200_times_of_200(tokenizer):
     rng = np.random.default_rng(0)
-    previous = LakeConfig.uniform(SIZES, hole=0.3, wait=0.5)
-    answers = [sample(tokenizer, rng, SIZES) for _ in range(200)]
+    previous = LakeConfig.uniform(KINDS, hole=0.3, wait=0.5)
+    answers = [sample(tokenizer, rng, KINDS) for _ in range(200)]
     for answer in answers:
         read = parse(answer)
         assert read is not None
@@ -59,13 +60,13 @@ def test_random_logits_yield_a_legal_configuration_200_times_of_200(tokenizer):
         assert all(list(entry) == ["data", "hole", "wait"] for entry in read.values())
         assert all(entry["data"] <= 1 and entry["hole"] <= 0.5 and entry["wait"] <= 1 for entry in read.values())
         config, _ = project(read, previous)
-        assert config.sizes == SIZES
+        assert config.kinds == KINDS
         assert math.isclose(sum(config.data), 1, abs_tol=1e-6)
     assert len(set(answers)) == 200
 
 
 def test_every_multiple_within_its_limit_can_be_written_and_nothing_else(tokenizer):
-    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar((3,))))
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar(KINDS[:1])))
     for name, limit in (("data", 200), ("hole", 100), ("wait", 200)):
         for text in [
             *(number(i * 0.005) for i in range(210)),
@@ -88,7 +89,55 @@ def test_every_multiple_within_its_limit_can_be_written_and_nothing_else(tokeniz
 
 
 def test_sizes_are_named_in_ascending_order(tokenizer):
-    assert list(parse(sample(tokenizer, np.random.default_rng(1), (10, 3)))) == ["3", "10"]
+    assert list(parse(sample(tokenizer, np.random.default_rng(1), (Kind.of(10), Kind.of(3))))) == ["3", "10"]
+
+
+MIXED = tuple(map(Kind.of, (3, "3x3", "rooms6", "corridor8x3")))
+
+
+def test_kinds_are_named_as_the_run_names_them_in_their_order(tokenizer):
+    answer = sample(tokenizer, np.random.default_rng(1), MIXED[::-1])
+    assert list(parse(answer)) == ["3", "3x3", "rooms6", "corridor8x3"]
+    assert fault(answer, parse(answer), MIXED) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "accepted"),
+    [
+        (("3", "3x3", "rooms6", "corridor8x3"), True),
+        (("3", "3x3", "rooms6"), False),
+        (("3", "rooms6", "3x3", "corridor8x3"), False),
+        (("3", "3x3", "rooms7", "corridor8x3"), False),
+        (("3", "3x3", "rooms6x2", "corridor8x3"), False),
+        (("3", "3x3", "rooms6", "corridor8"), False),
+        (("3", "3x3", "rooms6", "corridor8x3", "maze6"), False),
+    ],
+)
+def test_no_other_kinds_can_be_written(tokenizer, names, accepted):
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar(MIXED)))
+    entry = '{"data":0.25,"hole":0.1,"wait":0}'
+    tokens = tokenizer.tokenize_str("{" + ",".join(f'"{name}":{entry}' for name in names) + "}")
+    assert (matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()) == accepted
+
+
+def test_a_configuration_of_kinds_survives_being_written_and_read():
+    config = LakeConfig(MIXED, (0.1, 0.2, 0.3, 0.4), (0.5, 0.125, 0.0, 0.25), (1.0, 0.0, 0.3, 0.005))
+    assert to_answer(config).startswith('{"3":{"data":0.1,"hole":0.5,"wait":1},"3x3":{"data":0.2,"hole":0.125,')
+    assert LakeConfig.from_dict(parse(to_answer(config))) == config
+    assert project(parse(to_answer(config)), config) == (config, ())
+
+
+def test_kinds_that_the_run_lacks_are_dropped_and_said():
+    previous = LakeConfig.uniform(MIXED, hole=0.3, wait=0.5)
+    answer = parse('{"rooms6":{"data":1,"hole":0.1,"wait":0},"rooms7":{"data":1},"castle6":{"hole":0.2}}')
+    config, repairs = project(answer, previous)
+    assert config.kinds == MIXED and config.hole == (0.3, 0.3, 0.1, 0.3)
+    assert config.data == pytest.approx((1 / 7, 1 / 7, 4 / 7, 1 / 7))  # a fourth of what was is kept of the others
+    assert repairs[:2] == (
+        "size 3 is missing: kept from the previous round",
+        "kind 3x3 is missing: kept from the previous round",
+    )
+    assert "2 unknown kinds dropped" in repairs
 
 
 ratios = st.lists(st.integers(0, 200), min_size=4, max_size=4)
@@ -100,17 +149,17 @@ def test_a_configuration_survives_being_written_and_read(data, hole, wait):
     total = sum(data)
     units = [200 * d // total for d in data]
     units[0] += 200 - sum(units)
-    config = LakeConfig(SIZES, *(tuple(k / 200 for k in column) for column in (units, hole, wait)))
+    config = LakeConfig(KINDS, *(tuple(k / 200 for k in column) for column in (units, hole, wait)))
     read = parse(to_answer(config))
     assert to_answer(LakeConfig.from_dict(read)) == to_answer(config)
     assert read == {
-        str(size): {"data": units[i] / 200, "hole": hole[i] / 200, "wait": wait[i] / 200}
-        for i, size in enumerate(SIZES)
+        str(kind): {"data": units[i] / 200, "hole": hole[i] / 200, "wait": wait[i] / 200}
+        for i, kind in enumerate(KINDS)
     }
 
 
 def test_the_answer_is_exactly_the_promised_text():
-    config = LakeConfig(sizes=(3, 4), data=(0.25, 0.75), hole=(0.3, 0.0), wait=(0.5, 1.0))
+    config = LakeConfig(kinds=(3, 4), data=(0.25, 0.75), hole=(0.3, 0.0), wait=(0.5, 1.0))
     assert to_answer(config) == '{"3":{"data":0.25,"hole":0.3,"wait":0.5},"4":{"data":0.75,"hole":0,"wait":1}}'
 
 
@@ -187,7 +236,7 @@ def test_a_megabyte_after_or_before_the_object_does_not_hide_it():
     ],
 )
 def test_one_number_for_one_size_is_a_configuration(answer):
-    assert fault(answer, parse(answer), (3, 4)) is None
+    assert fault(answer, parse(answer), KINDS[:2]) is None
 
 
 @pytest.mark.parametrize(
@@ -204,9 +253,23 @@ def test_one_number_for_one_size_is_a_configuration(answer):
     ],
 )
 def test_what_is_no_configuration_is_said_in_one_line(answer, message):
-    found = fault(answer, parse(answer), (3, 4))
+    found = fault(answer, parse(answer), KINDS[:2])
     assert found.startswith(message)
     assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("more rooms", "no JSON object of kinds in the answer, which ends in 'more rooms'"),
+        ('{"6":{"data":1}}', 'none of the kinds 3, 3x3, rooms6, corridor8x3 in the answer, which ends in \'{"6":'),
+        ('{"rooms6":{"data":"all"}}', "no number for data, hole or wait in the answer"),
+        ('{"rooms6":{"data":1}}', None),
+    ],
+)
+def test_what_is_no_configuration_of_kinds_is_said_in_one_line(answer, message):
+    found = fault(answer, parse(answer), MIXED)
+    assert found is None if message is None else found.startswith(message) and "\n" not in found
 
 
 def test_a_distance_is_the_sum_over_data_and_the_means_over_hole_and_wait():
@@ -231,9 +294,9 @@ def test_a_distance_that_means_nothing_is_none(parsed):
 
 @st.composite
 def configs(draw):
-    shares = [draw(st.integers(1, 9)) for _ in SIZES]
-    columns = (tuple(draw(st.integers(0, most)) / 200 for _ in SIZES) for most in (100, 200))
-    return LakeConfig(SIZES, tuple(share / sum(shares) for share in shares), *columns)
+    shares = [draw(st.integers(1, 9)) for _ in KINDS]
+    columns = (tuple(draw(st.integers(0, most)) / 200 for _ in KINDS) for most in (100, 200))
+    return LakeConfig(KINDS, tuple(share / sum(shares) for share in shares), *columns)
 
 
 @given(configs(), configs(), configs())

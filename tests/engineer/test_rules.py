@@ -13,28 +13,30 @@ from hypothesis import strategies as st
 
 from engineer import RULES, RuleEngineer
 from engineer.context import PastRound
-from engineer.evidence import CHECKS, Evidence, SizeEvidence, TrainingEvidence
+from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 
 SIZES = (3, 4, 5, 6)
+KINDS = tuple(map(Kind.of, SIZES))
 RANDOM = LakeConfig(SIZES, (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), (0.3, 0.4, 0.5, 0.6))
 REDESIGNED = LakeConfig(SIZES, (0.25, 0.25, 0.25, 0.25), (0.123, 0.2, 0.2, 0.2), (0.1, 0.1, 0.1, 0.1))
 KEY = jax.random.key(3)
 
 
-def measured(size: int, share: float, n: int = 100, **more) -> SizeEvidence:
+def measured(kind: Kind | int | str, share: float, n: int = 100, **more) -> KindEvidence:
     """A row with this greedy and sampled valid share."""
     failures = dict.fromkeys(CHECKS, 0) | {"goal_reached": n - round(share * n)}
     more = {"sampled_valid": share if n else None, "groups": n // 5} | more
-    return SizeEvidence(size, n, round(share * n), 0, failures, failures, **more)
+    return KindEvidence(Kind.of(kind), n, round(share * n), 0, failures, failures, **more)
 
 
-def validation(*shares: float, training: tuple[SizeEvidence, ...] | None = None) -> Evidence:
+def validation(*shares: float, training: tuple[KindEvidence, ...] | None = None) -> Evidence:
     rows = tuple(measured(size, share) for size, share in zip(SIZES, shares, strict=False))
     return Evidence(rows, 0.5, 0.02, 4, 20.0, 0.0, training=training and TrainingEvidence(training, ()))
 
 
-def trained(*rounds: tuple[LakeConfig, tuple[SizeEvidence, ...]]) -> list[PastRound]:
+def trained(*rounds: tuple[LakeConfig, tuple[KindEvidence, ...]]) -> list[PastRound]:
     """Finished rounds, by configuration and rows of the training."""
     return [PastRound(k, config, validation(*[0.5] * 4, training=rows)) for k, (config, rows) in enumerate(rounds)]
 
@@ -78,6 +80,12 @@ def test_the_replay_rescales_to_the_sizes_of_the_run():
     assert (config.hole, config.wait) == (RANDOM.hole, RANDOM.wait)
 
 
+def test_kinds_of_one_size_share_its_published_ratio():
+    lake = LakeConfig.uniform((3, "3x3", 4, "rooms5"), 0.2, 0.1)
+    config = design("paper_v6_replay", [PastRound(0, lake, validation())])
+    assert config.data == pytest.approx(np.array((0.025, 0.025, 0.10, 0.15)) / 0.3, abs=0.005)
+
+
 def test_a_size_that_gets_data_again_has_the_waits_of_when_it_last_had_some():
     paused = LakeConfig(SIZES, (0.5, 0.5, 0.0, 0.0), (0.2, 0.2, 0.3, 0.4), (0.3, 0.3, 0.0, 0.0))  # no boards, no waits
     config = design("learnability", [HISTORY[0], PastRound(1, paused, HISTORY[1].evidence)])
@@ -111,7 +119,25 @@ def test_learnability_reads_greedy_answers_where_nothing_was_sampled_and_hopes_w
     assert config.data == (0.25,) * 4
 
 
-def rewarded(**advantages: float) -> tuple[SizeEvidence, ...]:
+def validated(*rows: KindEvidence, training: tuple[KindEvidence, ...]) -> list[PastRound]:
+    """A round of these kinds, some of them validated and others not."""
+    evidence = Evidence(rows, 0.5, 0.02, 4, 20.0, 0.0, training=TrainingEvidence(training, ()))
+    return [PastRound(0, LakeConfig.uniform((3, 4, "rooms5"), 0.2, 0.1), evidence)]
+
+
+def test_a_kind_that_is_not_validated_has_the_share_of_its_training_answers():
+    history = validated(measured("rooms5", 0.5), measured("maze6", 1.0), training=(measured(3, 0.9), measured(4, 0, 0)))
+    weights = np.array([0.09 + 0.05, 0.25 + 0.05, 0.25 + 0.05])  # nothing known of 4: half solved
+    assert design("learnability", history).data == pytest.approx(weights / weights.sum(), abs=0.005)
+    assert design("threshold_rule", history).hole == pytest.approx((0.25, 0.2, 0.2))
+
+
+def test_what_is_validated_is_not_read_in_training():
+    history = validated(measured("rooms5", 0.9), training=(measured(3, 0.1), measured("rooms5", 0.1)))
+    assert design("threshold_rule", history).hole == pytest.approx((0.15, 0.2, 0.25))
+
+
+def rewarded(**advantages: float) -> tuple[KindEvidence, ...]:
     return tuple(measured(int(size[1:]), 0.5, n=40, advantage=a) for size, a in advantages.items())
 
 
@@ -120,6 +146,13 @@ def test_the_bandit_moves_half_way_to_each_reward_and_draws_by_the_exponential()
     values = np.array([0.5 * 0.2 + 0.5 * 0.2, 0.4, 0.2, 0.0])  # size 3: .2 after round 0, then half of .2 and of .2
     expected = np.exp(values / 0.2) / np.exp(values / 0.2).sum()
     assert design("bandit", history).data == pytest.approx(expected, abs=0.005)
+
+
+def test_kinds_of_one_size_are_arms_of_their_own():
+    lake = LakeConfig.uniform((4, "4x4", "rooms5"), 0.2, 0.1)
+    rows = (measured(4, 0.5, advantage=0.2), measured("4x4", 0.5, advantage=0.8))
+    expected = np.exp(np.array([0.1, 0.4, 0]) / 0.2)
+    assert design("bandit", trained((lake, rows))).data == pytest.approx(expected / expected.sum(), abs=0.005)
 
 
 def test_exploration_favours_sizes_with_few_answers():
@@ -138,8 +171,27 @@ def test_adarft_moves_its_target_by_the_source_s_step():
     assert design("adarft", history).data == pytest.approx(expected / expected.sum(), abs=0.005)
 
 
+UNLIKE = (3, "4x4", 6)
+"""Kinds whose order by difficulty, 3, 6 and 4x4, is not that of their rows."""
+
+
+def test_adarft_places_kinds_by_difficulty():
+    lake = LakeConfig.uniform(UNLIKE, 0.2, 0.1)
+    expected = 1 - np.abs(np.array([0, 100, 50]) - 50 * math.tanh(2 * 0.4)) / 100
+    config = design("adarft", trained((lake, (measured(3, 0.9),))))
+    assert config.data == pytest.approx(expected / expected.sum(), abs=0.005)
+
+
+def test_the_ladder_climbs_by_difficulty():
+    lake, mastered = LakeConfig.uniform(UNLIKE, 0.2, 0.1), [measured(kind, 1.0) for kind in UNLIKE]
+    assert design("ladder", trained((lake, ()))).data == (1, 0, 0)
+    assert design("ladder", trained((lake, (mastered[0],)))).data == (0.5, 0, 0.5)
+    assert design("ladder", trained((lake, (mastered[0], mastered[1])))).data == (0.5, 0, 0.5)  # 6 comes before 4x4
+    assert design("ladder", trained((lake, tuple(mastered)))).data == pytest.approx((1 / 3, 1 / 3, 1 / 3), abs=0.005)
+
+
 def middle(config: LakeConfig) -> float:
-    return float(np.dot(config.data, config.sizes))
+    return float(np.dot(config.data, [kind.size for kind in config.kinds]))
 
 
 def test_adarft_aims_higher_after_success_and_lower_after_failure():
@@ -244,8 +296,18 @@ def test_every_rule_is_legal_whatever_it_reads(history, exploration):
     rules = RULES | {"bandit": functools.partial(RULES["bandit"], exploration=exploration)}
     for name, rule in rules.items():
         config = rule(history[-1].evidence, history, KEY)  # an illegal configuration cannot be made
-        assert config.sizes == SIZES, name
+        assert config.kinds == KINDS, name
         assert config == rule(history[-1].evidence, history, KEY), name
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_designs_the_kinds_of_the_run_whatever_is_validated(name):
+    lake = LakeConfig((3, 4, "4x4", "corridor5x3"), (0.4, 0.3, 0.3, 0.0), (0.1,) * 4, (0.2,) * 4)
+    training = tuple(measured(kind, 0.6, learnable=9, advantage=0.4) for kind in (3, 4, "4x4"))
+    rows = (measured("rooms5", 0.3), measured("corridor5x3", 0.0))
+    evidence = Evidence(rows, 0.2, 0.02, 4, 20.0, 0.0, training=TrainingEvidence(training, ()))
+    config = RULES[name](evidence, [PastRound(0, lake, evidence)], KEY)
+    assert config.kinds == lake.kinds  # an illegal configuration cannot be made
 
 
 @pytest.mark.parametrize("name", RULES)

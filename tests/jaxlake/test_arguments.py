@@ -14,7 +14,9 @@ from jaxlake import (
     AutoReset,
     AutoResetMode,
     ConflictRule,
+    Family,
     HoleRule,
+    Kind,
     Lake,
     LakeConfig,
     Objective,
@@ -76,6 +78,7 @@ ENTRIES = {
     "rules.move, conflicts": (ConflictRule, lambda word: moved(Action.RIGHT, "fall", word)),
     "rules.legal_actions": (HoleRule, lambda word: rules.legal_actions(THREE, THREE.starts, word)),
     "joint_values": (Convention, lambda word: joint_values(BOARDS, 2, word).values),
+    "Kind": (Family, lambda word: str(Kind(word, 6))),
     "JointValues": (Convention, lambda word: JointValues(TABLE.instances, TABLE.values, word).convention.name),
 }
 

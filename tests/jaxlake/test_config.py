@@ -122,7 +122,7 @@ def test_a_size_at_the_floor_is_not_called_raised():
 
 @pytest.mark.parametrize("floor", [-0.1, 0.34, math.nan])
 def test_a_floor_that_the_sizes_cannot_all_have_is_refused(floor):
-    with pytest.raises(ValueError, match=f"floor = {floor} must be from 0 to 0.333333 with 3 sizes"):
+    with pytest.raises(ValueError, match=f"floor = {floor} must be from 0 to 0.333333 with 3 kinds"):
         covered(PREVIOUS, floor)
 
 
@@ -132,15 +132,15 @@ def test_a_floor_that_the_sizes_cannot_all_have_is_refused(floor):
         ({"hole": (0.1, 0.7, 0.3)}, "hole of size 4 = 0.7 must be from 0 to 0.5"),
         ({"wait": (0.1, 0.2, 1.2)}, "wait of size 6 = 1.2 must be from 0 to 1"),
         ({"data": (-0.1, 0.6, 0.5)}, "data of size 3 = -0.1 must be from 0 to 1"),
-        ({"data": (0.5, 0.3, 0.1)}, "data sums to 0.9 over sizes .*: it must sum to 1"),
+        ({"data": (0.5, 0.3, 0.1)}, "data sums to 0.9 over kinds 3, 4, 6: it must sum to 1"),
         ({"hole": (0.1, math.nan, 0.3)}, "hole of size 4 = nan"),
-        ({"hole": (0.1, 0.3)}, "hole has 2 values: it must have one for each of 3 sizes"),
-        ({"sizes": (3, 4, 11)}, "sizes contain 11: they must be whole numbers from 3 to 10"),
-        ({"sizes": (4, 3, 6)}, "ascending"),
+        ({"hole": (0.1, 0.3)}, "hole has 2 values: it must have one for each of 3 kinds"),
+        ({"kinds": (3, 4, 11)}, "size of random boards = 11 must be a whole number from 3 to 10"),
+        ({"kinds": (4, 3, 6)}, r"kinds = \(4, 3, 6\) must be different kinds in ascending order"),
     ],
 )
 def test_an_illegal_config_names_field_size_value_and_what_is_allowed(change, message):
-    fields = {"sizes": SIZES, **{field: getattr(PREVIOUS, field) for field in FIELDS}}
+    fields = {"kinds": SIZES, **{field: getattr(PREVIOUS, field) for field in FIELDS}}
     with pytest.raises(ValueError, match=message):
         LakeConfig(**{**fields, **change})
 

@@ -13,6 +13,7 @@ from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate, quotas, search
 from jaxlake.generate.candidates import Shape
 from jaxlake.generate.search import Quotas
+from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
@@ -20,7 +21,8 @@ from jaxlake.verify import verify
 
 # The shape of the solver's tests, so that nothing is compiled again.
 SHAPE = {"max_size": 5, "max_agents": 3}
-CONFIG = LakeConfig((3, 4, 5), (0.25, 0.3, 0.45), (0.2, 0.3, 0.1), (0.5, 0.25, 0.0))
+SIZES = (3, 4, 5)
+CONFIG = LakeConfig(SIZES, (0.25, 0.3, 0.45), (0.2, 0.3, 0.1), (0.5, 0.25, 0.0))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def fingerprints(instances: Instance) -> list[tuple]:
 
 @pytest.mark.heavy
 def test_every_size_has_its_share_of_instances_and_waits(dataset):
-    for size, count, wait, entry in zip(CONFIG.sizes, counts(CONFIG, 201), CONFIG.wait, dataset.report, strict=True):
+    for size, count, wait, entry in zip(SIZES, counts(CONFIG, 201), CONFIG.wait, dataset.report, strict=True):
         of_size = dataset.instances.size == size
         assert of_size.sum() == count == entry.requested == entry.realised
         waits = dataset.needs_wait[of_size].sum()
@@ -46,7 +48,7 @@ def test_every_size_has_its_share_of_instances_and_waits(dataset):
 @pytest.mark.heavy
 def test_boards_have_their_share_of_holes_and_no_cell_twice(dataset):
     instances = dataset.instances
-    hole_ratio = dict(zip(CONFIG.sizes, CONFIG.hole, strict=True))
+    hole_ratio = dict(zip(SIZES, CONFIG.hole, strict=True))
     for index, size in enumerate(instances.size.tolist()):
         board = instances.holes[index].reshape(5, 5)
         assert board.sum() == board[:size, :size].sum() == int(hole_ratio[size] * (size**2 - 4) + 1e-6)
@@ -225,15 +227,15 @@ def test_too_few_interacting_instances_are_reported():
 
 @pytest.mark.heavy
 def test_three_agents_find_their_boards_too():
-    config = LakeConfig((4, 5), (0.5, 0.5), (0.1, 0.1), (0.3, 0.3))
-    dataset = generate(config, jax.random.key(2), 60, num_agents=3, **SHAPE)
+    config = LakeConfig(("4x3", "5x3"), (0.5, 0.5), (0.1, 0.1), (0.3, 0.3))
+    dataset = generate(config, jax.random.key(2), 60, **SHAPE)
     assert (dataset.instances.num_agents == 3).all()
     assert np.asarray(verify(dataset.instances, dataset.solutions.plan, dataset.solutions.cost).optimal).all()
     assert dataset.needs_wait.sum() == 18
 
 
 def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
-    shape = Shape(size=4, num_agents=2, holes=2, **SHAPE)
+    shape = Shape(Kind.of(4), density=2 / 12, **SHAPE)
     found, account = search.first_boards(shape, jax.random.key(0), Quotas(20, 5), frozenset(), 2048)
     dropped = found.numbers[[3, 7]].tolist()
     again, again_account = search.first_boards(shape, jax.random.key(0), Quotas(20, 5), frozenset(), 2048, dropped)
@@ -246,11 +248,10 @@ def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
     ("arguments", "message"),
     [
         ({"count": 0}, "count = 0 must be a whole number from 1 on"),
-        ({"num_agents": 5, "max_agents": 5}, "5 agents do not fit a board of size 3"),
-        ({"max_size": 4}, "size 5 with 2 agents exceeds max_size 4"),
-        ({"max_agents": 1}, "exceeds max_size 5, max_agents 1"),
-        ({"max_size": 11}, "max_size 11 and max_agents 3 must be at most 10 and 5"),
-        ({"max_agents": 6}, "max_size 5 and max_agents 6 must be at most 10 and 5"),
+        ({"max_size": 4}, "max_size = 4 must be a whole number from 5 to 10"),
+        ({"max_agents": 1}, "max_agents = 1 must be a whole number from 2 to 5"),
+        ({"max_size": 11}, "max_size = 11 must be a whole number from 5 to 10"),
+        ({"max_agents": 6}, "max_agents = 6 must be a whole number from 2 to 5"),
         (
             {"exclude": stack([from_text(["aA" + "." * 9] + ["." * 11] * 10)])},
             "size 11 with 1 agents: they must be at most 10",

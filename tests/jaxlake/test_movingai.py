@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxlake import from_text, to_text
-from jaxlake.movingai import read_map, read_scenario, write_map, write_scenario
+from jaxlake.movingai import read_map, read_scenario, read_scenarios, write_map, write_scenario
 
 BOARD = """
 a.#.
@@ -52,6 +52,25 @@ def test_x_is_the_column_and_the_rest_of_the_square_is_holes(files):
 def test_agents_are_taken_from_the_first_row_asked_for(files):
     save(files)
     assert to_text(read_scenario(*files, num_agents=1, first=2)) == "..##\n.A.a\n##..\n####"
+
+
+def test_a_scenario_is_an_instance_for_each_number_of_agents_from_2_on(files):
+    save(files)  # its rows name maps/small.map, which lies beside it
+    scenarios = read_scenarios(files[1])
+    assert list(scenarios) == ["small_2ag", "small_3ag"]
+    for name, instance in scenarios.items():
+        expected = read_scenario(*files, num_agents=int(name[-3]))
+        jax.tree.map(np.testing.assert_array_equal, instance, expected)
+
+
+def test_a_scenario_of_many_agents_ends_at_five_and_one_of_one_is_one(files):
+    write_map(files[0], np.zeros((3, 3), bool))
+    row = "0\tC:\\maps\\small.map\t3\t3\t{0}\t{1}\t{1}\t{0}\t1\n"
+    rows = [row.format(*divmod(cell, 3)) for cell in range(9)]
+    files[1].write_text("version 1\n" + "".join(rows))
+    assert list(read_scenarios(files[1])) == [f"small_{agents}ag" for agents in (2, 3, 4, 5)]
+    files[1].write_text("version 1\n" + rows[0])
+    assert list(read_scenarios(files[1])) == ["small_1ag"]
 
 
 def test_windows_line_ends_spaces_between_columns_and_empty_lines_are_read(files):

@@ -205,10 +205,8 @@ def test_numbers_of_numpy_make_a_config_of_pythons():
     sizes, data = np.array([3, 4]), np.array([0.5, 0.5], np.float32)
     config = LakeConfig(sizes, data, [np.float32(0.25)] * 2, (np.int64(0), 1))
     assert config == LakeConfig((3, 4), (0.5, 0.5), (0.25, 0.25), (0, 1))
-    assert {type(value) for field in ("sizes", "data", "hole", "wait") for value in getattr(config, field)} <= {
-        int,
-        float,
-    }
+    assert {type(value) for field in ("data", "hole", "wait") for value in getattr(config, field)} <= {int, float}
+    assert {type(kind.size) for kind in config.kinds} == {int}
     assert LakeConfig.from_dict(config.to_dict()) == config
 
 
@@ -233,7 +231,7 @@ LINES = {
     "key = 0 must be one key of jax.random, as jax.random.key": lambda: generate(CONFIG, 0, 2),
     "key = None must be one key of jax.random": lambda: LakeConfig.random((3,), None),
     "config = {'3': {'data': 1.0.* must be a LakeConfig": lambda: generate(CONFIG.to_dict(), KEY, 2),
-    "sizes = 3 must be a sequence of numbers": lambda: LakeConfig.uniform(3, 0.1, 0.1),
+    "kinds = 3 must be a sequence": lambda: LakeConfig.uniform(3, 0.1, 0.1),
     "interacting = '1' must be a share from 0 to 1": lambda: generate(CONFIG, KEY, 2, interacting="1"),
     r"batch axes \(8,\): it must have none, as instances\[0\]": lambda: prompt(BATCH, "grid"),
     r"batch axes \(8,\): it must have none, as instances\[0\]$": lambda: to_text(BATCH),

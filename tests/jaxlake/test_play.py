@@ -218,15 +218,27 @@ def test_a_board_from_a_file_is_played_through_a_pipe(tmp_path, monkeypatch, cap
     assert "boards.txt, board 0" in screens and "\x1b" not in screens
 
 
+@pytest.mark.heavy
+def test_a_board_of_a_family_is_drawn_and_played_through_a_pipe(monkeypatch, capsys):
+    status, screens, errors = command(monkeypatch, capsys, "space\nn\n", "--kind", "corridor5x1", "--seed", "3")
+    assert (status, errors) == (0, "")
+    titles = [line for line in screens.splitlines() if "seed" in line]
+    assert titles == [f"corridor 5x5, 1 agents, seed {seed}" for seed in (3, 3, 4)]
+    assert screens.count("time 1 ") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--size", "2"], "they must be whole numbers from 3 to 10"),
-        (["--size", "3", "--agents", "5"], "--agents = 5 must be from 1 to 4 on a board of size 3"),
+        (["--kind", "2"], "size of random boards = 2 must be a whole number from 3 to 10"),
+        (["--kind", "3x5"], "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
+        (["--kind", "corridor4"], "size of corridor boards = 4 must be a whole number from 5 to 10"),
+        (["--kind", "alley8"], "family = 'alley' must be one of 'random', 'rooms', 'maze', "),
+        (["--kind", "6-8"], "kind = '6-8' must be a single one"),
         (["--holes", "0.7"], "= 0.7 must be from 0 to 0.5"),
         (["--seed", "-1"], "--seed = -1 must be a whole number from 0 to 4294967295"),
         (["--seed", "4294967296"], "--seed = 4294967296 must be a whole number from 0 to 4294967295"),
-        (["board.txt", "--size", "6"], "--size = 6 must be left out with a file"),
+        (["board.txt", "--kind", "6"], "--kind = 6 must be left out with a file"),
         (["--level", "1"], "--level = 1 needs a file"),
         (["missing.txt"], "missing.txt"),
         (["board.txt", "--level", "1"], "--level = 1 must be from 0 to 0, the boards of board.txt"),

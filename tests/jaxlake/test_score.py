@@ -1,5 +1,6 @@
 """Scores of answers worked out by hand, and the command that prints them."""
 
+import dataclasses
 import json
 
 import jax
@@ -62,6 +63,7 @@ def benchmark() -> Benchmark:
         lower_bound=np.array([4, 4, 5, 6, 4, 6], np.int32),
         makespan=np.array([2, 2, 3, 3, 2, 2], np.int32),
         needs_wait=np.zeros(6, bool),
+        family=np.full(6, "random"),
         hole_ratio=np.zeros(6),
         wait_subset=np.array([0.25, 0.25, 0.25, 0.25, 0.75, 0.25]),
         account={"sha256": "none"},
@@ -192,6 +194,60 @@ def test_the_tables_name_every_figure_within_100_columns(benchmark):
     assert lines[at + 3].split()[:2] == ["0.75", "0.0±0.0"]
     assert lines[at + 4].split()[0] == "all"
     assert [line.split()[-2:] for line in lines if line.startswith("parsable")] == [["1", "0"]]
+
+
+@pytest.fixture
+def families(benchmark) -> Benchmark:
+    """The same in two families and without subsets: maze has a board of side 3, and those of side 4 and 3 agents."""
+    family = np.array(["rooms", "rooms", "maze", "maze", "rooms", "maze"])
+    return dataclasses.replace(benchmark, family=family, wait_subset=np.full(6, 0.5))
+
+
+def test_a_set_of_several_families_has_a_row_for_each(families):
+    scores = score(OPTIMAL | {"back": LATE, "meeting": "none"}, families)
+    rows = {(row.num_agents, row.family): row for row in scores.rows}
+    assert list(rows) == [
+        (2, "maze"),
+        (2, "rooms"),
+        (2, None),
+        (3, "maze"),
+        (None, "maze"),
+        (None, "rooms"),
+        (None, None),
+    ]
+    assert {row.wait_subset for row in scores.rows} == {0.5}
+    rooms, maze = rows[2, "rooms"], rows[2, "maze"]
+    assert list(rooms.by_size) == [3] and rooms.mean.valid == 100 and rooms.mean.optimal == pytest.approx(200 / 3)
+    assert [cell.valid for cell in maze.by_size.values()] == [0, 100]
+    assert [cell.instances for cell in rows[2, None].by_size.values()] == [4, 1]
+    # The cells 2 agents 3x3, 2 agents 4x4 and 3 agents 3x3 count the same.
+    assert rows[None, "maze"].mean.valid == pytest.approx((0 + 100 + 100) / 3)
+    assert rows[None, "rooms"].mean.instances == 3
+
+
+def test_failures_are_counted_for_each_family(families):
+    figures = score(OPTIMAL | {"back": "none", "meeting": ""}, families).to_json()
+    counted = {entry["family"]: entry["parsable"] for entry in figures["failures_by_family"]}
+    assert counted == {"maze": 1, "rooms": 1}
+    assert {row["family"] for row in figures["rows"]} == {"maze", "rooms", None}
+
+
+def test_sets_of_one_family_do_not_name_it(benchmark):
+    figures = score(OPTIMAL, benchmark).to_json()
+    assert "failures_by_family" not in figures and "family" not in figures["rows"][0]
+
+
+def test_the_tables_of_families_leave_out_what_a_family_lacks(families):
+    lines = score(OPTIMAL | {"back": LATE, "three": ""}, families).to_text().split("\n")
+    at = lines.index("2 agents, optimal %")
+    assert [line.split() for line in lines[at + 1 : at + 5]] == [
+        ["family", "3x3", "4x4", "Sum"],
+        ["maze", "100.0±0.0", "100.0±0.0", "100.0±0.0"],
+        ["rooms", "66.7±33.3", "66.7±33.3"],
+        ["all", "75.0±25.0", "100.0±0.0", "87.5±12.5"],
+    ]
+    assert len({len(line) for line in lines[at + 1 : at + 5]}) == 1
+    assert [line.split()[-2:] for line in lines if line.startswith("parsable")] == [["0", "1"], ["1", "0"]]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jaxlake.board_text import from_text
+from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from jaxlake.types import Check
 from rl import distributed
@@ -91,7 +92,7 @@ def scene(tokenizer):
 
     def make(script: list[str], *, same: bool = False, kind="valid", round=0, **settings) -> tuple[Step, BoardSet]:
         config = Config(
-            lake={"sizes": (4,)},
+            lake={"kinds": (4,)},
             text=TextSection(max_new_tokens=ROOM),
             grpo=GRPOSection(samples=len(script[0]), **settings),
             reward=RewardSection(kind=kind, free_tokens=8, limit_tokens=16),
@@ -104,7 +105,7 @@ def scene(tokenizer):
             policy.says.setdefault(tuple(tokens), []).append(said)
         run = Step(policy)
         run.state.progress.round = round
-        return run, BoardSet(prompts, np.full(len(script), 6))
+        return run, BoardSet(prompts, np.full(len(script), 6), np.array([Kind.of(4)] * len(script), object))
 
     return make
 

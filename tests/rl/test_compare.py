@@ -27,7 +27,7 @@ from rl.run.tracking import Display
 
 BASE = """
 mesh: {fsdp: 1}
-lake: {sizes: [3, 4]}
+lake: {kinds: [3, 4]}
 text: {max_prompt_tokens: 56, max_new_tokens: 32}
 sampler: {rows: 16}
 warm_start: {steps: 3, instances: 32, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 1,

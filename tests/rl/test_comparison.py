@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.image
@@ -12,10 +13,11 @@ import yaml
 
 from engineer.evidence import CHECKS, Evidence, evidence_from_verdicts
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 from rl.report import comparison
 from rl.report.comparison.arms import OUTCOMES
 from rl.report.comparison.findings import ALPHAS, findings
-from rl.report.comparison.pictures import PICTURES
+from rl.report.comparison.pictures import PICTURES, draw_all
 from rl.report.comparison.published import beside_published
 from rl.report.comparison.statistics import cvar, intervals, largest_drop, t_interval, transitions
 from rl.report.shares import cell_weights
@@ -36,8 +38,16 @@ def as_file(path: Path, data: object) -> None:
     path.write_text(json.dumps(data))
 
 
-def fabricate(out: Path, engineers: dict = ENGINEERS, seeds: int = 3, boards: int = 4, samples: bool = False) -> Path:
+def fabricate(
+    out: Path,
+    engineers: dict = ENGINEERS,
+    seeds: int = 3,
+    boards: int = 4,
+    samples: bool = False,
+    kinds: Sequence[int | str] = SIZES,
+) -> Path:
     """A finished comparison of two rounds; ``boards`` in each slice of agents, size and wait subset."""
+    named = dict(zip(SIZES, kinds, strict=True))
     settings = {"baseline": "fixed_random", "seeds": list(range(seeds)), "engineers": engineers}
     settings["run"] = {"engineer": {"kind": "checkpoint", "context": "V6"}}
     out.mkdir()
@@ -46,7 +56,7 @@ def fabricate(out: Path, engineers: dict = ENGINEERS, seeds: int = 3, boards: in
     cells = [(a, n, w) for a in waits for n in SIZES if n >= a for w in waits[a] for _ in range(boards)]
     agents, size, wait = np.array(cells).T
     ids = [f"{a}ag_{n}_{w}_{i}" for i, (a, n, w) in enumerate(cells)]
-    columns = {"id": ids, "agents": agents.astype(int).tolist(), "size": size.astype(int).tolist()}
+    columns = {"id": ids, "agents": agents.astype(int).tolist(), "size": [named[int(n)] for n in size]}
     columns |= {"wait_subset": wait.tolist(), "needs_wait": [False] * len(ids), "hole_ratio": [0.1] * len(ids)}
     rng = np.random.default_rng(0)
     difficulty = 0.5 * (size - 4) + 0.9 * (agents - 3) + wait + rng.normal(0, 1.2, len(ids))
@@ -66,9 +76,9 @@ def fabricate(out: Path, engineers: dict = ENGINEERS, seeds: int = 3, boards: in
         return {"boards": columns, "answers": answers}
 
     for seed in range(seeds):
-        level, first = rng.normal(0.3, 0.15), fabricated_config(rng)
+        level, first = rng.normal(0.3, 0.15), fabricated_config(rng, kinds)
         as_file(out / "start" / f"seed{seed}" / "evaluation.json", evaluation(level))
-        early = [fabricated_evidence(rng, level - 0.6).to_json(), fabricated_evidence(rng, level).to_json()]
+        early = [fabricated_evidence(rng, skill, kinds).to_json() for skill in (level - 0.6, level)]
         log = [fabricated_step(rng, level, 0, i) for i in range(20)]
         for name in engineers:
             arm = out / "arms" / name / f"seed{seed}"
@@ -80,27 +90,28 @@ def fabricate(out: Path, engineers: dict = ENGINEERS, seeds: int = 3, boards: in
             rows = list(log)
             for k in (1, 2):
                 reached = level + (0.5 + gain) * k / 2
-                fabricated_round(arm, k, fabricated_config(rng), repairs=k)
-                as_file(arm / "rounds" / str(k) / "evidence.json", fabricated_evidence(rng, reached).to_json())
+                fabricated_round(arm, k, fabricated_config(rng, kinds), repairs=k)
+                as_file(arm / "rounds" / str(k) / "evidence.json", fabricated_evidence(rng, reached, kinds).to_json())
                 rows += [fabricated_step(rng, reached, k, i) for i in range(20)]
             (arm / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return out
 
 
-def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
+def fabricated_evidence(rng: np.random.Generator, skill: float, kinds: Sequence[int | str]) -> Evidence:
     sizes = np.repeat(SIZES, 32)
     valid = rng.random(128) < 1 / (1 + np.exp(0.6 * (sizes - 4) - skill))
     checks = np.ones((128, 8), bool)
     checks[~valid, 4] = False
+    of = np.array([Kind.of(kind) for kind in kinds for _ in range(32)], object)
     sampled = {"sampled_valid": (1 + 2 * valid) / 4, "samples_per_prompt": 4}
     lengths = {"tokens": np.full(128, 20), "truncated": np.zeros(128, bool)}
-    return evidence_from_verdicts(sizes=sizes, checks=checks, optimal=valid, **lengths, **sampled)
+    return evidence_from_verdicts(kinds=of, checks=checks, optimal=valid, **lengths, **sampled)
 
 
-def fabricated_config(rng: np.random.Generator) -> LakeConfig:
+def fabricated_config(rng: np.random.Generator, kinds: Sequence[int | str]) -> LakeConfig:
     data = rng.dirichlet(3 * np.ones(len(SIZES)))
     hole, wait = rng.uniform(0, 0.5, len(SIZES)), rng.uniform(0, 1, len(SIZES))
-    return LakeConfig(SIZES, *(tuple(ratios.tolist()) for ratios in (data, hole, wait)))
+    return LakeConfig(kinds, *(tuple(ratios.tolist()) for ratios in (data, hole, wait)))
 
 
 def fabricated_round(arm: Path, k: int, config: LakeConfig, repairs: int) -> None:
@@ -314,6 +325,24 @@ def test_forgetting_is_over_the_checkpoints_of_the_rounds(read):
     for one in findings(read).forgetting:
         assert one.checkpoints == ("warm start", "round 0", "round 1", "round 2")
         assert one.sizes == SIZES
+
+
+def test_families_stand_beside_sizes_in_their_order(tmp_path):
+    kinds = (3, 4, "rooms5", "corridor6")
+    out = fabricate(tmp_path / "study", {"fixed_random": {}, "V6": {}}, 2, 2, kinds=kinds)
+    read = comparison.read(out)
+    found, columns = findings(read), [answers_of(out / "arms" / "V6" / f"seed{seed}") for seed in range(2)]
+    assert [one.sizes for one in found.forgetting] == [kinds] * 2
+    rates = {rate.size: rate for rate in found.rates if (rate.engineer, rate.metric, rate.agents) == ("V6", "valid", 3)}
+    for name in kinds:
+        here = (columns[0]["size"] == str(name)) & (columns[0]["agents"] == 3)
+        assert rates[name].n == 2 * here.sum() == 12
+        assert rates[name].share == pytest.approx(np.mean([one["valid"][here] for one in columns]))
+    text = comparison.to_text(read)
+    assert "held-out boards of sizes 3, 4, rooms5, corridor6" in " ".join(text.split())
+    headings = [line.split() for line in text.splitlines() if line.startswith("engineer") and "rooms5" in line]
+    assert headings == [["engineer", "3", "4", "rooms5", "corridor6"]]
+    assert set(draw_all(read)) == set(PICTURES)
 
 
 def test_published_figures_stand_beside_engineers_of_their_kind(read):

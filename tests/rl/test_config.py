@@ -6,6 +6,7 @@ import pytest
 
 from engineer import Choice
 from jaxlake import Objective
+from jaxlake.kinds import Kind
 from rl.config import Config, ConfigError, keys, load
 from rl.config.choices import Schedule
 
@@ -31,8 +32,18 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("seed=1.5", "seed = 1.5"),
         ("grpo=3", "grpo = 3"),
         ("warm_start.holes=[0.9]", "warm_start.holes.0 = 0.9: must be less than or equal to 0.5"),
-        ("lake.sizes=[4,3]", "lake.sizes = [4, 3]: must be ascending"),
-        ("lake.sizes=[3,11]", "lake.sizes.1 = 11: must be less than or equal to 10"),
+        ("lake.kinds=[3,11]", "lake.kinds = [3, 11]: size of random boards = 11 must be a whole number from 3 to 10"),
+        ("lake.kinds=[]", "lake.kinds = []: must be a list of kinds of boards, at least one"),
+        ("lake.kinds=6", "lake.kinds = 6: must be a list of kinds of boards"),
+        ("lake.kinds=[castle6]", "family = 'castle' must be one of 'random', 'rooms', 'maze'"),
+        ("lake.kinds=[3, rooms4]", "size of rooms boards = 4 must be a whole number from 5 to 10"),
+        ("lake.kinds=[corridor5x9]", "num_agents on corridor boards of size 5 = 9 must be a whole number from 1 to"),
+        ("lake.kinds=[6-3]", "kind = '6-3' must be a size with"),
+        ("lake.kinds=[[3]]", "size of random boards = [3] must be a whole number"),
+        ("validation.kinds=[rooms]", "kind = 'rooms' must be a size with"),
+        ("warm_start.kinds=[3x5]", "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
+        ("lake.sizes=[3]", "unknown key lake.sizes"),
+        ("lake.num_agents=3", "unknown key lake.num_agents"),
         ("rounds.instances=77", "rounds.instances = 77 must be a multiple of grpo.prompts"),
         ("reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
         ("model.shape=null", "model: one of shape and path must be given"),
@@ -87,11 +98,11 @@ def write(folder, **files):
 def test_a_file_builds_on_another_beside_it_or_on_a_shipped_one(tmp_path):
     path = write(
         tmp_path,
-        lower="base: small.yaml\nseed: 3\nlake: {sizes: [3, 4]}\nrounds: {instances: 64}",
-        upper="base: lower.yaml\nrounds: {count: 5}\nlake: {sizes: [4]}",
+        lower="base: small.yaml\nseed: 3\nlake: {kinds: [3, 4]}\nrounds: {instances: 64}",
+        upper="base: lower.yaml\nrounds: {count: 5}\nlake: {kinds: [4]}",
     )
     config = load(path, ["seed=4"])
-    assert (config.seed, config.lake.sizes, config.rounds.count, config.rounds.instances) == (4, (4,), 5, 64)
+    assert (config.seed, config.lake.kinds, config.rounds.count, config.rounds.instances) == (4, (Kind.of(4),), 5, 64)
     assert config.model == load(CONFIGS / "small.yaml").model
     assert "base" not in config.to_yaml()
 
@@ -119,8 +130,40 @@ def test_a_file_gives_a_section_as_a_section(tmp_path):
 
 
 def test_overrides_win_over_the_file():
-    config = load(TINY, ["seed=7", "lake.sizes=[3,5]", "grpo.samples=4"])
-    assert (config.seed, config.lake.sizes, config.grpo.samples) == (7, (3, 5), 4)
+    config = load(TINY, ["seed=7", "lake.kinds=[3,5]", "grpo.samples=4"])
+    assert (config.seed, config.lake.kinds, config.grpo.samples) == (7, (Kind.of(3), Kind.of(5)), 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds"),
+    [
+        ("[6, 3]", (3, 6)),
+        ("[3-6]", (3, 4, 5, 6)),
+        ("[5, 3-6, 6]", (3, 4, 5, 6)),
+        ("[corridor8x3, rooms5-7x3, 4x4, '10']", ("4x4", 10, "rooms5x3", "rooms6x3", "rooms7x3", "corridor8x3")),
+        ("[random3, 3x2]", (3,)),
+    ],
+)
+def test_kinds_are_given_in_any_order_by_size_name_and_range(given, kinds, tmp_path):
+    config = load(TINY, [f"lake.kinds={given}"])
+    assert config.lake.kinds == tuple(map(Kind.of, kinds))
+    (tmp_path / "again.yaml").write_text(config.to_yaml())
+    assert load(tmp_path / "again.yaml") == config
+    assert Config.model_validate_json(config.model_dump_json()) == config
+
+
+def test_kinds_are_written_as_sizes_where_these_say_all():
+    lake = load(TINY, ["lake.kinds=[rooms5-6, 3, 3x3]"]).model_dump(mode="json")["lake"]
+    assert lake["kinds"] == [3, "3x3", "rooms5", "rooms6"]
+    assert "  kinds:\n  - 3\n  - 4\n  - 5\n  - 6\n" in load(TINY).to_yaml()
+
+
+def test_what_is_validated_and_taught_are_the_lakes_kinds_unless_others_are_named():
+    config = load(TINY, ["lake.kinds=[3, rooms5]"])
+    assert config.target_kinds == config.all_kinds == config.lake.kinds
+    config = load(TINY, ["lake.kinds=[3, rooms5]", "validation.kinds=[corridor5x3, rooms5]", "warm_start.kinds=[4x4]"])
+    assert config.target_kinds == (Kind.of("rooms5"), Kind.of("corridor5x3"))
+    assert config.all_kinds == tuple(map(Kind.of, (3, "4x4", "rooms5", "corridor5x3")))
 
 
 def test_every_key_can_be_found_by_its_dotted_name():

@@ -10,6 +10,7 @@ import pytest
 from stage import Scene, Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 from rl import engineering
 from rl.config import Config, ConfigError
 from rl.policy import Policy
@@ -92,7 +93,7 @@ def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server)
 
 
 @pytest.mark.heavy
-def test_a_pilot_asks_the_current_policy_about_each_size_with_data(stage, monkeypatch):
+def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkeypatch):
     run = after_round_0(stage, gate={"boards": 3, "samples": 4})
     lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
 
@@ -107,12 +108,12 @@ def test_a_pilot_asks_the_current_policy_about_each_size_with_data(stage, monkey
     (instances, samples, temperature) = asked[0]
     assert instances.size.tolist() == [4] * 3 and instances.holes.sum(axis=-1).tolist() == [3] * 3
     assert (samples, temperature) == (4, 1.0)
-    assert {size: p.tolist() for size, p in shares.items()} == {4: [1.0, 0.25, 0.0]}
+    assert {kind: p.tolist() for kind, p in shares.items()} == {Kind.of(4): [1.0, 0.25, 0.0]}
 
 
 def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
     run = after_round_0(stage, kind="uniform", gate={"action": "mix", "bound": 0.5})
-    hopeless = {3: np.zeros(8), 4: np.zeros(8)}
+    hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
     monkeypatch.setattr(engineering, "answer_pilot", lambda *arguments: hopeless)
     proposal = run.design(1)
     assert proposal.gate["action"] == "mixed"
@@ -169,8 +170,8 @@ def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
         ({"engineer": {"context": "V9"}}, "context 'V9' has a part 'V9'"),
         ({"warm_start": {"contexts": ("V6", "F+Q")}}, "has a part 'Q'"),
         ({"engineer": {"kind": "api"}}, "needs engineer.api.url and engineer.api.model"),
-        ({"engineer": {"kind": "checkpoint_shuffled"}, "lake": {"sizes": (4,)}}, "at least two sizes"),
-        ({"warm_start": {"num_agents": (2, 5)}, "lake": {"sizes": (3, 4)}}, "as many rows as agents"),
+        ({"engineer": {"kind": "checkpoint_shuffled"}, "lake": {"kinds": (4,)}}, "at least two kinds"),
+        ({"warm_start": {"kinds": (3, "3x5")}}, "num_agents on random boards of size 3 = 5 must be"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(values, message):

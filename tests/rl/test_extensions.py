@@ -20,12 +20,12 @@ from jaxlake import LakeConfig
 
 def holes(evidence, history, key):
     """As many holes as the share of valid plans."""
-    sizes = history[-1].config.sizes
-    hole = tuple(0.1 + 0.2 * size.valid / size.n for size in evidence.by_size)
-    return LakeConfig(sizes, data=(1 / len(sizes),) * len(sizes), hole=hole, wait=(0.5,) * len(sizes))
+    kinds = history[-1].config.kinds
+    hole = tuple(0.1 + 0.2 * row.valid / row.n for row in evidence.by_kind)
+    return LakeConfig(kinds, data=(1 / len(kinds),) * len(kinds), hole=hole, wait=(0.5,) * len(kinds))
 
 
-def wrong_sizes(evidence, history, key):
+def wrong_kinds(evidence, history, key):
     return LakeConfig.uniform((9,), 0.2, 0.1)
 
 
@@ -124,13 +124,11 @@ def test_an_engineer_of_ones_own_designs_a_round(stage):
     assert (proposal.engineer, proposal.projected.hole) == ("mine_lake:holes", (0.1, 0.1))  # nothing was valid
 
 
-@pytest.mark.parametrize("rule", ["wrong_sizes", "nothing"])
+@pytest.mark.parametrize("rule", ["wrong_kinds", "nothing"])
 def test_an_engineer_that_returns_something_else_is_named(stage, rule):
     run = stage.run({"kind": f"mine_lake:{rule}"})
     run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
-    with pytest.raises(
-        RunError, match=rf"engineer.kind = mine_lake:{rule}: must return a LakeConfig of the sizes \(3, 4"
-    ):
+    with pytest.raises(RunError, match=f"engineer.kind = mine_lake:{rule}: must return a LakeConfig of the kinds 3, 4"):
         run.design(1)
 
 

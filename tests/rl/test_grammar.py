@@ -8,6 +8,7 @@ import pytest
 
 from engineer import proposal
 from jaxlake.config import LakeConfig, project
+from jaxlake.kinds import Kind
 from rl.config import ConfigError, EngineerSection
 from rl.qwen3.model import Qwen3Config, abstract, create
 from rl.qwen3.sharding import make_mesh, rollout_shardings
@@ -28,7 +29,7 @@ SHAPE = Qwen3Config(
     head_dim=8,
     rope_theta=1e6,
 )
-SIZES = (3, 4, 5, 6)
+KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
 
 
 class Noise:
@@ -52,7 +53,7 @@ class Noise:
         )
 
     def write(self, seed=0, count=1, grammar=None, message="design", progress=None):
-        grammar = proposal.grammar(SIZES) if grammar is None else grammar
+        grammar = proposal.grammar(KINDS) if grammar is None else grammar
         return self.sampler.write(self.parameters, message, grammar, jax.random.key(seed), count, progress)
 
 
@@ -73,10 +74,10 @@ def texts(noise):
 
 
 def test_the_sampler_writes_a_legal_config_whatever_the_logits(texts):
-    previous = LakeConfig.uniform(SIZES, 0.25, 0.25)
+    previous = LakeConfig.uniform(KINDS, 0.25, 0.25)
     for _, _, answer in texts:
         config, _ = project(json.loads(answer), previous)
-        assert config.sizes == SIZES
+        assert config.kinds == KINDS
         assert abs(sum(config.data) - 1) < 1e-6
         assert set(json.loads(answer)) == {"3", "4", "5", "6"}
 

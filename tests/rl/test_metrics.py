@@ -2,12 +2,14 @@
 
 import math
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxlake.kinds import Kind
 from jaxlake.types import ABSENT, Check, Costs, Verdict
 from rl.metrics import describe
 from rl.reward import Rewards
@@ -23,6 +25,10 @@ def verdict_of(failed: list[set[Check]], optimal: list[bool]) -> Verdict:
     return Verdict(checks=checks, valid=checks.all(axis=1), cost=cost, costs=costs, optimal=np.array(optimal))
 
 
+def kinds_of(names: Iterable[int | str]) -> np.ndarray:
+    return np.array([Kind.of(name) for name in names], object)
+
+
 def rewards_of(count: int) -> Rewards:
     accuracy = np.linspace(0, 1, count, dtype=np.float32)
     length = np.linspace(-1, 0, count, dtype=np.float32)
@@ -33,7 +39,7 @@ def rewards_of(count: int) -> Rewards:
 def step() -> dict[str, float]:
     """Two prompts on boards of 3 and one on a board of 5, with four, two and two answers."""
     return describe(
-        sizes=np.array([3, 3, 3, 3, 5, 5, 3, 3]),
+        kinds=kinds_of([3, 3, 3, 3, 5, 5, 3, 3]),
         verdict=verdict_of(
             [
                 set(),
@@ -51,7 +57,7 @@ def step() -> dict[str, float]:
         tokens=np.array([10, 20, 30, 40, 40, 12, 8, 16], np.int32),
         truncated=np.array([False, False, False, True, True, False, False, False]),
         groups=np.array([7, 7, 7, 7, 2, 2, 9, 9]),
-        lake_sizes=(3, 4, 5),
+        lake_kinds=kinds_of([3, 4, 5]),
     )
 
 
@@ -69,6 +75,24 @@ def test_valid_and_optimal_shares_over_all_and_per_size(step):
 def test_a_size_without_a_board_in_the_step_is_not_a_number_and_its_metric_is_still_there(step):
     assert math.isnan(step["valid/size_4"])
     assert math.isnan(step["optimal/size_4"])
+
+
+def test_kinds_of_one_size_have_metrics_of_their_own():
+    found = describe(
+        kinds_of(["4x3", 4, "rooms5", 4]),
+        verdict_of([set(), set(), set(), {Check.HOLE_FREE}], [True, False, False, False]),
+        rewards_of(4),
+        np.ones(4, int),
+        np.zeros(4, bool),
+        np.arange(4),
+        kinds_of([4, "4x3", "rooms5"]),
+    )
+    assert {name: found[f"valid/{name}"] for name in ("size_4", "kind_4x3", "kind_rooms5")} == {
+        "size_4": 0.5,
+        "kind_4x3": 1,
+        "kind_rooms5": 1,
+    }
+    assert (found["optimal/size_4"], found["optimal/kind_4x3"], found["optimal/kind_rooms5"]) == (0, 1, 0)
 
 
 def test_lengths_over_all_answers_and_over_those_that_ended(step):
@@ -90,13 +114,13 @@ def test_reward_is_the_weighted_sum_of_its_parts(step):
 def test_a_group_is_learnable_from_one_valid_answer_in_five_to_four(valid, learnable):
     failed = [set()] * valid + [{Check.GOAL_REACHED}] * (5 - valid)
     found = describe(
-        np.full(5, 3),
+        kinds_of([3] * 5),
         verdict_of(failed, [False] * 5),
         rewards_of(5),
         np.ones(5, int),
         np.zeros(5, bool),
         np.zeros(5),
-        (3,),
+        kinds_of([3]),
     )
     assert found["learnable"] == learnable
 
@@ -121,13 +145,13 @@ def test_any_answers_are_counted_as_one_by_one(rows):
     sizes, failed, wish, tokens, truncated, groups = zip(*rows, strict=True)
     optimal = [best and not names for best, names in zip(wish, failed, strict=True)]
     found = describe(
-        np.array(sizes),
+        kinds_of(sizes),
         verdict_of(failed, optimal),
         rewards_of(len(rows)),
         np.array(tokens),
         np.array(truncated),
         np.array(groups),
-        (3, 4, 5, 6),
+        kinds_of([3, 4, 5, 6]),
     )
     expected = {}
     for size in (3, 4, 5, 6):
@@ -152,13 +176,13 @@ def test_any_answers_are_counted_as_one_by_one(rows):
 
 def test_every_step_of_a_run_has_the_same_metrics_and_they_are_plain_numbers(step):
     other = describe(
-        np.array([4]),
+        kinds_of([4]),
         verdict_of([{Check.PARSABLE}], [False]),
         rewards_of(1),
         np.array([3]),
         np.array([True]),
         np.array([0]),
-        (3, 4, 5),
+        kinds_of([3, 4, 5]),
     )
     assert list(other) == list(step)
     assert {type(value) for value in (step | other).values()} == {float}
@@ -168,13 +192,13 @@ def test_128_answers_are_described_in_less_than_3_ms():
     rng = np.random.default_rng(0)
     failed = [{Check(c)} if c < 8 else set() for c in rng.integers(0, 10, 128)]
     arguments = (
-        rng.integers(3, 11, 128),
+        kinds_of(rng.integers(3, 11, 128).tolist()),
         verdict_of(failed, [False] * 128),
         rewards_of(128),
         rng.integers(1, 128, 128),
         rng.random(128) < 0.1,
         np.repeat(np.arange(16), 8),
-        range(3, 11),
+        kinds_of(range(3, 11)),
     )
 
     def seconds() -> float:

@@ -47,16 +47,16 @@ def test_nothing_of_the_default_run_is_changed():
     assert "changed" not in "".join(of(TINY).values())
     assert of(TINY)["grpo.prompts"] == "ours"
     assert of(TINY)["rounds.count"] == "paper"
-    assert of(TINY)["lake.num_agents"] == "paper: training and validation"
+    assert of(TINY)["lake.kinds"] == "ours: the paper has [3, 4, 5, 6, 7, 8, 9, 10]"
     assert of(TINY)["lake.objective"] == "inferred: best supported reading"
     assert of(TINY)["rounds.instances"] == "ours: the paper has 4000"
     assert of(TINY)["reward.decay"] == "ours: the decay of the moving share is not published"
 
 
 def test_a_value_is_the_papers_whoever_gave_it_and_else_changed_unless_it_is_the_default():
-    found = of(TINY, "rounds.count=4", "grpo.prompts=24", "grpo.samples=4", "rounds.epochs=2", "lake.sizes=[3, 4]")
+    found = of(TINY, "rounds.count=4", "grpo.prompts=24", "grpo.samples=4", "rounds.epochs=2", "lake.kinds=[3, 4]")
     assert found["rounds.count"] == "changed: the paper has 3"
-    assert found["lake.sizes"] == "changed: the paper has [3, 4, 5, 6, 7, 8, 9, 10]"
+    assert found["lake.kinds"] == "changed: the paper has [3, 4, 5, 6, 7, 8, 9, 10]"
     assert found["grpo.prompts"] == "ours"
     assert found["grpo.samples"] == "changed"
     assert found["rounds.epochs"] == "paper"

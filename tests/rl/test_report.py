@@ -5,16 +5,18 @@ import html.parser
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.image
 import numpy as np
 import pytest
 
-from engineer.evidence import Evidence, SizeEvidence, TrainingEvidence, evidence_from_verdicts
+from engineer.evidence import Evidence, KindEvidence, TrainingEvidence, evidence_from_verdicts
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
-from rl.report import pictures
+from jaxlake.kinds import Kind
+from rl.report import curves, pictures
 from rl.report.__main__ import main
 from rl.report.changes import changes, excerpt
 from rl.report.design import design
@@ -77,8 +79,8 @@ SAMPLES = [
 ]
 
 
-def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
-    sizes = np.repeat(SIZES, 64)
+def fabricated_evidence(rng: np.random.Generator, skill: float, kinds: Sequence[int | str] = SIZES) -> Evidence:
+    sizes = np.repeat((3, 4, 5, 6), 64)  # how hard the kinds are
     valid = rng.random(256) < 1 / (1 + np.exp(-(skill - 0.9 * (sizes - 4.5))))
     checks = np.ones((256, 8), bool)
     first = rng.choice(8, 256, p=(0.02, 0.02, 0.05, 0.05, 0.4, 0.1, 0.26, 0.1))
@@ -86,7 +88,7 @@ def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
     checks[~valid, 7] &= rng.random((~valid).sum()) < 0.5  # who falls or collides seldom arrives
     shares = rng.binomial(4, 1 / (1 + np.exp(-(skill - 0.7 - 0.9 * (sizes - 4.5))))) / 4
     return evidence_from_verdicts(
-        sizes=sizes,
+        kinds=np.array([Kind.of(kind) for kind in kinds for _ in range(64)], object),
         checks=checks,
         optimal=valid & (rng.random(256) < 0.9),
         tokens=rng.integers(10, 30, 256),
@@ -96,10 +98,12 @@ def fabricated_evidence(rng: np.random.Generator, skill: float) -> Evidence:
     )
 
 
-def trained_on(rng: np.random.Generator, skill: float) -> Evidence:
+def trained_on(
+    rng: np.random.Generator, skill: float, kinds: Sequence[int | str], targets: Sequence[int | str]
+) -> Evidence:
     """The validation after a round whose training answers it holds too."""
-    after, within = fabricated_evidence(rng, skill), fabricated_evidence(rng, skill - 0.3)
-    return dataclasses.replace(after, training=TrainingEvidence(within.by_size, ()))
+    after, within = fabricated_evidence(rng, skill, targets), fabricated_evidence(rng, skill - 0.3, kinds)
+    return dataclasses.replace(after, training=TrainingEvidence(within.by_kind, ()))
 
 
 def as_file(path: Path, data: object) -> None:
@@ -107,13 +111,18 @@ def as_file(path: Path, data: object) -> None:
     path.write_text(data if isinstance(data, str) else json.dumps(data))
 
 
-def fabricated_step(rng: np.random.Generator, valid: float) -> dict[str, float | None]:
+def fabricated_step(rng: np.random.Generator, valid: float, kinds: Sequence[int | str]) -> dict[str, float | None]:
     """What a step logs beside reward and validity; now and then a size is not seen and no update is made."""
     shares = rng.dirichlet((0.2, 0.2, 0.5, 0.5, 6, 1, 3, 1)) * (1 - valid)
     updated = rng.random() > 0.1
     return {
         **{f"failure/{check}": share for check, share in zip(CHECKS, shares, strict=True)},
-        **{f"valid/size_{n}": None if rng.random() < 0.05 else valid * (1.6 - 0.2 * (n - 3)) for n in SIZES},
+        **{
+            f"valid/{'size' if isinstance(kind, int) else 'kind'}_{kind}": None
+            if rng.random() < 0.05
+            else valid * (1.6 - 0.2 * place)
+            for place, kind in enumerate(kinds)
+        },
         "answer_tokens": rng.normal(18, 1),
         "answer_tokens_ended": rng.normal(17, 1),
         "answer_tokens_max": 40.0,
@@ -151,13 +160,18 @@ def fabricated_timings(rng: np.random.Generator, step: int) -> dict[str, float]:
     }
 
 
-def fabricate(directory: Path, full: bool = False) -> Path:
-    """A finished run of three rounds over sizes 3 to 6; if not full, with the few metrics of earlier versions."""
+def fabricate(
+    directory: Path,
+    full: bool = False,
+    kinds: Sequence[int | str] = SIZES,
+    targets: Sequence[int | str] = SIZES,
+) -> Path:
+    """A finished run of three rounds over four kinds; if not full, with the few metrics of earlier versions."""
     rng = np.random.default_rng(0)
     as_file(directory / "config.yaml", "seed: 7\nengineer:\n  kind: checkpoint\n  context: V6\nrounds: {count: 3}\n")
     as_file(directory / "provenance.json", {"seed": "ours", "engineer.kind": "paper", "rounds.count": "changed"})
-    as_file(directory / "before" / "evidence.json", fabricated_evidence(rng, -9).to_json())
-    as_file(directory / "warm_start" / "evidence.json", fabricated_evidence(rng, -0.3).to_json())
+    as_file(directory / "before" / "evidence.json", fabricated_evidence(rng, -9, targets).to_json())
+    as_file(directory / "warm_start" / "evidence.json", fabricated_evidence(rng, -0.3, targets).to_json())
     for stage in ("before", "warm_start", "rounds/0", "rounds/1", "rounds/2"):
         as_file(directory / stage / "samples.json", SAMPLES)
         as_file(directory / stage / "samples.md", samples_markdown(SAMPLES))
@@ -165,7 +179,7 @@ def fabricate(directory: Path, full: bool = False) -> Path:
     timings = [{"phase": "warm_start", "step": s, "host": 0.01, "update": 0.1} for s in range(1, 400)]
     for k in range(3):
         config = LakeConfig(
-            sizes=SIZES,
+            kinds=kinds,
             data=((0.1, 0.2, 0.3, 0.4), (0.25, 0.25, 0.25, 0.25), (0.11, 0.3, 0.34, 0.25))[k],
             hole=((0.45, 0.02, 0.3, 0.2), (0.2, 0.3, 0.25, 0.15), (0.25, 0.3, 0.2, 0.1))[k],
             wait=((0.9, 0.1, 0.6, 0.3), (0.4, 0.45, 0.35, 0.3), (0.35, 0.4, 0.4, 0.2))[k],
@@ -182,19 +196,18 @@ def fabricate(directory: Path, full: bool = False) -> Path:
             errors=(),
         )
         realised = config.to_dict()
-        realised["3"]["hole"] = 0.2
-        realised["3"]["wait"] = 0.125
+        realised[str(kinds[0])] |= {"hole": 0.2, "wait": 0.125}
         folder = directory / "rounds" / str(k)
         as_file(folder / "config.json", config.to_dict())
         as_file(folder / "proposal.json", {**proposal.to_json(), "realised": realised, "parameters": f"sha256:{k}{k}"})
-        as_file(folder / "evidence.json", trained_on(rng, 0.1 + 0.4 * k).to_json())
+        as_file(folder / "evidence.json", trained_on(rng, 0.1 + 0.4 * k, kinds, targets).to_json())
         if k:
             as_file(folder / "context.md", f"Design round {k}.\n")
         for step in range(STEPS_PER_ROUND):
             valid = 0.35 + 0.003 * (k * STEPS_PER_ROUND + step) / 3 - 0.06 * k + rng.normal(0, 0.05)
             place = {"phase": "round", "round": k, "step": step + 1}
             metrics.append(
-                place | {"reward": 0.45 * valid, "valid": valid} | (fabricated_step(rng, valid) if full else {})
+                place | {"reward": 0.45 * valid, "valid": valid} | (fabricated_step(rng, valid, kinds) if full else {})
             )
             timings.append(place | (fabricated_timings(rng, step) if full else {}))
     as_file(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in metrics))
@@ -282,10 +295,10 @@ def test_summary_has_every_size_and_their_total_for_every_stage(run_dir):
     stages = read(run_dir).stages
     assert [stage.name for stage in stages] == ["before", "warm start", "round 0", "round 1", "round 2"]
     for stage in stages:
-        found, counts = shares(stage), {row.size: row.n for row in stage.evidence.by_size}
-        assert tuple(found) == (*SIZES, None) and stage.evidence.n == sum(counts.values()) == 256
+        found, counts = shares(stage), {row.kind: row.n for row in stage.evidence.by_kind}
+        assert tuple(found) == (*map(Kind.of, SIZES), None) and stage.evidence.n == sum(counts.values()) == 256
         total = found[None]["valid"]
-        assert total.value * 256 == pytest.approx(sum(found[size]["valid"].value * n for size, n in counts.items()))
+        assert total.value * 256 == pytest.approx(sum(found[kind]["valid"].value * n for kind, n in counts.items()))
         assert total.low < total.value or total.value == 0
         assert found[None]["optimal"].value <= total.value
         sampled = found[None]["sampled"]
@@ -357,8 +370,8 @@ def test_a_run_is_reported_with_what_it_has(tmp_path):
         evidence = Evidence.from_json(json.loads(path.read_text()))
         unsampled = {"groups": 0, "learnable": 0, "all_valid": 0, "all_invalid": 0}
         unsampled |= {"sampled_valid": None, "sampled_se": None}
-        rows = tuple(dataclasses.replace(row, **unsampled) for row in evidence.by_size)
-        bare = dataclasses.replace(evidence, by_size=rows, sampled_valid=None, sampled_se=None, samples_per_prompt=0)
+        rows = tuple(dataclasses.replace(row, **unsampled) for row in evidence.by_kind)
+        bare = dataclasses.replace(evidence, by_kind=rows, sampled_valid=None, sampled_se=None, samples_per_prompt=0)
         as_file(path, dataclasses.replace(bare, training=None).to_json())
     for path in (directory / "rounds").glob("*/proposal.json"):
         proposal = json.loads(path.read_text())
@@ -434,7 +447,7 @@ def evidence_of(valid: dict[int, int], holes: dict[int, int], conflicts: dict[in
     for size in valid:
         failures = dict.fromkeys(CHECKS, 0) | {"hole_free": holes[size], "conflict_free": conflicts[size]}
         failures["goal_reached"] = n - valid[size] - holes[size] - conflicts[size]
-        rows.append(SizeEvidence(size, n, valid[size], 0, failures, failures))
+        rows.append(KindEvidence(Kind.of(size), n, valid[size], 0, failures, failures))
     return Evidence(tuple(rows), None, None, 0, 20.0, 0.0)
 
 
@@ -457,7 +470,7 @@ def test_a_change_without_evidence_is_marked(tmp_path):
     after = LakeConfig((3, 4, 5, 6), data=(0.3, 0.26, 0.15, 0.29), hole=(0.2, 0.2, 0.2, 0.4), wait=(0.2, 0.5, 0.5, 0.5))
     run = read(two_rounds(tmp_path, evidence, before, after))
     assert changes(run, run.rounds[0]) == {}
-    assert changes(run, run.rounds[1]) == {
+    assert {(kind.label, ratio): backed for (kind, ratio), backed in changes(run, run.rounds[1]).items()} == {
         (3, "data"): False,  # no different from all
         (5, "data"): True,
         (6, "data"): True,
@@ -481,17 +494,80 @@ def test_what_the_generator_already_realised_is_no_change(tmp_path):
     realised = {size: {"data": 0.5, "hole": 0.3, "wait": 0.4} for size in ("3", "4")}
     as_file(directory / "rounds" / "0" / "proposal.json", {"realised": realised})
     run = read(directory)
-    assert list(changes(run, run.rounds[1])) == [(4, "wait")]
+    assert list(changes(run, run.rounds[1])) == [(Kind.of(4), "wait")]
 
 
 def test_the_sentence_that_names_the_size_stands_beside_it():
     thinking = "Hard so far. Weakest size 6 (19% valid), most learnable size 5. Sizes 3 and 4 are solved; fewer 10x10."
-    assert excerpt(thinking, 5) == excerpt(thinking, 6) == "Weakest size 6 (19% valid), most learnable size 5."
-    assert excerpt(thinking, 4).startswith("Sizes 3 and 4")
-    assert excerpt(thinking, 10).startswith("Sizes 3 and 4")
-    assert excerpt(thinking, 7) == "(size not named) Hard so far."
-    assert excerpt("", 7) == "-"
-    assert len(excerpt("size 7 " * 100, 7)) == 160
+    four, five, six, seven, ten = map(Kind.of, (4, 5, 6, 7, 10))
+    assert excerpt(thinking, five) == excerpt(thinking, six) == "Weakest size 6 (19% valid), most learnable size 5."
+    assert excerpt(thinking, four).startswith("Sizes 3 and 4")
+    assert excerpt(thinking, ten).startswith("Sizes 3 and 4")
+    assert excerpt(thinking, seven) == "(size not named) Hard so far."
+    assert excerpt("", seven) == "-"
+    assert len(excerpt("size 7 " * 100, seven)) == 160
+
+
+def test_the_sentence_that_names_the_kind_stands_beside_it():
+    thinking = "Hard so far. Fewer 6x3. Weakest kind rooms6 (19% valid). Rooms5x3 is solved, corridor8x3 not."
+    assert excerpt(thinking, Kind.of("6x3")) == "Fewer 6x3."
+    assert excerpt(thinking, Kind.of("rooms6")) == "Weakest kind rooms6 (19% valid)."
+    assert excerpt(thinking, Kind.of("rooms5x3")) == "Rooms5x3 is solved, corridor8x3 not."
+    for name in ("rooms5", "corridor8", "maze6"):
+        assert excerpt(thinking, Kind.of(name)) == "(kind not named) Hard so far."
+
+
+DESIGNED, TARGETS = (3, "4x3", "rooms5", "corridor5x3"), ("rooms5", "maze6", "corridor5x3", "corridor8")
+
+
+@pytest.fixture(scope="module")
+def kinds_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that designs some kinds of boards and is validated on others."""
+    return fabricate(tmp_path_factory.mktemp("kinds") / "run", True, DESIGNED, TARGETS)
+
+
+def test_tables_have_a_row_for_each_kind_and_none_of_them_for_what_was_not_asked(kinds_dir):
+    validation, *_, requested, realised = table_text(kinds_dir).split("\n\n")
+    assert max(len(line) for line in table_text(kinds_dir).splitlines()) <= 80
+    for table, kinds in ((validation, (*TARGETS, "all")), (requested, DESIGNED), (realised, DESIGNED)):
+        block = table.splitlines()[1:]  # without the title
+        assert {line.split()[0] for line in block} == {"kind", *map(str, kinds)}
+    assert "0.110 / 0.200 / 0.125" in realised
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("allocation.png", DESIGNED),
+        ("forgetting.png", TARGETS),
+        ("failures.png", TARGETS),
+        ("learnability.png", {*DESIGNED, *TARGETS}),
+    ],
+)
+def test_kinds_stand_on_the_axes_of_pictures(kinds_dir, name, kinds):
+    figure = pictures.PICTURES[name][0](read(kinds_dir))
+    figure.draw_without_rendering()
+    axes = figure.axes
+    ticks = {label.get_text() for one in axes for label in (*one.get_xticklabels(), *one.get_yticklabels())}
+    assert ticks & {*map(str, (*DESIGNED, *TARGETS))} - {"3"} == {*map(str, kinds)} - {"3"}  # 3 may be a number
+    labels = {label for one in axes for label in (one.get_xlabel(), one.get_ylabel())}
+    assert "kind of boards" in labels and "board size" not in labels
+
+
+def test_what_was_trained_on_has_a_curve_for_each_kind(kinds_dir):
+    figure = curves.training(read(kinds_dir))
+    (axes,) = [axes for axes in figure.axes if axes.get_title(loc="left") == "valid answers by kind of boards, %"]
+    assert [line.get_label() for line in axes.get_lines() if not line.get_label().startswith("_")] == [
+        *("size 3", "kind 4x3", "kind rooms5", "kind corridor5x3")
+    ]
+
+
+@pytest.mark.heavy
+def test_a_page_of_kinds_is_written(kinds_dir):
+    page = write(kinds_dir)
+    assert {path.stem for path in page.parent.glob("*.png")} >= {"training", "allocation", "forgetting", "learnability"}
+    text = Page(page).text
+    assert "By kind of boards" in text and "corridor5x3" in text and "board size" not in text
 
 
 def test_entropy_is_largest_for_equal_shares():

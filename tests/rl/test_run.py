@@ -14,8 +14,9 @@ import pytest
 from flax import nnx
 from jax.sharding import PartitionSpec as P
 
-from engineer.evidence import Evidence, SizeEnvironment, SizeEvidence, TrainingEvidence
+from engineer.evidence import Evidence, KindEnvironment, KindEvidence, TrainingEvidence
 from jaxlake.board_text import from_text
+from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from rl import grpo
 from rl.config import Config, GRPOSection, RunError
@@ -91,7 +92,9 @@ def batch() -> grpo.Batch:
 
 
 def evidence(sampled_valid: float) -> Evidence:
-    row = SizeEvidence(4, n=10, valid=3, optimal=1, first_failures={}, any_failures={}, sampled_valid=sampled_valid)
+    row = KindEvidence(
+        Kind.of(4), n=10, valid=3, optimal=1, first_failures={}, any_failures={}, sampled_valid=sampled_valid
+    )
     return Evidence((row,), sampled_valid, 0.1, samples_per_prompt=2, answer_tokens=9.0, truncated=0.0)
 
 
@@ -187,6 +190,7 @@ def test_a_run_without_a_checkpoint_begins(run):
     assert float(np.asarray(found.parameters["w"][...])[0, 0]) == 0.0
 
 
+ALONE = Kind.of("3x1")
 OPTIMAL, LATE, THROUGH = "0:(0,0)(0,1)(0,2)", "0:(0,0)(0,0)(0,1)(0,2)", "0:(0,0)(1,0)(1,1)(1,2)(0,2)"
 
 
@@ -215,22 +219,23 @@ def validated(
     policy.rollout_parameters = lambda parameters: parameters
     policy.config = Config(validation={"instances": 3, "samples": 2})
     boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
-    validation = BoardSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), environment)
+    validation = BoardSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), np.array([ALONE] * 3, object), environment)
     return validate(policy, run.state, run.recorder, validation, "rounds/0", 2, training)
 
 
 def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):
-    boards = SizeEnvironment(3, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)
+    boards = KindEnvironment(ALONE, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)
     training = TrainingEvidence((), (boards,))
     found = validated(run, [OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"], (boards,), training)
     file = run.recorder.directory.path / "rounds/0/evidence.json"
     assert Evidence.from_json(json.loads(file.read_text())) == found
-    (row,) = found.by_size
+    (row,) = found.by_kind
     assert (row.n, row.valid, row.optimal, row.truncated) == (3, 1, 1, 0)
     assert (row.sampled_valid, row.groups, row.all_valid, row.learnable, row.all_invalid) == (0.5, 3, 1, 1, 1)
     assert row.sampled_se == pytest.approx(0.5 / 3**0.5)
     assert row.answer_tokens == pytest.approx((17 + 27 + 2) / 3)
     assert found.environment == (boards,) and found.training == training
+    assert row.kind == ALONE and {failure.kind for failure in found.trajectories} == {ALONE}
     shown = [(failure.check, failure.answer, failure.board.split()[:2]) for failure in found.trajectories]
     assert shown == [("parsable", "no", ["a.A", ".#."]), ("hole_free", THROUGH, ["a.A", ">>^"])]
 

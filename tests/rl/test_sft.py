@@ -89,7 +89,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(parameters):
 
 MICRO = """
 model: {{shape: {folder}/shape.json}}
-lake: {{sizes: [3]}}
+lake: {{kinds: [3]}}
 text: {{max_prompt_tokens: 32, max_new_tokens: 24}}
 sampler: {{rows: 16}}
 warm_start: {{steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 8, learning_rate: 0.01,

@@ -23,6 +23,7 @@ from flax import nnx
 from engineer import Context, PastRound, Template, Training, modules, proposal
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.command import guarded
 from rl.policy import Policy
@@ -131,7 +132,7 @@ def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
         made = {path.name for path in (run / "rounds" / str(k)).iterdir()}
         assert {"config.json", "proposal.json", "evidence.json", "samples.json"} <= made
         lake = LakeConfig.from_dict(json.loads((run / "rounds" / str(k) / "config.json").read_text()))
-        assert lake.sizes == (3, 4)
+        assert lake.kinds == (Kind.of(3), Kind.of(4))
     assert (run / "report" / "report.html").exists()
     assert not list(run.rglob("*.partial"))
     best = json.loads((run / "best" / "validation.json").read_text())
@@ -171,7 +172,7 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     message = Context(modules("V6"), Template.shipped()).build(evidence, [past], Training(1, 3, 2))
     assert message.strip() == (run / "rounds/1/context.md").read_text().strip()
     key = make_key(0, Purpose.DESIGN, 1)
-    parameters, grammar = policy.rollout_parameters(fresh), proposal.grammar((3, 4))
+    parameters, grammar = policy.rollout_parameters(fresh), proposal.grammar(past.config.kinds)
     ((_, _, answer),) = policy.grammar_sampler().write(parameters, message, grammar, key, 1)
     assert fingerprint(fresh) != proposals[1]["parameters"]
     assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
@@ -477,6 +478,6 @@ def test_help_names_the_keys_and_an_example(capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert "grpo.learning_rate = " in text and "python -m rl.train" in text
     # As an override would give it: YAML's words, not Python's.
-    assert "lake.sizes = [3, 4, 5, 6]" in text and "grpo.dual_clip = null" in text
+    assert "lake.kinds = [3, 4, 5, 6]" in text and "grpo.dual_clip = null" in text
     assert "grpo.advantage = group_std how an answer's reward" in text
     assert "group's (group_std, centered, batch_std, rloo)" in text

@@ -17,6 +17,7 @@ import numpy as np
 import jaxlake as jl
 from jaxlake import observations, rewards
 from jaxlake.adapters import text as text_adapter
+from jaxlake.generate.candidates import Shape, draw
 from jaxlake.solve import Convention, action_values, joint_values, regret
 
 _SIZES = (3, 4, 5)
@@ -33,18 +34,23 @@ def digest(tree: Any) -> str:
 
 
 @functools.cache
-def config() -> jl.LakeConfig:
-    return jl.LakeConfig.random(_SIZES, jax.random.key(7))
+def config(num_agents: int) -> jl.LakeConfig:
+    return jl.LakeConfig.random([jl.Kind("random", size, num_agents) for size in _SIZES], jax.random.key(7))
 
 
 @functools.cache
 def dataset(num_agents: int) -> jl.Dataset:
-    return jl.generate(config(), jax.random.key(num_agents), 40, num_agents=num_agents, max_size=5, max_agents=3)
+    return jl.generate(config(num_agents), jax.random.key(num_agents), 40, max_size=5, max_agents=3)
 
 
 def generated(num_agents: int) -> Any:
     found = dataset(num_agents)
     return found.instances, found.solutions, found.needs_wait, str(found.report).encode()
+
+
+def families() -> Any:
+    kinds = [jl.Kind(family, 5) for family in jl.Family]
+    return [draw(jax.random.key(5), 0, 128, Shape(kind, 0.3, 6, 3)) for kind in kinds]
 
 
 def solved() -> Any:
@@ -104,8 +110,9 @@ def texts() -> Any:
 
 
 PARTS: dict[str, Callable[[], Any]] = {
-    "LakeConfig.random": lambda: str(config()).encode(),
+    "LakeConfig.random": lambda: str(config(2)).encode(),
     "generate, two agents": lambda: generated(2),
+    "boards of all families": families,
     "solve, needs_wait, waits": solved,
     "verify, first_failure": verified,
     "LevelBank.draw": drawn,

@@ -12,6 +12,7 @@ from shapes import SMALL_JSON
 from engineer import Proposal
 from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
+from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from jaxlake.types import Instance
 from rl.collect import grpo_step, rounds_optimizer
@@ -29,7 +30,7 @@ from rl.run.state import Progress, TrainState, make_reference, needs_reference
 from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 SETTINGS = {
-    "lake": {"sizes": (3, 4)},
+    "lake": {"kinds": (3, 4)},
     "mesh": {"fsdp": 1},
     "text": {"max_prompt_tokens": 32, "max_new_tokens": 8},
     "sampler": {"rows": 8},
@@ -53,7 +54,8 @@ class Stage:
         _, self.parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
         self.optimizer = rounds_optimizer(config)
         boards = stack([from_text(f"a..A\n{holes:04b}\nb..B\n....".translate(HOLES)) for holes in range(8)])
-        self.data = SimpleNamespace(instances=boards, solutions=SimpleNamespace(cost=np.full(8, 6)))
+        kinds = np.array([Kind.of(4)] * 8, object)
+        self.data = SimpleNamespace(instances=boards, solutions=SimpleNamespace(cost=np.full(8, 6)), kinds=kinds)
 
     def config(self, engineer: dict | None = None, **grpo) -> Config:
         sections = {"grpo": SETTINGS["grpo"] | grpo, "engineer": SETTINGS["engineer"] | (engineer or {})}
@@ -114,7 +116,7 @@ def recorder(directory: RunDirectory, display: Display) -> Recorder:
 def nothing_valid() -> Evidence:
     """A validation of sizes 3 and 4 in which every answer fails at everything."""
     return evidence_from_verdicts(
-        sizes=np.array([3, 4]),
+        kinds=np.array([Kind.of(3), Kind.of(4)], object),
         checks=np.zeros((2, 8), bool),
         optimal=np.zeros(2, bool),
         tokens=np.array([5, 6]),

@@ -12,14 +12,15 @@ import numpy as np
 
 import jaxlake
 from engineer import Engineer, Evidence, PastRound, Proposal, RuleEngineer, evidence_from_verdicts
-from jaxlake import Instance, Lake, LakeConfig, LevelBank, Objective, Solution, State, TimeStep, Verdict
+from jaxlake import Instance, Kind, Lake, LakeConfig, LevelBank, Objective, Solution, State, TimeStep, Verdict
 from jaxlake.adapters.gymnasium import VectorLake
 from jaxlake.record import Array
 
 
 def boards() -> Verdict:
-    config = LakeConfig.uniform(sizes=(4, 6), hole=0.3, wait=0.5)
-    lake = jaxlake.generate(config, jax.random.key(0), count=8, num_agents=3)
+    config = LakeConfig.uniform(kinds=("4x3", "corridor6"), hole=0.3, wait=0.5)
+    assert_type(config.kinds, tuple[Kind, ...])
+    lake = jaxlake.generate(config, jax.random.key(0), count=8)
     assert_type(lake.instances, Instance)
     assert_type(lake.instances.starts, Array)
     assert_type(jaxlake.solve(lake.instances, Objective.MAKESPAN), Solution)
@@ -43,8 +44,8 @@ def episode(instance: Instance) -> State:
 
 
 def spread(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    assert_type([row.valid for row in evidence.by_size], list[int])
-    return LakeConfig.uniform(history[-1].config.sizes, hole=0.2, wait=0.5)
+    assert_type([row.valid for row in evidence.by_kind], list[int])
+    return LakeConfig.uniform(history[-1].config.kinds, hole=0.2, wait=0.5)
 
 
 class Same:
@@ -56,7 +57,7 @@ class Same:
 
 def engineers() -> Sequence[Engineer]:
     evidence = evidence_from_verdicts(
-        sizes=np.array([4]),
+        kinds=np.array([4]),
         checks=np.ones((1, 8), bool),
         optimal=np.array([True]),
         tokens=np.array([9]),
@@ -68,7 +69,7 @@ def engineers() -> Sequence[Engineer]:
 
 def mistakes(instance: Instance, key: jax.Array) -> None:
     Instance(size=instance.size)  # type: ignore[call-arg]
-    LakeConfig.uniform(sizes=(4, 6), hole="0.3", wait=0.5)  # type: ignore[arg-type]
+    LakeConfig.uniform(kinds=(4, 6), hole="0.3", wait=0.5)  # type: ignore[arg-type]
     print(instance.size.side)  # type: ignore[union-attr]
     instance.size = np.array(3)  # type: ignore[misc]
     VectorLake(LevelBank.build(instance), num_envs="2")  # type: ignore[arg-type]

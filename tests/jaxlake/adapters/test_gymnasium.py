@@ -72,7 +72,7 @@ def test_the_environment_can_be_made_by_its_name_alone_and_gymnasium_finds_no_fa
     program = """
 import gymnasium, warnings
 from gymnasium.utils.env_checker import check_env
-env = gymnasium.make("jaxlake.adapters.gymnasium:jaxlake/Lake-v0", size=3, num_agents=2)
+env = gymnasium.make("jaxlake.adapters.gymnasium:jaxlake/Lake-v0", kind=3)
 warnings.simplefilter("error")
 check_env(env.unwrapped)
 print(env.observation_space.shape, env.action_space.nvec, env.unwrapped.episode.bank.instances.num_agents.min())
@@ -83,17 +83,22 @@ print(env.observation_space.shape, env.action_space.nvec, env.unwrapped.episode.
 
 @pytest.mark.heavy
 def test_levels_that_nobody_gave_have_solutions_and_are_the_same_in_every_environment():
-    one, many = CentralLake(size=3, num_agents=1), VectorLake(num_envs=2, size=3, num_agents=1)
+    one, many = CentralLake(kind="3x1"), VectorLake(num_envs=2, kind="3x1")
     levels = jax.tree.map(np.asarray, one.episode.bank.instances)
     assert levels.size.tolist() == [3] * 1024 and levels.num_agents.tolist() == [1] * 1024
     assert (solve(levels).status == Status.SOLVED).all()
     jax.tree.map(np.testing.assert_array_equal, levels, many.bank.instances)
 
 
-def test_a_size_beside_a_bank_is_refused(bank):
+def test_a_kind_beside_a_bank_is_refused(bank):
     for make in (CentralLake, VectorLake):
-        with pytest.raises(ValueError, match="size and num_agents are of levels to generate"):
-            make(bank, size=5)
+        with pytest.raises(ValueError, match="kind = rooms5 is of levels to generate: with a bank it must be left out"):
+            make(bank, kind="rooms5")
+
+
+def test_what_is_no_kind_is_refused():
+    with pytest.raises(ValueError, match="size of rooms boards = 4 must be a whole number from 5 to 10"):
+        CentralLake(kind="rooms4")
 
 
 @pytest.mark.heavy

@@ -74,7 +74,7 @@ def test_bounds_are_tight():
 
 @pytest.mark.heavy
 def test_levels_are_generated_where_nobody_gives_them():
-    lake = parallel_env(size=3, num_agents=1)
+    lake = parallel_env(kind="3x1")
     lake.reset(seed=0)
     assert lake.agents == ["agent_0"] and lake.state() in lake.state_space
     assert lake.episode.state.instance.max_size == 3

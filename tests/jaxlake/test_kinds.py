@@ -1,0 +1,171 @@
+"""Kinds of boards: their names and order, what cannot be one, and configs that have rows for several families."""
+
+import hashlib
+import itertools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake.config import LakeConfig, counts, covered, project
+from jaxlake.generate.candidates import Shape, draw
+from jaxlake.kinds import Family, Kind
+
+# By hand: which sizes each family has, and the most agents of each size.
+SIZES = {family: range(3 if family is Family.RANDOM else 5, 11) for family in Family}
+ON_ROADS = {5: 4, 6: 5, 7: 5, 8: 5, 9: 5, 10: 5}
+MOST = {family: {size: 4 if size == 3 else 5 for size in SIZES[family]} for family in Family}
+MOST[Family.CORRIDOR] = MOST[Family.CROSSING] = ON_ROADS
+KINDS = [
+    Kind(family, size, agents)
+    for family in Family
+    for size in SIZES[family]
+    for agents in range(1, MOST[family][size] + 1)
+]
+MIXED = LakeConfig((4, "4x3", "rooms6", "corridor8x3"), (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), (0, 0.5, 1, 0.25))
+
+
+def test_every_kind_is_its_name_and_no_two_share_one():
+    assert len({str(kind) for kind in KINDS}) == len(KINDS) == 8 * 5 - 1 + 6 * 6 * 5 - 2
+    for kind in KINDS:
+        assert Kind.of(str(kind)) == Kind.of(kind.label) == Kind.of(kind) == kind
+        assert LakeConfig.from_dict(json.loads(json.dumps(LakeConfig.uniform((kind,), 0.1, 0.2).to_dict()))).kinds == (
+            kind,
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "label", "words"),
+    [
+        (Kind(Family.RANDOM, 6), "6", 6, "size 6"),
+        (Kind("random", 6, 3), "6x3", "6x3", "kind 6x3"),
+        (Kind("rooms", 10), "rooms10", "rooms10", "kind rooms10"),
+        (Kind(Family.CORRIDOR, np.int64(8), np.float32(3)), "corridor8x3", "corridor8x3", "kind corridor8x3"),
+        (Kind.of("random6x2"), "6", 6, "size 6"),
+    ],
+)
+def test_random_and_two_agents_go_without_saying(kind, name, label, words):
+    assert (str(kind), kind.label, kind.words) == (name, label, words)
+    assert type(kind.label) is type(label)
+
+
+def test_kinds_are_in_order_of_family_size_and_agents():
+    backwards = sorted(reversed(KINDS))
+    assert backwards == KINDS  # which are made in that order
+    assert [str(kind) for kind in sorted(map(Kind.of, ("corridor5", "rooms5x3", "10", "rooms6", "9x5", "rooms5")))] == [
+        "9x5",
+        "10",
+        "rooms5",
+        "rooms5x3",
+        "rooms6",
+        "corridor5",
+    ]
+
+
+def test_a_range_of_sizes_is_a_kind_for_each():
+    assert Kind.range("3-6") == tuple(map(Kind.of, (3, 4, 5, 6)))
+    assert Kind.range("corridor6-8x3") == (Kind("corridor", 6, 3), Kind("corridor", 7, 3), Kind("corridor", 8, 3))
+    assert Kind.range("rooms6") == (Kind("rooms", 6),)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("alley8", "family = 'alley' must be one of 'random', 'rooms', "),
+        ("2", "size of random boards = 2 must be a whole number from 3 to 10"),
+        (11, "size of random boards = 11 must be a whole number from 3 to 10"),
+        (6.5, "size of random boards = 6.5 must be a whole number from 3 to 10"),
+        (True, "size of random boards = True must be a whole number"),
+        (None, "size of random boards = None must be a whole number"),
+        ("rooms4", "size of rooms boards = 4 must be a whole number from 5 to 10"),
+        ("maze11", "size of maze boards = 11 must be a whole number from 5 to 10"),
+        ("6x0", "num_agents on random boards of size 6 = 0 must be a whole number from 1 to 5"),
+        ("6x6", "num_agents on random boards of size 6 = 6 must be a whole number from 1 to 5"),
+        ("3x5", "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
+        ("corridor5x5", "num_agents on corridor boards of size 5 = 5 must be a whole number from 1 to 4"),
+        ("6-8", "kind = '6-8' must be a single one"),
+        ("8-6", "kind = '8-6' must be a size with, where it has them, a family before it and xN for N agents"),
+        *(
+            (wrong, f"kind = {wrong!r} must be a size with")
+            for wrong in ("", "rooms", " 6", "6x", "Rooms6", "6x2x", "٦")
+        ),
+    ],
+)
+def test_what_is_no_kind_is_one_clear_line(value, message):
+    with pytest.raises(ValueError) as fault:
+        Kind.of(value)
+    assert str(fault.value).startswith(message) and "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hole": (0.1, 0.2, 0.3, 0.6)}, "hole of kind corridor8x3 = 0.6 must be from 0 to 0.5"),
+        ({"wait": (0, -1, 0, 0)}, "wait of kind 4x3 = -1 must be from 0 to 1"),
+        ({"data": (1.5, 0, 0, -0.5)}, "data of size 4 = 1.5 must be from 0 to 1"),
+        (
+            {"kinds": (4, "4x2", "rooms6", "corridor8x3")},
+            "kinds = (4, 4, rooms6, corridor8x3) must be different kinds in ascending order, at least one",
+        ),
+        ({"kinds": ("rooms6", 4, "4x3", "corridor8x3")}, "kinds = (rooms6, 4, 4x3, corridor8x3) must be different"),
+        ({"data": (0.4, 0.3, 0.2, 0.0)}, "data sums to 0.9 over kinds 4, 4x3, rooms6, corridor8x3: it must sum to 1"),
+    ],
+)
+def test_an_illegal_config_names_field_kind_and_value(change, message):
+    fields = {name: getattr(MIXED, name) for name in ("kinds", "data", "hole", "wait")}
+    with pytest.raises(ValueError) as fault:
+        LakeConfig(**{**fields, **change})
+    assert str(fault.value).startswith(message) and "\n" not in str(fault.value)
+
+
+def test_a_config_of_several_families_survives_json_and_is_counted_and_covered():
+    entries = MIXED.to_dict()
+    assert list(entries) == ["4", "4x3", "rooms6", "corridor8x3"]
+    assert entries["corridor8x3"] == {"data": 0.1, "hole": 0.4, "wait": 0.25}
+    shuffled = {kind: entries[kind] for kind in ("rooms6", "corridor8x3", "4x3", "4")}
+    assert LakeConfig.from_dict(json.loads(json.dumps(shuffled))) == MIXED
+    assert counts(MIXED, 20) == (8, 6, 4, 2)
+    raised, repairs = covered(MIXED, 0.2)
+    assert raised.data == pytest.approx((0.6 * 4 / 7, 0.6 * 3 / 7, 0.2, 0.2))
+    assert repairs == ("data of kind corridor8x3 was 0.1: raised to the floor of 0.2",)
+
+
+def test_a_proposal_with_kinds_that_the_run_lacks_is_repaired_and_says_so():
+    raw = MIXED.to_dict()
+    raw["maze6"] = raw["corridor8"] = raw.pop("corridor8x3")
+    raw["rooms6"] = {"data": 0.2, "hole": 0.9, "wait": 1}
+    projected, repairs = project(raw, MIXED)
+    assert (projected.kinds, projected.data, projected.wait) == (MIXED.kinds, MIXED.data, MIXED.wait)
+    assert projected.hole == (0.1, 0.2, 0.5, 0.4)
+    assert repairs == (
+        "hole of kind rooms6 was 0.9: clipped to 0.5",
+        "kind corridor8x3 is missing: kept from the previous round",
+        "2 unknown kinds dropped",
+    )
+    assert project(projected.to_dict(), MIXED) == (projected, ())
+
+
+def test_a_round_can_be_drawn_over_kinds():
+    names = ("4", "4x3", "rooms6", "corridor8x3")
+    config = LakeConfig.random(names, jax.random.key(3))
+    assert [str(kind) for kind in config.kinds] == list(names) and sum(config.data) == pytest.approx(1)
+    sizes = LakeConfig.random((3, 4, 5, 6), jax.random.key(3))
+    assert (config.data, config.hole, config.wait) == (sizes.data, sizes.hole, sizes.wait)
+
+
+def test_the_papers_kinds_draw_the_boards_that_sizes_drew():
+    """The digest was taken before there were kinds."""
+    found = hashlib.sha256()
+    for size in range(3, 11):
+        boards = draw(jax.random.key(size), 128, 128, Shape(Kind.of(size), 0.3, 10, 2))
+        for part in (boards.size, boards.num_agents, boards.holes, boards.starts, boards.goals):
+            found.update(part.tobytes())
+    assert found.hexdigest()[:16] == "dcd39381f0305035"
+
+
+def test_a_harder_family_and_one_agent_more_make_a_kind_harder():
+    for kind, other in itertools.pairwise(KINDS):
+        if (kind.family, kind.size) == (other.family, other.size):
+            assert kind.difficulty < other.difficulty
+    assert [Kind.of(size).difficulty for size in range(3, 11)] == list(range(3, 11))

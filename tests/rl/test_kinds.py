@@ -1,0 +1,109 @@
+"""A run on boards of several kinds, validated on another than it designs: stopped, gone on with, and reported."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+from shapes import SMALL_JSON
+
+from engineer.evidence import Evidence
+from jaxlake.config import LakeConfig
+from rl import collect
+from rl.report.tables import table_text
+from rl.train import main
+
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
+
+DESIGNED, TARGETS = ["3", "rooms5", "corridor5"], ["rooms5x3", "corridor5"]
+MICRO = """
+model: {{shape: {folder}/shape.json}}
+mesh: {{fsdp: 1}}
+lake: {{kinds: [corridor5, 3, rooms5]}}
+text: {{max_prompt_tokens: 64, max_new_tokens: 64}}
+sampler: {{rows: 32}}
+warm_start: {{steps: 4, instances: 48, batch: 16, engineer_every: 2, engineer_batch: 2, warmup_steps: 1,
+             kinds: [3, rooms5, rooms5x3], max_context_tokens: 1280, max_answer_tokens: 192}}
+rounds: {{count: 2, instances: 16}}
+grpo: {{prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}}
+reward: {{free_tokens: 12, limit_tokens: 64}}
+validation: {{kinds: [corridor5, rooms5x3], instances: 12, samples: 2}}
+engineer: {{context: V6+E+X, max_prompt_tokens: 2048, max_thinking_tokens: 4, max_answer_tokens: 192}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("kinds")
+    (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
+    (folder / "micro.yaml").write_text(MICRO.format(folder=folder))
+    return folder
+
+
+def go(folder: Path, run: str) -> int:
+    return main(["--config", str(folder / "micro.yaml"), "--run", str(folder / run)])
+
+
+@pytest.fixture(scope="module")
+def run(folder, quick_compilation) -> Path:
+    """A run that nobody disturbed."""
+    assert go(folder, "whole") == 0
+    return folder / "whole"
+
+
+def evidence(run: Path, stage: str) -> Evidence:
+    return Evidence.from_json(json.loads((run / stage / "evidence.json").read_text()))
+
+
+def test_a_run_is_validated_on_its_targets_and_trained_on_what_is_designed(run):
+    for k in range(2):
+        lake = LakeConfig.from_dict(json.loads((run / f"rounds/{k}/config.json").read_text()))
+        assert list(map(str, lake.kinds)) == DESIGNED
+        found = evidence(run, f"rounds/{k}")
+        for rows in (found.by_kind, found.environment):
+            assert [str(row.kind) for row in rows] == TARGETS
+        with_data = {str(kind) for kind, share in zip(lake.kinds, lake.data, strict=True) if share > 1 / 16}
+        assert with_data <= {str(row.kind) for row in found.training.by_kind} <= {*DESIGNED}
+        assert [str(row.kind) for row in found.training.environment] == DESIGNED
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    named = {name.partition("/")[2] for row in rows for name in row if name.startswith("valid/")}
+    assert named == {"size_3", "kind_rooms5", "kind_corridor5"}
+    assert yaml.safe_load((run / "config.yaml").read_text())["lake"]["kinds"] == [3, "rooms5", "corridor5"]
+
+
+def test_the_engineer_reads_what_is_designed_and_what_is_validated(run):
+    context = (run / "rounds/1/context.md").read_text()
+    assert "To be designed: 3 rooms5 corridor5. Validated, what the policy is judged by: rooms5x3 corridor5." in context
+    assert "\ncorridor: one lane" in context and "\nmaze: " not in context
+    assert list(json.loads((run / "rounds/1/proposal.json").read_text())["parsed"]) == DESIGNED
+
+
+def test_samples_are_of_the_targets(run):
+    boards = [sample["instance"] for sample in json.loads((run / "rounds/1/samples.json").read_text())]
+    assert {(board["size"], len(board["starts"]), len(board["goals"])) for board in boards} == {(5, 2, 2), (5, 3, 3)}
+
+
+def test_its_report_has_kinds(run):
+    drawn = {path.name for path in (run / "report").iterdir()}
+    assert {"report.html", "allocation.png", "forgetting.png", "failures.png", "learnability.png"} <= drawn
+    validation, *_, realised = table_text(run).split("\n\n")
+    assert [line.split()[0] for line in validation.splitlines()[1:5]] == ["kind", *TARGETS, "all"]
+    assert realised.splitlines()[1].startswith("kind") and "rooms5" in realised
+
+
+def test_stopped_within_a_round_it_goes_on_to_the_same_end(run, folder, monkeypatch):
+    calls, make_updates = [], collect.make_updates
+
+    def stopping(*arguments, **options):
+        calls.append(None)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGTERM)
+        return make_updates(*arguments, **options)
+
+    monkeypatch.setattr(collect, "make_updates", stopping)
+    assert go(folder, "stopped") == 0 and len(calls) == 3
+    assert not (folder / "stopped/rounds/1/evidence.json").exists()
+    assert go(folder, "stopped") == 0
+    for name in ("metrics.jsonl", "rounds/1/evidence.json", "rounds/1/context.md", "final/model.safetensors"):
+        assert (folder / "stopped" / name).read_bytes() == (run / name).read_bytes(), name
