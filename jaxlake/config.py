@@ -204,7 +204,8 @@ def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
 
 def _sequence(name: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) != 1:
-        raise ValueError(f"{name} = {short_repr(values)} must be a sequence of numbers")
+        entries = "kinds" if name == "kinds" else "numbers"
+        raise ValueError(f"{name} = {short_repr(values)} must be a sequence of {entries}")
     return tuple(values)
 
 

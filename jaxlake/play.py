@@ -316,7 +316,8 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed = {options.seed} must be a whole number from 0 to {2**32 - 1}")
     shape = Shape(kind, options.holes, kind.size, kind.num_agents)
-    label = f"{kind.family.value} {kind.size}x{kind.size}, {kind.num_agents} agents"
+    family = "" if kind.family is Family.RANDOM else f"{kind.family.value} "
+    label = f"{family}{kind.size}x{kind.size}, {kind.num_agents} agents"
     batch = _DRAWN if kind.family is Family.RANDOM else _DRAWN_OF_FAMILY
     for seed in itertools.count(options.seed):
         drawn = draw(jax.random.key(seed), 0, BLOCK, shape)

@@ -98,15 +98,19 @@ def _records(dataset: Dataset) -> Iterator[files.Record]:
 
 
 def _table(dataset: Dataset) -> str:
-    """What was asked for and what came of it per size, and a line for each quota that was lowered."""
+    """What was asked for and what came of it per kind, and a line for each quota that was lowered."""
+    kinds = [entry.kind for entry in dataset.report]
+    name = "size" if all(isinstance(kind.label, int) for kind in kinds) else "kind"
+    width = 1 + max(len(word) for word in (name, *map(str, kinds)))
     lines = [
-        "                   holes       need a wait  optimum - shortest",
-        f"        kind boards each  ratio  asked  got{''.join(f'{gap:>5}' for gap in GAPS)}   tried solvable undecided",
+        f"{'':{width}}       holes       need a wait  optimum - shortest",
+        f"{name:>{width}} boards each  ratio  asked  got{''.join(f'{gap:>5}' for gap in GAPS)}"
+        "   tried solvable undecided",
     ]
     for entry in dataset.report:
         gaps = "".join(f"{number:>5}" for number in entry.gaps)
         lines.append(
-            f"{entry.kind!s:>12} {entry.realised:>6} {entry.holes:>4.3g} {entry.hole_ratio:>6.1%} "
+            f"{entry.kind!s:>{width}} {entry.realised:>6} {entry.holes:>4.3g} {entry.hole_ratio:>6.1%} "
             f"{entry.requested_waits:>6} {entry.realised_waits:>4}{gaps} {entry.candidates:>7} {entry.solvable:>8.1%} "
             f"{entry.undecided:>9}"
         )
