@@ -13,7 +13,7 @@ from importlib import resources
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, Trajectory, wilson
 from engineer.proposal import LIMITS, STEP, number
 from jaxlake.config import MAX_HOLE, LakeConfig
-from jaxlake.kinds import Family, Kind
+from jaxlake.kinds import Family, Kind, row_name
 
 FAILURES = dict(zip(CHECKS, ("parse", "agents", "start", "bounds", "hole", "move", "conflict", "goal"), strict=True))
 """What failing each check is called in the tables and in an engineer's thinking."""
@@ -223,7 +223,7 @@ class _Content:
     def families(self) -> frozenset[str]:
         """The families to be explained; none where sizes say all, as on the paper's boards."""
         kinds = {*self.kinds, *self.targets}
-        if self.kinds == self.targets and all(isinstance(kind.label, int) for kind in kinds):
+        if self.kinds == self.targets and row_name(kinds) == "size":
             return frozenset()
         return frozenset(kind.family.value for kind in kinds)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, row_name
 
 STEP = 0.005
 """Resolution of every ratio. A bare JSON number need not end (random logits ran to 2,000 digits); these do."""
@@ -114,7 +114,7 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: 
     """
     if not answer.strip():
         return "the answer is empty"
-    rows = "sizes" if all(isinstance(kind.label, int) for kind in kinds) else "kinds"
+    rows = f"{row_name(kinds)}s"
     if parsed is None:
         return f"no JSON object of {rows} in the answer, which ends in {answer[-40:]!r}"
     named = [parsed[name] for name in map(str, kinds) if name in parsed]

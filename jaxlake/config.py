@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxlake.arguments import check_key, is_number, short_repr, whole_number
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, row_name
 from jaxlake.record import Array
 
 MAX_HOLE = 0.5
@@ -149,7 +149,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
             if legal != value:
                 repairs.append(f"{field} of {kind.words} was {value:g}: clipped to {legal:g}")
             columns[field].append(float(legal))
-    word = "size" if all(isinstance(kind.label, int) for kind in previous.kinds) else "kind"
+    word = row_name(previous.kinds)
     if unknown := len(set(raw) - set(map(str, previous.kinds))):
         repairs.append(f"{unknown} unknown {word}{'s' * (unknown > 1)} dropped")
 

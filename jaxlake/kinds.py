@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from jaxlake.arguments import Word, short_repr, whole_number
@@ -103,7 +104,7 @@ class Kind:
     @property
     def words(self) -> str:
         """The kind as a message names it: ``size 6`` of the paper's boards, ``kind rooms6`` of others."""
-        return f"{'size' if isinstance(self.label, int) else 'kind'} {self.label}"
+        return f"{row_name([self])} {self.label}"
 
     @property
     def _place(self) -> tuple[int, int, int]:
@@ -138,3 +139,18 @@ class Kind:
         family, low, high, agents = match.groups()
         sizes = range(int(low), int(high or low) + 1)
         return tuple(Kind(Family(family or "random"), size, int(agents or 2)) for size in sizes)
+
+
+def read_kinds(values: Iterable[Any]) -> tuple[Kind, ...]:
+    """Return the kinds that values stand for, ascending and each once: what `Kind.of` reads, and texts as of ranges.
+
+    Raises:
+      ValueError: for anything else, and for a kind that cannot be.
+    """
+    ranges = (Kind.range(value) if isinstance(value, str) else (Kind.of(value),) for value in values)
+    return tuple(sorted({kind for kinds in ranges for kind in kinds}))
+
+
+def row_name(kinds: Iterable[Kind]) -> str:
+    """Return what rows for these kinds are called: ``size`` where sizes say all, as of the paper's, else ``kind``."""
+    return "size" if all(isinstance(kind.label, int) for kind in kinds) else "kind"

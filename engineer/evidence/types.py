@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxlake.config import FIELDS
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, row_name
 from jaxlake.types import Check
 
 VERSION = 2
@@ -205,7 +205,7 @@ def _plain(value: Any) -> Any:
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
         if isinstance(content, Kind):
-            plain["size" if isinstance(content.label, int) else "kind"] = content.label
+            plain[row_name([content])] = content.label
         else:
             plain["by_size" if field.name == "by_kind" else field.name] = _plain(content)
     return plain

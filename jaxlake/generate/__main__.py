@@ -11,7 +11,7 @@ from jaxlake.arguments import whole_number
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
 from jaxlake.generate import GAPS, Dataset, generate
-from jaxlake.kinds import Family, Kind
+from jaxlake.kinds import Family, Kind, read_kinds, row_name
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, Status
 
 _EXAMPLE = """\
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _kinds(text: str) -> tuple[Kind, ...]:
     try:
-        return tuple(sorted({kind for part in text.split(",") for kind in Kind.range(part)}))
+        return read_kinds(text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -100,7 +100,7 @@ def _records(dataset: Dataset) -> Iterator[files.Record]:
 def _table(dataset: Dataset) -> str:
     """What was asked for and what came of it per kind, and a line for each quota that was lowered."""
     kinds = [entry.kind for entry in dataset.report]
-    name = "size" if all(isinstance(kind.label, int) for kind in kinds) else "kind"
+    name = row_name(kinds)
     width = 1 + max(len(word) for word in (name, *map(str, kinds)))
     lines = [
         f"{'':{width}}       holes       need a wait  optimum - shortest",

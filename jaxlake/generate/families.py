@@ -34,18 +34,14 @@ class Numbers(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """The cells of a padded board, int32 ``[cells]`` and bool ``[cells]``, what is on it, int32, and its `Numbers`."""
+    """The cells of a padded board, int32 ``[cells]`` and bool ``[cells]``, what is on it, int32, and its numbers."""
 
     row: Array
     column: Array
     on_board: Array
     size: Array
     num_agents: Array
-    chance: Array
-    order: Array
-    ends: Array
-    line: Array
-    bits: Array
+    numbers: Numbers
 
 
 class Board(NamedTuple):
@@ -69,14 +65,14 @@ def lowest(order: Array, among: Array, count: Array) -> Array:
 
 def anywhere(grid: Grid, free: Array, slots: int) -> tuple[jax.Array, jax.Array]:
     """Place starts and goals on different free cells, each as likely as any other."""
-    cells = jnp.argsort(jnp.where(free, grid.ends, 2.0)).astype(jnp.int32)
+    cells = jnp.argsort(jnp.where(free, grid.numbers.ends, 2.0)).astype(jnp.int32)
     agent = jnp.arange(slots)
     return cells[agent], cells[grid.num_agents + agent]
 
 
 def turned(grid: Grid, free: Array, starts: Array, goals: Array) -> Board:
     """Turn and mirror a board at random, and number its agents in a random order."""
-    side, bits = side_of(grid), grid.bits[-1].astype(jnp.int32)
+    side, bits = side_of(grid), grid.numbers.bits[-1].astype(jnp.int32)
 
     def place(row: Array, column: Array) -> tuple[jax.Array, jax.Array]:
         row = jnp.where(bits & 1, grid.size - 1 - row, row)
@@ -91,13 +87,13 @@ def turned(grid: Grid, free: Array, starts: Array, goals: Array) -> Board:
     source = jnp.where(grid.on_board, moved(jnp.arange(side * side)), 0)
     turned_free = jnp.zeros_like(free).at[source].max(free & grid.on_board)
     agent = jnp.arange(len(starts))
-    order = jnp.argsort(jnp.where(agent < grid.num_agents, grid.line[-1, : len(starts)], 2.0))
+    order = jnp.argsort(jnp.where(agent < grid.num_agents, grid.numbers.line[-1, : len(starts)], 2.0))
     return Board(turned_free, moved(starts)[order], moved(goals)[order])
 
 
 def rooms(grid: Grid, closed: Array, slots: int) -> Board:
     """Rooms of at most 3 x 3 behind walls, with a door in each wall between two; `closed` of the other wall stands."""
-    first = 1 + grid.bits[:2].astype(jnp.int32) % 3
+    first = 1 + grid.numbers.bits[:2].astype(jnp.int32) % 3
     top, left = jnp.where((grid.size - 1 - first) % 4 == 0, first % 3 + 1, first)  # no wall along the board's edge
     across, down = (grid.row - top) % 4 == 0, (grid.column - left) % 4 == 0
     band = (grid.row - top) // 4 * 8 + (grid.column - left) // 4
@@ -105,8 +101,8 @@ def rooms(grid: Grid, closed: Array, slots: int) -> Board:
     wall = (across | down) & grid.on_board
     straight = wall & ~(across & down)
     same = (side[:, None] == side[None]) & straight[None]
-    door = straight & ~(same & (grid.order[None] < grid.order[:, None])).any(axis=1)
-    free = grid.on_board & ~(wall & ~door & (grid.chance < closed))
+    door = straight & ~(same & (grid.numbers.order[None] < grid.numbers.order[:, None])).any(axis=1)
+    free = grid.on_board & ~(wall & ~door & (grid.numbers.chance < closed))
     return Board(free, *anywhere(grid, free, slots))
 
 
@@ -128,7 +124,7 @@ def maze(grid: Grid, closed: Array, slots: int) -> Board:
     def grow(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
         reached, opened = state
         leads = both & jnp.logical_xor(*beside(reached))
-        weight = jnp.where(leads, grid.order, 2.0)
+        weight = jnp.where(leads, grid.numbers.order, 2.0)
         best = leads & (jnp.arange(len(weight)) == jnp.argmin(weight))
         ends = jnp.pad(best.reshape(side, side), 1)
         near = ends[1:-1, :-2] | ends[1:-1, 2:] | ends[:-2, 1:-1] | ends[2:, 1:-1]
@@ -136,7 +132,7 @@ def maze(grid: Grid, closed: Array, slots: int) -> Board:
 
     first = node & (grid.row == 0) & (grid.column == 0)
     _, tree = jax.lax.fori_loop(0, ((side + 1) // 2) ** 2 - 1, grow, (first, jnp.zeros_like(first)))
-    free = node | tree | (grid.on_board & (grid.chance >= closed))
+    free = node | tree | (grid.on_board & (grid.numbers.chance >= closed))
     return turned(grid, free, *anywhere(grid, free, slots))
 
 
@@ -145,10 +141,11 @@ def corridor(grid: Grid, closed: Array, slots: int) -> Board:
 
     Half of the cells beside the lane are shut, `closed` of the others too; one for every agent but one stays open.
     """
-    lane_row = 1 + (grid.bits[0] % (grid.size - 2).astype(jnp.uint32)).astype(jnp.int32)
+    lane_row = 1 + (grid.numbers.bits[0] % (grid.size - 2).astype(jnp.uint32)).astype(jnp.int32)
     beside = (jnp.abs(grid.row - lane_row) == 1) & grid.on_board
     free = (grid.row == lane_row) & grid.on_board
-    free |= (beside & (grid.chance >= (1 + closed) / 2)) | lowest(grid.order, beside, grid.num_agents - 1)
+    free |= beside & (grid.numbers.chance >= (1 + closed) / 2)
+    free |= lowest(grid.numbers.order, beside, grid.num_agents - 1)
     side, agent = side_of(grid), jnp.arange(slots)
     rank, left = agent // 2, agent % 2 == 0  # even agents start in the left half, odd ones in the right
     counts = (grid.num_agents + 1) // 2, grid.num_agents // 2
@@ -156,7 +153,7 @@ def corridor(grid: Grid, closed: Array, slots: int) -> Board:
 
     def places(draw: int, count: Array) -> jax.Array:
         """Distances from an end of the lane, of the agents of one side, ascending."""
-        return jnp.argsort(jnp.where(lowest(grid.line[draw], half, count), jnp.arange(side), side))
+        return jnp.argsort(jnp.where(lowest(grid.numbers.line[draw], half, count), jnp.arange(side), side))
 
     # Whoever is in front goes in the deepest, so that nobody has to pass an agent of its own side.
     last, behind = grid.size - 1, jnp.where(left, *counts) - 1 - rank
@@ -176,12 +173,12 @@ def bays(grid: Grid, closed: Array, slots: int) -> Board:
     leads_on = (lap + 1) * 3 < grid.size
     road = grid.on_board & ((within == 0) | ((grid.column == last) & leads_on))
     place = grid.on_board & (within == 1) & ((jnp.abs(grid.column - last) > 1) | ~leads_on)
-    free = road | (place & (grid.chance >= closed)) | lowest(grid.order, place, grid.num_agents - 1)
+    free = road | (place & (grid.numbers.chance >= closed)) | lowest(grid.numbers.order, place, grid.num_agents - 1)
     along = jnp.where(lap % 2 == 0, grid.column, grid.size - 1 - grid.column)
     way = lap * (grid.size + 2) + jnp.where(within == 0, along, grid.size - 1 + within)
     count = grid.num_agents
-    stops = lowest(grid.ends, road, 2 * count)
-    begins = lowest(grid.ends, stops, count)  # the same order: half of the stops, as likely as any
+    stops = lowest(grid.numbers.ends, road, 2 * count)
+    begins = lowest(grid.numbers.ends, stops, count)  # the same order: half of the stops, as likely as any
     agent = jnp.arange(slots)
     starts = jnp.argsort(jnp.where(begins, way, 1000)).astype(jnp.int32)[agent]
     ends = jnp.argsort(jnp.where(stops & ~begins, way, 1000)).astype(jnp.int32)
@@ -190,9 +187,9 @@ def bays(grid: Grid, closed: Array, slots: int) -> Board:
 
 def warehouse(grid: Grid, closed: Array, slots: int) -> Board:
     """Shelves of three between aisles one cell wide; `closed` of the shelves' cells stands."""
-    top, left = grid.bits[:2].astype(jnp.int32) % jnp.array([2, 4])
+    top, left = grid.numbers.bits[:2].astype(jnp.int32) % jnp.array([2, 4])
     shelf = grid.on_board & ((grid.row - top) % 2 == 1) & ((grid.column - left) % 4 != 0)
-    free = grid.on_board & ~(shelf & (grid.chance < closed))
+    free = grid.on_board & ~(shelf & (grid.numbers.chance < closed))
     return turned(grid, free, *anywhere(grid, free, slots))
 
 
@@ -201,8 +198,8 @@ def crossing(grid: Grid, closed: Array, slots: int) -> Board:
     line = jnp.arange(side_of(grid))
 
     def roads(i: int) -> jax.Array:
-        inside = (line % 2 == (grid.bits[i] % 2).astype(jnp.int32)) & (line < grid.size)
-        return inside & ((grid.line[i] >= closed) | lowest(grid.line[2 + i], inside, jnp.int32(1)))
+        inside = (line % 2 == (grid.numbers.bits[i] % 2).astype(jnp.int32)) & (line < grid.size)
+        return inside & ((grid.numbers.line[i] >= closed) | lowest(grid.numbers.line[2 + i], inside, jnp.int32(1)))
 
     free = (roads(0)[grid.row] | roads(1)[grid.column]) & grid.on_board
     return Board(free, *anywhere(grid, free, slots))
@@ -243,7 +240,7 @@ def lay_out(family: Family, numbers: Numbers, size: Array, num_agents: Array, de
     cells = len(numbers.chance)
     row, column = jnp.divmod(jnp.arange(cells, dtype=jnp.int32), math.isqrt(cells))
     on_board = (row < size) & (column < size)
-    board = DRAWN[family](Grid(row, column, on_board, size, num_agents, *numbers), 2 * density, slots)
+    board = DRAWN[family](Grid(row, column, on_board, size, num_agents, numbers), 2 * density, slots)
     there = jnp.arange(slots) < num_agents
     return Instance(
         size=size,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, Strict
 from engineer import RULES, Choice, modules
 from jaxlake import Objective, PromptStyle
 from jaxlake.config import MAX_HOLE
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, read_kinds
 from rl.config.choices import (
     Advantage,
     Aggregation,
@@ -42,11 +42,7 @@ def _known_modules(context: str) -> str:
 def _read_kinds(values: Any) -> tuple[Kind, ...]:
     if not isinstance(values, list | tuple) or not values:
         raise ValueError("must be a list of kinds of boards, at least one, such as [3-6, rooms6, corridor8x3]")
-    return tuple(sorted({kind for value in values for kind in _kinds_of(value)}))
-
-
-def _kinds_of(value: Any) -> tuple[Kind, ...]:
-    return Kind.range(value) if isinstance(value, str) else (Kind.of(value),)
+    return read_kinds(values)
 
 
 def _labels(kinds: tuple[Kind, ...]) -> tuple[int | str, ...]:

@@ -18,8 +18,9 @@ _PAIR = "valid / optimal %"
 
 def to_text(evaluation: Evaluation) -> str:
     """Write what the user sees at the end."""
-    by_size = [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
-    tables = _by_family(evaluation) or by_size
+    tables = _by_family(evaluation)
+    if not tables:
+        tables = [table for agents in (*evaluation.agents, None) for table in _by_size(evaluation, agents)]
     tables += _chances(evaluation, [line for line in evaluation.whole if line.size is None])
     tables += _failures(evaluation)
     if _comparable(evaluation):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engineer.proposal import distance
+from jaxlake.kinds import row_name
 from rl.report import html
 from rl.report.run import RATIOS, Round
 from rl.report.table import Table
@@ -74,7 +75,7 @@ def _log(past: Round) -> Table:
     ways |= {name: past.proposal.get(name, {}) for name in ("projected", "realised")}
     return Table.grid(
         "From answer to boards: data / hole / wait",
-        "size" if all(isinstance(kind.label, int) for kind in past.config.kinds) else "kind",
+        row_name(past.config.kinds),
         past.config.kinds,
         list(ways),
         lambda kind, way: ratios(map(entry.get, RATIOS)) if (entry := ways[way].get(str(kind))) else "-",

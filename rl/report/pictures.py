@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS, KindEvidence, wilson
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, row_name
 from rl.report import boards, curves, heat, published, style
 from rl.report.run import Run, Stage
 from rl.report.style import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
@@ -152,7 +152,7 @@ def _learnability(run: Run) -> Figure | None:
 
 def _kind_ticks(axes: Axes, places: Mapping[Kind, int]) -> None:
     axes.set_xticks(list(places.values()), list(map(str, places)))
-    if not all(isinstance(kind.label, int) for kind in places):
+    if row_name(places) == "kind":
         axes.tick_params(axis="x", rotation=60, labelsize=7)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, row_name
 from rl.config import flat
 
 RATIOS = ("data", "hole", "wait")
@@ -118,7 +118,7 @@ class Run:
     @property
     def row_name(self) -> str:
         """The heading of what is shown by kind: "size" where sizes say all, as of the paper's boards, else "kind"."""
-        return "size" if all(isinstance(kind.label, int) for kind in self.kinds) else "kind"
+        return row_name(self.kinds)
 
     @property
     def axis_name(self) -> str:

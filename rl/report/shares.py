@@ -82,8 +82,9 @@ class Slice:
 
 def number_cells(agents: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Number the cells, a number of agents with a size, by agents, then by size: int ``[boards]`` from 0 on."""
-    cells = list(zip(agents.tolist(), map(Kind.of, size.tolist()), strict=True))
-    places = {cell: place for place, cell in enumerate(sorted(set(cells)))}
+    cells = list(zip(agents.tolist(), size.tolist(), strict=True))
+    ordered = sorted(set(cells), key=lambda cell: (cell[0], Kind.of(cell[1])))
+    places = {cell: place for place, cell in enumerate(ordered)}
     return np.array([places[cell] for cell in cells])
 
 

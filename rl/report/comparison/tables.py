@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from engineer.context import FAILURES
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, row_name
 from rl.report.comparison.arms import OUTCOMES, Comparison
 from rl.report.comparison.findings import (
     ALPHAS,
@@ -177,7 +177,7 @@ def _sizes(numbers: Findings) -> dict[int, str]:
 
 def board_names(labels: Sequence[int | str]) -> dict[int | str, str]:
     """Return headings of kinds by their labels: ``6x6`` of a size where all are sizes, else the names of kinds."""
-    sized = all(isinstance(label, int) for label in labels)
+    sized = row_name(map(Kind.of, labels)) == "size"
     return {label: f"{label}x{label}" if sized else str(label) for label in labels}
 
 
