@@ -14,15 +14,14 @@ import numpy as np
 
 from jaxlake.fixed_sets import pack
 from jaxlake.generate.candidates import BLOCK, Shape, fingerprints
+from jaxlake.generate.quotas import fixed_fingerprints
 from jaxlake.generate.search import Found, Quotas, first_boards
 from jaxlake.kinds import Family, Kind
 from jaxlake.solve import solve
-from jaxlake.types import MAX_SIZE, Instance, Objective
+from jaxlake.types import ABSENT, MAX_SIZE, Instance, Objective
 
 HOLE_PERCENTS = (10, 20, 30, 40, 50)
 _INSTANCE = tuple(field.name for field in dataclasses.fields(Instance))
-_BUDGET = 1 << 18
-"""Candidates for a group: the boards that have family, agents, size and hole ratio in common."""
 
 
 class Recipe(NamedTuple):
@@ -36,6 +35,8 @@ class Recipe(NamedTuple):
         come.
       hole_percents: densities of the boards.
       step: candidates of a group that are searched at a time, see ``first_boards``; a block of bays takes 10 to 40 s.
+      budget: candidates of a group: the boards that have family, agents, size and hole ratio in common.
+      training: the boards are to be trained on: none is in a fixed set, and they are not solved for their makespan.
     """
 
     seed: int
@@ -44,6 +45,8 @@ class Recipe(NamedTuple):
     wait_percents: tuple[int, ...] = ()
     hole_percents: tuple[int, ...] = HOLE_PERCENTS
     step: int = BLOCK
+    budget: int = 1 << 18
+    training: bool = False
 
     @property
     def families(self) -> set[Family]:
@@ -83,6 +86,28 @@ RECIPES = {
         hole_percents=(10, 30, 50),
         step=5,
     ),
+    "pool": Recipe(
+        seed=18,
+        kinds=_kinds([Family.RANDOM], {2: range(3, 11), 3: range(4, 11), 4: range(4, 11), 5: range(5, 11)}),
+        share=128,
+        wait_percents=(25,),
+        hole_percents=(0, *HOLE_PERCENTS),
+        budget=1 << 11,
+        training=True,
+    ),
+    "pool_families": Recipe(
+        seed=19,
+        kinds=(
+            *_kinds((family for family in Family if family is not Family.RANDOM), {2: range(5, 8)}),
+            *_kinds((family for family in Family if family not in (Family.RANDOM, Family.BAYS)), {3: range(5, 8)}),
+        ),
+        share=64,
+        wait_percents=(25,),
+        hole_percents=(10, 30, 50),
+        step=16,
+        budget=1 << 9,
+        training=True,
+    ),
 }
 """How the sets are made.
 
@@ -114,7 +139,8 @@ def build(
     arrays = {field: np.concatenate([part[field] for part in parts]) for field in parts[0]}
     instances = Instance(**{field: arrays[field] for field in _INSTANCE})
     # Of all groups at once: where few boards are hard, the solver's later stages cost as much as for many.
-    arrays["makespan"] = np.asarray(solve(instances, Objective.MAKESPAN).cost)
+    unknown = np.full(len(instances), ABSENT)
+    arrays["makespan"] = unknown if recipe.training else np.asarray(solve(instances, Objective.MAKESPAN).cost)
     return pack(arrays), {"instances": len(arrays["size"]), "groups": groups}
 
 
@@ -134,7 +160,7 @@ def _name(row: Mapping[str, Any]) -> tuple[str, int, int, float]:
 def _groups(
     recipe: Recipe, dropped: Mapping[tuple[str, int, int, float], Collection[int]]
 ) -> Iterator[tuple[dict[str, np.ndarray] | None, dict[str, Any]]]:
-    known: set[bytes] = set()  # Few small boards are different, and two ratios can mean the same number of holes.
+    known = set(fixed_fingerprints() if recipe.training else ())  # Few small boards are different, and two ratios can mean the same number of holes.
     max_agents = max(kind.num_agents for kind in recipe.kinds)
     for kind, (index, percent) in itertools.product(recipe.kinds, enumerate(recipe.hole_percents)):
         shape = Shape(kind, percent / 100, MAX_SIZE, max_agents)
@@ -144,7 +170,7 @@ def _groups(
         subsets = max(len(waits), 1)
         quotas = Quotas(recipe.share * subsets, int(waits.sum()) if len(waits) else None)
         key, skipped = group_key(recipe, kind, percent), dropped.get(_name(group), ())
-        found, account = first_boards(shape, key, quotas, known, _BUDGET, skipped, recipe.step)
+        found, account = first_boards(shape, key, quotas, known, recipe.budget, skipped, recipe.step)
         arrays, realised = None, [0] * subsets
         if found is not None:
             known.update(fingerprints(found.instances))

@@ -71,7 +71,7 @@ def generate(
     if exclude is not None:
         validate(exclude)
         exclude = exclude if np.ndim(exclude.size) else stack([exclude])
-    excluded = _fixed() if exclude is None else _fixed().union(fingerprints(exclude))
+    excluded = fixed_fingerprints() if exclude is None else fixed_fingerprints().union(fingerprints(exclude))
     parts: list[Found] = []
     report: list[KindReport] = []
     for index, (kind, requested) in enumerate(zip(config.kinds, counts(config, count), strict=True)):
@@ -105,8 +105,8 @@ def _key_of(kind: Kind, key: Array) -> jax.Array:
 
 
 @functools.cache
-def _fixed() -> frozenset[bytes]:
-    """The fingerprints of everything that training must not see."""
+def fixed_fingerprints() -> frozenset[bytes]:
+    """Return the fingerprints of everything that training must not see."""
     return frozenset(fingerprint for name in SETS for fingerprint in fingerprints(load(name).instances))
 
 
