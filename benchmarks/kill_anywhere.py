@@ -65,12 +65,12 @@ KINDS = {
     # Where a function is called from, its name there, and what the run does in it (the innermost counts).
     ("rl.sft", "warm_start"): "warm start",
     ("rl.rounds", "run_rounds"): "between rounds",
-    ("rl.rounds", "train"): "within a round",
+    ("rl.students.LanguageStudent", "train"): "within a round",
     ("rl.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
     ("rl.collect", "collect"): "rollout",
     ("rl.collect", "add_logprobs"): "log-probs",
     ("rl.collect", "make_updates"): "update",
-    ("rl.rounds", "validate"): "validation",
+    ("rl.students.LanguageStudent", "validate"): "validation",
 }
 SAVING = "middle of a save"
 WANTED = ("rollout", "update", SAVING, "validation", "engineer decoding", "between rounds")

@@ -3,6 +3,7 @@
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
 from engineer.engineers import RULES
 from engineer.engineers.base import DataFloor, Engineer, Pilot, RandomEngineer, RuleEngineer
+from engineer.engineers.hindsight import Hindsight
 from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts, wilson
 from engineer.gate import Gated
@@ -19,6 +20,7 @@ __all__ = [
     "Gated",
     "Generate",
     "Generation",
+    "Hindsight",
     "KindEvidence",
     "LanguageEngineer",
     "Module",

@@ -84,11 +84,17 @@ class LakeConfig:
         return LakeConfig(kinds, (1 / count,) * count, (hole,) * count, (wait,) * count)
 
     @staticmethod
-    def random(kinds: Sequence[Kind | str | int], key: Array) -> "LakeConfig":
-        """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005."""
+    def random(kinds: Sequence[Kind | str | int], key: Array, concentration: float = 1.0) -> "LakeConfig":
+        """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005.
+
+        Args:
+          concentration: of the Dirichlet distribution; below 1 few kinds have most of the data.
+        """
         check_key(key)
         data_key, hole_key, wait_key = jax.random.split(key, 3)
-        data = np.asarray(jax.random.dirichlet(data_key, np.ones(len(kinds), np.float32), dtype=np.float32))
+        data = np.asarray(
+            jax.random.dirichlet(data_key, np.full(len(kinds), concentration, np.float32), dtype=np.float32)
+        )
         hole = np.asarray(jax.random.uniform(hole_key, (len(kinds),), np.float32, maxval=MAX_HOLE))
         wait = np.asarray(jax.random.uniform(wait_key, (len(kinds),), np.float32))
         return LakeConfig(

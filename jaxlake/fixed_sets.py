@@ -17,6 +17,10 @@ SETS = ("test", "validation", "families")
 """Names: ``test``, 3 to 5 agents, the paper's benchmark by its description; ``validation``, 2 agents, our choice;
 ``families``, boards of every ``Family`` with 2 to 5 agents."""
 
+POOLS = ("pool", "pool_families")
+"""Names of the stocks of training boards, see ``jaxlake.generate.pool``: random boards with 2 to 5 agents, and those of
+the other families with 2 and 3."""
+
 FOLDER = Path(__file__).parent / "benchmark"
 _MANIFEST = FOLDER / "manifest.json"
 
@@ -46,7 +50,7 @@ class Benchmark:
     """A fixed set of solved instances; numpy arrays.
 
     Attributes:
-      name: one of ``SETS``.
+      name: one of ``SETS`` or ``POOLS``.
       ids: ``[n]``, ``5ag_10x10_hr0.5_007``: agents, size, hole ratio, and a serial number among those that runs over
         the wait subsets; in a set of several families the family before it, ``rooms_5ag_10x10_hr0.5_003``. Each occurs
         once in all the sets.
@@ -92,9 +96,9 @@ def load(name: str = "test") -> Benchmark:
     """Load one of the sets that come with the package.
 
     Raises:
-      ValueError: for a name that is not in ``SETS``, or if the file is not what the manifest says.
+      ValueError: for a name that is neither in ``SETS`` nor in ``POOLS``, or if the file is not what the manifest says.
     """
-    if name not in SETS:
+    if name not in (*SETS, *POOLS):
         raise ValueError(f"set = {name!r} must be one of {', '.join(SETS)}")
     with np.load(FOLDER / f"{name}.npz") as file:
         arrays = {field: file[field] for field in file.files}

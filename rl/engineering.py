@@ -8,76 +8,77 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
-import numpy as np
 from flax import nnx
 
 from engineer import (
     RULES,
-    Context,
     DataFloor,
     Engineer,
     Evidence,
     Gated,
     Generate,
     Generation,
+    Hindsight,
     LanguageEngineer,
     NoAnswer,
     PastRound,
     RuleEngineer,
-    Template,
     Training,
-    modules,
 )
 from engineer.engineers import Rule, bandit
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from jaxlake.types import Instance
 from rl import distributed
-from rl.config import Config, ConfigError, RunError, extensions
-from rl.config.choices import GateAction, LanguageKind
+from rl.config import Config, EngineerSection, MeshSection, ModelSection, RunError, extensions
+from rl.config.choices import BranchKind, GateAction, LanguageKind
+from rl.context import read_context
 from rl.policy import Policy
-from rl.run.boards import build_boards
+from rl.qwen3.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState
-from rl.sampler import SamplingParams
+from rl.students import Student
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
 
+SHIPPED_MODEL = Path(__file__).parent / "tiny_engineer"
+"""Folder of the language model that `engineer.kind = model` asks where no other is named."""
 
-def make(policy: Policy, state: TrainState, recorder: Recorder, exclude: Instance, k: int) -> Engineer:
+
+def make(student: Student, recorder: Recorder, k: int) -> Engineer:
     """Return the engineer of round k, from 1 on.
 
-    Args:
-      exclude: boards that no pilot may show.
-
     Raises:
-      ConfigError: if its template or its server cannot be used.
+      ConfigError: if its template, its model or its server cannot be used.
     """
-    config = policy.config
+    config = student.config
     settings = config.engineer
-    pilot = functools.partial(answer_pilot, policy, state, recorder, exclude)
+    pilot = functools.partial(student.pilot, recorder)
     if settings.kind == "bandit":
         engineer = RuleEngineer("bandit", functools.partial(bandit, exploration=settings.exploration))
     elif settings.kind in RULES:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
+    elif settings.kind == BranchKind.HINDSIGHT:
+        engineer = Hindsight(
+            functools.partial(student.branch_gains, recorder), tuple(RULES.values()), settings.branches
+        )
     elif extensions.is_own(settings.kind):
         engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.kinds))
     else:
         rounds = config.rounds
+        generate, tokenizer = _generate(student, recorder)
         engineer = LanguageEngineer(
             name=settings.kind,
-            generate=_recorded(recorder.directory, k, _generate(policy, state, recorder)),
+            generate=_recorded(recorder.directory, k, generate),
             context=read_context(config),
-            training=lambda number: Training(number, rounds.count, rounds.epochs, details(config)),
+            training=lambda number: Training(number, rounds.count, rounds.epochs, student.details()),
             attempts=settings.attempts,
             proposals=settings.proposals,
             choice=settings.choice,
             pilot=pilot,
             masked=settings.kind != LanguageKind.API,
-            shuffled=settings.kind == LanguageKind.CHECKPOINT_SHUFFLED,
-            fits=lambda text: len(policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
+            shuffled=settings.kind in (LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.MODEL_SHUFFLED),
+            fits=lambda text: len(tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
         )
     if settings.gate.action is not GateAction.OFF:
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
@@ -95,6 +96,8 @@ def check(config: Config) -> None:
         extensions.find("engineer.kind", config.engineer.kind)
     if config.engineer.kind == LanguageKind.API:
         _client(config)
+    if config.engineer.kind in (LanguageKind.MODEL, LanguageKind.MODEL_SHUFFLED):
+        _model(config.engineer, config.mesh)
 
 
 def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
@@ -110,80 +113,6 @@ def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
     return checked
 
 
-def read_context(config: Config) -> Context:
-    """Return what the run's engineer reads, in which words.
-
-    Raises:
-      ConfigError: if `engineer.template` cannot be read or is none.
-    """
-    settings = config.engineer
-    if not settings.template:
-        return Context(modules(settings.context), Template.shipped())
-    try:
-        template = Template.parse(Path(settings.template).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it must be UTF-8 text"
-        raise ConfigError(f"engineer.template = {settings.template}: cannot be read: {reason}") from None
-    except ValueError as error:
-        raise ConfigError(f"engineer.template = {settings.template}: {error}") from None
-    return Context(modules(settings.context), template)
-
-
-def details(config: Config) -> str:
-    """Describe how the policy is trained, for the context's module TF; with it the paper's engineer designs worse."""
-    grpo, reward = config.grpo, config.reward
-    return (
-        f"GRPO, {grpo.prompts} boards a step with {grpo.samples} answers each, temperature {grpo.temperature:g}, "
-        f"learning rate {grpo.learning_rate:g} ({grpo.schedule}), advantage {grpo.advantage}, loss {grpo.aggregation}, "
-        f"clip {grpo.clip_low:g} and {grpo.clip_high:g}, KL coefficient {grpo.kl_coefficient:g}. "
-        f"Reward {reward.kind}: free length {reward.free_tokens}, limit {reward.limit_tokens} tokens. "
-        f"{config.rounds.instances} boards a round."
-    )
-
-
-def answer_pilot(
-    policy: Policy, state: TrainState, recorder: Recorder, exclude: Instance, config: LakeConfig, key: jax.Array
-) -> dict[Kind, np.ndarray]:
-    """Let the current policy answer fresh boards of each kind with data; the result is the same on all processes.
-
-    Args:
-      config: gives the kinds and their hole and wait ratios.
-
-    Returns:
-      For each kind the share of a board's answers that are valid, float ``[engineer.gate.boards]``, one or two more
-      where the processes of a job could not share the boards otherwise.
-
-    Raises:
-      ConfigError: if no board of a kind is solvable.
-      Interrupted: with everything saved as it was before.
-    """
-    settings, training, display = policy.config.engineer.gate, policy.config.grpo, recorder.display
-    with_data = [i for i, share in enumerate(config.data) if share > 0]
-    lake = LakeConfig(
-        kinds=tuple(config.kinds[i] for i in with_data),
-        data=(1 / len(with_data),) * len(with_data),
-        hole=tuple(config.hole[i] for i in with_data),
-        wait=tuple(config.wait[i] for i in with_data),
-    )
-    count = -(-settings.boards * len(with_data) // jax.process_count()) * jax.process_count()
-    with recorder.interruptible(state):
-        boards = build_boards(policy.config, lake, jax.random.fold_in(key, 0), count, exclude=exclude)
-    part = distributed.share(count, "engineer.gate.boards")
-    prompts = policy.prompts(boards.instances).take(part)
-    display.stage(f"round {state.progress.round}: pilot", len(prompts) * settings.samples)
-    rollout = policy.rollout(
-        policy.rollout_parameters(state.parameters),
-        prompts,
-        jax.random.fold_in(key, 1),
-        samples=settings.samples,
-        sampling=SamplingParams(training.temperature),
-        progress=recorder.stoppable(state, lambda done: display.advance(steps=done - display.done)),
-    )
-    verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
-    shares = distributed.all_gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
-    return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
-
-
 def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:
     """Wrap a generation so that each message is kept in the run's directory; of several attempts the last one's."""
 
@@ -194,28 +123,23 @@ def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:
     return recorded
 
 
-def _generate(policy: Policy, state: TrainState, recorder: Recorder) -> Generate:
-    """Return how the model behind the settings writes."""
-    if policy.config.engineer.kind == LanguageKind.API:
-        return _asking(policy.config, state, recorder)
-    base = policy.config.engineer.kind == LanguageKind.BASE
-    return _decoding(policy, state, recorder, state.reference_parameters() if base else state.parameters)
+def _generate(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer]:
+    """Return how the model behind the settings writes, and what counts the tokens of a message to it."""
+    config, kind = student.config, student.config.engineer.kind
+    if kind == LanguageKind.API:
+        return _asking(student, recorder), student.tokenizer
+    if kind in (LanguageKind.MODEL, LanguageKind.MODEL_SHUFFLED):
+        policy, parameters = _model(config.engineer, config.mesh)
+        return policy.generation(parameters, recorder.stoppable(student.state, lambda done: None)), policy.tokenizer
+    return student.generation(recorder, base=kind == LanguageKind.BASE), student.tokenizer
 
 
-def _decoding(policy: Policy, state: TrainState, recorder: Recorder, parameters: nnx.State) -> Generate:
-    """Return generation with these parameters, held to the grammar; their copy lives as long as the engineer."""
-    sampler = policy.grammar_sampler()
-    parameters = policy.rollout_parameters(parameters)
-
-    progress = recorder.stoppable(state, lambda done: None)
-
-    def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
-        try:
-            return [Generation(*texts) for texts in sampler.write(parameters, message, grammar, key, count, progress)]
-        except ConfigError as error:  # the message is too long even with everything left out that can be
-            raise NoAnswer(str(error)) from None
-
-    return generate
+@functools.lru_cache(1)
+def _model(settings: EngineerSection, mesh: MeshSection) -> tuple[Policy, nnx.State]:
+    """Load the language model that is only an engineer; once for all rounds and runs of a process."""
+    folder = settings.model or str(SHIPPED_MODEL)
+    config = Config(model=ModelSection(path=folder, shape=None), mesh=mesh, engineer=settings)
+    return Policy.create(config, jax.random.key(0))
 
 
 def _client(config: Config) -> "ChatClient":
@@ -227,11 +151,11 @@ def _client(config: Config) -> "ChatClient":
     return ChatClient(settings.url, settings.model, key, key_name=settings.key_env, timeout=settings.timeout)
 
 
-def _asking(config: Config, state: TrainState, recorder: Recorder) -> Generate:
+def _asking(student: Student, recorder: Recorder) -> Generate:
     """By a server, without a grammar: the first process of a job asks, and all learn what it said."""
     from rl.sampler.api import Request, RequestFailed
 
-    settings, client = config.engineer, _client(config)
+    settings, client, state = student.config.engineer, _client(student.config), student.state
 
     def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
         seed = int(jax.random.key_data(key)[-1]) % 2**31

@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
+from engineer import Generate, Generation, NoAnswer
 from jaxlake import text
 from jaxlake.record import Array
 from jaxlake.types import MAX_STEPS, Instance, Plan, Verdict
@@ -156,6 +157,24 @@ class Policy:
     def texts(self, tokens: Array, mask: Array) -> list[str]:
         """The texts of answers ``[B, T]``."""
         return [self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
+
+    def generation(self, parameters: nnx.State, progress: Callable[[int], None]) -> Generate:
+        """Return how these parameters write an engineer's answers; their copy lives as long as what is returned.
+
+        Args:
+          progress: called now and then while it writes; may raise.
+        """
+        sampler, parameters = self.grammar_sampler(), self.rollout_parameters(parameters)
+
+        def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+            try:
+                return [
+                    Generation(*texts) for texts in sampler.write(parameters, message, grammar, key, count, progress)
+                ]
+            except ConfigError as error:  # the message is too long even with everything left out that can be
+                raise NoAnswer(str(error)) from None
+
+        return generate
 
     def grammar_sampler(self) -> GrammarSampler:
         """The sampler that writes the next configuration: thinks first, then is held to a grammar."""

@@ -7,11 +7,14 @@ control; `rules` and `sampling` are plain functions of evidence and history.
 from engineer.engineers.base import Rule
 from engineer.engineers.rules import (
     adarft,
+    agents_ladder,
+    easy_only,
     fixed_random,
     ladder,
     learnability,
     paper_v6_replay,
     previous,
+    targets_only,
     threshold_rule,
     uniform,
 )
@@ -31,6 +34,9 @@ RULES: dict[str, Rule] = {
         ladder,
         plr,
         mutate_best,
+        targets_only,
+        easy_only,
+        agents_ladder,
     )
 }
 """Rules by the names that configuration files give them."""

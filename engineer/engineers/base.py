@@ -48,6 +48,7 @@ class Draw(enum.IntEnum):
     SHUFFLE = 2**16
     CHOICE = 2**16 + 1
     GATE = 2**16 + 2
+    BRANCH = 2**16 + 3
 
 
 @dataclasses.dataclass(frozen=True)

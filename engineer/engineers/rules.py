@@ -120,6 +120,38 @@ def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     return with_data(history, [float(top - WINDOW < level <= top) for level in levels])
 
 
+def targets_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Train on what is validated and nothing else, all kinds alike, with the ratios of `uniform`: hard only."""
+    targets = {row.kind for row in evidence.by_kind}
+    return _even(history, [float(kind in targets) for kind in history[-1].config.kinds])
+
+
+def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Train on the quarter of the kinds that are the easiest, all alike, with the ratios of `uniform`."""
+    kinds = history[-1].config.kinds
+    return _even(history, [float(level < max(1, len(kinds) // 4)) for level in _levels(kinds)])
+
+
+def agents_ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Climb by hand, whatever the evidence: one agent more each round, and the rung below with it.
+
+    The first designed round has the kinds with the fewest agents alone; kinds on a rung count alike, with the ratios of
+    `uniform`.
+    """
+    kinds, climbed = history[-1].config.kinds, history[-1].round
+    rungs = sorted({kind.num_agents for kind in kinds})
+    top = min(climbed, len(rungs) - 1)
+    return _even(history, [float(kind.num_agents in rungs[max(0, top - 1) : top + 1]) for kind in kinds])
+
+
+def _even(history: Sequence[PastRound], weights: Sequence[float]) -> LakeConfig:
+    """Return the ratios of `uniform` with other data ratios; all kinds alike where no weight is positive."""
+    kinds = history[-1].config.kinds
+    if not any(weights):
+        weights = [1.0] * len(kinds)
+    return legal(kinds, weights, [MAX_HOLE / 2] * len(kinds), [0.5] * len(kinds))
+
+
 def _levels(kinds: Sequence[Kind]) -> list[int]:
     """Return each kind's place in the order of their difficulties, the easiest's being 0."""
     by_difficulty = sorted(kinds, key=lambda kind: (kind.difficulty, kind))

@@ -13,7 +13,7 @@ from jaxlake.benchmark.build import RECIPES, build
 from jaxlake.benchmark.elsewhere import MAPS_HELP, MAPS_NEED, load_maps, tell_left_out
 from jaxlake.benchmark.export import FORMATS, export
 from jaxlake.commands import command_parser, mistakes_in_one_line
-from jaxlake.fixed_sets import SETS, content_hash, load, store
+from jaxlake.fixed_sets import POOLS, SETS, content_hash, load, store
 
 _EXAMPLES = """\
 examples:
@@ -24,7 +24,7 @@ examples:
 
 The first writes lake/test.jsonl, lake/validation.jsonl and lake/families.jsonl,
 the second the same as Parquet, the third lake/scenarios.parquet. The last takes
-half an hour of a core.
+an hour of a core.
 """
 
 
@@ -61,15 +61,15 @@ def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
 def _build(folder: Path) -> int:
     """Asks for the folder before the work, not after it."""
     folder.mkdir(parents=True, exist_ok=True)
-    store({name: _built(name) for name in SETS}, folder)
+    store({name: _built(name) for name in (*SETS, *POOLS)}, folder)
     return 0
 
 
 def _check() -> int:
     """Status 0 if what is drawn anew, without what was undecided when they were made, is what the files hold."""
-    shipped = {name: load(name).account for name in SETS}
-    differing = [name for name in SETS if content_hash(_built(name, shipped[name])[0]) != shipped[name]["sha256"]]
-    for name in SETS:
+    shipped = {name: load(name).account for name in (*SETS, *POOLS)}
+    differing = [name for name in shipped if content_hash(_built(name, shipped[name])[0]) != shipped[name]["sha256"]]
+    for name in shipped:
         print(f"{name}: {'differs' if name in differing else 'the same'}")
     return 1 if differing else 0
 

@@ -19,6 +19,13 @@ class Word(enum.StrEnum):
         return cast(CoreSchema, {**handler(source), "strict": False})
 
 
+class StudentKind(Word):
+    """What learns in the rounds: a language policy that writes plans, or a small network that plays the boards."""
+
+    LANGUAGE = "language"
+    NETWORK = "network"
+
+
 class Dtype(Word):
     """A type of floating-point numbers, by its name in JAX."""
 
@@ -144,13 +151,27 @@ class LanguageKind(Word):
       CHECKPOINT: the policy with its current parameters.
       CHECKPOINT_SHUFFLED: the same, which reads each size's evidence under another size's name: a control.
       BASE: the policy at the start of the rounds.
+      MODEL: a model that is only an engineer, from the folder `engineer.model`.
+      MODEL_SHUFFLED: the same with the evidence shuffled: a control.
       API: a model behind a server, see `ApiSection`.
     """
 
     CHECKPOINT = "checkpoint"
     CHECKPOINT_SHUFFLED = "checkpoint_shuffled"
     BASE = "base"
+    MODEL = "model"
+    MODEL_SHUFFLED = "model_shuffled"
     API = "api"
+
+
+class BranchKind(Word):
+    """An engineer that trains on its designs before it proposes one.
+
+    Attributes:
+      HINDSIGHT: the best of `engineer.branches` designs: the ceiling of a comparison.
+    """
+
+    HINDSIGHT = "hindsight"
 
 
 class GateAction(Word):

@@ -10,10 +10,12 @@ from engineer import RULES, Choice, modules
 from jaxlake import Objective, PromptStyle
 from jaxlake.config import MAX_HOLE
 from jaxlake.kinds import Kind, read_kinds
+from jaxlake.types import MAX_STEPS
 from rl.config.choices import (
     Advantage,
     Aggregation,
     AttentionKind,
+    BranchKind,
     Correction,
     Dtype,
     GateAction,
@@ -23,6 +25,7 @@ from rl.config.choices import (
     Remat,
     RewardKind,
     Schedule,
+    StudentKind,
     WandbMode,
 )
 from rl.config.origins import inferred, ours, paper
@@ -294,6 +297,42 @@ class RewardSection(Section):
         return self
 
 
+class NetworkSection(Section):
+    """A small network that plays the boards itself, one for all agents; PPO, rewarded when all have arrived."""
+
+    radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees around it")
+    width: Count = Field(64, description="of its two hidden layers")
+    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
+    environments: Count = Field(128, description="boards played at once")
+    rollout_steps: Count = Field(32, description="steps of each board between two updates")
+    updates: Count = Field(6, description="updates a round")
+    epochs: Count = Field(4, description="passes over the steps of an update")
+    minibatches: Count = Field(4, description="parts that a pass is split into")
+    learning_rate: Rate = Field(2e-3, description="of Adam")
+    max_gradient_norm: Annotated[float, Field(gt=0)] = Field(0.5, description="a longer gradient is scaled down to it")
+    discount: Ratio = Field(0.97, description="of rewards a step later")
+    gae_lambda: Ratio = Field(0.9, description="of the advantage estimates: 0 trusts the values, 1 the returns")
+    clip: Rate = Field(0.2, description="the ratio of probabilities is clipped to 1 +- clip")
+    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.01, description="of the bonus on entropy")
+
+    @pydantic.model_validator(mode="after")
+    def _whole_minibatches(self) -> Self:
+        if (steps := self.environments * self.rollout_steps) % self.minibatches:
+            raise ValueError(
+                f"environments * rollout_steps = {steps} must be a multiple of minibatches = {self.minibatches}"
+            )
+        return self
+
+
+class StudentSection(Section):
+    """What learns in the rounds, and what engineers design for."""
+
+    kind: Annotated[StudentKind, paper(StudentKind.LANGUAGE)] = Field(
+        StudentKind.LANGUAGE, description="language: the policy of the section model; network: see student.network"
+    )
+    network: NetworkSection = NetworkSection()
+
+
 class ValidationSection(Section):
     """The fixed boards that are answered greedily, and sampled, before and after every stage."""
 
@@ -331,11 +370,17 @@ class ApiSection(Section):
 class EngineerSection(Section):
     """The engineer: who writes the next configuration, and what it reads."""
 
-    kind: Annotated[LanguageKind | RuleName | Own, paper(LanguageKind.CHECKPOINT)] = Field(
+    kind: Annotated[LanguageKind | BranchKind | RuleName | Own, paper(LanguageKind.CHECKPOINT)] = Field(
         LanguageKind.CHECKPOINT, description="who; checkpoint: the current parameters"
     )
     context: Annotated[ContextName, paper("V6", "its best variant")] = Field(
         "V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X"
+    )
+    model: str | None = Field(
+        None, description="folder of the language model that engineer.kind = model asks; null: the shipped one"
+    )
+    branches: Annotated[int, Field(ge=2)] = Field(
+        16, description="designs that engineer.kind = hindsight tries a round"
     )
     template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
     proposals: Annotated[Count, paper(1)] = Field(1, description="answers asked for at once, of which one is chosen")
@@ -384,6 +429,7 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31), ours("the paper names none")] = Field(
         0, description="every draw of the run follows from it"
     )
+    student: StudentSection = StudentSection()
     model: ModelSection = ModelSection()
     mesh: MeshSection = MeshSection()
     text: TextSection = TextSection()
@@ -405,8 +451,11 @@ class Config(Section):
                 f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
                 f"{self.warm_start.instances}"
             )
-        if self.engineer.kind == LanguageKind.CHECKPOINT_SHUFFLED and len(self.lake.kinds) < 2:
-            raise ValueError("engineer.kind = checkpoint_shuffled needs at least two kinds in lake.kinds")
+        kind = self.engineer.kind
+        if kind in (LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.MODEL_SHUFFLED) and len(self.lake.kinds) < 2:
+            raise ValueError(f"engineer.kind = {kind} needs at least two kinds in lake.kinds")
+        if self.plays:
+            return self
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
                 f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
@@ -416,6 +465,32 @@ class Config(Section):
                 f"grpo.prompts = {self.grpo.prompts} must be a multiple of grpo.minibatches = {self.grpo.minibatches}"
             )
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _student_can(self) -> Self:
+        kind = self.engineer.kind
+        if not self.plays:
+            if kind == BranchKind.HINDSIGHT:
+                raise ValueError(
+                    "engineer.kind = hindsight needs student.kind = network, which trains a branch in seconds"
+                )
+            return self
+        if kind in (LanguageKind.CHECKPOINT, LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.BASE):
+            raise ValueError(
+                f"engineer.kind = {kind} needs student.kind = language, as a network writes nothing; model, api and "
+                "the rules design for any student"
+            )
+        if self.warm_start.steps:
+            raise ValueError(
+                f"warm_start.steps = {self.warm_start.steps} must be 0 with student.kind = network, which learns from "
+                "nothing"
+            )
+        return self
+
+    @property
+    def plays(self) -> bool:
+        """Whether the student is a network that plays the boards itself, and writes nothing."""
+        return self.student.kind is StudentKind.NETWORK
 
     @property
     def target_kinds(self) -> tuple[Kind, ...]:

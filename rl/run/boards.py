@@ -57,6 +57,11 @@ def mixed_boards(
             parts.append(build_boards(config, lake, jax.random.fold_in(key, i), share, exclude))
             drawn = parts[-1].instances
             exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
+    return join_boards(parts)
+
+
+def join_boards(parts: Sequence[Dataset]) -> Dataset:
+    """Return several sets of boards as one; a kind has an entry of the report for each."""
     instances, solutions, needs_wait = jax.tree.map(
         lambda *x: np.concatenate([np.asarray(y) for y in x]),
         *((part.instances, part.solutions, part.needs_wait) for part in parts),
@@ -88,3 +93,14 @@ def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, e
         )
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def even(lake: LakeConfig) -> LakeConfig:
+    """Return the kinds that have data in a configuration, with their hole and wait ratios and an equal share each."""
+    with_data = [i for i, share in enumerate(lake.data) if share > 0]
+    return LakeConfig(
+        kinds=tuple(lake.kinds[i] for i in with_data),
+        data=(1 / len(with_data),) * len(with_data),
+        hole=tuple(lake.hole[i] for i in with_data),
+        wait=tuple(lake.wait[i] for i in with_data),
+    )

@@ -23,7 +23,7 @@ import orbax.checkpoint as ocp
 
 from rl import distributed
 from rl.config import ConfigError, RunError
-from rl.run.state import Progress
+from rl.run.progress import Progress
 
 logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax tells its internals on every save, and errors we report
 

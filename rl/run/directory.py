@@ -15,7 +15,7 @@ from typing import Any
 from rl import distributed
 from rl.config import Config, ConfigError, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
-from rl.run.state import LOGS, Progress
+from rl.run.progress import LOGS, Progress
 
 ORIGIN = "origin.json"
 """Where a run that was not begun by itself comes from: {"run": that one's folder from here, "validation_seed"}."""

@@ -3,22 +3,32 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import jax
 import numpy as np
-from flax import nnx
 
 from engineer.evidence import Evidence
 from rl import grpo
 from rl.config import RunError
-from rl.policy import Policy
 from rl.qwen3.logprobs import Sequences
+from rl.run.checkpoint import Snapshot
 from rl.run.directory import RunDirectory
-from rl.run.saving import pack, rows_of
+from rl.run.progress import Progress
 from rl.run.signals import Interrupted, Stop
-from rl.run.state import TrainState
+from rl.run.state import rows_of
 from rl.run.tracking import Display, Meter, Profiler, Trackers
+
+
+class State(Protocol):
+    """The state of whatever learns in a run."""
+
+    progress: Progress
+
+    def snapshot(self) -> Snapshot:
+        """Return what a checkpoint holds of it."""
+        ...
 
 
 @dataclasses.dataclass
@@ -37,20 +47,19 @@ class Recorder:
     meter: Meter
     profiler: Profiler
 
-    def save(self, state: TrainState) -> None:
+    def save(self, state: State) -> None:
         """Saves all of a state in one atomic step.
 
         Raises:
           RunError: if it cannot be written; the checkpoints before it are untouched.
         """
-        self.directory.save(pack(state))
+        self.directory.save(state.snapshot())
 
     def step_done(
-        self, state: TrainState, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int
+        self, state: State, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int
     ) -> None:
         """Counts and logs a step, saves every `save_every` of them, and stops where the user asked for it."""
         progress = state.progress
-        state.pending = None
         progress.step, progress.update = progress.step + 1, 0
         progress.total_steps += 1
         place = {"phase": metrics.pop("phase"), "round": progress.round, "step": progress.step}
@@ -67,7 +76,7 @@ class Recorder:
             self.meter.read()  # what a save compiles is not the next step's
         self.check_stop(state)
 
-    def check_stop(self, state: TrainState) -> None:
+    def check_stop(self, state: State) -> None:
         """Saves and raises Interrupted if the user asked any process to stop.
 
         All processes call it together, wherever all parts of the state go together.
@@ -76,7 +85,7 @@ class Recorder:
             self.save(state)
             raise Interrupted(number)
 
-    def stoppable(self, state: TrainState, progress: Callable[[int], None]) -> Callable[[int], None]:
+    def stoppable(self, state: State, progress: Callable[[int], None]) -> Callable[[int], None]:
         """The same progress function, at whose calls a wish to stop is honoured, too (`check_stop`)."""
 
         def report(done: int) -> None:
@@ -86,7 +95,7 @@ class Recorder:
         return report
 
     @contextlib.contextmanager
-    def interruptible(self, state: TrainState) -> Iterator[None]:
+    def interruptible(self, state: State) -> Iterator[None]:
         """Around long work that does not change the state: a signal ends it at once, see `Stop.at_once`.
 
         Raises:
@@ -100,7 +109,7 @@ class Recorder:
             raise
 
     def note_update(
-        self, state: TrainState, metrics: dict[str, float], batch: grpo.Batch | Sequences, max_skipped: int
+        self, state: State, metrics: dict[str, float], batch: grpo.Batch | Sequences, max_skipped: int
     ) -> None:
         """Counts the updates in a row that were skipped, as their loss or gradient was not finite.
 
@@ -131,10 +140,11 @@ class Recorder:
             "from there"
         )
 
-    def keep_best(self, state: TrainState, policy: Policy, label: str, evidence: Evidence) -> None:
-        """Keeps the policy in `best/` if no validation before had more valid samples; a checkpoint must follow.
+    def keep_best(self, state: State, save: Callable[[Path], None], label: str, evidence: Evidence) -> None:
+        """Keeps what learns in `best/` if no validation before had more valid samples; a checkpoint must follow.
 
         Args:
+          save: writes it to a folder.
           label: "warm_start" or "rounds/<k>".
         """
         best = state.progress.best
@@ -144,23 +154,20 @@ class Recorder:
             "round": label if label == "warm_start" else int(label.removeprefix("rounds/")),
             "sampled_valid": evidence.sampled_valid,
         }
-        self.export(
-            policy, state.parameters, "best", where | {"valid": evidence.valid / evidence.n, "boards": evidence.n}
-        )
+        self.export(save, "best", where | {"valid": evidence.valid / evidence.n, "boards": evidence.n})
         state.progress.best = where | {"checkpoint": self.directory.checkpoints.next_step}
 
-    def export(
-        self, policy: Policy, parameters: nnx.State, name: str, validation: dict[str, Any] | None = None
-    ) -> None:
-        """Writes the policy as a Hugging Face folder of the run, which is never half there.
+    def export(self, save: Callable[[Path], None], name: str, validation: dict[str, Any] | None = None) -> None:
+        """Writes what learns as a folder of the run, which is never half there.
 
         Args:
+          save: writes it to a folder.
           validation: how good it is; goes to validation.json in it.
 
         Raises:
           ConfigError: if the folder cannot be written.
         """
         with self.directory.replaced(name) as folder:
-            policy.save(folder, parameters)
+            save(folder)
             if validation is not None:
                 self.directory.write(f"{folder.name}/validation.json", validation)

@@ -1,4 +1,4 @@
-"""A train state to what a checkpoint holds, and back, also on another mesh or number of processes."""
+"""A train state out of what a checkpoint holds, also on another mesh or number of processes."""
 
 import dataclasses
 from typing import Any
@@ -12,25 +12,10 @@ from rl import distributed, grpo
 from rl.policy import Policy
 from rl.qwen3 import lora, sharding
 from rl.qwen3.logprobs import Sequences
-from rl.run.checkpoint import Checkpoints, Snapshot
-from rl.run.state import Pending, Progress, TrainState, make_reference, needs_reference
+from rl.run.checkpoint import Checkpoints
+from rl.run.progress import Progress
+from rl.run.state import Pending, TrainState, make_reference, needs_reference
 from rl.run.tracking import Display
-
-
-def pack(state: TrainState) -> Snapshot:
-    """Return what a checkpoint holds of a state: of a model with adapters these alone, as its base never changes.
-
-    Of `pending` the rows of all processes, so that another number of them can go on.
-    """
-    arrays = {"parameters": lora.split(state.parameters)[0], "optimizer": state.optimizer_state}
-    rows: dict[str, np.ndarray] = {}
-    notes: dict[str, Any] = {}
-    if state.reference is not None:
-        arrays["reference"] = state.reference
-    if state.pending is not None:
-        rows = distributed.all_gather(rows_of(state.pending.batch))
-        notes = {"metrics": state.pending.metrics, "updates": state.pending.updates}
-    return Snapshot(state.progress, arrays, rows, notes)
 
 
 def restore(
@@ -75,14 +60,6 @@ def restore(
         progress=snapshot.progress,
         pending=pending,
     )
-
-
-def rows_of(batch: grpo.Batch | Sequences) -> dict[str, np.ndarray]:
-    """The arrays of a batch by their names, those of its sequences among them; what is None is left out."""
-    arrays = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
-    sequences = arrays.pop("sequences", None)
-    arrays |= {} if sequences is None else rows_of(sequences)
-    return {name: x for name, x in arrays.items() if x is not None}
 
 
 def batch_of(rows: dict[str, np.ndarray]) -> grpo.Batch:

@@ -1,76 +1,22 @@
-"""Where training stands: parameters, optimizer, reference, progress, and the answers of a step under way."""
+"""The state of a language policy in training: parameters, optimizer, reference, and the answers of a step under way."""
 
 import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 
-from rl import grpo
+from rl import distributed, grpo
 from rl.config import Config
 from rl.config.choices import LanguageKind
 from rl.policy import Policy
 from rl.qwen3 import lora, sharding
-
-LOGS = ("metrics.jsonl", "timings.jsonl")
-"""Files that grow by a row a step: what was computed, and what was measured by the clock or about the process."""
-
-
-@dataclasses.dataclass
-class Progress:
-    """Position of a run; plain JSON values, saved in the same atomic step as the arrays.
-
-    There is no state of a random generator in it: every key comes from (seed, purpose, round, step) alone
-    (`rl.run.keys.make_key`).
-
-    Attributes:
-      stage: "warm_start", "rounds" or "finished".
-      round, step: next ones to do; `step` counts within the stage or round.
-      cursor: instances of the round consumed so far, over its epochs.
-      update: updates done of the step under way.
-      skipped: updates in a row that were not finite and changed nothing.
-      total_steps: steps of the whole run, which are rows of metrics.jsonl.
-      short_share: moving share of short answers, which sets the weights of the reward; None before the first.
-      training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
-        They move with `cursor`, so that none of them counts twice.
-      lake: configuration of the round under way, None if it is still to be designed.
-      rationale: what its engineer thought.
-      history: finished rounds: {"round", "config" (as realised), "evidence", "rationale"}.
-      best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
-        "checkpoint" (number of the one with those parameters)}; None before the first.
-      config_hash: of the configuration that all this was computed with.
-      log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
-    """
-
-    stage: str = "warm_start"
-    round: int = 0
-    step: int = 0
-    cursor: int = 0
-    update: int = 0
-    skipped: int = 0
-    total_steps: int = 0
-    short_share: float | None = None
-    training: dict[str, Any] | None = None
-    lake: dict[str, Any] | None = None
-    rationale: str = ""
-    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    best: dict[str, Any] | None = None
-    config_hash: str = ""
-    log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
-
-    def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
-        """Notes the configuration of the round that begins, and what its engineer thought."""
-        self.lake, self.rationale, self.training = lake, rationale, None
-
-    def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:
-        """Adds the round, which is trained and validated, to the history, and goes on to the next."""
-        self.history.append(
-            {"round": self.round, "config": realised, "evidence": evidence, "rationale": self.rationale}
-        )
-        self.round, self.step, self.cursor = self.round + 1, 0, 0
-        self.lake, self.rationale, self.training = None, "", None
+from rl.qwen3.logprobs import Sequences
+from rl.run.checkpoint import Snapshot
+from rl.run.progress import Progress
 
 
 @dataclasses.dataclass
@@ -113,6 +59,21 @@ class TrainState:
         if needs_reference(policy.config):
             self.reference = make_reference(lora.split(self.parameters)[0], policy)
 
+    def snapshot(self) -> Snapshot:
+        """Return what a checkpoint holds: of a model with adapters these alone, as its base never changes.
+
+        Of `pending` the rows of all processes, so that another number of them can go on.
+        """
+        arrays = {"parameters": lora.split(self.parameters)[0], "optimizer": self.optimizer_state}
+        rows: dict[str, np.ndarray] = {}
+        notes: dict[str, Any] = {}
+        if self.reference is not None:
+            arrays["reference"] = self.reference
+        if self.pending is not None:
+            rows = distributed.all_gather(rows_of(self.pending.batch))
+            notes = {"metrics": self.pending.metrics, "updates": self.pending.updates}
+        return Snapshot(self.progress, arrays, rows, notes)
+
     def reference_parameters(self) -> nnx.State:
         """All parameters of the reference policy: its own ones with the frozen base, which never changes."""
         assert self.reference is not None  # `needs_reference` of the run's configuration
@@ -138,3 +99,11 @@ def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:
         return sharding.constrain(sharding.cast_matrices(jax.tree.map(jnp.copy, tree), policy.shape.dtype), policy.mesh)
 
     return make(trained)
+
+
+def rows_of(batch: grpo.Batch | Sequences) -> dict[str, np.ndarray]:
+    """The arrays of a batch by their names, those of its sequences among them; what is None is left out."""
+    arrays = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
+    sequences = arrays.pop("sequences", None)
+    arrays |= {} if sequences is None else rows_of(sequences)
+    return {name: x for name, x in arrays.items() if x is not None}

@@ -1,126 +1,106 @@
-"""Validation: the fixed boards of a run, answered greedily and by sampling, as evidence and samples."""
+"""What is kept of a validation: its evidence, and samples of the answers; asks nobody for any."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from engineer import evidence as evidence_
-from engineer.evidence import Evidence, TrainingEvidence, Trajectory
-from jaxlake.types import ABSENT, Check, Verdict
-from rl import distributed
-from rl.policy import Policy, writer
+from engineer.evidence import Evidence, KindEnvironment, TrainingEvidence, Trajectory
+from jaxlake.record import Array
+from jaxlake.types import ABSENT, Check, Instance, Plan, Verdict
 from rl.report.samples import samples_markdown
-from rl.run.boards import BoardSet, mixed_boards
-from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState
-from rl.sampler import Rollout, SamplingParams
 
 
-def draw_validation_set(policy: Policy, seed: int) -> BoardSet:
-    """Draws the boards that the settings `validation` ask for, which every validation of a run answers.
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """The answers to all boards of a validation, numpy arrays ``[n]``, the same on all processes.
 
-    Raises:
-      ConfigError: if no solvable board is found, or a prompt does not fit `text.max_prompt_tokens`.
+    Attributes:
+      instances, optima: the boards and their least costs.
+      kinds: object, `Kind` of each.
+      environment: of the boards.
+      verdicts, tokens, truncated: of one greedy answer to each: its length, and whether it was cut off.
+      sampled_valid: float, share of the sampled answers that are valid.
+      samples: how many these are.
+      plans, texts: give the greedy answers to the boards with these indices.
+      prompt: how a board is put to whoever answers.
     """
-    settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
-    kinds = policy.config.target_kinds
-    boards = mixed_boards(policy.config, kinds, settings.holes, settings.wait, key, settings.instances)
-    return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
+
+    instances: Instance
+    optima: np.ndarray
+    kinds: np.ndarray
+    environment: tuple[KindEnvironment, ...]
+    verdicts: Verdict
+    tokens: np.ndarray
+    truncated: np.ndarray
+    sampled_valid: np.ndarray
+    samples: int
+    plans: Callable[[Array], Plan]
+    texts: Callable[[Array], list[str]]
+    prompt: Callable[[Instance], str]
 
 
-def validate(
-    policy: Policy,
-    state: TrainState,
-    recorder: Recorder,
-    boards: BoardSet,
-    name: str,
-    occasion: int,
-    training: TrainingEvidence | None = None,
+def keep_validation(
+    recorder: Recorder, name: str, answers: Answers, training: TrainingEvidence | None = None
 ) -> Evidence:
-    """Answers the validation set, and writes ``evidence.json``, ``samples.json`` and ``samples.md`` to ``<name>/``.
+    """Make evidence of a validation's answers; write ``evidence.json``, ``samples.json`` and ``samples.md``.
 
     Args:
       name: folder in the run directory.
-      occasion: of the keys: 0 before the warm start, 1 after it, one more after each round.
       training: of the round that ends with this validation; goes into the evidence.
-
-    Raises:
-      Interrupted: with everything saved as it was before.
     """
-    config, display = policy.config, recorder.display
-    settings, label = config.validation, name.replace("rounds/", "round ").replace("_", " ")
-    part = distributed.share(len(boards.prompts), "validation.instances")
-    prompts, optima = boards.prompts.take(part), boards.optima[part]
-    display.stage(f"{label}: validation", len(prompts) * (1 + settings.samples))
-
-    def answer(number: int, samples: int, sampling: SamplingParams) -> tuple[Rollout, Verdict]:
-        before = display.done
-        rollout = policy.rollout(
-            policy.rollout_parameters(state.parameters),
-            prompts,
-            make_key(config.seed, Purpose.VALIDATE, occasion, number),
-            samples=samples,
-            sampling=sampling,
-            progress=recorder.stoppable(state, lambda done: display.advance(steps=before + done - display.done)),
-        )
-        return rollout, policy.judge(prompts, rollout, optima)
-
-    greedy, verdicts = answer(0, 1, SamplingParams(temperature=0.0))
-    _, sampled = answer(1, settings.samples, SamplingParams(settings.temperature, settings.top_k, settings.top_p))
-    rollout, verdicts, valid = distributed.all_gather((greedy, verdicts, sampled.valid))
     evidence = evidence_.evidence_from_verdicts(
-        kinds=boards.kinds,
-        checks=verdicts.checks,
-        optimal=verdicts.optimal,
-        tokens=rollout.mask.sum(axis=-1),
-        truncated=rollout.truncated,
-        sampled_valid=valid.reshape(-1, settings.samples).mean(axis=-1),
-        samples_per_prompt=settings.samples,
+        kinds=answers.kinds,
+        checks=answers.verdicts.checks,
+        optimal=answers.verdicts.optimal,
+        tokens=answers.tokens,
+        truncated=answers.truncated,
+        sampled_valid=answers.sampled_valid,
+        samples_per_prompt=answers.samples,
     )
     evidence = dataclasses.replace(
-        evidence,
-        environment=boards.environment,
-        training=training,
-        trajectories=_trajectories(policy, boards, rollout, verdicts),
+        evidence, environment=answers.environment, training=training, trajectories=_trajectories(answers)
     )
-    samples = _samples(policy, boards, rollout, verdicts)
+    samples = _samples(answers)
     recorder.directory.write(f"{name}/evidence.json", evidence.to_json())
     recorder.directory.write(f"{name}/samples.json", samples)
     recorder.directory.write(f"{name}/samples.md", samples_markdown(samples))
     recorder.meter.read()  # what validation compiles is not the next step's
     assert evidence.sampled_se is not None  # `validation.samples` is 1 at least
-    display.say(
-        f"{label}: valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
+    recorder.display.say(
+        f"{stage_name(name)}: valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
         f"(+- {1.96 * evidence.sampled_se:.1%}) of {evidence.n} validation boards"
     )
     return evidence
 
 
-def _trajectories(policy: Policy, boards: BoardSet, rollout: Rollout, verdicts: Verdict) -> tuple[Trajectory, ...]:
+def stage_name(folder: str) -> str:
+    """Return what a display calls the validation in a folder of the run: ``round 0`` for ``rounds/0``."""
+    return folder.replace("rounds/", "round ").replace("_", " ")
+
+
+def _trajectories(answers: Answers) -> tuple[Trajectory, ...]:
     """The failures that the evidence shows, of the greedy answers."""
-    instances = boards.prompts.instances
-    chosen = evidence_.typical_failures(boards.kinds, verdicts.checks)
-    rollout, instances, kinds = rollout[chosen], instances[chosen], boards.kinds[chosen]
-    plans, answers = policy.read(instances, rollout), policy.texts(rollout.tokens, rollout.mask)
+    checks = answers.verdicts.checks
+    chosen = evidence_.typical_failures(answers.kinds, checks)
+    plans, texts = answers.plans(chosen), answers.texts(chosen)
     return tuple(
-        evidence_.trajectory(kinds[i], instances[i], plans[i], verdicts.checks[place], answers[i])
-        for i, place in enumerate(chosen)
+        evidence_.trajectory(answers.kinds[i], answers.instances[i], plans[place], checks[i], texts[place])
+        for place, i in enumerate(chosen)
     )
 
 
-def _samples(
-    policy: Policy, boards: BoardSet, rollout: Rollout, verdicts: Verdict, count: int = 12
-) -> list[dict[str, Any]]:
+def _samples(answers: Answers, count: int = 12) -> list[dict[str, Any]]:
     """Some boards with their greedy answers, evenly spread over the set, in plain JSON."""
-    instances, total = boards.prompts.instances, len(boards.prompts)
+    total, verdicts = len(answers.kinds), answers.verdicts
     chosen = np.linspace(0, total - 1, min(count, total)).astype(int)
-    write = writer(policy.config.text)
     rows = []
-    for i, answer in zip(chosen, policy.texts(rollout.tokens[chosen], rollout.mask[chosen]), strict=True):
-        instance = instances[i]
+    for i, answer in zip(chosen, answers.texts(chosen), strict=True):
+        instance = answers.instances[i]
         rows.append(
             {
                 "instance": {
@@ -129,12 +109,12 @@ def _samples(
                     "starts": _coordinates(instance.starts, instance.max_size),
                     "goals": _coordinates(instance.goals, instance.max_size),
                 },
-                "prompt": write(instance),
+                "prompt": answers.prompt(instance),
                 "answer": answer,
                 "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
                 "optimal": bool(verdicts.optimal[i]),
                 "cost": int(verdicts.cost[i]),
-                "optimum": int(boards.optima[i]),
+                "optimum": int(answers.optima[i]),
             }
         )
     return rows

@@ -6,7 +6,7 @@ from engineer import examples
 from jaxlake import text
 from jaxlake.types import Instance
 from rl.config import ConfigError
-from rl.engineering import read_context
+from rl.context import read_context
 from rl.policy import Policy
 from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.tokenizer import check_fit

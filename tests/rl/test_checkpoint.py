@@ -19,7 +19,7 @@ import pytest
 from rl.config import Config, ConfigError, RunError
 from rl.run.checkpoint import Checkpoints, Snapshot, fingerprint, finite
 from rl.run.directory import RunDirectory
-from rl.run.state import Progress
+from rl.run.progress import Progress
 
 
 def state(number: int, best: dict | None = None) -> Snapshot:
@@ -310,7 +310,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from rl.config import Config
-from rl.run.state import Progress
+from rl.run.progress import Progress
 from rl.run.directory import RunDirectory
 directory = RunDirectory(Path(sys.argv[1]), Config())
 directory.create()

@@ -52,7 +52,7 @@ distributed.initialize(f"127.0.0.1:{port}", 2, int(me))
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from rl.run.checkpoint import Checkpoints, Snapshot, _Damaged as damaged
-from rl.run.state import Progress
+from rl.run.progress import Progress
 from rl.config import Config, ConfigError
 from rl.run.directory import RunDirectory
 

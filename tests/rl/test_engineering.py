@@ -13,10 +13,11 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import engineering
 from rl.config import Config, ConfigError
+from rl.context import read_context
 from rl.policy import Policy
-from rl.rounds import check_room
 from rl.run.checkpoint import fingerprint
 from rl.sampler.api import ApiError
+from rl.students.language import LanguageStudent, check_room
 
 PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
 LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'
@@ -104,7 +105,7 @@ def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkey
     monkeypatch.setattr(Policy, "rollout", answer)
     verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
     monkeypatch.setattr(Policy, "judge", lambda policy, prompts, rollout, optima: verdict)
-    shares = engineering.answer_pilot(run.policy, run.state, run.recorder, run.exclude, lake, jax.random.key(3))
+    shares = run.student.pilot(run.recorder, lake, jax.random.key(3))
     (instances, samples, temperature) = asked[0]
     assert instances.size.tolist() == [4] * 3 and instances.holes.sum(axis=-1).tolist() == [3] * 3
     assert (samples, temperature) == (4, 1.0)
@@ -114,7 +115,7 @@ def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkey
 def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
     run = after_round_0(stage, kind="uniform", gate={"action": "mix", "bound": 0.5})
     hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
-    monkeypatch.setattr(engineering, "answer_pilot", lambda *arguments: hopeless)
+    monkeypatch.setattr(LanguageStudent, "pilot", lambda *arguments: hopeless)
     proposal = run.design(1)
     assert proposal.gate["action"] == "mixed"
     assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
@@ -137,9 +138,8 @@ def test_a_floor_is_kept_by_engineers_of_all_kinds(stage, monkeypatch):
 )
 def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engineer, message):
     config = stage.config(engineer)
-    policy = SimpleNamespace(config=config)
     with pytest.raises(ConfigError, match=message):
-        check_room(policy)
+        engineering.check(config)
 
 
 def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
         (tmp_path / "empty", "section 'task' is there 0 times"),
     ]:
         with pytest.raises(ConfigError) as refused:
-            engineering.read_context(stage.config({"template": str(path)}))
+            read_context(stage.config({"template": str(path)}))
         assert str(refused.value).startswith(f"engineer.template = {path}: {reason}")
         assert "\n" not in str(refused.value)
 
@@ -180,5 +180,5 @@ def test_settings_that_mean_nothing_are_refused(values, message):
 
 
 def test_the_training_is_told_in_words_for_the_context_that_has_them(stage):
-    text = engineering.details(stage.config(learning_rate=1e-2))
+    text = stage.run(learning_rate=1e-2).student.details()
     assert "learning rate 0.01" in text and "clip 0.2 and 0.28" in text and "\n" not in text

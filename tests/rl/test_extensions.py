@@ -7,11 +7,11 @@ from stage import Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from jaxlake.types import Costs, Verdict
-from rl import command
+from rl import command, engineering
 from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
 from rl.policy import writer
 from rl.reward import rewards
-from rl.rounds import check_room
+from rl.students.language import check_room
 
 TINY = command.shipped("tiny.yaml")
 MINE = '''
@@ -109,6 +109,7 @@ def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     changed = getattr(run.policy.config, section).model_copy(update={field: name})
     object.__setattr__(run.policy, "config", run.policy.config.model_copy(update={section: changed}))
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
+        engineering.check(run.policy.config)
         check_room(run.policy)
 
 

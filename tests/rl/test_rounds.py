@@ -17,7 +17,6 @@ from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
-from rl.rounds import train
 from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted
 
@@ -90,7 +89,7 @@ def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage,
         return rollout(policy, parameters, prompts, *rest, **options)
 
     monkeypatch.setattr(Policy, "rollout", noted)
-    train(run.policy, run.state, run.recorder, stage.data, stage.optimizer, 0)
+    run.student.train(run.recorder, stage.data, 0)
     rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert (run.progress.cursor, run.progress.step, run.progress.update, run.state.pending) == (16, 4, 0, None)
@@ -107,9 +106,7 @@ def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage,
 def test_a_step_of_answers_that_teach_nothing_changes_nothing_and_is_logged(stage):
     run = stage.run(resampling=1)
     before = leaves(run)
-    train(
-        run.policy, run.state, run.recorder, stage.data, stage.optimizer, 0
-    )  # no answer is valid, so each step takes two batches for nothing
+    run.student.train(run.recorder, stage.data, 0)  # no answer is valid, so each step takes two batches for nothing
     rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
     assert [(row["groups_sampled"], row["groups_kept"], row["rows_computed"]) for row in rows] == [(8, 0, 0)] * 2
     assert (run.progress.cursor, run.recorder.display.done) == (16, 4)
@@ -127,7 +124,7 @@ def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monke
     step_collect = collecting.collect
     monkeypatch.setattr(collecting, "collect", shifted)
     run = stage.run()
-    train(run.policy, run.state, run.recorder, stage.data, stage.optimizer, 0)
+    run.student.train(run.recorder, stage.data, 0)
     rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
     assert [row["mismatch_alarm"] for row in rows] == [1] * 4
     assert rows[0]["mismatch_factor"] == pytest.approx(np.exp(0.1), rel=1e-3)

@@ -25,13 +25,14 @@ from rl.qwen3.logprobs import join
 from rl.qwen3.sharding import make_mesh, shard_parameters
 from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory
+from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.saving import restore
 from rl.run.signals import Interrupted, Stop
-from rl.run.state import Pending, Progress, TrainState, make_reference
+from rl.run.state import Pending, TrainState, make_reference
 from rl.run.tracking import Display, Meter
-from rl.run.validation import validate
 from rl.sampler import Rollout
+from rl.students import LanguageStudent
 
 
 class OnePolicy:
@@ -102,7 +103,8 @@ def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier
     kept = []
     for label, share in (("warm_start", 0.2), ("rounds/0", 0.5), ("rounds/1", 0.5), ("rounds/2", 0.3)):
         run.state.parameters = parameters(len(kept))
-        run.recorder.keep_best(run.state, run.policy, label, evidence(share))
+        save = functools.partial(run.policy.save, parameters=run.state.parameters)
+        run.recorder.keep_best(run.state, save, label, evidence(share))
         run.recorder.save(run.state)
         best = run.recorder.directory.path / "best"
         kept.append((json.loads((best / "validation.json").read_text())["round"], (best / "first").read_text()))
@@ -220,7 +222,9 @@ def validated(
     policy.config = Config(validation={"instances": 3, "samples": 2})
     boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
     validation = BoardSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), np.array([ALONE] * 3, object), environment)
-    return validate(policy, run.state, run.recorder, validation, "rounds/0", 2, training)
+    student = LanguageStudent.__new__(LanguageStudent)  # without a model, as the answers are given
+    student.config, student.policy, student.state, student.validation = policy.config, policy, run.state, validation
+    return student.validate(run.recorder, "rounds/0", 2, training)
 
 
 def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):

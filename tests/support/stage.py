@@ -14,7 +14,6 @@ from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
-from jaxlake.types import Instance
 from rl.collect import grpo_step, rounds_optimizer
 from rl.config import Config
 from rl.grpo import init
@@ -24,10 +23,12 @@ from rl.rounds import design
 from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.run.state import Progress, TrainState, make_reference, needs_reference
+from rl.run.state import TrainState, make_reference, needs_reference
 from rl.run.tracking import Display, Meter, Profiler, Trackers
+from rl.students import LanguageStudent
 
 SETTINGS = {
     "lake": {"kinds": (3, 4)},
@@ -66,19 +67,17 @@ class Stage:
         self.made += 1
         directory = RunDirectory(self.folder / f"run{self.made}", config)
         directory.create()
-        policy, _ = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        student = LanguageStudent(config)
+        policy = student.policy
         policy.tokenizer.stop_ids = tuple(range(0, SMALL_JSON["vocab_size"], 6))  # so that answers end, sooner or later
         parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
         display = Said()
         display.stage("test", 1)
         reference = make_reference(lora.split(parameters)[0], policy) if needs_reference(config) else None
         optimizer_state = init(self.optimizer, parameters, policy.mesh)
-        return Scene(
-            policy=policy,
-            state=TrainState(parameters, optimizer_state, reference, Progress(stage="rounds")),
-            recorder=recorder(directory, display),
-            exclude=self.data.instances,
-        )
+        student.state = TrainState(parameters, optimizer_state, reference, Progress(stage="rounds"))
+        student.validation = SimpleNamespace(prompts=SimpleNamespace(instances=self.data.instances))
+        return Scene(student, recorder(directory, display))
 
     def step(self, run: "Scene") -> dict[str, float]:
         lake = BoardSet.of(run.policy, self.data)
@@ -89,10 +88,16 @@ class Stage:
 class Scene:
     """What the functions of the loop are handed."""
 
-    policy: Policy
-    state: TrainState
+    student: LanguageStudent
     recorder: Recorder
-    exclude: Instance
+
+    @property
+    def policy(self) -> Policy:
+        return self.student.policy
+
+    @property
+    def state(self) -> TrainState:
+        return self.student.state
 
     @property
     def progress(self) -> Progress:
@@ -103,7 +108,7 @@ class Scene:
         return self.recorder.display.lines
 
     def design(self, k: int) -> Proposal:
-        return design(self.policy, self.state, self.recorder, self.exclude, k)
+        return design(self.student, self.recorder, k)
 
 
 def recorder(directory: RunDirectory, display: Display) -> Recorder:

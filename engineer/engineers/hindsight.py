@@ -1,0 +1,48 @@
+"""The ceiling of comparisons: trains a branch on each of several designs and takes the best of them."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from engineer.context import PastRound
+from engineer.engineers.base import Draw, Rule, need_round
+from engineer.evidence import Evidence
+from engineer.proposal import Proposal
+from jaxlake.config import LakeConfig
+
+Gains = Callable[[Sequence[LakeConfig], jax.Array], np.ndarray]
+"""``(designs, key) -> float [designs]``: what the student gains on its validation boards by a round of each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hindsight:
+    """An engineer that knows what its designs do: each round the best of several branches, trained from one state.
+
+    The designs are those of the rules, and random ones of few kinds each beside them.
+
+    Attributes:
+      gains: trains a branch on each design. Its keys are not those of the round, so that luck is not chosen.
+      rules: whose designs are tried.
+      branches: designs a round, the first rules' if there are more of them.
+    """
+
+    gains: Gains
+    rules: Sequence[Rule]
+    branches: int
+
+    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
+        """Propose the design with the largest gain; of equal ones the first.
+
+        Raises:
+          ValueError: no finished round.
+        """
+        need_round("hindsight", history)
+        designs = [rule(evidence, history, key) for rule in self.rules[: self.branches]]
+        kinds = history[-1].config.kinds
+        for number in range(self.branches - len(designs)):
+            designs.append(LakeConfig.random(kinds, jax.random.fold_in(key, number), concentration=0.1))
+        gains = self.gains(designs, jax.random.fold_in(key, Draw.BRANCH))
+        best = int(np.argmax(gains))
+        return Proposal(engineer="hindsight", projected=designs[best], candidates=tuple(designs), chosen=best)

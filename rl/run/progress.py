@@ -1,0 +1,62 @@
+"""Where a run stands: plain values that are saved beside the arrays of whatever learns in it."""
+
+import dataclasses
+from typing import Any
+
+LOGS = ("metrics.jsonl", "timings.jsonl")
+"""Files that grow by a row a step: what was computed, and what was measured by the clock or about the process."""
+
+
+@dataclasses.dataclass
+class Progress:
+    """Position of a run; plain JSON values, saved in the same atomic step as the arrays.
+
+    There is no state of a random generator in it: every key comes from (seed, purpose, round, step) alone
+    (`rl.run.keys.make_key`).
+
+    Attributes:
+      stage: "warm_start", "rounds" or "finished".
+      round, step: next ones to do; `step` counts within the stage or round.
+      cursor: instances of the round consumed so far, over its epochs.
+      update: updates done of the step under way.
+      skipped: updates in a row that were not finite and changed nothing.
+      total_steps: steps of the whole run, which are rows of metrics.jsonl.
+      short_share: moving share of short answers, which sets the weights of the reward; None before the first.
+      training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
+        They move with `cursor`, so that none of them counts twice.
+      lake: configuration of the round under way, None if it is still to be designed.
+      rationale: what its engineer thought.
+      history: finished rounds: {"round", "config" (as realised), "evidence", "rationale"}.
+      best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
+        "checkpoint" (number of the one with those parameters)}; None before the first.
+      config_hash: of the configuration that all this was computed with.
+      log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
+    """
+
+    stage: str = "warm_start"
+    round: int = 0
+    step: int = 0
+    cursor: int = 0
+    update: int = 0
+    skipped: int = 0
+    total_steps: int = 0
+    short_share: float | None = None
+    training: dict[str, Any] | None = None
+    lake: dict[str, Any] | None = None
+    rationale: str = ""
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    best: dict[str, Any] | None = None
+    config_hash: str = ""
+    log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
+
+    def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
+        """Notes the configuration of the round that begins, and what its engineer thought."""
+        self.lake, self.rationale, self.training = lake, rationale, None
+
+    def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:
+        """Adds the round, which is trained and validated, to the history, and goes on to the next."""
+        self.history.append(
+            {"round": self.round, "config": realised, "evidence": evidence, "rationale": self.rationale}
+        )
+        self.round, self.step, self.cursor = self.round + 1, 0, 0
+        self.lake, self.rationale, self.training = None, "", None

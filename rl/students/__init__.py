@@ -1,0 +1,17 @@
+"""What learns in the rounds: the language policy, or a small network that plays the boards itself."""
+
+from rl.config import Config
+from rl.students.base import Student
+from rl.students.language import LanguageStudent
+from rl.students.network import NetworkStudent
+
+__all__ = ["LanguageStudent", "NetworkStudent", "Student", "create"]
+
+
+def create(config: Config) -> Student:
+    """Make the student that `student.kind` names.
+
+    Raises:
+      ConfigError: if it cannot be made as the settings say.
+    """
+    return NetworkStudent(config) if config.plays else LanguageStudent(config)

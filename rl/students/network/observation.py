@@ -1,0 +1,47 @@
+"""What an agent of the network student sees of a state; knows no network."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jaxlake import observations
+from jaxlake.state import State
+from jaxlake.types import ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """Observation float32 ``[max_agents, features]``: a window of cells, and where the agent's goal lies from it.
+
+    The four channels of ``observations.window`` as zeros and ones, the rows and columns to the goal in sides of the
+    padded board and their signs, whether the agent has arrived, the board's size, the number of agents, and the share
+    of the episode that is over; 0 for absent agents. Nothing tells the way around holes: that is to be learned.
+
+    Attributes:
+      radius: of the window, in cells.
+      episode_steps: length of an episode.
+    """
+
+    radius: int
+    episode_steps: int
+
+    def __call__(self, state: State) -> jax.Array:
+        instance, here = state.instance, state.positions
+        side, agents = instance.max_size, instance.max_agents
+        window = (observations.window(self.radius)(state) > 0).reshape(agents, -1)
+        to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - jnp.stack(jnp.divmod(here, side))
+        board = jnp.stack([instance.size / side, instance.num_agents / agents, state.time / self.episode_steps])
+        features = [
+            window.astype(jnp.float32),
+            to_goal.T / side,
+            jnp.sign(to_goal.T).astype(jnp.float32),
+            (here == instance.goals)[:, None].astype(jnp.float32),
+            jnp.broadcast_to(board.astype(jnp.float32), (agents, 3)),
+        ]
+        return jnp.where((here != ABSENT)[:, None], jnp.concatenate(features, axis=1), 0.0)
+
+    @property
+    def features(self) -> int:
+        """Length of an agent's vector."""
+        return 4 * (2 * self.radius + 1) ** 2 + 8

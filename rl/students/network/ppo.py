@@ -1,0 +1,388 @@
+"""Independent PPO with one network for all agents: a round of training and the play of boards, one program each.
+
+Every array has a leading axis of *lanes*: networks that learn beside each other, each on levels and with a key of its
+own, as of several seeds or of several designs from one state. A lane's numbers do not depend on the lanes beside it.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxlake.env import Lake
+from jaxlake.record import Array, Record, record
+from jaxlake.rules import ConflictRule, HoleRule
+from jaxlake.state import Params, State
+from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
+from rl.config.sections import NetworkSection
+from rl.students.network.observation import Surroundings
+
+Parameters = dict[str, dict[str, jax.Array]]
+"""Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2``, ``policy`` and ``value``, float32."""
+_NEVER = -1e9
+
+
+@record
+class Learner(Record):
+    """A network and its optimizer, each array with a leading axis of lanes."""
+
+    parameters: Parameters
+    optimizer: optax.OptState
+
+
+@record
+class Played(Record):
+    """What a round's episodes came to, by level; arrays ``[lanes, levels]``.
+
+    Attributes:
+      episodes, solved, optimal: int32, episodes that ended, where all arrived, and those of them at the optimum's cost.
+      holes, conflicts, late: int32, episodes that ended with an agent in a hole, in a conflict, or out of steps.
+      steps, square_steps: float32, sums over the episodes of their lengths and of the squares of these.
+      advantage: float32, sum of the absolute advantages of the steps played on the level, mean over its agents.
+      played: int32, number of these steps.
+    """
+
+    episodes: Array
+    solved: Array
+    optimal: Array
+    holes: Array
+    conflicts: Array
+    late: Array
+    steps: Array
+    square_steps: Array
+    advantage: Array
+    played: Array
+
+
+@record
+class _Rollout(Record):
+    """Steps ``[time, environments]`` with an axis of agents where each has its own."""
+
+    observation: Array
+    legal: Array
+    action: Array
+    log_probability: Array
+    value: Array
+    there: Array
+    reward: Array
+    done: Array
+    level: Array
+    outcome: Array
+    length: Array
+
+
+_SOLVED, _OPTIMAL, _HOLE, _CONFLICT, _LATE = range(5)
+
+
+def lake_of(settings: NetworkSection) -> Lake:
+    """Return the rules that the network plays by: who enters a hole or a conflict ends the episode, as in a plan."""
+    observe = Surroundings(settings.radius, settings.episode_steps)
+    return Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=observe)
+
+
+def make_optimizer(settings: NetworkSection) -> optax.GradientTransformation:
+    """Return Adam with the gradient's norm bounded."""
+    return optax.chain(
+        optax.clip_by_global_norm(settings.max_gradient_norm), optax.adam(settings.learning_rate, eps=1e-5)
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def begin(settings: NetworkSection, keys: Array) -> Learner:
+    """Return fresh networks, one for each key ``[lanes]``: orthogonal matrices, a nearly uniform policy."""
+
+    def one(key: Array) -> Learner:
+        width, features = settings.width, Surroundings(settings.radius, settings.episode_steps).features
+        shapes = {
+            "hidden_1": (features, width, 2**0.5),
+            "hidden_2": (width, width, 2**0.5),
+            "policy": (width, len(Action), 0.01),
+            "value": (width, 1, 1.0),
+        }
+        parameters = {}
+        for number, (name, (inputs, outputs, scale)) in enumerate(shapes.items()):
+            matrix = jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, number), (inputs, outputs))
+            parameters[name] = {"w": matrix, "b": jnp.zeros(outputs)}
+        return Learner(parameters=parameters, optimizer=make_optimizer(settings).init(parameters))
+
+    return jax.vmap(one)(keys)
+
+
+def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[jax.Array, jax.Array]:
+    """Return the log-probabilities ``[..., 5]`` of the actions, illegal ones having none, and the values ``[...]``."""
+    hidden = observation
+    for name in ("hidden_1", "hidden_2"):
+        hidden = jnp.tanh(hidden @ parameters[name]["w"] + parameters[name]["b"])
+    logits, value = (hidden @ parameters[name]["w"] + parameters[name]["b"] for name in ("policy", "value"))
+    return jax.nn.log_softmax(jnp.where(legal, logits, _NEVER)), value[..., 0]
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def train_round(
+    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, keys: Array
+) -> tuple[Learner, Played, dict[str, jax.Array]]:
+    """Train every lane's network on its levels for `settings.updates` updates.
+
+    Args:
+      learner: ``[lanes]``, donated.
+      levels: ``[lanes, levels]``, from which every episode draws one.
+      optima: int32 ``[lanes, levels]``, least sums of costs.
+      keys: ``[lanes]``.
+
+    Returns:
+      The learner, what the episodes came to, and metrics float32 ``[lanes, updates]``.
+    """
+    return jax.vmap(functools.partial(_train_lane, settings))(learner, levels, optima, keys)
+
+
+def _train_lane(
+    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, key: Array
+) -> tuple[Learner, Played, dict[str, jax.Array]]:
+    lake, optimizer = lake_of(settings), make_optimizer(settings)
+    first_key, key = jax.random.split(key)
+    place = _draw(first_key, settings.environments, len(levels))
+    states = _reset(lake, settings, levels, place)
+    environments = (states, place, *_see(lake, states))
+    nothing = Played(
+        **{
+            field.name: jnp.zeros(
+                len(levels), jnp.float32 if field.name in ("steps", "square_steps", "advantage") else jnp.int32
+            )
+            for field in dataclasses.fields(Played)
+        }
+    )
+
+    def update(carry: Any, key: Array) -> tuple[Any, dict[str, jax.Array]]:
+        learner, environments, played = carry
+        play_key, order_key = jax.random.split(key)
+        environments, rollout = jax.lax.scan(
+            functools.partial(_step, lake, settings, levels, optima, learner.parameters),
+            environments,
+            jax.random.split(play_key, settings.rollout_steps),
+        )
+        last_value = forward(learner.parameters, *environments[2:])[1]
+        advantage = _advantages(settings, rollout, last_value)
+        played = _count(played, rollout, advantage)
+        learner, metrics = _learn(settings, optimizer, learner, rollout, advantage, order_key)
+        ended = jnp.maximum(jnp.sum(rollout.done), 1)
+        metrics |= {
+            "reward": jnp.sum(rollout.outcome == _SOLVED) / ended + jnp.sum(rollout.outcome == _OPTIMAL) / ended,
+            "episodes": jnp.sum(rollout.done).astype(jnp.float32),
+            "episode_steps": jnp.sum(jnp.where(rollout.done, rollout.length, 0)) / ended,
+            "failure/hole_free": jnp.sum(rollout.outcome == _HOLE) / ended,
+            "failure/conflict_free": jnp.sum(rollout.outcome == _CONFLICT) / ended,
+            "failure/goal_reached": jnp.sum(rollout.outcome == _LATE) / ended,
+        }
+        return (learner, environments, played), metrics
+
+    keys = jax.random.split(key, settings.updates)
+    (learner, _, played), metrics = jax.lax.scan(update, (learner, environments, nothing), keys)
+    return learner, played, metrics
+
+
+def _draw(key: Array, count: int, levels: int) -> jax.Array:
+    return jax.random.randint(key, (count,), 0, levels)
+
+
+def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: Array) -> State:
+    params = Params(max_steps=settings.episode_steps)
+    return jax.vmap(lambda i: lake.reset(levels[i], params)[0])(place)
+
+
+def _see(lake: Lake, states: State) -> tuple[jax.Array, jax.Array]:
+    """What all agents see, and what they may do: not to leave the board, which a plan cannot either."""
+    return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
+
+
+def _step(
+    lake: Lake,
+    settings: NetworkSection,
+    levels: Instance,
+    optima: Array,
+    parameters: Parameters,
+    carry: Any,
+    key: Array,
+) -> tuple[Any, _Rollout]:
+    """Play one step in all environments; those whose episode ends begin another."""
+    states, place, observation, legal = carry
+    action_key, level_key = jax.random.split(key)
+    log_probabilities, value = forward(parameters, observation, legal)
+    action = jax.random.categorical(action_key, log_probabilities)
+    after, step = jax.vmap(lake.step)(states, action)
+    done, solved = after.done, step.info.solved & after.done
+    best = step.info.costs.sum_of_costs == optima[place]
+    fell, conflict = jnp.any(step.info.fell, axis=1), after.terminated
+    outcome = jnp.where(
+        solved, jnp.where(best, _OPTIMAL, _SOLVED), jnp.where(fell, _HOLE, jnp.where(conflict, _CONFLICT, _LATE))
+    )
+    rollout = _Rollout(
+        observation=observation,
+        legal=legal,
+        action=action,
+        log_probability=_of_action(log_probabilities, action),
+        value=value,
+        there=states.positions != ABSENT,
+        reward=step.rewards,
+        done=done,
+        level=place,
+        outcome=jnp.where(done, outcome, ABSENT),
+        length=after.time,
+    )
+    next_place = jnp.where(done, _draw(level_key, settings.environments, len(levels)), place)
+    fresh = _reset(lake, settings, levels, next_place)
+    states = jax.tree.map(lambda new, old: jnp.where(_like(done, new), new, old), fresh, after)
+    return (states, next_place, *_see(lake, states)), rollout
+
+
+def _like(flags: Array, leaf: Array) -> jax.Array:
+    return flags.reshape(flags.shape + (1,) * (leaf.ndim - 1))
+
+
+def _of_action(log_probabilities: Array, action: Array) -> jax.Array:
+    return jnp.take_along_axis(log_probabilities, action[..., None], axis=-1)[..., 0]
+
+
+def _advantages(settings: NetworkSection, rollout: _Rollout, last_value: Array) -> jax.Array:
+    """Return generalised advantage estimates (Schulman et al. 2016), float32 ``[time, environments, agents]``.
+
+    An episode that runs out of steps is over like any other: the network sees how much of it is left.
+    """
+
+    def back(carry: tuple[Array, Array], step: _Rollout) -> tuple[tuple[Array, Array], Array]:
+        advantage, next_value = carry
+        goes_on = 1.0 - step.done.astype(jnp.float32)[:, None]
+        error = step.reward + settings.discount * next_value * goes_on - step.value
+        advantage = error + settings.discount * settings.gae_lambda * goes_on * advantage
+        return (advantage, step.value), advantage
+
+    return jax.lax.scan(back, (jnp.zeros_like(last_value), last_value), rollout, reverse=True)[1]
+
+
+def _count(played: Played, rollout: _Rollout, advantage: Array) -> Played:
+    """Add a rollout's episodes and steps to what their levels came to."""
+    level, done = rollout.level.reshape(-1), rollout.done.reshape(-1)
+    outcome, length = rollout.outcome.reshape(-1), jnp.where(done, rollout.length.reshape(-1), 0).astype(jnp.float32)
+    there = rollout.there.astype(jnp.float32)
+    mean = jnp.sum(jnp.abs(advantage) * there, axis=-1) / jnp.maximum(jnp.sum(there, axis=-1), 1)
+    added = {
+        "episodes": done,
+        "solved": (outcome == _SOLVED) | (outcome == _OPTIMAL),
+        "optimal": outcome == _OPTIMAL,
+        "holes": outcome == _HOLE,
+        "conflicts": outcome == _CONFLICT,
+        "late": outcome == _LATE,
+        "steps": length,
+        "square_steps": length**2,
+        "advantage": mean.reshape(-1),
+        "played": jnp.ones_like(level),
+    }
+    sums = {name: getattr(played, name) for name in added}
+    return Played(**{name: sums[name].at[level].add(x.astype(sums[name].dtype)) for name, x in added.items()})
+
+
+def _learn(
+    settings: NetworkSection,
+    optimizer: optax.GradientTransformation,
+    learner: Learner,
+    rollout: _Rollout,
+    advantage: Array,
+    key: Array,
+) -> tuple[Learner, dict[str, jax.Array]]:
+    """Make the updates on one rollout: `epochs` passes, each in `minibatches` parts of its environments' steps."""
+    steps = rollout.done.size
+    returns = advantage + rollout.value
+    rows = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), (rollout, advantage, returns))
+
+    def minibatch(learner: Learner, chosen: Array) -> tuple[Learner, dict[str, jax.Array]]:
+        part = jax.tree.map(lambda x: x[chosen], rows)
+        gradient, metrics = jax.grad(_loss, argnums=1, has_aux=True)(settings, learner.parameters, *part)
+        updates, state = optimizer.update(gradient, learner.optimizer, learner.parameters)
+        metrics["gradient_norm"] = optax.global_norm(gradient)
+        return Learner(parameters=optax.apply_updates(learner.parameters, updates), optimizer=state), metrics
+
+    def epoch(learner: Learner, key: Array) -> tuple[Learner, dict[str, jax.Array]]:
+        order = jax.random.permutation(key, steps).reshape(settings.minibatches, -1)
+        return jax.lax.scan(minibatch, learner, order)
+
+    learner, metrics = jax.lax.scan(epoch, learner, jax.random.split(key, settings.epochs))
+    return learner, jax.tree.map(jnp.mean, metrics)
+
+
+def _loss(
+    settings: NetworkSection, parameters: Parameters, rows: _Rollout, advantage: Array, returns: Array
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """PPO's clipped loss (Schulman et al. 2017), a squared error of the value, an entropy bonus; agents there count."""
+    log_probabilities, value = forward(parameters, rows.observation, rows.legal)
+    weight = rows.there.astype(jnp.float32)
+    total = jnp.maximum(jnp.sum(weight), 1.0)
+
+    def mean(x: Array) -> jax.Array:
+        return jnp.sum(x * weight) / total
+
+    centre = mean(advantage)
+    scaled = (advantage - centre) / (jnp.sqrt(mean((advantage - centre) ** 2)) + 1e-5)
+    ratio = jnp.exp(_of_action(log_probabilities, rows.action) - rows.log_probability)
+    clipped = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
+    policy_loss = -mean(jnp.minimum(ratio * scaled, clipped * scaled))
+    value_loss = 0.5 * mean((value - returns) ** 2)
+    entropy = -mean(jnp.sum(jnp.exp(log_probabilities) * log_probabilities * rows.legal, axis=-1))
+    loss = policy_loss + value_loss - settings.entropy_coefficient * entropy
+    return loss, {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def play(
+    settings: NetworkSection, parameters: Parameters, levels: Instance, keys: Array, greedy: bool
+) -> tuple[Plan, jax.Array]:
+    """Let every lane's network play each of its levels once, and write down the moves as plans.
+
+    A plan ends with the step that ends the episode; an agent that would enter a hole or a conflict does so in the plan.
+
+    Args:
+      parameters: ``[lanes]``.
+      levels: ``[lanes, levels]``.
+      keys: ``[lanes]``, of the actions.
+      greedy: take the likeliest action instead of drawing one.
+
+    Returns:
+      Plans ``[lanes, levels]`` with room for `settings.episode_steps` steps, and the steps played, int32.
+    """
+    lake = lake_of(settings)
+
+    def one(parameters: Parameters, levels: Instance, key: Array) -> tuple[Plan, jax.Array]:
+        states = _reset(lake, settings, levels, jnp.arange(len(levels)))
+
+        def step(states: State, key: Array) -> tuple[State, jax.Array]:
+            log_probabilities, _ = forward(parameters, *_see(lake, states))
+            drawn = jax.random.categorical(key, log_probabilities)
+            action = jnp.argmax(log_probabilities, axis=-1) if greedy else drawn
+            offset = jnp.array([down * levels.max_size + right for down, right in STEPS], jnp.int32)
+            cells = jnp.where(states.positions == ABSENT, ABSENT, states.positions + offset[action])
+            cells = jnp.where(states.done[:, None], ABSENT, cells)
+            return jax.vmap(lake.step)(states, action)[0], cells
+
+        last, cells = jax.lax.scan(step, states, jax.random.split(key, settings.episode_steps))
+        paths = jnp.concatenate([levels.starts[None], cells]).transpose(1, 2, 0)
+        plan = Plan(
+            parsable=jnp.ones(len(levels), bool),
+            num_named=levels.num_agents,
+            paths=paths,
+            lengths=jnp.sum(paths != ABSENT, axis=-1, dtype=jnp.int32),
+        )
+        return plan, last.time
+
+    return jax.vmap(one)(parameters, levels, keys)
+
+
+def lane(tree: Any, number: int) -> Any:
+    """Return one lane of arrays with a leading axis of lanes, without that axis."""
+    return jax.tree.map(lambda x: x[number], tree)
+
+
+def lanes(trees: list[Any]) -> Any:
+    """Return arrays stacked along a new leading axis of lanes; numpy arrays stay on the host."""
+    return jax.tree.map(lambda *x: np.stack(x) if isinstance(x[0], np.ndarray) else jnp.stack(x), *trees)

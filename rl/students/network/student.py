@@ -1,0 +1,347 @@
+"""The network as a student: its rounds, validations and branches; the learning itself is in `ppo`."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from engineer import Evidence
+from engineer import evidence as evidence_
+from engineer.engineers.language import Generate
+from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
+from engineer.evidence.answers import count_groups
+from jaxlake import text
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset, pool
+from jaxlake.kinds import Kind
+from jaxlake.types import Instance, Plan, Verdict
+from jaxlake.verify import verify
+from rl.config import Config, ConfigError, RunError
+from rl.qwen3.tokenizer import Tokenizer
+from rl.run.boards import build_boards, even, join_boards, mixed_boards
+from rl.run.checkpoint import Checkpoints, Snapshot
+from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
+from rl.run.recorder import Recorder
+from rl.run.tracking import Display, Stopwatch
+from rl.run.validation import Answers, keep_validation, stage_name
+from rl.students.network import ppo
+
+
+@dataclasses.dataclass
+class NetworkState:
+    """All that a checkpoint holds of a run of a network.
+
+    Attributes:
+      learner: the network and its optimizer, one lane.
+      progress: where the run stands. A round of training is done or not: one that was broken off while its steps were
+        logged is trained again, to the same numbers, and the steps that are left are logged.
+    """
+
+    learner: ppo.Learner
+    progress: Progress
+
+    def __str__(self) -> str:
+        return f"round {self.progress.round}, after step {self.progress.step}"
+
+    def snapshot(self) -> Snapshot:
+        """Return what a checkpoint holds."""
+        arrays = {"parameters": self.learner.parameters, "optimizer": self.learner.optimizer}
+        return Snapshot(self.progress, arrays, {}, {})
+
+
+class NetworkStudent:
+    """A `rl.students.Student`: one small network for all agents of a board, trained by independent PPO.
+
+    Its boards come from the stock of solved ones (`jaxlake.generate.pool`) where that has all kinds of the run, else
+    from the generator.
+
+    Args:
+      config: of the run.
+    """
+
+    def __init__(self, config: Config):
+        self.config, self.settings = config, config.student.network
+        self.tokenizer = Tokenizer()
+        self.state: NetworkState
+        self.validation: Dataset
+        self._played: ppo.Played
+        self._has_stock = pool.covers(config.all_kinds)
+        self._first = ppo.begin(self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
+
+    @property
+    def validation_boards(self) -> Instance:
+        """The boards ``[n]`` that no training shows."""
+        return self.validation.instances
+
+    def describe(self) -> str:
+        """Return its number of parameters and its device."""
+        count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
+        return f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
+
+    def check(self) -> None:
+        """Refuse several processes, of which a network has no use.
+
+        Raises:
+          ConfigError: in a job of several.
+        """
+        if jax.process_count() > 1:
+            raise ConfigError("student.kind = network learns in one process; start it without --processes")
+
+    def restore(self, checkpoints: Checkpoints, display: Display) -> None:
+        """Take the state of the last whole checkpoint, or a fresh network."""
+        arrays = {"parameters": self._first.parameters, "optimizer": self._first.optimizer}
+        snapshot = checkpoints.restore(lambda progress: jax.eval_shape(lambda: arrays), display.say)
+        if snapshot is None:
+            self.state = NetworkState(self._first, Progress())
+            return
+        learner = ppo.Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
+        self.state = NetworkState(learner, snapshot.progress)
+
+    def prepare(self, validation_seed: int, display: Display) -> None:
+        """Draw the boards of the validations."""
+        display.stage("boards", 1)
+        settings, kinds = self.config.validation, self.config.target_kinds
+        key = make_key(validation_seed, Purpose.VALIDATION_SET)
+        if self._has_stock:
+            parts = []
+            for i, hole in enumerate(settings.holes):
+                share = settings.instances * (i + 1) // len(settings.holes) - settings.instances * i // len(
+                    settings.holes
+                )
+                lake = LakeConfig.uniform(kinds, hole, settings.wait)
+                parts.append(self._from_stock(lake, jax.random.fold_in(key, i), share, validation=True))
+            self.validation = join_boards(parts)
+        else:
+            self.validation = mixed_boards(self.config, kinds, settings.holes, settings.wait, key, settings.instances)
+        display.advance("validation")
+
+    def warm_start(self, recorder: Recorder) -> None:
+        """Begin the rounds: it learns from nothing."""
+        self.state.progress.stage = "rounds"
+
+    def build(self, lake: LakeConfig, k: int) -> Dataset:
+        """Take the boards of round k from the stock, or generate them."""
+        return self._boards(lake, make_key(self.config.seed, Purpose.BUILD, k), self.config.rounds.instances)
+
+    def _boards(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
+        if self._has_stock:
+            return self._from_stock(lake, key, count)
+        return build_boards(self.config, lake, key, count, exclude=self.validation_boards)
+
+    def _from_stock(self, lake: LakeConfig, key: jax.Array, count: int, validation: bool = False) -> Dataset:
+        kinds = self.config.all_kinds
+        return pool.draw(
+            lake,
+            key,
+            count,
+            validation=validation,
+            max_size=max(kind.size for kind in kinds),
+            max_agents=max(kind.num_agents for kind in kinds),
+        )
+
+    def train(self, recorder: Recorder, boards: Dataset, k: int) -> None:
+        """Train one round, which is one program.
+
+        Raises:
+          RunError: if the loss of an update is not finite; the state stays that of before the round.
+        """
+        settings, progress, watch = self.settings, self.state.progress, Stopwatch()
+        recorder.display.stage(f"round {k}: PPO", settings.updates)
+        recorder.meter.read()  # what design and boards compiled is not the first step's
+        learner, played, metrics = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)])
+        rows = {name: np.asarray(values)[0] for name, values in metrics.items()}
+        if not np.isfinite(rows["loss"]).all():
+            bad = int(np.argmin(np.isfinite(rows["loss"])))
+            recorder.save(self.state)
+            raise RunError(
+                f"round {k}: the loss of update {bad + 1} of {settings.updates} is not finite; a smaller "
+                f"student.network.learning_rate than {settings.learning_rate:g} may help; the network before the round "
+                "is saved"
+            )
+        watch.lap("update")
+        seconds = {"update": watch.seconds["update"] / settings.updates}
+        seconds["environment_steps_per_second"] = settings.environments * settings.rollout_steps / seconds["update"]
+        for update in range(progress.step, settings.updates):
+            row = {name: float(values[update]) for name, values in rows.items()}
+            status = f"valid {row['valid']:.0%} optimal {row['optimal']:.0%}"
+            recorder.step_done(self.state, {"phase": "round"} | row, seconds, status, settings.updates + 1)
+        self.state.learner, self._played = learner, jax.tree.map(np.asarray, ppo.lane(played, 0))
+
+    def _train_lanes(
+        self, boards: Sequence[Dataset], keys: Sequence[jax.Array]
+    ) -> tuple[ppo.Learner, ppo.Played, dict[str, jax.Array]]:
+        """Train a copy of the network on each of several sets of boards, from the state as it is."""
+        learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
+        levels = ppo.lanes([part.instances for part in boards])
+        optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
+        return ppo.train_round(self.settings, learner, levels, optima, jnp.stack(list(keys)))
+
+    def training_evidence(self, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
+        """Return the rows of the episodes of the round trained last; those on one board are a group."""
+        kinds = sorted(set(boards.kinds.tolist()))
+        rows = [_training_row(kind, self._played[boards.kinds == kind]) for kind in kinds]
+        return TrainingEvidence(tuple(row for row in rows if row is not None), evidence_.environment(boards, requested))
+
+    def validate(
+        self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
+    ) -> Evidence:
+        """Play the validation boards greedily once, and by sampling `validation.samples` times."""
+        boards, settings = self.validation, self.config.validation
+        recorder.display.stage(f"{stage_name(name)}: validation", 1 + settings.samples)
+        plans, steps, verdicts = (ppo.lane(x, 0) for x in self._play(self.state.learner, boards, occasion, 0))
+        sampled = [
+            self._play(self.state.learner, boards, occasion, number)[2].valid[0]
+            for number in range(1, 1 + settings.samples)
+        ]
+        answers = Answers(
+            instances=boards.instances,
+            optima=np.asarray(boards.solutions.cost),
+            kinds=boards.kinds,
+            environment=evidence_.environment(boards),
+            verdicts=verdicts,
+            tokens=steps,
+            truncated=_ran_out(verdicts),
+            sampled_valid=np.mean(sampled, axis=0),
+            samples=settings.samples,
+            plans=lambda chosen: plans[chosen],
+            texts=lambda chosen: [text.answer(plans[i], boards.instances.max_size) for i in chosen],
+            prompt=lambda instance: text.prompt(instance, text.PromptStyle.COORDINATES),
+        )
+        return keep_validation(recorder, name, answers, training)
+
+    def _play(
+        self, learner: ppo.Learner, boards: Dataset, occasion: int, number: int
+    ) -> tuple[Plan, np.ndarray, Verdict]:
+        """Let all lanes play the same boards with the same key: greedily as number 0, else by sampling."""
+        lanes = len(learner.parameters["value"]["b"])
+        levels = jax.tree.map(lambda x: np.broadcast_to(x, (lanes, *np.shape(x))), boards.instances)
+        keys = jnp.repeat(make_key(self.config.seed, Purpose.VALIDATE, occasion, number)[None], lanes, axis=0)
+        plans, steps = ppo.play(self.settings, learner.parameters, levels, keys, number == 0)
+        optima = np.broadcast_to(np.asarray(boards.solutions.cost), (lanes, len(boards.kinds)))
+        verdicts = verify(levels, plans, optima, objective=self.config.lake.objective)
+        return jax.tree.map(np.asarray, (plans, steps, verdicts))
+
+    def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array, samples: int) -> np.ndarray:
+        """Train branches of one round on each design, all in one program, and let them play the validation boards.
+
+        Repeats of one number share their keys over all designs, so that designs are compared on common random numbers.
+
+        Args:
+          designs: configurations; each repeat draws boards of its own.
+          repeats: how often each is trained.
+          key: of boards and training.
+          samples: plays of each validation board.
+
+        Returns:
+          float ``[designs, repeats, boards]``, share of the plays that are valid; the state stays as it is.
+
+        Raises:
+          ConfigError: if no solvable board of a kind is found.
+        """
+        boards, keys = [], []
+        for design in designs:
+            for repeat in range(repeats):
+                board_key, train_key = jax.random.split(jax.random.fold_in(key, repeat))
+                boards.append(self._boards(design, board_key, self.config.rounds.instances))
+                keys.append(train_key)
+        learner, _, metrics = self._train_lanes(boards, keys)
+        if not np.isfinite(np.asarray(metrics["loss"])).all():
+            raise RunError("the loss of a branch is not finite; a smaller student.network.learning_rate may help")
+        return self.valid_shares(learner, samples).reshape(len(designs), repeats, -1)
+
+    def valid_shares(self, learner: ppo.Learner, samples: int) -> np.ndarray:
+        """Return the share of sampled plays of each validation board that are valid, float ``[lanes, boards]``."""
+        occasion = 2**16 + self.state.progress.round  # no key of a validation of the run's own
+        plays = [self._play(learner, self.validation, occasion, number)[2].valid for number in range(1, 1 + samples)]
+        return np.mean(plays, axis=0)
+
+    def branch_gains(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
+        """Return what one round of each design gains on the validation boards, float ``[designs]``."""
+        recorder.display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
+        return self.branch(designs, 1, key, self.config.validation.samples).mean(axis=(1, 2))
+
+    def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
+        """Play fresh boards of each kind with data; see `engineer.Pilot`."""
+        settings, lake = self.config.engineer.gate, even(lake)
+        boards = self._boards(lake, jax.random.fold_in(key, 0), settings.boards * len(lake.kinds))
+        levels = jax.tree.map(lambda x: np.repeat(x, settings.samples, axis=0)[None], boards.instances)
+        plans, _ = ppo.play(
+            self.settings, self.state.learner.parameters, levels, jax.random.fold_in(key, 1)[None], False
+        )
+        optima = np.repeat(np.asarray(boards.solutions.cost), settings.samples)[None]
+        shares = np.asarray(verify(levels, plans, optima).valid).reshape(-1, settings.samples).mean(axis=-1)
+        return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
+
+    def author(self, engineer: str) -> ppo.Parameters:
+        """Return the network's parameters: who designed for it is not known by them."""
+        return self.state.learner.parameters
+
+    def generation(self, recorder: Recorder, base: bool) -> Generate:
+        """Raise ValueError: a network writes nothing, and a configuration that asks it to is refused."""
+        raise ValueError("a network that plays writes no text")
+
+    def details(self) -> str:
+        """Describe PPO as the settings have it."""
+        settings = self.settings
+        return (
+            f"PPO of a network that plays the boards, {settings.updates} updates a round of {settings.environments} "
+            f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
+            f"{settings.episode_steps} steps an episode. Reward 1 when all agents have arrived, else 0. "
+            f"{self.config.rounds.instances} boards a round."
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write ``network.npz``, weights and biases by layer, and ``network.json``, the settings of its shape."""
+        folder.mkdir(parents=True, exist_ok=True)
+        parameters = ppo.lane(self.state.learner.parameters, 0)
+        arrays = {f"{layer}.{name}": np.asarray(x) for layer, part in parameters.items() for name, x in part.items()}
+        np.savez(folder / "network.npz", **arrays)
+        (folder / "network.json").write_text(json.dumps(self.settings.model_dump(), indent=1) + "\n")
+
+
+def _ran_out(verdicts: Verdict) -> np.ndarray:
+    """Say which plays ended for want of steps: nobody fell or was in a conflict, and somebody has not arrived."""
+    first = np.argmin(verdicts.checks, axis=-1)
+    return ~verdicts.valid & (first == CHECKS.index("goal_reached"))
+
+
+def _training_row(kind: Kind, played: ppo.Played) -> KindEvidence | None:
+    """Return the row of a kind from the numbers of its levels; None if none of its episodes ended."""
+    seen = played.episodes > 0
+    episodes, solved = int(played.episodes.sum()), int(played.solved.sum())
+    if not episodes:
+        return None
+    shares = played.solved[seen] / played.episodes[seen]
+    failures = {
+        "hole_free": int(played.holes.sum()),
+        "conflict_free": int(played.conflicts.sum()),
+        "goal_reached": int(played.late.sum()),
+    }
+    first = {check: failures.get(check, 0) for check in CHECKS}
+    lengths = played.steps[seen] / played.episodes[seen]
+    return KindEvidence(
+        kind=kind,
+        n=episodes,
+        valid=solved,
+        optimal=int(played.optimal.sum()),
+        first_failures=first,
+        any_failures=first | {"goal_reached": episodes - solved},
+        sampled_valid=solved / episodes,
+        sampled_se=_error(shares),
+        **count_groups(shares),
+        answer_tokens=float(played.steps.sum()) / episodes,
+        answer_tokens_se=_error(lengths),
+        truncated=failures["goal_reached"],
+        advantage=float(played.advantage.sum() / max(int(played.played.sum()), 1)),
+    )
+
+
+def _error(values: np.ndarray) -> float:
+    """Return the standard error of a mean."""
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
