@@ -280,7 +280,7 @@ def test_findings_say_what_the_gains_were_made_of(written: Path) -> None:
     assert numbers.distributions[0].within == pytest.approx(0.02, rel=0.35)
     assert numbers.distributions[0].error == pytest.approx(0.01)
     transfer = numbers.transfer
-    assert (transfer.trained_on, transfer.gained_on) == ((3, 7), (3, 7, "5x3", "5x4"))  # by difficulty
+    assert (transfer.trained_on, transfer.gained_on) == (("3", "7"), ("3", "7", "5x3", "5x4"))  # by difficulty
     assert np.array(transfer.gains) == pytest.approx(np.array([[0.2, 0, 0.05, 0.05], [0, 0.2, 0.05, 0.05]]), abs=0.03)
     assert transfer.shares["interaction"].value > 0.8
     assert transfer.specialisation.value == pytest.approx(0.05, abs=0.015)  # .1, 0, 0, .1 above the mean of two rows

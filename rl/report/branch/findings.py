@@ -68,7 +68,7 @@ class Transfer:
     """What training on one kind alone gained on each kind, mean over repeats and over states with such designs.
 
     Attributes:
-      trained_on, gained_on: labels of the rows and of the columns that all of these states have, ascending in
+      trained_on, gained_on: names of the rows and of the columns that all of these states have, ascending in
         `Kind.difficulty`.
       gains: ``[trained_on][gained_on]``.
       half_widths: ``[gained_on]``, see `repeat_half_widths`; None with one repeat.
@@ -77,8 +77,8 @@ class Transfer:
         see `variance_shares`. Intervals here are for other kinds gained on.
     """
 
-    trained_on: tuple[int | str, ...]
-    gained_on: tuple[int | str, ...]
+    trained_on: tuple[str, ...]
+    gained_on: tuple[str, ...]
     gains: tuple[tuple[float, ...], ...]
     half_widths: tuple[float, ...] | None
     specialisation: Interval | None
@@ -178,8 +178,8 @@ def _transfer(branches: Branches) -> Transfer | None:
     half_widths = statistics.repeat_half_widths(list(gains.values()))
     samples = {name: (one,) for name, one in gains.items()}
     return Transfer(
-        trained_on=tuple(kind.label for kind in trained_on),
-        gained_on=tuple(kind.label for kind in gained_on),
+        trained_on=tuple(map(str, trained_on)),
+        gained_on=tuple(map(str, gained_on)),
         gains=tuple(map(tuple, matrix.tolist())),
         half_widths=None if half_widths is None else tuple(half_widths.tolist()),
         specialisation=bootstrap(statistics.specialisation, samples),

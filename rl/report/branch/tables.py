@@ -109,12 +109,12 @@ def transfer_tables(transfer: Transfer | None) -> Iterable[Table]:
     """Make the transfer matrix and the table of how structured it is; none without designs on one kind."""
     if transfer is None:
         return
-    rows = [(str(kind), *map(points, gains)) for kind, gains in zip(transfer.trained_on, transfer.gains, strict=True)]
+    rows = [(kind, *map(points, gains)) for kind, gains in zip(transfer.trained_on, transfer.gains, strict=True)]
     note = "Mean over repeats and states."
     if transfer.half_widths is not None:
         note += f" {_HALF_WIDTH}"
         rows.append(("±", *(f"{100 * width:.1f}" for width in transfer.half_widths)))
-    header = ("trained on", *map(str, transfer.gained_on))
+    header = ("trained on", *transfer.gained_on)
     title = "Transfer: trained on one kind alone (down), points gained on (across)"
     yield Table(title, header, rows, note)
     shares = [(f"share of {name}", correlation(share)) for name, share in transfer.shares.items()]
