@@ -3,10 +3,12 @@
 import functools
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
+from engineer.evidence import CHECKS
 from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, spread, take
 from jaxlake.files import write_whole
 from jaxlake.kinds import Family
@@ -19,14 +21,54 @@ from rl.report.shares import number_cells
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
+from rl.students.network import Player, ran_out
 
 
 def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: Stop) -> None:
-    """Have the policy in the stage's ``final/`` answer, and write the stage's ``evaluation.json``.
+    """Have what learned in the stage, as in ``final/``, answer the boards; write the stage's ``evaluation.json``."""
+    suite = held_out(frozenset(kind.board for kind in stage.config.all_kinds), settings.per_slice)
+    answer = played if stage.config.plays else functools.partial(written, display=display, stop=stop)
+    columns = {
+        "boards": {
+            "id": list(suite.ids),
+            "agents": suite.instances.num_agents.tolist(),
+            "size": [kind.board for kind in suite.kinds],
+            "wait_subset": suite.wait_subset.tolist(),
+            "needs_wait": suite.needs_wait.tolist(),
+            "hole_ratio": suite.hole_ratio.tolist(),
+        },
+        "answers": answer(stage, suite, settings),
+    }
+    write_whole(stage.path / EVALUATION, (json.dumps(columns) + "\n").encode())
+
+
+def played(stage: Stage, suite: Benchmark, settings: EvaluationSection) -> dict[str, Any]:
+    """Let the stage's network play the boards, and return the columns of its answers."""
+    player = Player.load(stage.path / "final")
+    levels, optima, objective = suite.instances, suite.optimum, stage.config.lake.objective
+    verdicts, steps = player.play(levels, optima, objective, jax.random.key(0), greedy=True)
+    first = np.argmin(verdicts.checks, axis=-1)
+    sampled = [
+        player.play(levels, optima, objective, jax.random.key(1 + number), greedy=False)[0].valid
+        for number in range(settings.samples)
+    ]
+    return {
+        "valid": verdicts.valid.astype(int).tolist(),
+        "optimal": verdicts.optimal.astype(int).tolist(),
+        "first_failure": [None if valid else CHECKS[i] for valid, i in zip(verdicts.valid, first, strict=True)],
+        "tokens": steps.tolist(),
+        "truncated": ran_out(verdicts).tolist(),
+        "sampled_valid": np.mean(sampled, axis=0).tolist() if sampled else None,
+    }
+
+
+def written(
+    stage: Stage, suite: Benchmark, settings: EvaluationSection, display: Display, stop: Stop
+) -> dict[str, Any]:
+    """Have the stage's policy write plans, and return the columns of its answers.
 
     All answers are kept in ``evaluations/`` of the stage, and none of them is asked for again.
     """
-    suite = held_out(frozenset(kind.board for kind in stage.config.all_kinds), settings.per_slice)
     text = stage.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
     config, objective = stage.config.model_copy(update={"text": text}), stage.config.lake.objective
 
@@ -47,25 +89,14 @@ def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: 
         sampling = SamplingParams(validation.temperature, validation.top_k, validation.top_p)
         sampled = answers("sampled", sampling, settings.samples)
         shares = score_answers(suite, sampled, settings.samples, objective).valid.tolist()
-    columns = {
-        "boards": {
-            "id": list(suite.ids),
-            "agents": suite.instances.num_agents.tolist(),
-            "size": [kind.board for kind in suite.kinds],
-            "wait_subset": suite.wait_subset.tolist(),
-            "needs_wait": suite.needs_wait.tolist(),
-            "hole_ratio": suite.hole_ratio.tolist(),
-        },
-        "answers": {
-            "valid": scores.valid.astype(int).tolist(),
-            "optimal": scores.optimal.astype(int).tolist(),
-            "first_failure": first,
-            "tokens": [greedy[identifier, 0].tokens for identifier in suite.ids],
-            "truncated": [greedy[identifier, 0].truncated for identifier in suite.ids],
-            "sampled_valid": shares,
-        },
+    return {
+        "valid": scores.valid.astype(int).tolist(),
+        "optimal": scores.optimal.astype(int).tolist(),
+        "first_failure": first,
+        "tokens": [greedy[identifier, 0].tokens for identifier in suite.ids],
+        "truncated": [greedy[identifier, 0].truncated for identifier in suite.ids],
+        "sampled_valid": shares,
     }
-    write_whole(stage.path / EVALUATION, (json.dumps(columns) + "\n").encode())
 
 
 @functools.cache

@@ -20,7 +20,7 @@ class Stage:
     Attributes:
       path: the folder.
       config: of the run.
-      origin: the stage whose end this one goes on from; None for the first.
+      origin: the stage whose end this one goes on from; None for one that begins.
       until: where it ends, see `rl.rounds.execute`.
     """
 
@@ -44,15 +44,17 @@ def plan(comparison: Resolved, out: Path) -> list[Stage]:
     """List all stages in an order in which they can be done: seed after seed, so that early ones compare early.
 
     One warm start; from it round 0 with each seed, the same boards and answers for all engineers; from there each
-    engineer designs the rounds that are left. All keys come from the seed, so that whatever two engineers ask for
-    alike, they get alike.
+    engineer designs the rounds that are left. A network has no warm start: each seed begins with one of its own. All
+    keys come from the seed, so that whatever two engineers ask for alike, they get alike.
     """
     arms = [comparison.arm(engineer, comparison.seeds[0]) for engineer in comparison.engineers]
     kind = LanguageKind.BASE if any(map(needs_reference, arms)) else comparison.run.engineer.kind
-    start = Stage(out / "start", comparison.prefix(comparison.run.seed, kind), None, "rounds")
-    stages = [start]
+    folder, start = out / "start", None
+    if not comparison.run.plays:
+        start = Stage(folder, comparison.prefix(comparison.run.seed, kind), None, "rounds")
+    stages = [] if start is None else [start]
     for seed in comparison.seeds:
-        prefix = Stage(start.path / f"seed{seed}", comparison.prefix(seed, kind), start, 1)
+        prefix = Stage(folder / f"seed{seed}", comparison.prefix(seed, kind), start, 1)
         stages.append(prefix)
         for engineer in comparison.engineers:
             path = out / "arms" / engineer / f"seed{seed}"

@@ -35,7 +35,7 @@ def open_folder(out: Path, comparison: Resolved) -> None:
     target = out / "compare.yaml"
     if not target.exists() and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out}: not empty and no comparison (it has no compare.yaml); choose another with --out")
-    if not (out / "start" / "config.yaml").exists():
+    if not any((out / "start").rglob("config.yaml")):
         out.mkdir(parents=True, exist_ok=True)
         write_whole(target, yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode())
     ours, theirs = _decisive(comparison), _decisive(reopen(out))

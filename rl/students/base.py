@@ -34,9 +34,14 @@ class Student(Protocol):
       validation_boards: ``[n]``, which no training shows; known after `prepare`.
     """
 
-    config: Config
-    state: State
-    tokenizer: Tokenizer
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
 
     @property
     def validation_boards(self) -> Instance: ...

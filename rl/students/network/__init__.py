@@ -1,5 +1,5 @@
 """A small network that plays the boards itself: a student that learns in seconds."""
 
-from rl.students.network.student import NetworkStudent
+from rl.students.network.student import NetworkStudent, Player, ran_out
 
-__all__ = ["NetworkStudent"]
+__all__ = ["NetworkStudent", "Player", "ran_out"]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxlake import observations
 from jaxlake.state import State
-from jaxlake.types import ABSENT
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Surroundings:
     """Observation float32 ``[max_agents, features]``: a window of cells, and where the agent's goal lies from it.
 
     The four channels of ``observations.window`` as zeros and ones, the rows and columns to the goal in sides of the
-    padded board and their signs, whether the agent has arrived, the board's size, the number of agents, and the share
+    largest board and their signs, whether the agent has arrived, the board's size, the number of agents, and the share
     of the episode that is over; 0 for absent agents. Nothing tells the way around holes: that is to be learned.
 
     Attributes:
@@ -31,10 +31,11 @@ class Surroundings:
         side, agents = instance.max_size, instance.max_agents
         window = (observations.window(self.radius)(state) > 0).reshape(agents, -1)
         to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - jnp.stack(jnp.divmod(here, side))
-        board = jnp.stack([instance.size / side, instance.num_agents / agents, state.time / self.episode_steps])
+        # In constants of all boards and not the arrays' own, so that a network plays boards of any padding.
+        board = jnp.stack([instance.size / MAX_SIZE, instance.num_agents / MAX_AGENTS, state.time / self.episode_steps])
         features = [
             window.astype(jnp.float32),
-            to_goal.T / side,
+            to_goal.T / MAX_SIZE,
             jnp.sign(to_goal.T).astype(jnp.float32),
             (here == instance.goals)[:, None].astype(jnp.float32),
             jnp.broadcast_to(board.astype(jnp.float32), (agents, 3)),

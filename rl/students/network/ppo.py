@@ -46,16 +46,16 @@ class Played(Record):
       played: int32, number of these steps.
     """
 
-    episodes: Array
-    solved: Array
-    optimal: Array
-    holes: Array
-    conflicts: Array
-    late: Array
-    steps: Array
-    square_steps: Array
-    advantage: Array
-    played: Array
+    episodes: jax.Array
+    solved: jax.Array
+    optimal: jax.Array
+    holes: jax.Array
+    conflicts: jax.Array
+    late: jax.Array
+    steps: jax.Array
+    square_steps: jax.Array
+    advantage: jax.Array
+    played: jax.Array
 
 
 @record
@@ -92,10 +92,10 @@ def make_optimizer(settings: NetworkSection) -> optax.GradientTransformation:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def begin(settings: NetworkSection, keys: Array) -> Learner:
+def begin(settings: NetworkSection, keys: jax.Array) -> Learner:
     """Return fresh networks, one for each key ``[lanes]``: orthogonal matrices, a nearly uniform policy."""
 
-    def one(key: Array) -> Learner:
+    def one(key: jax.Array) -> Learner:
         width, features = settings.width, Surroundings(settings.radius, settings.episode_steps).features
         shapes = {
             "hidden_1": (features, width, 2**0.5),
@@ -123,7 +123,7 @@ def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[j
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def train_round(
-    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, keys: Array
+    settings: NetworkSection, learner: Learner, levels: Instance, optima: jax.Array, keys: jax.Array
 ) -> tuple[Learner, Played, dict[str, jax.Array]]:
     """Train every lane's network on its levels for `settings.updates` updates.
 
@@ -140,7 +140,7 @@ def train_round(
 
 
 def _train_lane(
-    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, key: Array
+    settings: NetworkSection, learner: Learner, levels: Instance, optima: jax.Array, key: jax.Array
 ) -> tuple[Learner, Played, dict[str, jax.Array]]:
     lake, optimizer = lake_of(settings), make_optimizer(settings)
     first_key, key = jax.random.split(key)
@@ -156,7 +156,7 @@ def _train_lane(
         }
     )
 
-    def update(carry: Any, key: Array) -> tuple[Any, dict[str, jax.Array]]:
+    def update(carry: Any, key: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
         learner, environments, played = carry
         play_key, order_key = jax.random.split(key)
         environments, rollout = jax.lax.scan(
@@ -170,7 +170,8 @@ def _train_lane(
         learner, metrics = _learn(settings, optimizer, learner, rollout, advantage, order_key)
         ended = jnp.maximum(jnp.sum(rollout.done), 1)
         metrics |= {
-            "reward": jnp.sum(rollout.outcome == _SOLVED) / ended + jnp.sum(rollout.outcome == _OPTIMAL) / ended,
+            "valid": jnp.sum((rollout.outcome == _SOLVED) | (rollout.outcome == _OPTIMAL)) / ended,
+            "optimal": jnp.sum(rollout.outcome == _OPTIMAL) / ended,
             "episodes": jnp.sum(rollout.done).astype(jnp.float32),
             "episode_steps": jnp.sum(jnp.where(rollout.done, rollout.length, 0)) / ended,
             "failure/hole_free": jnp.sum(rollout.outcome == _HOLE) / ended,
@@ -184,16 +185,16 @@ def _train_lane(
     return learner, played, metrics
 
 
-def _draw(key: Array, count: int, levels: int) -> jax.Array:
+def _draw(key: jax.Array, count: int, levels: int) -> jax.Array:
     return jax.random.randint(key, (count,), 0, levels)
 
 
-def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: Array) -> State:
+def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: jax.Array) -> State:
     params = Params(max_steps=settings.episode_steps)
     return jax.vmap(lambda i: lake.reset(levels[i], params)[0])(place)
 
 
-def _see(lake: Lake, states: State) -> tuple[jax.Array, jax.Array]:
+def _see(lake: Lake, states: State) -> tuple[Array, Array]:
     """What all agents see, and what they may do: not to leave the board, which a plan cannot either."""
     return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
 
@@ -202,10 +203,10 @@ def _step(
     lake: Lake,
     settings: NetworkSection,
     levels: Instance,
-    optima: Array,
+    optima: jax.Array,
     parameters: Parameters,
     carry: Any,
-    key: Array,
+    key: jax.Array,
 ) -> tuple[Any, _Rollout]:
     """Play one step in all environments; those whose episode ends begin another."""
     states, place, observation, legal = carry
@@ -246,13 +247,13 @@ def _of_action(log_probabilities: Array, action: Array) -> jax.Array:
     return jnp.take_along_axis(log_probabilities, action[..., None], axis=-1)[..., 0]
 
 
-def _advantages(settings: NetworkSection, rollout: _Rollout, last_value: Array) -> jax.Array:
+def _advantages(settings: NetworkSection, rollout: _Rollout, last_value: jax.Array) -> jax.Array:
     """Return generalised advantage estimates (Schulman et al. 2016), float32 ``[time, environments, agents]``.
 
     An episode that runs out of steps is over like any other: the network sees how much of it is left.
     """
 
-    def back(carry: tuple[Array, Array], step: _Rollout) -> tuple[tuple[Array, Array], Array]:
+    def back(carry: tuple[jax.Array, jax.Array], step: _Rollout) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         advantage, next_value = carry
         goes_on = 1.0 - step.done.astype(jnp.float32)[:, None]
         error = step.reward + settings.discount * next_value * goes_on - step.value
@@ -262,7 +263,7 @@ def _advantages(settings: NetworkSection, rollout: _Rollout, last_value: Array) 
     return jax.lax.scan(back, (jnp.zeros_like(last_value), last_value), rollout, reverse=True)[1]
 
 
-def _count(played: Played, rollout: _Rollout, advantage: Array) -> Played:
+def _count(played: Played, rollout: _Rollout, advantage: jax.Array) -> Played:
     """Add a rollout's episodes and steps to what their levels came to."""
     level, done = rollout.level.reshape(-1), rollout.done.reshape(-1)
     outcome, length = rollout.outcome.reshape(-1), jnp.where(done, rollout.length.reshape(-1), 0).astype(jnp.float32)
@@ -289,22 +290,22 @@ def _learn(
     optimizer: optax.GradientTransformation,
     learner: Learner,
     rollout: _Rollout,
-    advantage: Array,
-    key: Array,
+    advantage: jax.Array,
+    key: jax.Array,
 ) -> tuple[Learner, dict[str, jax.Array]]:
     """Make the updates on one rollout: `epochs` passes, each in `minibatches` parts of its environments' steps."""
     steps = rollout.done.size
     returns = advantage + rollout.value
     rows = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), (rollout, advantage, returns))
 
-    def minibatch(learner: Learner, chosen: Array) -> tuple[Learner, dict[str, jax.Array]]:
+    def minibatch(learner: Learner, chosen: jax.Array) -> tuple[Learner, dict[str, jax.Array]]:
         part = jax.tree.map(lambda x: x[chosen], rows)
         gradient, metrics = jax.grad(_loss, argnums=1, has_aux=True)(settings, learner.parameters, *part)
         updates, state = optimizer.update(gradient, learner.optimizer, learner.parameters)
         metrics["gradient_norm"] = optax.global_norm(gradient)
         return Learner(parameters=optax.apply_updates(learner.parameters, updates), optimizer=state), metrics
 
-    def epoch(learner: Learner, key: Array) -> tuple[Learner, dict[str, jax.Array]]:
+    def epoch(learner: Learner, key: jax.Array) -> tuple[Learner, dict[str, jax.Array]]:
         order = jax.random.permutation(key, steps).reshape(settings.minibatches, -1)
         return jax.lax.scan(minibatch, learner, order)
 
@@ -313,14 +314,14 @@ def _learn(
 
 
 def _loss(
-    settings: NetworkSection, parameters: Parameters, rows: _Rollout, advantage: Array, returns: Array
+    settings: NetworkSection, parameters: Parameters, rows: _Rollout, advantage: jax.Array, returns: jax.Array
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """PPO's clipped loss (Schulman et al. 2017), a squared error of the value, an entropy bonus; agents there count."""
     log_probabilities, value = forward(parameters, rows.observation, rows.legal)
     weight = rows.there.astype(jnp.float32)
     total = jnp.maximum(jnp.sum(weight), 1.0)
 
-    def mean(x: Array) -> jax.Array:
+    def mean(x: jax.Array) -> jax.Array:
         return jnp.sum(x * weight) / total
 
     centre = mean(advantage)
@@ -336,8 +337,8 @@ def _loss(
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def play(
-    settings: NetworkSection, parameters: Parameters, levels: Instance, keys: Array, greedy: bool
-) -> tuple[Plan, jax.Array]:
+    settings: NetworkSection, parameters: Parameters, levels: Instance, keys: jax.Array, greedy: bool
+) -> tuple[Plan, Array]:
     """Let every lane's network play each of its levels once, and write down the moves as plans.
 
     A plan ends with the step that ends the episode; an agent that would enter a hole or a conflict does so in the plan.
@@ -353,10 +354,10 @@ def play(
     """
     lake = lake_of(settings)
 
-    def one(parameters: Parameters, levels: Instance, key: Array) -> tuple[Plan, jax.Array]:
+    def one(parameters: Parameters, levels: Instance, key: jax.Array) -> tuple[Plan, Array]:
         states = _reset(lake, settings, levels, jnp.arange(len(levels)))
 
-        def step(states: State, key: Array) -> tuple[State, jax.Array]:
+        def step(states: State, key: jax.Array) -> tuple[State, jax.Array]:
             log_probabilities, _ = forward(parameters, *_see(lake, states))
             drawn = jax.random.categorical(key, log_probabilities)
             action = jnp.argmax(log_probabilities, axis=-1) if greedy else drawn

@@ -19,9 +19,10 @@ from jaxlake import text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
-from jaxlake.types import Instance, Plan, Verdict
+from jaxlake.record import Array
+from jaxlake.types import Instance, Objective, Plan, Verdict
 from jaxlake.verify import verify
-from rl.config import Config, ConfigError, RunError
+from rl.config import Config, ConfigError, NetworkSection, RunError
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.boards import build_boards, even, join_boards, mixed_boards
 from rl.run.checkpoint import Checkpoints, Snapshot
@@ -31,6 +32,58 @@ from rl.run.recorder import Recorder
 from rl.run.tracking import Display, Stopwatch
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.students.network import ppo
+
+
+@dataclasses.dataclass(frozen=True)
+class Player:
+    """A trained network, to be used without its run.
+
+    Attributes:
+      settings: that it was trained with.
+      parameters: arrays with one lane.
+    """
+
+    settings: NetworkSection
+    parameters: ppo.Parameters
+
+    @classmethod
+    def load(cls, folder: Path) -> "Player":
+        """Read what `save` wrote.
+
+        Raises:
+          ConfigError: if the folder holds no network.
+        """
+        try:
+            settings = NetworkSection.model_validate_json((folder / "network.json").read_text())
+            parameters: ppo.Parameters = {}
+            with np.load(folder / "network.npz") as file:
+                for name in file.files:
+                    layer, _, part = name.partition(".")
+                    parameters.setdefault(layer, {})[part] = jnp.asarray(file[name])[None]
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{folder}: holds no network that can be read ({error})") from None
+        return cls(settings, parameters)
+
+    def save(self, folder: Path) -> None:
+        """Write ``network.npz``, weights and biases by layer, and ``network.json``, the settings of its training."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "network.npz").open("wb") as file:
+            arrays = {f"{layer}.{name}": x[0] for layer, part in self.parameters.items() for name, x in part.items()}
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        (folder / "network.json").write_text(json.dumps(self.settings.model_dump(), indent=1) + "\n")
+
+    def play(
+        self, boards: Instance, optima: np.ndarray, objective: Objective, key: jax.Array, greedy: bool
+    ) -> tuple[Verdict, np.ndarray]:
+        """Play each board ``[n]`` once.
+
+        Returns:
+          Verdicts ``[n]`` on the moves as a plan, and the steps played, int32 ``[n]``; numpy arrays.
+        """
+        levels = jax.tree.map(lambda x: np.asarray(x)[None], boards)
+        plans, steps = ppo.play(self.settings, self.parameters, levels, key[None], greedy)
+        verdicts = verify(levels, plans, np.asarray(optima)[None], objective=objective)
+        return jax.tree.map(lambda x: np.asarray(x)[0], (verdicts, steps))
 
 
 @dataclasses.dataclass
@@ -206,7 +259,7 @@ class NetworkStudent:
             environment=evidence_.environment(boards),
             verdicts=verdicts,
             tokens=steps,
-            truncated=_ran_out(verdicts),
+            truncated=ran_out(verdicts),
             sampled_valid=np.mean(sampled, axis=0),
             samples=settings.samples,
             plans=lambda chosen: plans[chosen],
@@ -297,16 +350,12 @@ class NetworkStudent:
         )
 
     def save(self, folder: Path) -> None:
-        """Write ``network.npz``, weights and biases by layer, and ``network.json``, the settings of its shape."""
-        folder.mkdir(parents=True, exist_ok=True)
-        parameters = ppo.lane(self.state.learner.parameters, 0)
-        arrays = {f"{layer}.{name}": np.asarray(x) for layer, part in parameters.items() for name, x in part.items()}
-        np.savez(folder / "network.npz", **arrays)
-        (folder / "network.json").write_text(json.dumps(self.settings.model_dump(), indent=1) + "\n")
+        """Write a `Player`."""
+        Player(self.settings, jax.tree.map(np.asarray, self.state.learner.parameters)).save(folder)
 
 
-def _ran_out(verdicts: Verdict) -> np.ndarray:
-    """Say which plays ended for want of steps: nobody fell or was in a conflict, and somebody has not arrived."""
+def ran_out(verdicts: Verdict) -> np.ndarray:
+    """Return which plays ended for want of steps: nobody fell or was in a conflict, and somebody has not arrived."""
     first = np.argmin(verdicts.checks, axis=-1)
     return ~verdicts.valid & (first == CHECKS.index("goal_reached"))
 
@@ -342,6 +391,6 @@ def _training_row(kind: Kind, played: ppo.Played) -> KindEvidence | None:
     )
 
 
-def _error(values: np.ndarray) -> float:
+def _error(values: Array) -> float:
     """Return the standard error of a mean."""
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
