@@ -1,4 +1,4 @@
-"""The user message from which the next configuration is designed: the paper's modules and variants, and two of ours.
+"""The user message from which the next configuration is designed: the paper's modules and variants, and three of ours.
 
 The words are the template's (``template.md``), one for every model; what is filled into it, and what is left out when
 there is no room for all, is decided here.
@@ -24,7 +24,7 @@ ANSWER_LIMIT = 600
 
 
 class Module(enum.Enum):
-    """Parts of a context (paper, section on context design; E and X are ours)."""
+    """Parts of a context (paper, section on context design; E, X and R are ours)."""
 
     F = "failure breakdown"
     G = "guideline"
@@ -35,6 +35,7 @@ class Module(enum.Enum):
     TF = "training bookkeeping with details of the algorithm"
     E = "evidence, extended: of training too, and what it was measured on"
     X = "failed answers"
+    R = "valid shares of the round's training, kind by kind"
 
 
 VARIANTS = {
@@ -324,6 +325,12 @@ def _failed_answer(failure: Trajectory) -> str:
     return f"{failure.kind} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
 
 
+def _trained(content: _Content) -> dict[str, str]:
+    training = content.evidence.training
+    rows = [f"{row.kind} {_rate(row.valid, row.n)}" for row in (training.by_kind if training else ())]
+    return {"rows": "\n".join(rows), "row": content.row}
+
+
 def _history(content: _Content) -> dict[str, str]:
     states = content.states
     rows = [
@@ -369,6 +376,7 @@ _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], dict[str, str]]
     "F": (("rows", "row"), _failure_breakdown),
     "E": (("rows", "boards", "row"), _statistics),
     "X": (("rows", "row"), _failed_answers),
+    "R": (("rows", "row"), _trained),
     "H": (("rows", "row"), _history),
     "S": (("rows",), _reasons),
     "T": (_BOOKKEEPING, _training),
