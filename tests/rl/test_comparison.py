@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,14 @@ from rl.report.comparison.arms import OUTCOMES
 from rl.report.comparison.findings import ALPHAS, findings
 from rl.report.comparison.pictures import PICTURES, draw_all
 from rl.report.comparison.published import beside_published
-from rl.report.comparison.statistics import cvar, intervals, largest_drop, t_interval, transitions
+from rl.report.comparison.statistics import (
+    cvar,
+    intervals,
+    largest_drop,
+    ratio_interval,
+    t_interval,
+    transitions,
+)
 from rl.report.shares import cell_weights
 
 SIZES = (3, 4, 5, 6)
@@ -45,8 +53,9 @@ def fabricate(
     boards: int = 4,
     samples: bool = False,
     kinds: Sequence[int | str] = SIZES,
+    rounds: int = 2,
 ) -> Path:
-    """A finished comparison of two rounds; ``boards`` in each slice of agents, size and wait subset."""
+    """A finished comparison of so many designed rounds; ``boards`` in each slice of agents, size and wait subset."""
     named = dict(zip(SIZES, kinds, strict=True))
     settings = {"baseline": "fixed_random", "seeds": list(range(seeds)), "engineers": engineers}
     settings["run"] = {"engineer": {"kind": "checkpoint", "context": "V6"}}
@@ -88,12 +97,34 @@ def fabricate(
             as_file(arm / "rounds" / "0" / "evidence.json", early[1])
             fabricated_round(arm, 0, first, repairs=0)
             rows = list(log)
-            for k in (1, 2):
-                reached = level + (0.5 + gain) * k / 2
+            for k in range(1, rounds + 1):
+                reached = level + (0.5 + gain) * k / rounds
                 fabricated_round(arm, k, fabricated_config(rng, kinds), repairs=k)
                 as_file(arm / "rounds" / str(k) / "evidence.json", fabricated_evidence(rng, reached, kinds).to_json())
                 rows += [fabricated_step(rng, reached, k, i) for i in range(20)]
             (arm / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return out
+
+
+def fabricate_lab(out: Path, curves: dict[str, list[list[float | None]]]) -> Path:
+    """A comparison of students that play: by engineer and seed the sampled valid share after each round.
+
+    They have no warm start, and in the log of their training no share of valid answers. An engineer's kind is its name.
+    """
+    by_seed = curves["fixed_random"]
+    engineers = {name: {"kind": name} for name in curves}
+    fabricate(out, engineers, len(by_seed), boards=1, rounds=len(by_seed[0]) - 1)
+    for name, own in curves.items():
+        for seed, curve in enumerate(own):
+            arm = out / "arms" / name / f"seed{seed}"
+            (arm / "warm_start").rename(arm / "before")
+            rows = [json.loads(line) for line in (arm / "metrics.jsonl").read_text().splitlines()]
+            rows = [{"phase": "round", "round": row["round"], "step": row["step"], "reward": 0.5} for row in rows]
+            (arm / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            for k, share in enumerate(curve):
+                path = arm / "rounds" / str(k) / "evidence.json"
+                sampled = {"sampled_valid": share, "sampled_se": None if share is None else 0.01}
+                as_file(path, json.loads(path.read_text()) | sampled)
     return out
 
 
@@ -303,11 +334,152 @@ def test_validations_in_the_end_are_compared_by_seed(out, read):
         return json.loads(path.read_text())["sampled_valid"]
 
     (found,) = [one for one in findings(read).validated if one.engineer == "V6"]
-    less = [share("V6", seed) - share("fixed_random", seed) for seed in range(3)]
-    assert found.less_baseline == pytest.approx(less)
-    assert found.valid == pytest.approx(np.mean([share("V6", seed) for seed in range(3)]))
+    less, interval = [share("V6", seed) - share("fixed_random", seed) for seed in range(3)], found.less_baseline["end"]
+    assert interval.by_seed == pytest.approx(less)
+    assert found.mean("end") == pytest.approx(np.mean([share("V6", seed) for seed in range(3)]))
     half = 4.302653 * np.std(less, ddof=1) / 3**0.5  # t of 2 degrees of freedom, from a table
-    assert (found.t_low, found.t_high) == pytest.approx((np.mean(less) - half, np.mean(less) + half))
+    assert (interval.t_low, interval.t_high) == pytest.approx((np.mean(less) - half, np.mean(less) + half))
+    # Of three seeds drawn, all are the same one in 1 of 27 cases each, which is more than 2.5 %.
+    assert (interval.low, interval.high) == pytest.approx((min(less), max(less)))
+
+
+LAB = {
+    "fixed_random": [[0, 0, 0, 0.1], [0, 0.1, 0.2, 0.3], [0, 0, 0.1, 0.2], [0, 0, 0, 0]],
+    "ladder": [[0, 0.1, 0.2, 0.3], [0.2, 0.5, 0.5, 0.5], [0, 0, 0, 0.1], [0, 0.2, 0.1, 0.19]],
+    "hindsight": [[0, 0.3, 0.6, 0.6], [0, 0.4, 0.5, 0.6], [0, 0.2, 0.4, 0.9], [0, 0.3, 0.6, 0.6]],
+}
+"""Shares valid after round 0 and three designed rounds, of four seeds."""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory) -> comparison.Comparison:
+    return comparison.read(fabricate_lab(tmp_path_factory.mktemp("lab") / "lab", LAB))
+
+
+def test_measures_of_a_validation_curve_worked_by_hand(lab):
+    found = {one.engineer: one for one in findings(lab).validated}
+    assert set(found) == set(LAB)
+    ladder = found["ladder"]
+    assert ladder.curves == tuple(map(tuple, LAB["ladder"]))
+    assert ladder.measures["end"] == (0.3, 0.5, 0.1, 0.19)
+    assert ladder.measures["area"] == pytest.approx((0.6 / 3, 1.5 / 3, 0.1 / 3, 0.49 / 3)), "round 0 is not in it"
+    assert ladder.rounds_to == {0.2: (2, 0, None, 1), 0.5: (None, 1, None, None)}
+    assert ladder.escaped == 0.5
+    assert ladder.less_baseline["area"].by_seed == pytest.approx((0.5 / 3, 0.9 / 3, -0.2 / 3, 0.49 / 3))
+    assert found["fixed_random"].less_baseline["end"].mean == 0
+
+
+def test_headroom_captured_is_a_ratio_of_means_worked_by_hand(lab):
+    found = {one.engineer: one.headroom for one in findings(lab).validated}
+    ends = {"ladder": 1.09, "fixed_random": 0.6, "hindsight": 2.7}
+    areas = {"ladder": 2.69, "fixed_random": 1.0, "hindsight": 6.0}
+    for measure, sums in (("end", ends), ("area", areas)):
+        captured = (sums["ladder"] - sums["fixed_random"]) / (sums["hindsight"] - sums["fixed_random"])
+        one = found["ladder"][measure]
+        assert one.captured == pytest.approx(captured)
+        assert one.low < one.captured < one.high
+        assert one.seeds == 4
+    for bound, share in (("fixed_random", 0), ("hindsight", 1)):
+        one = found[bound]["area"]
+        assert (one.captured, one.low, one.high) == (share, share, share)
+
+
+def test_interval_of_a_ratio_goes_to_the_seeds_own_where_one_is_drawn_alone_often_enough():
+    # Of three seeds, each is drawn three times in 1 of 27 cases, 3.7 %; a ratio of sums lies between its parts' ratios.
+    numerator, denominator = np.array([1.0, 2.0, 9.0]), np.array([2.0, 10.0, 10.0])
+    assert ratio_interval(numerator, denominator) == pytest.approx((12 / 22, 2 / 10, 9 / 10))
+
+
+def test_interval_of_a_ratio_is_that_of_a_plain_loop():
+    rng = np.random.default_rng(3)
+    denominator = rng.uniform(0.1, 0.9, 12)
+    numerator = 0.6 * denominator + rng.normal(0, 0.1, 12)
+    picks = rng.integers(12, size=(20_000, 12))
+    drawn = [numerator[seeds].mean() / denominator[seeds].mean() for seeds in picks]
+    _, low, high = ratio_interval(numerator, denominator)
+    assert (low, high) == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.01)
+
+
+def test_no_ratio_is_given_where_hindsight_is_not_clearly_better(tmp_path):
+    curves = {"fixed_random": [[0.1, 0.2, 0.3]] * 3, "rule": [[0.1, 0.3, 0.4]] * 3}
+    curves["hindsight"] = [[0.1, 0.9, 0.9], [0.1, 0.1, 0.1], [0.1, 0.2, 0.4]]
+    read = comparison.read(fabricate_lab(tmp_path / "lab", curves))
+    for one in findings(read).validated:
+        for headroom in one.headroom.values():
+            assert headroom.whole.low < 0 < headroom.whole.mean
+            assert (headroom.captured, headroom.low, headroom.high) == (None, None, None)
+    text = comparison.to_text(read)
+    assert [line.split()[3] for line in text.splitlines()[2:5]] == ["none"] * 3
+    assert "none: the bootstrap does not put the headroom above 0" in " ".join(text.split())
+    assert PICTURES["headroom.png"][0](read) is None
+
+
+def test_headroom_is_of_the_seeds_that_all_three_have(tmp_path):
+    out = fabricate_lab(tmp_path / "lab", LAB)
+    (out / "arms/hindsight/seed3/evaluation.json").unlink()
+    (out / "arms/ladder/seed0/evaluation.json").unlink()
+    found = {one.engineer: one.headroom["end"] for one in findings(comparison.read(out)).validated}
+    assert {name: one.seeds for name, one in found.items()} == {"fixed_random": 3, "ladder": 2, "hindsight": 3}
+    assert found["ladder"].captured == pytest.approx((0.6 - 0.5) / (1.5 - 0.5))
+
+
+def test_one_seed_captures_nothing(tmp_path):
+    read = comparison.read(fabricate_lab(tmp_path / "lab", {name: own[:1] for name, own in LAB.items()}))
+    assert {one.headroom["end"].captured for one in findings(read).validated} == {None}
+
+
+def test_who_designs_best_comes_first_with_the_largest_area_on_top(lab):
+    lines = comparison.to_text(lab).splitlines()
+    assert lines[0].startswith("Who designs best")
+    assert re.split("  +", lines[1]) == ["engineer", "end", "area", "headroom", "to 20 %", "to 50 %", "escape", "n"]
+    rows = [line.split() for line in lines[2:5]]
+    assert [row[0] for row in rows] == ["hindsight", "ladder", "fixed_random"]
+    assert rows[0] == ["hindsight", "67.5", "50.0", "100", "1", "2", "100", "4"]
+    assert rows[1][2:4] == ["22.4", "34"]
+    assert rows[1][-6:] == ["1.5", "(75)", ">3", "(25)", "50", "4"]
+    assert rows[2] == ["fixed_random", "15.0", "8.3", "0", ">3", "(50)", ">3", "(0)", "50", "4"]
+    assert "fixed_random, in points: end +52.5 [" in " ".join(lines)
+
+
+def test_without_hindsight_there_is_no_headroom(read):
+    header = comparison.to_text(read).splitlines()[1]
+    assert header.split() == ["engineer", "end", "area", "to", "20", "%", "to", "50", "%", "escape", "n"]
+    assert not any(one.headroom for one in findings(read).validated)
+    assert "headroom" not in comparison.to_text(read).lower()
+
+
+def test_without_samples_nobody_designs_best(tmp_path):
+    curves = {name: [[None] * 3] * 2 for name in ("fixed_random", "hindsight")}
+    read = comparison.read(fabricate_lab(tmp_path / "lab", curves))
+    assert findings(read).validated == ()
+    assert "the runs' own validations must be sampled (validation.samples)" in " ".join(
+        comparison.to_text(read).split()
+    )
+    assert [PICTURES[name][0](read) for name in ("validation.png", "headroom.png")] == [None, None]
+
+
+def test_students_that_play_have_pictures_without_a_warm_start(lab):
+    assert findings(lab).forgetting[0].checkpoints == ("round 0", "round 1", "round 2", "round 3")
+    assert set(PICTURES) - set(draw_all(lab)) == {"learning.png"}
+
+
+def test_many_seeds_are_summed_up_in_a_line(tmp_path):
+    read = comparison.read(fabricate(tmp_path / "study", {"fixed_random": {}, "V6": {}}, 9, 1))
+    text = comparison.to_text(read)
+    assert max(map(len, text.splitlines())) <= 80
+    (found,) = [one.less_baseline["end"].by_seed for one in findings(read).validated if one.engineer == "V6"]
+    above = sum(value > 0 for value in found)
+    assert f"{100 * min(found):+.1f} to {100 * max(found):+.1f}, {above} of 9 above 0" in text
+
+
+def test_designs_are_told_apart_from_the_baselines_and_the_nearest(read):
+    cells = {frozenset((a.one, a.other)): a.distance for a in findings(read).apart if a.round == 2}
+    [table] = [table for table in comparison.tables(read) if table.title.startswith("Round 2: how far")]
+    for name, _, baseline, nearest, distance in table.rows:
+        others = {other: cells[frozenset((name, other))] for other in read.engineers if other != name}
+        assert nearest == min(others, key=others.get)
+        assert distance.startswith(f"{min(others.values()):.2f} (")
+        assert baseline.startswith(f"{others['fixed_random']:.2f}" if name != "fixed_random" else "-")
 
 
 def test_tails_rise_to_the_mean(out, read):
@@ -342,7 +514,7 @@ def test_families_stand_beside_sizes_in_their_order(tmp_path):
     assert "held-out boards of sizes 3, 4, rooms5, corridor6" in " ".join(text.split())
     headings = [line.split() for line in text.splitlines() if line.startswith("engineer") and "rooms5" in line]
     assert headings == [["engineer", "3", "4", "rooms5", "corridor6"]]
-    assert set(draw_all(read)) == set(PICTURES)
+    assert set(draw_all(read)) == set(PICTURES) - {"headroom.png"}
 
 
 def test_published_figures_stand_beside_engineers_of_their_kind(read):
@@ -361,7 +533,8 @@ def test_published_figures_stand_beside_engineers_of_their_kind(read):
 def test_report_has_tables_numbers_and_pictures(out):
     page = comparison.write(out)
     words = page.read_text()
-    for name in PICTURES:
+    assert words.index("Who designs best") < words.index("4 engineers, 3 seeds each")
+    for name in set(PICTURES) - {"headroom.png"}:
         assert f"]({name})" in words
         assert matplotlib.image.imread(page.parent / name).shape[1] > 600
     numbers = json.loads((page.parent / "comparison.json").read_text())
@@ -372,9 +545,7 @@ def test_report_has_tables_numbers_and_pictures(out):
 def test_terminal_text_fits_and_begins_with_what_was_compared(read):
     text = comparison.to_text(read)
     assert max(map(len, text.splitlines())) <= 80
-    assert text.startswith(
-        "4 engineers, 3 seeds each, 124 held-out boards of sizes 3, 4, 5, 6; measured\nagainst fixed_r"
-    )
+    assert "\n4 engineers, 3 seeds each, 124 held-out boards of sizes 3, 4, 5, 6; measured\nagainst fixed_r" in text
 
 
 def test_samples_make_a_metric_of_their_own(tmp_path):

@@ -11,14 +11,8 @@ import numpy as np
 from engineer.proposal import distance
 from jaxlake.kinds import Kind
 from rl.report.comparison.arms import OUTCOMES, Answers, Arm, Comparison
-from rl.report.comparison.statistics import (
-    Interval,
-    cvar,
-    intervals,
-    largest_drop,
-    t_interval,
-    transitions,
-)
+from rl.report.comparison.measures import Validated, validated
+from rl.report.comparison.statistics import Interval, cvar, intervals, largest_drop, transitions
 from rl.report.heat import entropy
 from rl.report.run import RATIOS, Run
 
@@ -142,23 +136,6 @@ class Design:
 
 
 @dataclasses.dataclass(frozen=True)
-class Validated:
-    """The run's own validation after its last round, sampled: the boards that the engineer saw the evidence of.
-
-    Attributes:
-      valid: share of valid samples, mean over seeds.
-      less_baseline: by seed, this share less the baseline's.
-      t_low, t_high: Student's 95 % interval of their mean; None with one seed.
-    """
-
-    engineer: str
-    valid: float
-    less_baseline: tuple[float, ...]
-    t_low: float | None
-    t_high: float | None
-
-
-@dataclasses.dataclass(frozen=True)
 class Apart:
     """The distance of the designs of two engineers, which read different things or read differently.
 
@@ -203,7 +180,7 @@ def findings(comparison: Comparison) -> Findings:
         moves=tuple(_moves(comparison)),
         designs=tuple(design for name, arms in comparison.arms.items() for design in _designs(name, arms.values())),
         apart=tuple(_apart(comparison)),
-        validated=tuple(_validated(comparison)),
+        validated=tuple(validated(comparison)),
     )
 
 
@@ -362,21 +339,6 @@ def _apart(comparison: Comparison) -> Iterable[Apart]:
             equal=sum(a == b for a, b in pairs),
             cases=len(pairs),
         )
-
-
-def _validated(comparison: Comparison) -> Iterable[Validated]:
-    """Compare the engineers all whose runs were sampled."""
-    shares = {
-        name: {seed: arm.run.stages[-1].evidence.sampled_valid for seed, arm in arms.items()}
-        for name, arms in comparison.arms.items()
-    }
-    theirs = shares[comparison.baseline]
-    for name, ours in shares.items():
-        seeds = comparison.paired_seeds(name)
-        if not seeds or None in ours.values() or None in theirs.values():
-            continue
-        less = np.array([ours[seed] - theirs[seed] for seed in seeds])
-        yield Validated(name, float(np.mean(list(ours.values()))), tuple(less.tolist()), *t_interval(less))
 
 
 def _nested(matrix: np.ndarray) -> tuple[tuple[Any, ...], ...]:

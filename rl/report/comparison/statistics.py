@@ -11,6 +11,8 @@ from scipy.special import stdtrit
 RESAMPLES = 10_000
 COVERED = 0.95
 """Probability that every interval of a comparison is meant to cover."""
+_ENDS = [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2]
+"""Percentiles between which that much lies."""
 _CHUNK = 1_000  # resamples at a time: their counts of boards stay below 20 MB
 
 Key = TypeVar("Key", bound=Hashable)
@@ -74,10 +76,8 @@ def intervals(
     by_name, begin = {}, 0
     for name, part in values.items():
         seeds = len(part)
-        # From one state for all, so that entries of equally many seeds are given the same ones.
-        picked = np.random.default_rng(1).multinomial(seeds, [1 / seeds] * seeds, resamples) / seeds
-        means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], picked)
-        ends = np.percentile(means, [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2], axis=0)
+        means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], _draw_seeds(seeds, resamples))
+        ends = np.percentile(means, _ENDS, axis=0)
         exact = np.asarray(part, float) @ weights.T
         by_name[name] = [
             Interval(float(own.mean()), float(low), float(high), *t_interval(own), tuple(own.tolist()))
@@ -85,6 +85,30 @@ def intervals(
         ]
         begin += seeds
     return by_name
+
+
+def seed_interval(by_seed: np.ndarray) -> Interval:
+    """Return the mean of float ``[seeds]`` with intervals for new seeds, the boards as they are."""
+    low, high = np.percentile(_draw_seeds(len(by_seed), RESAMPLES) @ by_seed, _ENDS)
+    return Interval(float(by_seed.mean()), float(low), float(high), *t_interval(by_seed), tuple(by_seed.tolist()))
+
+
+def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float, float]:
+    """Return the ratio of the means of two float ``[seeds]``, and the ends of its 95 % interval by paired bootstrap.
+
+    Percentile interval; a resample has the same seeds in both. For a denominator whose mean is clearly above 0: the
+    few resamples in which it is not are left out. Efron and Tibshirani 1993, "An Introduction to the Bootstrap",
+    chapter 25, has the same ratio of differences.
+    """
+    picked = _draw_seeds(len(numerator), RESAMPLES)
+    above, below = picked @ numerator, picked @ denominator
+    low, high = np.percentile(above[below > 0] / below[below > 0], _ENDS)
+    return float(numerator.mean() / denominator.mean()), float(low), float(high)
+
+
+def _draw_seeds(count: int, resamples: int) -> np.ndarray:
+    """Return the weights of seeds drawn with replacement, float ``[resamples, count]``, the same for every call."""
+    return np.random.default_rng(1).multinomial(count, [1 / count] * count, resamples) / count
 
 
 def _resample_boards(

@@ -1,5 +1,6 @@
 """The tables of a comparison; most have a row for each engineer."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,15 +17,17 @@ from rl.report.comparison.findings import (
     Design,
     Findings,
     Rate,
-    Validated,
     findings,
     metrics,
 )
+from rl.report.comparison.measures import AREA, CEILING, END, FLOOR, THRESHOLDS, Headroom, Validated, by_area
 from rl.report.comparison.published import PublishedRow, beside_published
 from rl.report.comparison.statistics import Interval
 from rl.report.shares import Share
 from rl.report.table import Table
 
+FEW_SEEDS = 8
+"""Seeds up to which each has its value in a table."""
 NAMES = FAILURES | {"valid": "valid"}
 """Names of the outcomes of an answer."""
 
@@ -45,15 +48,57 @@ def main_tables(comparison: Comparison) -> list[Table]:
     """Make the tables that have a row for each engineer, and so fit a screen or two."""
     numbers = findings(comparison)
     return [
+        *_best_tables(numbers),
+        *_validated_tables(comparison, numbers),
         *_difference_tables(comparison, numbers),
         *_rate_tables(comparison, numbers),
-        *_validated_tables(comparison, numbers),
         _move_table(numbers),
         _drop_table(numbers),
         _tail_table(numbers),
         *_design_tables(numbers),
         *_published_tables(comparison),
     ]
+
+
+def _best_tables(numbers: Findings) -> Iterable[Table]:
+    """Make the table of who designs best; none where the validations were not sampled."""
+    if not numbers.validated:
+        return
+    headroom = any(one.headroom for one in numbers.validated)
+    header = (END, AREA, *(["headroom"] if headroom else []), *(f"to {_percent(share)} %" for share in THRESHOLDS))
+    rows = [
+        (
+            one.engineer,
+            _percent(one.mean(END), 1),
+            _percent(one.mean(AREA), 1),
+            *([_captured(one.headroom.get(AREA))] if headroom else []),
+            *(_rounds_to(one, share) for share in THRESHOLDS),
+            _percent(one.escaped),
+            str(len(one.curves)),
+        )
+        for one in by_area(numbers.validated)
+    ]
+    title = "Who designs best: valid % of samples on the run's own validation, by area"
+    yield Table(title, ("engineer", *header, "escape", "n"), rows)
+
+
+def _validated_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
+    others = [one for one in by_area(numbers.validated) if one.less_baseline and one.engineer != comparison.baseline]
+    for measure in (END, AREA) if others else ():
+        less = {one.engineer: one.less_baseline[measure] for one in others}
+        yield Table(
+            f"Own validation, {measure}: points above {comparison.baseline} [bootstrap over seeds] [Student's t]",
+            ("engineer", "bootstrap", "t interval", "by seed"),
+            [(name, _difference(one), _t(one), _by_seed(one.by_seed)) for name, one in less.items()],
+        )
+    if captured := {one.engineer: one.headroom for one in by_area(numbers.validated) if one.headroom}:
+        yield Table.grid(
+            f"Headroom captured, % of {CEILING} less {FLOOR} [bootstrap over seeds]",
+            "engineer",
+            list(captured),
+            (END, AREA),
+            lambda name, measure: _captured(captured[name][measure]),
+        )
 
 
 def _difference_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
@@ -108,20 +153,6 @@ def _rate_table(
     rates = {(r.engineer, (r.agents, r.wait, r.size)): r for r in numbers.rates if r.metric == metric}
     rows = (START, *comparison.engineers)
     return Table.grid(title, "engineer", rows, columns, lambda name, key: _rate(rates.get((name, key))))
-
-
-def _validated_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
-    if not numbers.validated:
-        return
-    rows = []
-    for one in numbers.validated:
-        mean = sum(one.less_baseline) / len(one.less_baseline)
-        rows.append((one.engineer, _percent(one.valid, 1), f"{100 * mean:+.1f} {_t(one)}", _by_seed(one.less_baseline)))
-    yield Table(
-        "Valid % of samples on the run's own validation in the end, which the engineers design for",
-        ("engineer", "valid", f"less {comparison.baseline} [Student's t]", "by seed"),
-        rows,
-    )
 
 
 def _move_table(numbers: Findings) -> Table:
@@ -214,14 +245,20 @@ def _design_tables(numbers: Findings) -> Iterable[Table]:
 def _apart_tables(comparison: Comparison, numbers: Findings) -> Iterable[Table]:
     for index in dict.fromkeys(apart.round for apart in numbers.apart):
         cells = {frozenset((apart.one, apart.other)): apart for apart in numbers.apart if apart.round == index}
-        yield Table.grid(
-            f"Round {index}: how far designs with the same seed are apart (of one engineer: with different seeds); "
-            "in brackets how many are the same",
-            "engineer",
-            comparison.engineers,
-            comparison.engineers,
-            lambda *pair, cells=cells: _far(cells[frozenset(pair)]),
+        yield Table(
+            f"Round {index}: how far designs are apart, of one engineer with different seeds and of two with the same "
+            "seed; in brackets how many are the same",
+            ("engineer", "other seeds", comparison.baseline, "nearest engineer", "its distance"),
+            [_apart_row(name, comparison, cells) for name in comparison.engineers],
         )
+
+
+def _apart_row(name: str, comparison: Comparison, cells: Mapping[frozenset[str], Apart]) -> tuple[str, ...]:
+    others = {other: cells[frozenset((name, other))] for other in comparison.engineers if other != name}
+    known = {other: apart.distance for other, apart in others.items() if apart.distance is not None}
+    nearest = min(known, key=lambda other: known[other], default="-")
+    distances = (_far(others.get(other)) for other in (comparison.baseline, nearest))
+    return name, _far(cells[frozenset({name})]), next(distances), nearest, next(distances)
 
 
 def _published_tables(comparison: Comparison) -> Iterable[Table]:
@@ -254,8 +291,8 @@ def _trouble(design: Design) -> str:
     return f"{design.repairs:.1f} / {design.fallbacks} / {lost}"
 
 
-def _far(apart: Apart) -> str:
-    return "-" if apart.distance is None else f"{apart.distance:.2f} ({apart.equal} of {apart.cases})"
+def _far(apart: Apart | None) -> str:
+    return "-" if apart is None or apart.distance is None else f"{apart.distance:.2f} ({apart.equal} of {apart.cases})"
 
 
 def _agents(agents: int | None) -> str:
@@ -275,9 +312,28 @@ def _difference(interval: Interval) -> str:
     return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]{mark}"
 
 
-def _t(interval: Interval | Validated) -> str:
+def _captured(headroom: Headroom | None) -> str:
+    if headroom is None or headroom.captured is None:
+        return "-" if headroom is None else "none"
+    share, low, high = (str(round(100 * x)) for x in (headroom.captured, headroom.low, headroom.high))
+    return share if low == high else f"{share} [{low} {high}]"
+
+
+def _rounds_to(one: Validated, share: float) -> str:
+    """Write the median over the seeds, and where not all got there, in brackets the percentage of those that did."""
+    rounds, designed = one.rounds_to[share], len(one.curves[0]) - 1
+    median = np.median([math.inf if count is None else count for count in rounds])
+    text = f">{designed}" if math.isinf(median) else f"{median:g}"
+    return f"{text} ({_percent(1 - rounds.count(None) / len(rounds))})" if None in rounds else text
+
+
+def _t(interval: Interval) -> str:
     return "-" if interval.t_low is None else f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
 
 
-def _by_seed(values: Iterable[float]) -> str:
+def _by_seed(values: Sequence[float]) -> str:
+    """Write each seed's value, of more than a line holds from where to where they go."""
+    texts = [f"{100 * value:+.1f}" for value in sorted(values)]
+    if len(values) > FEW_SEEDS:
+        return f"{texts[0]} to {texts[-1]}, {sum(value > 0 for value in values)} of {len(values)} above 0"
     return " ".join(f"{100 * value:+.1f}" for value in values)
