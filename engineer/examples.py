@@ -180,9 +180,7 @@ def _details(rng: np.random.Generator) -> str:
     )
 
 
-def _extended(
-    rng: np.random.Generator, evidence: Evidence, config: LakeConfig, skills: dict[Kind, float]
-) -> Evidence:
+def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig, skills: dict[Kind, float]) -> Evidence:
     """Add to a validation what E and R show besides: a round on this configuration before it."""
     tokens = rng.uniform(12, 30)
     measured, boards, trained, trained_on = [], [], [], []

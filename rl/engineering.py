@@ -60,7 +60,7 @@ def make(student: Student, recorder: Recorder, k: int) -> Engineer:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
     elif settings.kind == BranchKind.HINDSIGHT:
         engineer = Hindsight(
-            functools.partial(student.branch_gains, recorder), tuple(RULES.values()), settings.branches
+            functools.partial(student.branch_scores, recorder), tuple(RULES.values()), settings.branches
         )
     elif extensions.is_own(settings.kind):
         engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.kinds))

@@ -12,8 +12,8 @@ from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
 
-Gains = Callable[[Sequence[LakeConfig], jax.Array], np.ndarray]
-"""``(designs, key) -> float [designs]``: what the student gains on its validation boards by a round of each."""
+Scores = Callable[[Sequence[LakeConfig], jax.Array], np.ndarray]
+"""``(designs, key) -> float [designs]``: how good the student is after a round of each design."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Hindsight:
     The designs are those of the rules, and random ones of few kinds each beside them.
 
     Attributes:
-      gains: trains a branch on each design. Its keys are not those of the round, so that luck is not chosen.
+      scores: trains a branch on each design. Its keys are not those of the round, so that luck is not chosen.
       rules: whose designs are tried.
       branches: designs a round, the first rules' if there are more of them.
     """
 
-    gains: Gains
+    scores: Scores
     rules: Sequence[Rule]
     branches: int
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Propose the design with the largest gain; of equal ones the first.
+        """Propose the design with the highest score; of equal ones the first.
 
         Raises:
           ValueError: no finished round.
@@ -43,6 +43,6 @@ class Hindsight:
         kinds = history[-1].config.kinds
         for number in range(self.branches - len(designs)):
             designs.append(LakeConfig.random(kinds, jax.random.fold_in(key, number), concentration=0.1))
-        gains = self.gains(designs, jax.random.fold_in(key, Draw.BRANCH))
-        best = int(np.argmax(gains))
+        scores = self.scores(designs, jax.random.fold_in(key, Draw.BRANCH))
+        best = int(np.argmax(scores))
         return Proposal(engineer="hindsight", projected=designs[best], candidates=tuple(designs), chosen=best)

@@ -116,8 +116,8 @@ class Student(Protocol):
         """Answer fresh boards of each kind with data; see `engineer.Pilot`."""
         ...
 
-    def branch_gains(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
-        """Return what one round of each design would gain on the validation boards, float ``[designs]``."""
+    def branch_scores(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
+        """Return how good the student is after one round of each design, float ``[designs]``, higher for better."""
         ...
 
     def author(self, engineer: str) -> Any:

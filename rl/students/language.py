@@ -219,7 +219,7 @@ class LanguageStudent:
         shares = distributed.all_gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
         return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
-    def branch_gains(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
+    def branch_scores(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
         """Raise ValueError: a branch takes minutes, and a configuration that asks for them here is refused."""
         raise ValueError("a language policy trains no branch within a round")
 

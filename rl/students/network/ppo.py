@@ -112,7 +112,7 @@ def begin(settings: NetworkSection, keys: jax.Array) -> Learner:
     return jax.vmap(one)(keys)
 
 
-def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[jax.Array, jax.Array]:
+def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[jax.Array, Array]:
     """Return the log-probabilities ``[..., 5]`` of the actions, illegal ones having none, and the values ``[...]``."""
     hidden = observation
     for name in ("hidden_1", "hidden_2"):
@@ -144,45 +144,83 @@ def _train_lane(
 ) -> tuple[Learner, Played, dict[str, jax.Array]]:
     lake, optimizer = lake_of(settings), make_optimizer(settings)
     first_key, key = jax.random.split(key)
-    place = _draw(first_key, settings.environments, len(levels))
-    states = _reset(lake, settings, levels, place)
-    environments = (states, place, *_see(lake, states))
-    nothing = Played(
-        **{
-            field.name: jnp.zeros(
-                len(levels), jnp.float32 if field.name in ("steps", "square_steps", "advantage") else jnp.int32
-            )
-            for field in dataclasses.fields(Played)
-        }
-    )
+    sums = ("steps", "square_steps", "advantage")
+    zeros = {
+        field.name: jnp.zeros(len(levels), jnp.float32 if field.name in sums else jnp.int32)
+        for field in dataclasses.fields(Played)
+    }
 
     def update(carry: Any, key: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
         learner, environments, played = carry
         play_key, order_key = jax.random.split(key)
-        environments, rollout = jax.lax.scan(
-            functools.partial(_step, lake, settings, levels, optima, learner.parameters),
-            environments,
-            jax.random.split(play_key, settings.rollout_steps),
+        environments, rollout, advantage = _roll_out(
+            lake, settings, learner.parameters, levels, optima, environments, play_key
         )
-        last_value = forward(learner.parameters, *environments[2:])[1]
-        advantage = _advantages(settings, rollout, last_value)
         played = _count(played, rollout, advantage)
         learner, metrics = _learn(settings, optimizer, learner, rollout, advantage, order_key)
         ended = jnp.maximum(jnp.sum(rollout.done), 1)
-        metrics |= {
-            "valid": jnp.sum((rollout.outcome == _SOLVED) | (rollout.outcome == _OPTIMAL)) / ended,
-            "optimal": jnp.sum(rollout.outcome == _OPTIMAL) / ended,
-            "episodes": jnp.sum(rollout.done).astype(jnp.float32),
-            "episode_steps": jnp.sum(jnp.where(rollout.done, rollout.length, 0)) / ended,
-            "failure/hole_free": jnp.sum(rollout.outcome == _HOLE) / ended,
-            "failure/conflict_free": jnp.sum(rollout.outcome == _CONFLICT) / ended,
-            "failure/goal_reached": jnp.sum(rollout.outcome == _LATE) / ended,
+        shares = {
+            "valid": (rollout.outcome == _SOLVED) | (rollout.outcome == _OPTIMAL),
+            "optimal": rollout.outcome == _OPTIMAL,
+            "failure/hole_free": rollout.outcome == _HOLE,
+            "failure/conflict_free": rollout.outcome == _CONFLICT,
+            "failure/goal_reached": rollout.outcome == _LATE,
+            "episode_steps": jnp.where(rollout.done, rollout.length, 0),
         }
-        return (learner, environments, played), metrics
+        metrics |= {name: jnp.sum(values) / ended for name, values in shares.items()}
+        return (learner, environments, played), metrics | {"episodes": jnp.sum(rollout.done).astype(jnp.float32)}
 
-    keys = jax.random.split(key, settings.updates)
-    (learner, _, played), metrics = jax.lax.scan(update, (learner, environments, nothing), keys)
+    start = (learner, _begin(lake, settings, levels, first_key), Played(**zeros))
+    (learner, _, played), metrics = jax.lax.scan(update, start, jax.random.split(key, settings.updates))
     return learner, played, metrics
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def policy_gradients(
+    settings: NetworkSection, parameters: Parameters, levels: Instance, optima: jax.Array, keys: jax.Array
+) -> jax.Array:
+    """Return the gradient of the loss of every lane's network on one rollout on its levels, float32 ``[lanes, p]``.
+
+    Args:
+      parameters: ``[lanes]``.
+      levels, optima, keys: as of `train_round`.
+    """
+
+    def one(parameters: Parameters, levels: Instance, optima: jax.Array, key: jax.Array) -> jax.Array:
+        lake = lake_of(settings)
+        first_key, key = jax.random.split(key)
+        environments = _begin(lake, settings, levels, first_key)
+        _, rollout, advantage = _roll_out(lake, settings, parameters, levels, optima, environments, key)
+        rows = jax.tree.map(lambda x: x.reshape(rollout.done.size, *x.shape[2:]), (rollout, advantage))
+        gradient = jax.grad(_loss, argnums=1, has_aux=True)(settings, parameters, *rows, rows[1] + rows[0].value)[0]
+        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(gradient)])
+
+    return jax.vmap(one)(parameters, levels, optima, keys)
+
+
+def _begin(lake: Lake, settings: NetworkSection, levels: Instance, key: jax.Array) -> Any:
+    """Return environments at the start of episodes on drawn levels: states, levels' numbers, what is seen and legal."""
+    place = _draw(key, settings.environments, len(levels))
+    states = _reset(lake, settings, levels, place)
+    return (states, place, *_see(lake, states))
+
+
+def _roll_out(
+    lake: Lake,
+    settings: NetworkSection,
+    parameters: Parameters,
+    levels: Instance,
+    optima: jax.Array,
+    environments: Any,
+    key: jax.Array,
+) -> tuple[Any, _Rollout, jax.Array]:
+    """Play on in all environments; return them, the steps, and the advantages of the actions."""
+    environments, rollout = jax.lax.scan(
+        functools.partial(_step, lake, settings, levels, optima, parameters),
+        environments,
+        jax.random.split(key, settings.rollout_steps),
+    )
+    return environments, rollout, _advantages(settings, rollout, forward(parameters, *environments[2:])[1])
 
 
 def _draw(key: jax.Array, count: int, levels: int) -> jax.Array:
@@ -243,7 +281,7 @@ def _like(flags: Array, leaf: Array) -> jax.Array:
     return flags.reshape(flags.shape + (1,) * (leaf.ndim - 1))
 
 
-def _of_action(log_probabilities: Array, action: Array) -> jax.Array:
+def _of_action(log_probabilities: Array, action: Array) -> Array:
     return jnp.take_along_axis(log_probabilities, action[..., None], axis=-1)[..., 0]
 
 
@@ -253,7 +291,7 @@ def _advantages(settings: NetworkSection, rollout: _Rollout, last_value: jax.Arr
     An episode that runs out of steps is over like any other: the network sees how much of it is left.
     """
 
-    def back(carry: tuple[jax.Array, jax.Array], step: _Rollout) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+    def back(carry: tuple[Array, Array], step: _Rollout) -> tuple[tuple[Array, Array], Array]:
         advantage, next_value = carry
         goes_on = 1.0 - step.done.astype(jnp.float32)[:, None]
         error = step.reward + settings.discount * next_value * goes_on - step.value

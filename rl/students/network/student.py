@@ -1,6 +1,7 @@
 """The network as a student: its rounds, validations and branches; the learning itself is in `ppo`."""
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -123,6 +124,7 @@ class NetworkStudent:
         self.tokenizer = Tokenizer()
         self.state: NetworkState
         self.validation: Dataset
+        self._validation_key: jax.Array
         self._played: ppo.Played
         self._has_stock = pool.covers(config.all_kinds)
         self._first = ppo.begin(self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
@@ -159,20 +161,32 @@ class NetworkStudent:
     def prepare(self, validation_seed: int, display: Display) -> None:
         """Draw the boards of the validations."""
         display.stage("boards", 1)
-        settings, kinds = self.config.validation, self.config.target_kinds
-        key = make_key(validation_seed, Purpose.VALIDATION_SET)
-        if self._has_stock:
-            parts = []
-            for i, hole in enumerate(settings.holes):
-                share = settings.instances * (i + 1) // len(settings.holes) - settings.instances * i // len(
-                    settings.holes
-                )
-                lake = LakeConfig.uniform(kinds, hole, settings.wait)
-                parts.append(self._from_stock(lake, jax.random.fold_in(key, i), share, validation=True))
-            self.validation = join_boards(parts)
-        else:
-            self.validation = mixed_boards(self.config, kinds, settings.holes, settings.wait, key, settings.instances)
+        self._validation_key = make_key(validation_seed, Purpose.VALIDATION_SET)
+        self.validation = self._held_out(
+            self.config.target_kinds, self._validation_key, self.config.validation.instances
+        )
         display.advance("validation")
+
+    @functools.cached_property
+    def other_boards(self) -> Dataset | None:
+        """Boards like those of the validation, of kinds that are trained on and not validated; None without such."""
+        targets = self.config.target_kinds
+        kinds = tuple(kind for kind in self.config.lake.kinds if kind not in targets)
+        each = max(1, self.config.validation.instances // len(targets))
+        key = jax.random.fold_in(self._validation_key, 2**16)
+        return self._held_out(kinds, key, each * len(kinds)) if kinds else None
+
+    def _held_out(self, kinds: Sequence[Kind], key: jax.Array, count: int) -> Dataset:
+        """Return boards of these kinds as the settings `validation` ask for them."""
+        settings = self.config.validation
+        if not self._has_stock:
+            return mixed_boards(self.config, kinds, settings.holes, settings.wait, key, count)
+        parts = []
+        for i, hole in enumerate(settings.holes):
+            share = count * (i + 1) // len(settings.holes) - count * i // len(settings.holes)
+            lake = LakeConfig.uniform(kinds, hole, settings.wait)
+            parts.append(self._from_stock(lake, jax.random.fold_in(key, i), share, validation=True))
+        return join_boards(parts)
 
     def warm_start(self, recorder: Recorder) -> None:
         """Begin the rounds: it learns from nothing."""
@@ -280,8 +294,8 @@ class NetworkStudent:
         verdicts = verify(levels, plans, optima, objective=self.config.lake.objective)
         return jax.tree.map(np.asarray, (plans, steps, verdicts))
 
-    def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array, samples: int) -> np.ndarray:
-        """Train branches of one round on each design, all in one program, and let them play the validation boards.
+    def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array) -> tuple[ppo.Learner, list[Dataset]]:
+        """Train branches of one round on each design, all in one program; the state stays as it is.
 
         Repeats of one number share their keys over all designs, so that designs are compared on common random numbers.
 
@@ -289,13 +303,13 @@ class NetworkStudent:
           designs: configurations; each repeat draws boards of its own.
           repeats: how often each is trained.
           key: of boards and training.
-          samples: plays of each validation board.
 
         Returns:
-          float ``[designs, repeats, boards]``, share of the plays that are valid; the state stays as it is.
+          The learners, ``[designs * repeats]`` lanes, all repeats of a design side by side, and the boards of each.
 
         Raises:
           ConfigError: if no solvable board of a kind is found.
+          RunError: if the loss of a branch is not finite.
         """
         boards, keys = [], []
         for design in designs:
@@ -306,18 +320,27 @@ class NetworkStudent:
         learner, _, metrics = self._train_lanes(boards, keys)
         if not np.isfinite(np.asarray(metrics["loss"])).all():
             raise RunError("the loss of a branch is not finite; a smaller student.network.learning_rate may help")
-        return self.valid_shares(learner, samples).reshape(len(designs), repeats, -1)
+        return learner, boards
 
-    def valid_shares(self, learner: ppo.Learner, samples: int) -> np.ndarray:
-        """Return the share of sampled plays of each validation board that are valid, float ``[lanes, boards]``."""
+    def valid_shares(self, learner: ppo.Learner, boards: Dataset, samples: int) -> np.ndarray:
+        """Let all lanes play boards with common keys; return the share of plays that are valid, ``[lanes, boards]``."""
         occasion = 2**16 + self.state.progress.round  # no key of a validation of the run's own
-        plays = [self._play(learner, self.validation, occasion, number)[2].valid for number in range(1, 1 + samples)]
+        plays = [self._play(learner, boards, occasion, number)[2].valid for number in range(1, 1 + samples)]
         return np.mean(plays, axis=0)
 
-    def branch_gains(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
-        """Return what one round of each design gains on the validation boards, float ``[designs]``."""
+    def branch_scores(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
+        """Return how good the student is after one round of each design, float ``[designs]``.
+
+        That is the valid share on the validation boards and, so that designs can be told apart before any of these is
+        solved, a tenth of that on boards of the other kinds.
+        """
         recorder.display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
-        return self.branch(designs, 1, key, self.config.validation.samples).mean(axis=(1, 2))
+        learner, _ = self.branch(designs, 1, key)
+        samples = self.config.validation.samples
+        scores = self.valid_shares(learner, self.validation, samples).mean(axis=1)
+        if self.other_boards is not None:
+            scores = scores + 0.1 * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
+        return scores
 
     def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
         """Play fresh boards of each kind with data; see `engineer.Pilot`."""
