@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         path = options.config or command.shipped("compare-tiny.yaml")
         comparison = load(path, options.overrides)
         out = options.out or Path("runs") / path.stem
-        open_folder(out, comparison)
+        comparison = open_folder(out, comparison)
         stages = plan(comparison, out)
         with Display() as display:
             if options.jobs == 1:

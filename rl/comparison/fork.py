@@ -3,6 +3,8 @@
 import contextlib
 import os
 import shutil
+from collections.abc import Mapping
+from typing import Any
 
 from rl.comparison.stages import Stage
 from rl.run.directory import ORIGIN, RunDirectory
@@ -12,11 +14,14 @@ FOLDERS = ("before", "warm_start", "rounds")
 """Folders of earlier validations and rounds, which a report reads."""
 
 
-def fork(stage: Stage, origin: Stage) -> None:
+def fork(stage: Stage, origin: Stage, changes: Mapping[str, Any] | None = None) -> None:
     """Make the folder of a stage from its origin's: whole, or not at all. One that is there stays as it is.
 
     The end of the origin becomes its first checkpoint, beside the records of all rounds before. Its `best/` will be of
     its own rounds. While this lasts it has the origin's lock, so that nobody else makes the same folder.
+
+    Args:
+      changes: of where the run stands (`Progress`), such as the configuration that its next round is to have.
 
     Raises:
       InUse: if another process makes one of the same origin's.
@@ -33,7 +38,7 @@ def fork(stage: Stage, origin: Stage) -> None:
                 if (source.path / name).exists():
                     shutil.copytree(source.path / name, fresh / name)
             unused = () if needs_reference(stage.config) else ("reference",)
-            progress = target.checkpoints.copy_latest(source.checkpoints, unused)
+            progress = target.checkpoints.copy_latest(source.checkpoints, unused, changes or {})
             for name, length in progress.log_bytes.items():
                 if length:
                     (fresh / name).write_bytes((source.path / name).read_bytes()[:length])

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,14 @@ PATIENCE = 1.0
 """Seconds between two looks at what other processes do."""
 
 
-def open_folder(out: Path, comparison: Resolved) -> None:
+def open_folder(out: Path, comparison: Resolved) -> Resolved:
     """Make the folder of a comparison, or check that it is this one's.
 
-    As long as no stage has begun, as where a mistake was found first, another may take its place.
+    As long as no stage has begun, as where a mistake was found first, another may take its place. After that engineers
+    may be added, also to a comparison that is finished: nothing of the others is done again.
+
+    Returns:
+      The comparison with the engineers that the folder has besides.
 
     Raises:
       ConfigError: if it holds another comparison, or something else.
@@ -35,22 +39,26 @@ def open_folder(out: Path, comparison: Resolved) -> None:
     target = out / "compare.yaml"
     if not target.exists() and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out}: not empty and no comparison (it has no compare.yaml); choose another with --out")
-    if not any((out / "start").rglob("config.yaml")):
-        out.mkdir(parents=True, exist_ok=True)
-        write_whole(target, yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode())
-    ours, theirs = _decisive(comparison), _decisive(reopen(out))
-    for key in [*ours, *(theirs.keys() - ours.keys())]:
-        if ours.get(key) != theirs.get(key):
-            raise ConfigError(
-                f"{out}: holds another comparison ({key} = {theirs.get(key)} there, {ours.get(key)} here); choose "
-                "another folder with --out, or delete this one"
-            )
+    if any((out / "start").rglob("config.yaml")):
+        there = reopen(out)
+        common = there.engineers.keys() & comparison.engineers.keys()
+        ours, theirs = (_decisive(one, common) for one in (comparison, there))
+        for key in [*ours, *(theirs.keys() - ours.keys())]:
+            if ours.get(key) != theirs.get(key):
+                raise ConfigError(
+                    f"{out}: holds another comparison ({key} = {theirs.get(key)} there, {ours.get(key)} here); choose "
+                    "another folder with --out, or delete this one"
+                )
+        comparison = comparison.model_copy(update={"engineers": there.engineers | comparison.engineers})
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(target, yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode())
+    return comparison
 
 
-def _decisive(comparison: Resolved) -> dict[str, Any]:
-    """Return by dotted key the values that the result depends on."""
-    names = {"engineers": sorted(comparison.engineers)}
-    return names | flat(comparison.model_dump(mode="json"))
+def _decisive(comparison: Resolved, engineers: Collection[str]) -> dict[str, Any]:
+    """Return by dotted key the values that the results of these engineers depend on."""
+    values = comparison.model_dump(mode="json")
+    return flat(values | {"engineers": {name: comparison.engineers[name] for name in sorted(engineers)}})
 
 
 def reopen(out: Path) -> Resolved:

@@ -17,6 +17,7 @@ class Purpose(enum.IntEnum):
     BUILD = 6
     ORDER = 7
     ROLLOUT = 8
+    BRANCH = 9
 
 
 def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:

@@ -249,16 +249,18 @@ def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path,
     assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
 
 
-def test_a_comment_may_be_mended_in_the_midst_of_a_comparison_but_no_engineer_added(tmp_path):
+def test_a_comment_may_be_mended_and_an_engineer_added_in_the_midst_of_a_comparison_but_none_changed(tmp_path):
     comparison.open_folder(tmp_path / "out", comparison.load(write(tmp_path)))
     (tmp_path / "out/start").mkdir()
     (tmp_path / "out/start/config.yaml").touch()  # begun
     said = write(tmp_path, COMPARISON.replace("{kind: fixed_random}", "{kind: fixed_random}  # paper"))
     comparison.open_folder(tmp_path / "out", comparison.load(said))
-    another = write(tmp_path, COMPARISON.replace("evaluation:", "  plain: {}\nevaluation:"))
-    with pytest.raises(
-        ConfigError, match=r"\['by_itself', 'fixed_random'\] there, \['by_itself', 'fixed_random', 'plain'\]"
-    ):
+    more = write(tmp_path, COMPARISON.replace("evaluation:", "  plain: {}\nevaluation:"))
+    assert "plain" in comparison.open_folder(tmp_path / "out", comparison.load(more)).engineers
+    fewer = comparison.open_folder(tmp_path / "out", comparison.load(said))
+    assert list(fewer.engineers) == list(comparison.reopen(tmp_path / "out").engineers) and "plain" in fewer.engineers
+    another = write(tmp_path, COMPARISON.replace("{kind: fixed_random}", "{kind: uniform}"))
+    with pytest.raises(ConfigError, match=r"engineers.fixed_random.kind = fixed_random there, uniform here"):
         comparison.open_folder(tmp_path / "out", comparison.load(another))
 
 

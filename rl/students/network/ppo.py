@@ -21,7 +21,7 @@ from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
 from rl.config.sections import NetworkSection
 from rl.students.network.observation import Surroundings
 
-Parameters = dict[str, dict[str, jax.Array]]
+Parameters = dict[str, dict[str, Array]]
 """Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2``, ``policy`` and ``value``, float32."""
 _NEVER = -1e9
 
@@ -46,16 +46,16 @@ class Played(Record):
       played: int32, number of these steps.
     """
 
-    episodes: jax.Array
-    solved: jax.Array
-    optimal: jax.Array
-    holes: jax.Array
-    conflicts: jax.Array
-    late: jax.Array
-    steps: jax.Array
-    square_steps: jax.Array
-    advantage: jax.Array
-    played: jax.Array
+    episodes: Array
+    solved: Array
+    optimal: Array
+    holes: Array
+    conflicts: Array
+    late: Array
+    steps: Array
+    square_steps: Array
+    advantage: Array
+    played: Array
 
 
 @record
@@ -92,10 +92,10 @@ def make_optimizer(settings: NetworkSection) -> optax.GradientTransformation:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def begin(settings: NetworkSection, keys: jax.Array) -> Learner:
+def begin(settings: NetworkSection, keys: Array) -> Learner:
     """Return fresh networks, one for each key ``[lanes]``: orthogonal matrices, a nearly uniform policy."""
 
-    def one(key: jax.Array) -> Learner:
+    def one(key: Array) -> Learner:
         width, features = settings.width, Surroundings(settings.radius, settings.episode_steps).features
         shapes = {
             "hidden_1": (features, width, 2**0.5),
@@ -103,7 +103,7 @@ def begin(settings: NetworkSection, keys: jax.Array) -> Learner:
             "policy": (width, len(Action), 0.01),
             "value": (width, 1, 1.0),
         }
-        parameters = {}
+        parameters: Parameters = {}
         for number, (name, (inputs, outputs, scale)) in enumerate(shapes.items()):
             matrix = jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, number), (inputs, outputs))
             parameters[name] = {"w": matrix, "b": jnp.zeros(outputs)}
@@ -112,7 +112,7 @@ def begin(settings: NetworkSection, keys: jax.Array) -> Learner:
     return jax.vmap(one)(keys)
 
 
-def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[jax.Array, Array]:
+def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[Array, Array]:
     """Return the log-probabilities ``[..., 5]`` of the actions, illegal ones having none, and the values ``[...]``."""
     hidden = observation
     for name in ("hidden_1", "hidden_2"):
@@ -123,8 +123,8 @@ def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[j
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def train_round(
-    settings: NetworkSection, learner: Learner, levels: Instance, optima: jax.Array, keys: jax.Array
-) -> tuple[Learner, Played, dict[str, jax.Array]]:
+    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, keys: Array
+) -> tuple[Learner, Played, dict[str, Array]]:
     """Train every lane's network on its levels for `settings.updates` updates.
 
     Args:
@@ -140,8 +140,8 @@ def train_round(
 
 
 def _train_lane(
-    settings: NetworkSection, learner: Learner, levels: Instance, optima: jax.Array, key: jax.Array
-) -> tuple[Learner, Played, dict[str, jax.Array]]:
+    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, key: Array
+) -> tuple[Learner, Played, dict[str, Array]]:
     lake, optimizer = lake_of(settings), make_optimizer(settings)
     first_key, key = jax.random.split(key)
     sums = ("steps", "square_steps", "advantage")
@@ -150,7 +150,7 @@ def _train_lane(
         for field in dataclasses.fields(Played)
     }
 
-    def update(carry: Any, key: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
+    def update(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
         learner, environments, played = carry
         play_key, order_key = jax.random.split(key)
         environments, rollout, advantage = _roll_out(
@@ -177,8 +177,8 @@ def _train_lane(
 
 @functools.partial(jax.jit, static_argnums=0)
 def policy_gradients(
-    settings: NetworkSection, parameters: Parameters, levels: Instance, optima: jax.Array, keys: jax.Array
-) -> jax.Array:
+    settings: NetworkSection, parameters: Parameters, levels: Instance, optima: Array, keys: Array
+) -> Array:
     """Return the gradient of the loss of every lane's network on one rollout on its levels, float32 ``[lanes, p]``.
 
     Args:
@@ -186,7 +186,7 @@ def policy_gradients(
       levels, optima, keys: as of `train_round`.
     """
 
-    def one(parameters: Parameters, levels: Instance, optima: jax.Array, key: jax.Array) -> jax.Array:
+    def one(parameters: Parameters, levels: Instance, optima: Array, key: Array) -> Array:
         lake = lake_of(settings)
         first_key, key = jax.random.split(key)
         environments = _begin(lake, settings, levels, first_key)
@@ -198,7 +198,7 @@ def policy_gradients(
     return jax.vmap(one)(parameters, levels, optima, keys)
 
 
-def _begin(lake: Lake, settings: NetworkSection, levels: Instance, key: jax.Array) -> Any:
+def _begin(lake: Lake, settings: NetworkSection, levels: Instance, key: Array) -> Any:
     """Return environments at the start of episodes on drawn levels: states, levels' numbers, what is seen and legal."""
     place = _draw(key, settings.environments, len(levels))
     states = _reset(lake, settings, levels, place)
@@ -210,10 +210,10 @@ def _roll_out(
     settings: NetworkSection,
     parameters: Parameters,
     levels: Instance,
-    optima: jax.Array,
+    optima: Array,
     environments: Any,
-    key: jax.Array,
-) -> tuple[Any, _Rollout, jax.Array]:
+    key: Array,
+) -> tuple[Any, _Rollout, Array]:
     """Play on in all environments; return them, the steps, and the advantages of the actions."""
     environments, rollout = jax.lax.scan(
         functools.partial(_step, lake, settings, levels, optima, parameters),
@@ -223,11 +223,11 @@ def _roll_out(
     return environments, rollout, _advantages(settings, rollout, forward(parameters, *environments[2:])[1])
 
 
-def _draw(key: jax.Array, count: int, levels: int) -> jax.Array:
+def _draw(key: Array, count: int, levels: int) -> Array:
     return jax.random.randint(key, (count,), 0, levels)
 
 
-def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: jax.Array) -> State:
+def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: Array) -> State:
     params = Params(max_steps=settings.episode_steps)
     return jax.vmap(lambda i: lake.reset(levels[i], params)[0])(place)
 
@@ -241,10 +241,10 @@ def _step(
     lake: Lake,
     settings: NetworkSection,
     levels: Instance,
-    optima: jax.Array,
+    optima: Array,
     parameters: Parameters,
     carry: Any,
-    key: jax.Array,
+    key: Array,
 ) -> tuple[Any, _Rollout]:
     """Play one step in all environments; those whose episode ends begin another."""
     states, place, observation, legal = carry
@@ -277,7 +277,7 @@ def _step(
     return (states, next_place, *_see(lake, states)), rollout
 
 
-def _like(flags: Array, leaf: Array) -> jax.Array:
+def _like(flags: Array, leaf: Array) -> Array:
     return flags.reshape(flags.shape + (1,) * (leaf.ndim - 1))
 
 
@@ -285,23 +285,23 @@ def _of_action(log_probabilities: Array, action: Array) -> Array:
     return jnp.take_along_axis(log_probabilities, action[..., None], axis=-1)[..., 0]
 
 
-def _advantages(settings: NetworkSection, rollout: _Rollout, last_value: jax.Array) -> jax.Array:
+def _advantages(settings: NetworkSection, rollout: _Rollout, last_value: Array) -> Array:
     """Return generalised advantage estimates (Schulman et al. 2016), float32 ``[time, environments, agents]``.
 
     An episode that runs out of steps is over like any other: the network sees how much of it is left.
     """
 
-    def back(carry: tuple[Array, Array], step: _Rollout) -> tuple[tuple[Array, Array], Array]:
+    def back(carry: tuple[jax.Array, Array], step: _Rollout) -> tuple[tuple[jax.Array, Array], Array]:
         advantage, next_value = carry
         goes_on = 1.0 - step.done.astype(jnp.float32)[:, None]
         error = step.reward + settings.discount * next_value * goes_on - step.value
         advantage = error + settings.discount * settings.gae_lambda * goes_on * advantage
-        return (advantage, step.value), advantage
+        return (jnp.asarray(advantage), step.value), advantage
 
     return jax.lax.scan(back, (jnp.zeros_like(last_value), last_value), rollout, reverse=True)[1]
 
 
-def _count(played: Played, rollout: _Rollout, advantage: jax.Array) -> Played:
+def _count(played: Played, rollout: _Rollout, advantage: Array) -> Played:
     """Add a rollout's episodes and steps to what their levels came to."""
     level, done = rollout.level.reshape(-1), rollout.done.reshape(-1)
     outcome, length = rollout.outcome.reshape(-1), jnp.where(done, rollout.length.reshape(-1), 0).astype(jnp.float32)
@@ -328,22 +328,22 @@ def _learn(
     optimizer: optax.GradientTransformation,
     learner: Learner,
     rollout: _Rollout,
-    advantage: jax.Array,
-    key: jax.Array,
-) -> tuple[Learner, dict[str, jax.Array]]:
+    advantage: Array,
+    key: Array,
+) -> tuple[Learner, dict[str, Array]]:
     """Make the updates on one rollout: `epochs` passes, each in `minibatches` parts of its environments' steps."""
     steps = rollout.done.size
     returns = advantage + rollout.value
     rows = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), (rollout, advantage, returns))
 
-    def minibatch(learner: Learner, chosen: jax.Array) -> tuple[Learner, dict[str, jax.Array]]:
+    def minibatch(learner: Learner, chosen: Array) -> tuple[Learner, dict[str, Array]]:
         part = jax.tree.map(lambda x: x[chosen], rows)
         gradient, metrics = jax.grad(_loss, argnums=1, has_aux=True)(settings, learner.parameters, *part)
         updates, state = optimizer.update(gradient, learner.optimizer, learner.parameters)
         metrics["gradient_norm"] = optax.global_norm(gradient)
         return Learner(parameters=optax.apply_updates(learner.parameters, updates), optimizer=state), metrics
 
-    def epoch(learner: Learner, key: jax.Array) -> tuple[Learner, dict[str, jax.Array]]:
+    def epoch(learner: Learner, key: Array) -> tuple[Learner, dict[str, Array]]:
         order = jax.random.permutation(key, steps).reshape(settings.minibatches, -1)
         return jax.lax.scan(minibatch, learner, order)
 
@@ -352,14 +352,14 @@ def _learn(
 
 
 def _loss(
-    settings: NetworkSection, parameters: Parameters, rows: _Rollout, advantage: jax.Array, returns: jax.Array
-) -> tuple[jax.Array, dict[str, jax.Array]]:
+    settings: NetworkSection, parameters: Parameters, rows: _Rollout, advantage: Array, returns: Array
+) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped loss (Schulman et al. 2017), a squared error of the value, an entropy bonus; agents there count."""
     log_probabilities, value = forward(parameters, rows.observation, rows.legal)
     weight = rows.there.astype(jnp.float32)
     total = jnp.maximum(jnp.sum(weight), 1.0)
 
-    def mean(x: jax.Array) -> jax.Array:
+    def mean(x: Array) -> Array:
         return jnp.sum(x * weight) / total
 
     centre = mean(advantage)
@@ -375,7 +375,7 @@ def _loss(
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def play(
-    settings: NetworkSection, parameters: Parameters, levels: Instance, keys: jax.Array, greedy: bool
+    settings: NetworkSection, parameters: Parameters, levels: Instance, keys: Array, greedy: bool
 ) -> tuple[Plan, Array]:
     """Let every lane's network play each of its levels once, and write down the moves as plans.
 
@@ -392,10 +392,10 @@ def play(
     """
     lake = lake_of(settings)
 
-    def one(parameters: Parameters, levels: Instance, key: jax.Array) -> tuple[Plan, Array]:
+    def one(parameters: Parameters, levels: Instance, key: Array) -> tuple[Plan, Array]:
         states = _reset(lake, settings, levels, jnp.arange(len(levels)))
 
-        def step(states: State, key: jax.Array) -> tuple[State, jax.Array]:
+        def step(states: State, key: Array) -> tuple[State, Array]:
             log_probabilities, _ = forward(parameters, *_see(lake, states))
             drawn = jax.random.categorical(key, log_probabilities)
             action = jnp.argmax(log_probabilities, axis=-1) if greedy else drawn

@@ -1,0 +1,107 @@
+"""The command `python -m rl.branch`: what designs would gain from one saved state, measured by training on each."""
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+
+from jaxlake.commands import command_parser
+from rl import command, students
+from rl import config as config_
+from rl.branching import Branches, branch_all, draw_designs, language, network
+from rl.config import ConfigError
+from rl.run.directory import RunDirectory
+from rl.run.signals import Stop
+from rl.run.tracking import Display
+from rl.students import NetworkStudent
+
+DESCRIPTION = """\
+Trains a student from the last state of a run on each of several designs, some
+updates each, and writes what every design gained on the run's validation
+boards: to gains.jsonl, a line a branch, and a report that says whether gains
+repeat with other keys, what transfers to what, and which cheap look at a
+design predicts its gain. The run stays as it is.
+
+Stopped or killed, it goes on when the same command is given again."""
+EXAMPLES = """\
+examples:
+  python -m rl.branch --run runs/lab
+  python -m rl.branch --run runs/lab --designs 16 --kinds --repeats 3
+  python -m rl.branch --run runs/tiny --designs 4 --repeats 1 --updates 10"""
+LANES = 24
+"""Branches of a network that are trained together: more take no less time a branch on a CPU, and 40 MB each."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train and measure branches; return the exit code, see `rl.command.guarded`."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(arguments)
+
+    def work(stop: Stop) -> None:
+        _check(options)
+        with Display() as display:
+            _branch(options, display, stop)
+
+    return command.guarded("rl.branch", arguments, work)
+
+
+def _branch(options: argparse.Namespace, display: Display, stop: Stop) -> None:
+    from rl.report import branch as report  # matplotlib takes a second
+
+    run, out = options.run, options.out or options.run / "branches"
+    config = config_.load(run / "config.yaml")
+    updates = options.updates or (
+        config.student.network.updates if config.plays else config.rounds.instances // config.grpo.prompts
+    )
+    if config.plays:
+        settings = config.student.network.model_copy(update={"updates": updates})
+        student_section = config.student.model_copy(update={"network": settings})
+    with contextlib.closing(RunDirectory(run, config)) as directory:
+        with stop.at_once():
+            student = students.create(config)
+            student.restore(directory.checkpoints, display)
+            if not student.state.progress.history:
+                raise ConfigError(f"--run {run}: has no finished round yet, after which a design would be asked for")
+            student.prepare(directory.validation_seed, display)
+        designs = draw_designs(config.lake.kinds, options.designs, options.kinds, config.seed)
+        asked = Branches(designs, options.repeats, updates)
+        if isinstance(student, NetworkStudent):
+            student.settings = student_section.network
+            train = network.trainer(student, options.repeats, options.samples)
+            at_once = max(1, LANES // options.repeats)
+        else:
+            directory.close()  # its legs copy its checkpoint, under its lock
+            train = language.trainer(student, run, options.repeats, updates, out, display, stop)
+            at_once = 1
+        branch_all(student, directory, asked, train, at_once, out, display, stop)
+    display.say(f"\n{report.to_text(report.read(out))}\n\nReport: {report.write(out)}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse numbers that ask for nothing."""
+    least = {"designs": 0 if options.kinds else 2, "repeats": 1, "samples": 1, "updates": 1}
+    for name, fewest in least.items():
+        if (value := getattr(options, name)) is not None and value < fewest:
+            raise ConfigError(f"--{name} {value}: must be at least {fewest}")
+    if not (options.run / "config.yaml").exists():
+        raise ConfigError(f"--run {options.run}: holds no run (it has no config.yaml)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("rl.branch", DESCRIPTION, EXAMPLES)
+    parser.add_argument("--run", type=Path, required=True, metavar="DIR", help="run whose last state is branched from")
+    parser.add_argument("--designs", type=int, default=32, metavar="K", help="random designs (default: 32)")
+    parser.add_argument("--kinds", action="store_true", help="also a design for each kind, with all data on it")
+    parser.add_argument(
+        "--updates", type=int, metavar="M", help="updates (steps of a language policy) of a branch (default: a round's)"
+    )
+    parser.add_argument("--repeats", type=int, default=3, metavar="R", help="of each design, fresh keys (default: 3)")
+    parser.add_argument(
+        "--samples", type=int, default=4, metavar="N", help="plays of a board before and after (default: 4; networks)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of gains.jsonl (default: branches/ of the run)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,6 @@
+"""Branches: from one saved state a student is trained on each of several designs, and what each gains is written."""
+
+from rl.branching.designs import Design, draw_designs
+from rl.branching.gains import Branches, branch_all
+
+__all__ = ["Branches", "Design", "branch_all", "draw_designs"]

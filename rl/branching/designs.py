@@ -1,0 +1,43 @@
+"""The designs that branches are trained on: random ones, and one for each kind with all data on it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+
+from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
+from rl.run.keys import Purpose, make_key
+
+CONCENTRATION = 0.1
+"""Of the random data ratios: with 1, as in round 0, thirty kinds have much the same data in all designs."""
+HOLE, WAIT = 0.2, 0.25
+"""Ratios of designs of one kind."""
+
+
+class Design(NamedTuple):
+    """A configuration to be tried, and who proposed it: ``random``, or ``kind:`` and a label for one kind alone."""
+
+    origin: str
+    config: LakeConfig
+
+
+def draw_designs(kinds: Sequence[Kind], random: int, each_kind: bool, seed: int) -> list[Design]:
+    """Return random designs and, if asked for, one for each kind; always the same for a seed.
+
+    Args:
+      kinds: that a configuration has rows for, ascending.
+      random: number of random designs.
+      each_kind: with a design for each kind, too.
+      seed: of the run.
+    """
+    key = make_key(seed, Purpose.BRANCH)
+    designs = [
+        Design("random", LakeConfig.random(kinds, jax.random.fold_in(key, number), CONCENTRATION))
+        for number in range(random)
+    ]
+    for kind in kinds if each_kind else ():
+        even = LakeConfig.uniform(kinds, HOLE, WAIT)
+        data = tuple(float(other == kind) for other in kinds)
+        designs.append(Design(f"kind:{kind}", LakeConfig(even.kinds, data, even.hole, even.wait)))
+    return designs
