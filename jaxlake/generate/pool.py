@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlake.config import LakeConfig, counts
 from jaxlake.fixed_sets import POOLS, Benchmark, load
-from jaxlake.generate.candidates import Shape, fingerprints
+from jaxlake.generate.candidates import Shape
 from jaxlake.generate.dataset import GAPS, Dataset, KindReport
 from jaxlake.kinds import Family, Kind
 from jaxlake.record import Array
@@ -49,7 +49,6 @@ def draw(
     count: int,
     *,
     validation: bool = False,
-    exclude: Instance | None = None,
     max_size: int | None = None,
     max_agents: int | None = None,
 ) -> Dataset:
@@ -65,7 +64,6 @@ def draw(
       key: the result depends on config, key, count and what follows alone.
       count: boards in all.
       validation: draw from the quarter that is kept for validation instead of the rest.
-      exclude: ``[n]`` boards of any padding that must not occur.
       max_size: side of the padded board, the largest of the config's kinds by default.
       max_agents: agent slots, the most of the config's kinds by default.
 
@@ -77,13 +75,12 @@ def draw(
     """
     max_size = max_size or max(kind.size for kind in config.kinds)
     max_agents = max_agents or max(kind.num_agents for kind in config.kinds)
-    excluded = frozenset() if exclude is None else frozenset(fingerprints(exclude))
     parts, report = [], []
     for index, (kind, wanted) in enumerate(zip(config.kinds, counts(config, count), strict=True)):
         cell = _nearest(kind, config.hole[index])
         rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, index))))
         waits = math.floor(config.wait[index] * wanted + 0.5)
-        rows, repeated = _rows(cell, wanted, waits, validation, excluded, rng)
+        rows, repeated = _rows(cell, wanted, waits, validation, rng)
         parts.append(_cut(cell.stock, rows, max_size, max_agents))
         report.append(_reported(kind, cell, parts[-1], wanted, waits, repeated))
     instances, needs_wait, cost, lower_bound = jax.tree.map(lambda *x: np.concatenate(x), *parts)
@@ -130,15 +127,10 @@ def _nearest(kind: Kind, density: float) -> _Cell:
     return _cells()[kind, min(ratios, key=lambda ratio: (abs(ratio - density), ratio))]
 
 
-def _rows(
-    cell: _Cell, wanted: int, waits: int, validation: bool, excluded: frozenset[bytes], rng: np.random.Generator
-) -> tuple[np.ndarray, int]:
+def _rows(cell: _Cell, wanted: int, waits: int, validation: bool, rng: np.random.Generator) -> tuple[np.ndarray, int]:
     """Choose places in the stock, int ``[wanted]``, and say how many of them are repeats."""
     last = len(cell.rows) - len(cell.rows) // HELD_OUT
-    rows = cell.rows[last:] if validation else cell.rows[:last]
-    if excluded:
-        rows = rows[[fingerprint not in excluded for fingerprint in fingerprints(cell.stock.instances[rows])]]
-    rows = rng.permutation(rows)
+    rows = rng.permutation(cell.rows[last:] if validation else cell.rows[:last])
     needs = cell.stock.needs_wait[rows]
     with_wait, without = rows[needs][:waits], rows[~needs]
     chosen = np.concatenate([with_wait, without[: wanted - len(with_wait)]])

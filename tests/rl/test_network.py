@@ -1,0 +1,317 @@
+"""The network that plays: its plans, its training and its runs, on boards small enough to be checked by force."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from engineer.evidence import CHECKS
+from jaxlake.board_text import from_text
+from jaxlake.config import LakeConfig
+from jaxlake.generate import pool
+from jaxlake.levels import stack
+from jaxlake.types import ABSENT, Objective
+from jaxlake.verify import verify
+from rl.command import shipped
+from rl.config import Config, ConfigError, NetworkSection, load
+from rl.rounds import execute
+from rl.run.directory import RunDirectory
+from rl.run.signals import Interrupted, Stop
+from rl.run.tracking import Display
+from rl.students import NetworkStudent
+from rl.students.network import Player, ppo
+from rl.students.network.observation import Surroundings
+from rl.train import main
+
+SMALL = NetworkSection(radius=1, width=8, episode_steps=6, environments=8, rollout_steps=8, updates=2, minibatches=2)
+LAB = {
+    "student": {"kind": "network", "network": SMALL.model_dump()},
+    "lake": {"kinds": (3, 4)},
+    "warm_start": {"steps": 0},
+    "rounds": {"count": 3, "instances": 16},
+    "validation": {"kinds": (4,), "instances": 12, "samples": 2, "holes": (0.0, 0.3)},
+    "engineer": {"kind": "learnability"},
+}
+OVERRIDES = [
+    "lake.kinds=[3,4]",
+    "rounds={count: 3, instances: 16}",
+    "validation={kinds: [4], instances: 12, samples: 2, holes: [0.0, 0.3]}",
+    *(f"student.network.{name}={value}" for name, value in SMALL.model_dump().items()),
+]
+
+
+def boards(count: int = 24):
+    """Boards of two and three agents, padded alike, with their least costs."""
+    drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), count)
+    return drawn.instances, np.asarray(drawn.solutions.cost)
+
+
+def batched(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
+    """Told again in plain Python from the plan's cells alone."""
+    levels, optima = boards()
+    learner = ppo.begin(SMALL, jax.random.split(jax.random.key(1), 1))
+    plans, steps = jax.tree.map(
+        lambda x: np.asarray(x)[0],
+        ppo.play(SMALL, learner.parameters, batched(levels), jax.random.split(jax.random.key(2), 1), greedy),
+    )
+    verdicts = verify(levels, plans, optima)
+    seen = set()
+    for i in range(len(steps)):
+        agents = int(levels.num_agents[i])
+        paths = [plans.paths[i, agent, : plans.lengths[i, agent]].tolist() for agent in range(agents)]
+        assert {len(path) for path in paths} == {int(steps[i]) + 1} and plans.num_named[i] == agents
+        assert (plans.paths[i, agents:] == ABSENT).all()
+        ended = None
+        for time in range(1, int(steps[i]) + 1):
+            assert ended is None  # the step before was not the last
+            now, before = ([path[t] for path in paths] for t in (time, time - 1))
+            swap = any(now[a] == before[b] and now[b] == before[a] for a in range(agents) for b in range(a))
+            if swap or len(set(now)) < agents:
+                ended = "conflict_free"
+            if any(levels.holes[i, cell] for cell in now):
+                ended = "hole_free"
+            if ended is None and now == levels.goals[i, :agents].tolist():
+                ended = "valid"
+        ended = ended or "goal_reached"
+        assert (ended == "goal_reached") <= (steps[i] == SMALL.episode_steps)
+        found = "valid" if verdicts.valid[i] else CHECKS[int(np.argmin(verdicts.checks[i]))]
+        assert found == ended
+        seen.add(ended)
+    assert len(seen) >= 2
+
+
+def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding():
+    observe = Surroundings(radius=1, episode_steps=8)
+    seen = []
+    for side, slots in ((3, 2), (5, 4)):
+        level = jax.tree.map(jnp.asarray, stack([from_text("a.B\n.#b\n..A", max_size=side, max_agents=slots)]))[0]
+        lake = ppo.lake_of(NetworkSection(radius=1, episode_steps=8))
+        seen.append(np.asarray(observe(lake.reset(level)[0])))
+    np.testing.assert_allclose(seen[0], seen[1][:2])
+    assert (seen[1][2:] == 0).all() and seen[0].shape == (2, observe.features)
+    first = seen[0][0]
+    obstacles = first[:9].reshape(3, 3)
+    assert obstacles.tolist() == [[1, 1, 1], [1, 0, 0], [1, 0, 1]]
+    np.testing.assert_allclose(first[36:], [0.2, 0.2, 1, 1, 0, 0.3, 0.4, 0])
+
+
+def test_advantages_are_the_sums_of_their_definition():
+    rng = np.random.default_rng(0)
+    time, environments, agents = 6, 3, 2
+    reward, value = rng.normal(size=(2, time, environments, agents)).astype(np.float32)
+    last = rng.normal(size=(environments, agents)).astype(np.float32)
+    done = rng.random((time, environments)) < 0.3
+    nothing = np.zeros((time, environments))
+    rollout = ppo._Rollout(
+        observation=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, there=nothing,
+        reward=reward, done=done, level=nothing, outcome=nothing, length=nothing,
+    )  # fmt: skip
+    found = ppo._advantages(SMALL, rollout, last)
+    for t in range(time):
+        for e in range(environments):
+            expected, weight = np.zeros(agents), 1.0
+            for s in range(t, time):
+                follows = last[e] if s + 1 == time else value[s + 1, e]
+                expected += weight * (reward[s, e] + SMALL.discount * follows * (not done[s, e]) - value[s, e])
+                weight *= SMALL.discount * SMALL.gae_lambda
+                if done[s, e]:
+                    break
+            np.testing.assert_allclose(found[t, e], expected, atol=1e-5)
+
+
+@pytest.mark.heavy
+def test_a_lane_learns_the_same_alone_and_beside_others_and_its_episodes_are_counted():
+    levels, optima = boards(16)
+    keys = jax.random.split(jax.random.key(5), 2)
+    learner = ppo.begin(SMALL, jax.random.split(jax.random.key(6), 2))
+    many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
+    together, played, metrics = ppo.train_round(
+        SMALL, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
+    )
+    for lane in range(2):
+        alone = jax.tree.map(lambda x, lane=lane: jnp.copy(x[lane : lane + 1]), learner)
+        parameters, _, _ = ppo.train_round(SMALL, alone, batched(levels), optima[None], keys[lane : lane + 1])
+        for ours, theirs in zip(
+            jax.tree.leaves(ppo.lane(together.parameters, lane)), jax.tree.leaves(parameters.parameters), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs[0], atol=2e-5)
+    ends = played.solved + played.holes + played.conflicts + played.late
+    np.testing.assert_array_equal(ends, played.episodes)
+    np.testing.assert_array_equal(np.asarray(played.episodes).sum(axis=1), metrics["episodes"].sum(axis=1))
+    assert (np.asarray(played.played).sum(axis=1) == SMALL.environments * SMALL.rollout_steps * SMALL.updates).all()
+    assert (played.optimal <= played.solved).all()
+    steps, longest = np.asarray(played.steps), SMALL.episode_steps
+    assert (steps <= longest * np.asarray(played.episodes)).all()
+    valid = (np.asarray(metrics["valid"]) * np.asarray(metrics["episodes"])).sum(axis=1)
+    np.testing.assert_allclose(valid, np.asarray(played.solved).sum(axis=1), atol=1e-3)
+
+
+@pytest.mark.heavy
+def test_a_network_learns_small_boards():
+    """From one in twenty to most: what no bug in reward, advantage or gradient would let through."""
+    settings = SMALL.model_copy(
+        update={"environments": 64, "rollout_steps": 16, "updates": 40, "width": 32, "episode_steps": 12, "epochs": 4}
+    )
+    drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
+    levels, optima = batched(drawn.instances), np.asarray(drawn.solutions.cost)
+    learner = ppo.begin(settings, jax.random.split(jax.random.key(0), 1))
+    learner, _, metrics = ppo.train_round(
+        settings, learner, levels, optima[None], jax.random.split(jax.random.key(1), 1)
+    )
+    valid = np.asarray(metrics["valid"])[0]
+    assert valid[:2].mean() < 0.25 and valid[-3:].mean() > 0.75
+    held_out = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 20, validation=True)
+    player = Player(settings, learner.parameters)
+    verdicts, _ = player.play(
+        held_out.instances, np.asarray(held_out.solutions.cost), Objective.SUM_OF_COSTS, jax.random.key(2), greedy=False
+    )
+    assert verdicts.valid.mean() > 0.6
+
+
+def whole(folder, config: Config):
+    directory = RunDirectory(folder, config)
+    try:
+        with Display(quiet=True) as display:
+            execute(config, directory, display, Stop())
+    finally:
+        directory.close()
+    return folder
+
+
+def content(folder):
+    """All that two equal runs have in common, by name."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    kept = [
+        path
+        for path in files
+        if not {"checkpoints", "report"} & {*path.relative_to(folder).parts}
+        and path.name not in ("lock", "timings.jsonl")
+    ]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in kept if path.suffix != ".npz"}, {
+        str(path.relative_to(folder)): dict(np.load(path)) for path in kept if path.suffix == ".npz"
+    }
+
+
+@pytest.mark.heavy
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    """Stopped by a signal in the midst of a round's steps, and once more between two rounds."""
+    config = Config(**LAB)
+    expected = content(whole(tmp_path / "whole", config))
+    asked = []
+
+    def agreed(stop):
+        asked.append(None)
+        return 15 if len(asked) in (1, 4, 6) else 0  # after a round's first step, twice, and after a round
+
+    monkeypatch.setattr(Stop, "agreed", agreed)
+    for _ in range(3):
+        with pytest.raises(Interrupted):
+            whole(tmp_path / "stopped", config)
+    whole(tmp_path / "stopped", config)
+    found = content(tmp_path / "stopped")
+    assert found[0].keys() == expected[0].keys()
+    for name, text in expected[0].items():
+        assert found[0][name] == text, name
+    for name, arrays in expected[1].items():
+        for layer, x in arrays.items():
+            np.testing.assert_array_equal(found[1][name][layer], x)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return whole(tmp_path_factory.mktemp("network") / "run", Config(**LAB))
+
+
+@pytest.mark.heavy
+def test_a_runs_evidence_is_of_the_type_that_every_engineer_reads(run):
+    for k in range(3):
+        evidence = json.loads((run / f"rounds/{k}/evidence.json").read_text())
+        assert [row["size"] for row in evidence["by_size"]] == [4]
+        for row in (*evidence["by_size"], *evidence["training"]["by_size"]):
+            assert sum(row["first_failures"].values()) == row["n"] - row["valid"]
+            assert {check for check, count in row["first_failures"].items() if count} <= {
+                "hole_free", "conflict_free", "goal_reached"
+            }  # fmt: skip
+        assert {row["size"] for row in evidence["training"]["by_size"]} <= {3, 4}
+    samples = json.loads((run / "rounds/2/samples.json").read_text())
+    assert samples[0]["prompt"].startswith("4x4 holes") and samples[0]["answer"].startswith("0:(")
+
+
+@pytest.mark.heavy
+def test_a_saved_network_plays_as_it_did_in_its_run(run):
+    player = Player.load(run / "final")
+    assert player.settings == SMALL
+    levels, optima = boards(8)
+    first, steps = player.play(levels, optima, Objective.SUM_OF_COSTS, jax.random.key(0), greedy=True)
+    again, _ = player.play(levels[:3], optima[:3], Objective.SUM_OF_COSTS, jax.random.key(9), greedy=True)
+    np.testing.assert_array_equal(first.checks[:3], again.checks)
+    assert (steps >= 1).all()
+    with pytest.raises(ConfigError, match="holds no network that can be read") as refused:
+        Player.load(run / "rounds")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.heavy
+def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
+    config = Config(**LAB)
+    student = NetworkStudent(config)
+    directory = RunDirectory(run, config)
+    with Display(quiet=True) as display:
+        student.restore(directory.checkpoints, display)
+        student.prepare(0, display)
+    directory.close()
+    before = jax.tree.map(np.asarray, student.state.learner)
+    design = LakeConfig.uniform((3, 4), 0.2, 0.2)
+    learner, drawn = student.branch([design, design], 2, jax.random.key(0))
+    twice = [jax.tree.leaves(jax.tree.map(np.asarray, ppo.lane(learner.parameters, lane))) for lane in range(4)]
+    for ours, theirs in zip(twice[0], twice[2], strict=True):  # the same design and key
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    assert any(np.abs(ours - theirs).max() > 1e-6 for ours, theirs in zip(twice[0], twice[1], strict=True))
+    assert len(drawn) == 4
+    for ours, theirs in zip(jax.tree.leaves(before), jax.tree.leaves(student.state.learner), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    scores = student.branch_scores(
+        type("R", (), {"display": Display(quiet=True)})(), [design, design], jax.random.key(1)
+    )
+    assert scores.shape == (2,) and scores[0] == scores[1]
+
+
+def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(tmp_path, monkeypatch, capsys):
+    def broken(self, boards, keys):
+        learner = jax.tree.map(lambda x: x * jnp.nan if x.dtype == jnp.float32 else x, self.state.learner)
+        return learner, None, {"loss": np.array([[0.1, np.nan]])}
+
+    monkeypatch.setattr(NetworkStudent, "_train_lanes", broken)
+    command = ["--config", str(shipped("lab.yaml")), "--run", str(tmp_path / "run"), *OVERRIDES]
+    assert main(command) == 1
+    error = capsys.readouterr().err
+    assert "round 0: the loss of update 2 of 2 is not finite" in error and error.count("\n") == 1
+    config = load(shipped("lab.yaml"), OVERRIDES)
+    student, directory = NetworkStudent(config), RunDirectory(tmp_path / "run", config)
+    with Display(quiet=True) as display:
+        student.restore(directory.checkpoints, display)
+    directory.close()
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(student.state.learner.parameters))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"engineer": {"kind": "checkpoint"}}, "engineer.kind = checkpoint needs student.kind = language"),
+        ({"warm_start": {"steps": 5}}, "warm_start.steps = 5 must be 0 with student.kind = network"),
+        ({"student": {"kind": "language"}, "engineer": {"kind": "hindsight"}}, "needs student.kind = network"),
+        ({"student": {"network": {"minibatches": 3}}}, "environments \\* rollout_steps = 4096 must be a multiple"),
+        ({"student": {"network": {"updates": 0}}}, "greater than or equal to 1"),
+        ({"engineer": {"kind": "hindsight", "branches": 1}}, "greater than or equal to 2"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**LAB | values)
