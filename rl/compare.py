@@ -56,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
                 run_all(stages, comparison.evaluation, display, stop)
             else:
                 run_workers(options.jobs, out, stages, display, stop)
-            display.say(f"\n{report.to_text(report.read(out))}\n\nReport: {report.write(out)}")
+            found = report.read(out)
+            display.say(f"\n{report.to_text(found)}\n\nReport: {report.write(out, found)}")
 
     return command.guarded("rl.compare", arguments, work)
 

@@ -1,10 +1,12 @@
-"""The command ``python -m rl.report``: one HTML page on one run, several, or a comparison."""
+"""The command ``python -m rl.report``: one HTML page on one run, several, a comparison, or branches."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from jaxlake.commands import command_parser, mistakes_in_one_line
+from rl.report import branch
+from rl.report.branch.gains import FILE as GAINS
 from rl.report.page import FILE, write
 from rl.report.several import write_several
 
@@ -13,6 +15,7 @@ examples:
   python -m rl.report runs/tiny
   python -m rl.report runs/tiny runs/seed1 -o two.html
   python -m rl.report runs/compare-tiny
+  python -m rl.report runs/lab/branches
 """
 
 
@@ -21,13 +24,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser(
         "rl.report", "Write one HTML page that stands alone, and its pictures as PNG files beside it.", _EPILOG
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a directory of rl.train or rl.compare")
+    directory = "a directory of rl.train, rl.compare or rl.branch"
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help=directory)
     default = f"RUN/report/{FILE}; of several RUNs {FILE} in the current directory"
     parser.add_argument("-o", type=Path, metavar="FILE", dest="file", help=f"the page (default: {default})")
     options = parser.parse_args(arguments)
     first, *others = options.runs
     file = options.file or (Path(FILE) if others else first / "report" / FILE)
     with mistakes_in_one_line(parser):
+        if not others and (first / GAINS).exists():
+            print(branch.write(first))
+            return 0
         if others or (first / "compare.yaml").exists():
             write_several(options.runs, file)
         else:

@@ -26,8 +26,8 @@ def write_several(run_dirs: Sequence[Path], file: Path) -> None:
     blocks = []
     for name, one in compared.items():
         shown = (*map(html.paragraph, comparison.notes(one)), *page.shown(together[name], *together[name]))
-        tabled = map(html.table, comparison.tables(one))
-        blocks.append(html.section(f"Engineers of {name} side by side", [*shown, *tabled]))
+        first, *others = map(html.table, comparison.tables(one))
+        blocks.append(html.section(f"Engineers of {name} side by side", [first, *shown, *others]))
     blocks.append(html.section("Run by run", [html.table(_side_by_side(runs))]))
     for name, run in runs.items():
         parts = (page.headline(run), page.environments(run, drawn[name], level=3), page.designs(run, level=3))

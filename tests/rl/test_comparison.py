@@ -531,7 +531,7 @@ def test_published_figures_stand_beside_engineers_of_their_kind(read):
 
 @pytest.mark.heavy
 def test_report_has_tables_numbers_and_pictures(out):
-    page = comparison.write(out)
+    page = comparison.write(out, comparison.read(out))
     words = page.read_text()
     assert words.index("Who designs best") < words.index("4 engineers, 3 seeds each")
     for name in set(PICTURES) - {"headroom.png"}:

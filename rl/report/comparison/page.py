@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
-from rl.report.comparison.arms import Comparison, read
+from rl.report.comparison.arms import Comparison
 from rl.report.comparison.findings import findings
 from rl.report.comparison.measures import CEILING, ESCAPED, FLOOR, THRESHOLDS, engineer_of_kind
 from rl.report.comparison.pictures import draw_all
@@ -19,17 +19,19 @@ from rl.report.table import WIDTH
 PAGE, NUMBERS = "comparison.md", "comparison.json"
 
 
-def write(out: str | Path) -> Path:
+def write(out: str | Path, comparison: Comparison) -> Path:
     """Write ``report/`` of a comparison's directory, the page last.
+
+    Args:
+      out: the directory.
+      comparison: what `read` gives of it.
 
     Returns:
       The path of ``report/comparison.md``.
 
     Raises:
-      ValueError: see `read`.
       OSError: if the disk does not take it.
     """
-    comparison = read(out)
     folder = Path(out) / "report"
     folder.mkdir(exist_ok=True)
     drawn = draw_all(comparison)

@@ -35,8 +35,14 @@ class PublishedRow:
 
 
 def beside_published(comparison: Comparison) -> Iterable[PublishedRow]:
-    """Yield a row for each policy of the paper that an engineer led to; none without boards of 3 to 5 agents."""
+    """Yield a row for each policy of the paper that an engineer led to.
+
+    None without boards of 3 to 5 agents, and none of networks that play, which are no policies in the paper's sense.
+    """
     boards = comparison.boards
+    runs = [arm.run for arms in comparison.arms.values() for arm in arms.values()]
+    if any(run.settings.get("student.kind") == "network" for run in runs):
+        return
     papers = np.isin(boards.agents, (3, 4, 5)) & np.array([isinstance(size, int) for size in boards.size])
     if not papers.any():
         return

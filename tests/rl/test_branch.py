@@ -1,0 +1,114 @@
+"""Branches from a run's last state: what is written, what goes on after a kill, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from test_network import LAB, whole
+
+from rl import branching
+from rl.branch import main
+from rl.branching import network
+from rl.branching.designs import draw_designs
+from rl.config import Config
+from rl.report.branch import read
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return whole(tmp_path_factory.mktemp("branch") / "run", Config(**LAB))
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "gains.jsonl").read_text().splitlines()]
+
+
+def test_designs_are_the_same_for_a_seed_and_hold_one_of_each_kind():
+    kinds = Config(**LAB).lake.kinds
+    designs = draw_designs(kinds, 5, True, seed=3)
+    assert [design.origin for design in designs] == ["random"] * 5 + ["kind:3", "kind:4"]
+    assert designs == draw_designs(kinds, 5, True, seed=3) != draw_designs(kinds, 5, True, seed=4)
+    assert designs[5].config.data == (1.0, 0.0) and designs[6].config.data == (0.0, 1.0)
+    assert len({design.config.data for design in designs}) == 7
+
+
+@pytest.mark.heavy
+def test_a_killed_command_goes_on_to_the_same_file_and_the_run_stays_as_it_is(run, tmp_path, monkeypatch):
+    before = {path: path.read_bytes() for path in run.rglob("*.json*")}
+    command = ["--run", str(run), "--designs", "2", "--kinds", "--repeats", "2", "--samples", "2", "--updates", "1"]
+    monkeypatch.setattr("rl.branch.LANES", 4)
+    assert main([*command, "--out", str(tmp_path / "whole")]) == 0
+    assert {path: path.read_bytes() for path in run.rglob("*.json*")} == before
+    found = rows(tmp_path / "whole")
+    assert [(row["design"], row["repeat"]) for row in found] == [(i, r) for i in range(4) for r in range(2)]
+    for row in found:
+        assert row["gain"] == pytest.approx(row["after"] - row["before"]) and row["updates"] == 1 and row["round"] == 3
+        assert set(row["by_kind"]) == {"3", "4"} and row["before"] == row["by_kind"]["4"]["before"]
+        assert 0 <= row["predictors"]["p(1-p)"] <= 0.25 and -1 <= row["predictors"]["gradient alignment"] <= 1
+    assert len({row["context"] for row in found}) == 1 and "Size 3" in found[0]["context"] or "3" in found[0]["context"]
+
+    class Killed(Exception):
+        pass
+
+    train = network.trainer
+
+    def killed(*arguments):
+        inner, calls = train(*arguments), []
+
+        def once(designs):
+            calls.append(None)
+            if len(calls) > 1:
+                raise Killed
+            return inner(designs)
+
+        return once
+
+    monkeypatch.setattr(network, "trainer", killed)
+    with pytest.raises(Killed):
+        main([*command, "--out", str(tmp_path / "killed")])
+    file = tmp_path / "killed/gains.jsonl"
+    assert len(rows(tmp_path / "killed")) == 4
+    file.write_text(file.read_text() + '{"version": 1, "sta')  # what a kill left of a line
+    monkeypatch.setattr(network, "trainer", train)
+    assert main([*command, "--out", str(tmp_path / "killed")]) == 0
+    assert rows(tmp_path / "killed") == found
+    assert len(read(tmp_path / "killed").states[0].designs) == 4
+
+
+@pytest.mark.heavy
+def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, capsys):
+    command = ["--run", str(run), "--designs", "2", "--repeats", "1", "--samples", "1", "--out", str(tmp_path)]
+    assert main(command) == 0
+    capsys.readouterr()
+    assert main([*command, "--updates", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "gains.jsonl, line 1: of other branches" in error and error.count("\n") == 1
+    file = tmp_path / "gains.jsonl"
+    file.write_text(file.read_text().replace('"version"', '"versi', 1))
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "gains.jsonl, line 1: damaged" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--designs", "0"], "--designs 0: must be at least 2"),
+        (["--repeats", "0"], "--repeats 0: must be at least 1"),
+        (["--updates", "0"], "--updates 0: must be at least 1"),
+        ([], "holds no run (it has no config.yaml)"),
+    ],
+)
+def test_what_asks_for_nothing_is_refused(tmp_path, capsys, options, message):
+    assert main(["--run", str(tmp_path / "none"), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and not (tmp_path / "none").exists()
+
+
+def test_the_gain_of_a_branch_is_that_of_its_target_boards():
+    before, after = np.array([0.0, 0.5, 1.0, 0.0]), np.array([0.5, 0.5, 1.0, 1.0])
+    kinds = np.array(Config(**LAB).lake.kinds * 2, object)
+    gain = network._gain(before, after, kinds, np.array([True, True, False, False]), {})
+    assert gain.overall == pytest.approx((0.25, 0.5, np.std([0.5, 0.0], ddof=1) / 2**0.5))
+    assert gain.by_kind[kinds[0]][:2] == (0.5, 0.75) and gain.by_kind[kinds[1]][:2] == (0.25, 0.75)
+    assert branching.Design("random", None).origin == "random"
