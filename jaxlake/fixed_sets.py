@@ -17,7 +17,7 @@ SETS = ("test", "validation", "families")
 """Names: ``test``, 3 to 5 agents, the paper's benchmark by its description; ``validation``, 2 agents, our choice;
 ``families``, boards of every ``Family`` with 2 to 5 agents."""
 
-POOLS = ("pool",)
+POOLS = ("pool", "pool_families")
 """Names of the stocks of training boards, see ``jaxlake.generate.pool``: random boards with 2 to 5 agents, and those of
 the other families with 2 and 3."""
 
