@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxlake.commands import command_parser
 from rl import command
-from rl.comparison import load, open_folder, plan, run_all, run_workers
+from rl.comparison import describe_costs, load, open_folder, plan, run_all, run_workers
 from rl.config import ConfigError
 from rl.report import comparison as report
 from rl.run.signals import Stop
@@ -56,6 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
                 run_all(stages, comparison.evaluation, display, stop)
             else:
                 run_workers(options.jobs, out, stages, display, stop)
+            for line in describe_costs(stages):
+                display.say(line)
             found = report.read(out)
             display.say(f"\n{report.to_text(found)}\n\nReport: {report.write(out, found)}")
 

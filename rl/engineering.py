@@ -3,9 +3,9 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 from flax import nnx
@@ -41,6 +41,8 @@ from rl.students import Student
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
 
+API_LOG = "api.jsonl"
+"""File of a run with a line for every time that its engineer asked a server: how often, and the tokens it counted."""
 SHIPPED_MODEL = Path(__file__).parent / "tiny_engineer"
 """Folder of the language model that `engineer.kind = model` asks where no other is named."""
 
@@ -168,18 +170,23 @@ def _asking(student: Student, recorder: Recorder) -> Generate:
         )
         seeds = [(seed + i) % 2**31 if settings.temperature else None for i in range(count)]
 
-        def ask() -> dict[str, list[str]]:
-            texts, failed = {}, []
+        def ask() -> dict[str, Any]:
+            texts, failed, prompt_tokens, completion_tokens = {}, [], 0, 0
             requests = [dataclasses.replace(request, seed=seed) for seed in seeds]
             for index, result in client.map(requests, concurrency=count):
                 if isinstance(result, RequestFailed):
                     failed.append(str(result))
                 else:
                     texts[index] = result.text
-            return {"texts": [texts[index] for index in sorted(texts)], "failed": failed}
+                    prompt_tokens += result.prompt_tokens or 0
+                    completion_tokens += result.tokens or 0
+            cost = {"requests": count, "prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+            return {"texts": [texts[index] for index in sorted(texts)], "failed": failed, "cost": cost}
 
         with recorder.interruptible(state):
             answers = distributed.from_main(ask)
+        recorder.directory.append(API_LOG, {"round": state.progress.round, **answers["cost"]})
+        recorder.display.say(f"round {state.progress.round}: {describe_cost(answers['cost'])}")
         if not answers["texts"]:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:
@@ -187,6 +194,14 @@ def _asking(student: Student, recorder: Recorder) -> Generate:
         return [_parted(text) for text in answers["texts"]]
 
     return generate
+
+
+def describe_cost(cost: Mapping[str, int]) -> str:
+    """Say in words what a server was asked and counted."""
+    return (
+        f"{cost['requests']:,} requests to the engineer's server, {cost['prompt_tokens']:,} tokens read and "
+        f"{cost['completion_tokens']:,} written"
+    )
 
 
 def _parted(text: str) -> Generation:

@@ -1,12 +1,16 @@
 """The stages of a comparison: runs that begin where others end, each with a folder and a configuration of its own."""
 
 import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from rl.comparison.config import Resolved
 from rl.config import Config
 from rl.config.choices import LanguageKind
+from rl.engineering import API_LOG, describe_cost
 from rl.run.state import needs_reference
 
 EVALUATION = "evaluation.json"
@@ -60,3 +64,16 @@ def plan(comparison: Resolved, out: Path) -> list[Stage]:
             path = out / "arms" / engineer / f"seed{seed}"
             stages.append(Stage(path, comparison.arm(engineer, seed), prefix, "finished"))
     return stages
+
+
+def describe_costs(stages: Sequence[Stage]) -> Iterator[str]:
+    """Say for each engineer that asked a server how often it did in all of its stages, and what the server counted."""
+    costs: dict[str, Counter[str]] = {}
+    for stage in stages:
+        log = stage.path / API_LOG
+        if log.exists():
+            engineer = costs.setdefault(stage.path.parent.name, Counter())
+            for line in log.read_text().splitlines():
+                engineer.update({name: count for name, count in json.loads(line).items() if name != "round"})
+    for engineer, cost in costs.items():
+        yield f"{engineer}: {describe_cost(cost)}"

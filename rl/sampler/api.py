@@ -50,11 +50,13 @@ class Completion:
       text: without thoughts that the server sends separately; empty where the limit cut them off.
       tokens: how many it took, thoughts included, as the server counts; None where it does not.
       truncated: whether the limit on tokens ended it.
+      prompt_tokens: length of the message, as the server counts; None where it does not.
     """
 
     text: str
     tokens: int | None
     truncated: bool
+    prompt_tokens: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +245,10 @@ def _read(body: str) -> Completion:
             raise _NoAnswer(f"status 200 with an error: {json.dumps(answer['error'])}")
         choice = answer["choices"][0]
         text, reason = choice["message"].get("content"), choice.get("finish_reason")
-        tokens = (answer.get("usage") or {}).get("completion_tokens")
+        usage = answer.get("usage") or {}
+        tokens, prompt_tokens = (
+            count if type(count := usage.get(f"{part}_tokens")) is int else None for part in ("completion", "prompt")
+        )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise _NoAnswer(f"the answer is no chat completion: {json.dumps(body[:60])}") from None
     truncated = reason == "length"
@@ -252,4 +257,4 @@ def _read(body: str) -> Completion:
             raise _NoAnswer(f"an empty answer (finish_reason {json.dumps(reason)})")
         text = ""
     text = text.encode(errors="replace").decode()  # halves of surrogate pairs, which no file takes
-    return Completion(text, tokens if type(tokens) is int else None, truncated)
+    return Completion(text, tokens, truncated, prompt_tokens)

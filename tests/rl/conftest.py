@@ -77,7 +77,14 @@ class _Handler(BaseHTTPRequestHandler):
     def say(self, text: str | None, reason: str = "stop", tokens: int = 7) -> None:
         """A chat completion."""
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
-        self.send(200, {"object": "chat.completion", "choices": [choice], "usage": {"completion_tokens": tokens}})
+        self.send(
+            200,
+            {
+                "object": "chat.completion",
+                "choices": [choice],
+                "usage": {"completion_tokens": tokens, "prompt_tokens": 100},
+            },
+        )
 
     def log_message(self, *arguments):
         """Nothing on the terminal."""

@@ -71,7 +71,7 @@ def trickle(handler):
 
 
 def test_the_question_is_the_message_alone_and_the_answer_comes_with_its_length(server):
-    assert complete(client_of(server)) == Completion("fine", 7, truncated=False)
+    assert complete(client_of(server)) == Completion("fine", 7, truncated=False, prompt_tokens=100)
     assert server.asked == [
         {
             "path": "/v1/chat/completions",
@@ -129,7 +129,7 @@ def test_trouble_is_asked_again_and_told_if_it_stays(server, trouble, reason):
 @pytest.mark.parametrize("text", ["0:(0,0)(0,", "", None])
 def test_an_answer_that_the_limit_cut_off_is_an_answer(server, text):
     server.respond = lambda handler, body, number: handler.say(text, "length", 64)
-    assert complete(client_of(server)) == Completion(text or "", 64, truncated=True)
+    assert complete(client_of(server)) == Completion(text or "", 64, truncated=True, prompt_tokens=100)
 
 
 def test_a_server_that_counts_no_tokens_leaves_them_open(server):

@@ -65,6 +65,10 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     assert first + "\n" != (run.recorder.directory.path / "rounds/1/context.md").read_text() == second + "\n"
     assert [body["model"] for body in server.asked] == ["designer"] * 2
     assert server.asked[0]["seed"] != server.asked[1]["seed"]
+    log = (run.recorder.directory.path / "api.jsonl").read_text().splitlines()
+    costs = {"round": 1, "requests": 1, "prompt_tokens": 100, "completion_tokens": 7}
+    assert [json.loads(line) for line in log] == [costs, costs]
+    assert any("1 requests to the engineer's server, 100 tokens read and 7 written" in line for line in run.lines)
 
 
 def test_several_proposals_are_asked_of_a_server_at_once(stage, server):

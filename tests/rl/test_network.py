@@ -15,6 +15,7 @@ from jaxlake.levels import stack
 from jaxlake.types import ABSENT, Objective
 from jaxlake.verify import verify
 from rl.command import shipped
+from rl.compare import main as compare
 from rl.config import Config, ConfigError, NetworkSection, load
 from rl.rounds import execute
 from rl.run.directory import RunDirectory
@@ -315,3 +316,40 @@ def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(
 def test_settings_that_do_not_go_together_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
         Config(**LAB | values)
+
+
+@pytest.mark.heavy
+def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command(server, tmp_path, capsys):
+    """From nothing on each seed; the server's arm joins a comparison that is finished, and its tokens are told."""
+    path, out = tmp_path / "lab.yaml", tmp_path / "out"
+    settings = {
+        "base": "lab.yaml",
+        "overrides": {name: LAB[name] for name in ("student", "lake", "rounds", "validation")},
+        "seeds": [0, 1],
+        "engineers": {name: {"kind": name} for name in ("fixed_random", "hindsight")},
+        "evaluation": {"per_slice": 2, "samples": 1},
+    }
+    settings["overrides"]["engineer"] = {"branches": 2}
+    path.write_text(json.dumps(settings))  # which is YAML too
+    assert compare(["--config", str(path), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "Who designs best" in printed and "tokens read" not in printed
+    assert not (out / "start/config.yaml").exists()
+    starts = [np.load(out / f"start/seed{seed}/final/network.npz")["policy.w"] for seed in (0, 1)]
+    assert np.abs(starts[0] - starts[1]).max() > 1e-3  # each seed begins with a network of its own
+    for seed in (0, 1):
+        first = (out / f"start/seed{seed}/rounds/0/evidence.json").read_bytes()
+        for name in ("fixed_random", "hindsight"):
+            assert (out / f"arms/{name}/seed{seed}/rounds/0/evidence.json").read_bytes() == first
+    done = {file: file.stat().st_mtime_ns for file in out.rglob("evaluation.json")}
+
+    answer = '{"3":{"data":1,"hole":0.1,"wait":0},"4":{"data":0,"hole":0.2,"wait":0}}'
+    server.respond = lambda handler, body, number: handler.say(answer)
+    api = f"engineers.served={{kind: api, api: {{url: '{server.url}', model: m}}}}"
+    assert compare(["--config", str(path), "--out", str(out), api]) == 0
+    assert "served: 4 requests to the engineer's server, 400 tokens read and 28 written" in capsys.readouterr().out
+    designed = json.loads((out / "arms/served/seed1/rounds/2/config.json").read_text())
+    assert designed["3"] == {"data": 1.0, "hole": 0.1, "wait": 0.0}
+    assert {file: file.stat().st_mtime_ns for file in done} == done
+    report = json.loads((out / "report/comparison.json").read_text())
+    assert {row["engineer"] for row in report["validated"]} == {"fixed_random", "hindsight", "served"}
