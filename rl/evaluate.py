@@ -142,6 +142,11 @@ def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
         config = config_.load(options.run / "config.yaml", options.overrides)
+        if config.plays:
+            raise ConfigError(
+                f"--run {options.run}: what learned there is a network, which writes no answers; python -m rl.compare "
+                "lets networks play the fixed boards"
+            )
         kinds = [kind for kind in ("final", "best") if (options.run / kind).is_dir()]
         if not kinds:
             raise ConfigError(f"{options.run}: no policy there yet (neither final/ nor best/); the run writes them")

@@ -90,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json and (options.json.is_dir() or not os.access(options.json.parent, os.W_OK)):
             raise ConfigError(f"--json {options.json}: must be a file in a folder that can be written")
         config = config_.load(options.config, options.overrides)
+        if config.plays:
+            raise ConfigError("student.kind = network has no program that needs a plan; it fits anywhere")
         devices = jax.devices() if options.topology is None else topology_devices(options.topology)
         mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
         limit = memory(mesh)

@@ -17,6 +17,8 @@ from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
 from rl.config import Config, ConfigError, NetworkSection, load
+from rl.evaluate import main as evaluate
+from rl.plan import main as plan
 from rl.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
@@ -353,3 +355,13 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
     assert {file: file.stat().st_mtime_ns for file in done} == done
     report = json.loads((out / "report/comparison.json").read_text())
     assert {row["engineer"] for row in report["validated"]} == {"fixed_random", "hindsight", "served"}
+
+
+def test_commands_that_are_for_language_policies_say_so_in_one_line(tmp_path, capsys):
+    config = load(shipped("lab.yaml"))
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    assert evaluate(["--run", str(tmp_path), "--suite", "validation"]) == 2
+    assert plan(["--config", str(shipped("lab.yaml"))]) == 2
+    error = capsys.readouterr().err
+    assert "what learned there is a network, which writes no answers" in error
+    assert "student.kind = network has no program that needs a plan" in error and error.count("\n") == 2

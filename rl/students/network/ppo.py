@@ -41,7 +41,7 @@ class Played(Record):
     Attributes:
       episodes, solved, optimal: int32, episodes that ended, where all arrived, and those of them at the optimum's cost.
       holes, conflicts, late: int32, episodes that ended with an agent in a hole, in a conflict, or out of steps.
-      steps, square_steps: float32, sums over the episodes of their lengths and of the squares of these.
+      steps: float32, sum over the episodes of their lengths.
       advantage: float32, sum of the absolute advantages of the steps played on the level, mean over its agents.
       played: int32, number of these steps.
     """
@@ -53,7 +53,6 @@ class Played(Record):
     conflicts: Array
     late: Array
     steps: Array
-    square_steps: Array
     advantage: Array
     played: Array
 
@@ -144,9 +143,8 @@ def _train_lane(
 ) -> tuple[Learner, Played, dict[str, Array]]:
     lake, optimizer = lake_of(settings), make_optimizer(settings)
     first_key, key = jax.random.split(key)
-    sums = ("steps", "square_steps", "advantage")
     zeros = {
-        field.name: jnp.zeros(len(levels), jnp.float32 if field.name in sums else jnp.int32)
+        field.name: jnp.zeros(len(levels), jnp.float32 if field.name in ("steps", "advantage") else jnp.int32)
         for field in dataclasses.fields(Played)
     }
 
@@ -315,7 +313,6 @@ def _count(played: Played, rollout: _Rollout, advantage: Array) -> Played:
         "conflicts": outcome == _CONFLICT,
         "late": outcome == _LATE,
         "steps": length,
-        "square_steps": length**2,
         "advantage": mean.reshape(-1),
         "played": jnp.ones_like(level),
     }
