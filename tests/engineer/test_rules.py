@@ -11,11 +11,11 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engineer import RULES, RuleEngineer
+from engineer import RULES, Hindsight, RuleEngineer
 from engineer.context import PastRound
 from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Kind, read_kinds
 
 SIZES = (3, 4, 5, 6)
 KINDS = tuple(map(Kind.of, SIZES))
@@ -219,6 +219,65 @@ def test_the_ladder_asks_for_eight_prompts_and_uses_four_levels():
     rows = tuple(measured(size, 1.0) for size in sizes)
     history = trained((LakeConfig.uniform(sizes, 0.2, 0.1), rows))
     assert design("ladder", history).data == (0, 0.25, 0.25, 0.25, 0.25)
+
+
+LAB = LakeConfig.uniform(read_kinds(["3", "5", "7", "4x3", "6x3", "5x4", "6x5", "7x5"]), 0.1, 0.2)
+"""Kinds with two to five agents."""
+
+
+def lab(finished: int) -> list[PastRound]:
+    """So many finished rounds, validated on five agents."""
+    rows = (measured("6x5", 0.0), measured("7x5", 0.0))
+    return [PastRound(k, LAB, Evidence(rows, 0.0, 0.0, 4, 20.0, 0.0)) for k in range(finished)]
+
+
+def given_data(config: LakeConfig) -> dict[str, float]:
+    return {str(kind): share for kind, share in zip(config.kinds, config.data, strict=True) if share}
+
+
+def test_hard_only_is_what_is_validated_and_easy_only_the_easiest_quarter():
+    assert given_data(design("targets_only", lab(2))) == {"6x5": 0.5, "7x5": 0.5}
+    easiest = sorted(LAB.kinds, key=lambda kind: kind.difficulty)[:2]
+    assert given_data(design("easy_only", lab(2))) == dict.fromkeys(map(str, sorted(easiest)), 0.5)
+    for name in ("targets_only", "easy_only", "agents_ladder"):
+        config = design(name, lab(1))
+        assert set(config.hole) == {0.25} and set(config.wait) == {0.5}
+
+
+def test_hard_only_trains_on_everything_where_nothing_of_it_is_validated():
+    unseen = LakeConfig.uniform(("3", "5"), 0.1, 0.2)
+    history = [PastRound(0, unseen, lab(1)[0].evidence)]
+    assert given_data(RULES["targets_only"](history[0].evidence, history, KEY)) == {"3": 0.5, "5": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("finished", "agents"), [(1, {2}), (2, {2, 3}), (3, {3, 4}), (4, {4, 5}), (5, {4, 5}), (9, {4, 5})]
+)
+def test_the_ladder_by_hand_has_one_agent_more_each_round_and_the_rung_below(finished, agents):
+    shares = given_data(design("agents_ladder", lab(finished)))
+    assert set(shares) == {str(kind) for kind in LAB.kinds if kind.num_agents in agents}
+    assert len(set(shares.values())) == 1
+
+
+def test_hindsight_takes_the_design_that_scores_best_and_tries_as_many_as_asked():
+    """Scores are the share of data on 3x3 boards, so a random design of few kinds that has most of it must win."""
+    tried = []
+
+    def scores(designs, key):
+        tried.append((list(designs), jax.random.key_data(key).tolist()))
+        return np.array([config.data[0] for config in designs])
+
+    rules = [RULES["uniform"], RULES["targets_only"]]
+    proposal = Hindsight(scores, rules, branches=20).propose(lab(1)[0].evidence, lab(1), KEY)
+    (designs, key), *_ = tried
+    assert len(designs) == 20 and designs[:2] == [design("uniform", lab(1)), design("targets_only", lab(1))]
+    assert proposal.projected == max(designs, key=lambda config: config.data[0]) and proposal.projected.data[0] > 0.3
+    assert proposal.candidates == tuple(designs) and designs[proposal.chosen] == proposal.projected
+    assert key != jax.random.key_data(KEY).tolist()  # the branches' luck is not the round's
+    fewer = Hindsight(scores, rules, branches=1).propose(lab(1)[0].evidence, lab(1), KEY)
+    assert fewer.projected == design("uniform", lab(1))
+    with pytest.raises(ValueError, match="engineer hindsight designs from round 1 on"):
+        Hindsight(scores, rules, 2).propose(lab(1)[0].evidence, [], KEY)
 
 
 def test_plr_replays_by_rank_and_staleness():

@@ -80,7 +80,9 @@ def notes(comparison: Comparison) -> list[str]:
             "tails or averages."
         )
     if comparison.left_out:
-        lines.append(f"Not finished and left out: {', '.join(comparison.left_out)}.")
+        named, others = comparison.left_out[:8], len(comparison.left_out) - 8
+        more = f" and {others} more runs" if others > 0 else ""
+        lines.append(f"Not finished and left out: {', '.join(named)}{more}.")
     return lines
 
 
