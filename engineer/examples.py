@@ -22,6 +22,8 @@ LOW, MASTERED = 0.5, 0.8
 HOLE_STEP = 0.1
 NOISE = 0.02
 """Standard deviation of the ratios around the rule, so that answers differ between examples with alike evidence."""
+MOST_NOISE = 0.16
+"""The same at most, as a share of the mean data ratio: with 28 kinds that is 0.036, and 0.02 would hide the rule."""
 FAILURE_WEIGHTS = (0.2, 0.1, 0.2, 0.2, 1.0, 0.4, 1.0, 0.5)
 """Dirichlet weights of the checks, in their order: holes and conflicts are what a warm-started policy fails at."""
 
@@ -52,20 +54,23 @@ def example(
       the context (user message), the thinking (at most 40 words), the answer (JSON), and the configuration it holds.
     """
     shown = modules(contexts[int(rng.integers(len(contexts)))] if len(contexts) > 1 else contexts[0])
-    skills = _skills(rng, targets or kinds)
+    validated = tuple(targets or kinds)
+    skills = _skills(rng, tuple(kinds), validated)
     n = int(rng.integers(12, 129))
-    evidence = _evidence(rng, skills, n)
-    # Any configuration stands in for round 0's where it is not shown.
-    first = _random(rng, tuple(kinds)) if Module.H0 in shown else _middle(tuple(kinds))
+    evidence = _evidence(rng, skills, validated, n)
+    # Any configuration stands in for round 0's where nothing of it is shown.
+    first = _random(rng, tuple(kinds)) if {Module.H0, Module.R} & {*shown} else _middle(tuple(kinds))
     history = [PastRound(0, first, evidence)]
     for past in range(1, int(rng.integers(1, rounds))):
         config, rationale = _noisy(rng, rule(evidence, kinds, _seen(history, shown))), think(evidence)
         skills = {kind: skill + rng.normal(0.4, 0.4) for kind, skill in skills.items()}
-        evidence = _evidence(rng, skills, n)
+        evidence = _evidence(rng, skills, validated, n)
         history.append(PastRound(past, config, evidence, rationale))
+    if {Module.E, Module.R} & {*shown}:
+        evidence = _extended(rng, evidence, history[-1].config, skills)
     config, rationale = _noisy(rng, rule(evidence, kinds, _seen(history, shown))), think(evidence)
-    if {Module.E, Module.X} & {*shown}:
-        evidence = _extended(rng, evidence, history[-1].config)
+    if Module.X in shown:
+        evidence = dataclasses.replace(evidence, trajectories=_failures(rng, evidence))
     training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
     context = Context(shown, template or Template.shipped()).build(evidence, history, training)
     return context, rationale, to_answer(config), config
@@ -76,17 +81,19 @@ def rule(evidence: Evidence, kinds: Sequence[Kind], previous: LakeConfig | None 
 
     Data follows learnability p (1 - p) plus a floor, with p the sampled valid share (the greedy one where nothing was
     sampled). A kind gets fewer holes where holes are its main failure and few plans are valid, more where it is
-    mastered. Waits move to the share of conflicts among a kind's failures. One that was not validated counts as solved
-    half of the time, and the rest of it stays. ``previous`` is the configuration that the
-    reader of a context can see, hence None without a history; hole ratios of 0.25 and wait ratios of 0.3 then stand in.
-    Ratios are multiples of 0.005 and the data ratios sum to 1.
+    mastered. Waits move to the share of conflicts among a kind's failures. One that was not validated counts as its
+    training answers tell, without any as solved half of the time, and the rest of it stays. ``previous`` is the
+    configuration that the reader of a context can see, hence None without a history; hole ratios of 0.25 and wait
+    ratios of 0.3 then stand in. Ratios are multiples of 0.005 and the data ratios sum to 1.
     """
     before = previous or _middle(tuple(kinds))
     rows = {row.kind: row for row in evidence.by_kind}
+    trained = {row.kind: row for row in evidence.training.by_kind} if evidence.training else {}
     data, hole, wait = [], list(before.hole), list(before.wait)
     for i, kind in enumerate(kinds):
         row = rows.get(kind)
-        p = row.valid_share if row else 0.5
+        answered = row or trained.get(kind)
+        p = answered.valid_share if answered else 0.5
         data.append(p * (1 - p) + FLOOR)
         if row:
             hole[i] += HOLE_STEP * ((p > MASTERED) - (p < LOW and main_failure(row).startswith("hole")))
@@ -106,24 +113,30 @@ def think(evidence: Evidence) -> str:
     )
 
 
-def _skills(rng: np.random.Generator, kinds: Sequence[Kind]) -> dict[Kind, float]:
-    """Draw an imagined policy: a kind is solved with a probability that is logistic in its own skill."""
+def _skills(rng: np.random.Generator, kinds: tuple[Kind, ...], validated: tuple[Kind, ...]) -> dict[Kind, float]:
+    """Draw an imagined policy: a kind is solved with a probability that is logistic in its own skill.
+
+    Where it trains on other kinds than it is validated on, it may stand anywhere on the way from the easiest kind to
+    the hardest.
+    """
     slope, skill = rng.uniform(0.0, 1.2), rng.uniform(-1.5, 2.5)
-    difficulties = [kind.difficulty for kind in kinds]
-    middle = (min(difficulties) + max(difficulties)) / 2
-    return {kind: skill - slope * (kind.difficulty - middle) + rng.normal(0, 0.6) for kind in kinds}
+    met = sorted({*kinds, *validated})
+    difficulties = [kind.difficulty for kind in met]
+    ends = min(difficulties), max(difficulties)
+    middle = sum(ends) / 2 if kinds == validated else rng.uniform(*ends)
+    return {kind: skill - slope * (kind.difficulty - middle) + rng.normal(0, 0.6) for kind in met}
 
 
-def _evidence(rng: np.random.Generator, skills: dict[Kind, float], n: int) -> Evidence:
+def _evidence(rng: np.random.Generator, skills: dict[Kind, float], kinds: Sequence[Kind], n: int) -> Evidence:
     """Draw a validation of n boards per kind, four samples a board."""
     split = rng.dirichlet(FAILURE_WEIGHTS)
     temperature_cost = rng.uniform(0.2, 1.2)
     rows = []
-    for kind, skill in skills.items():
-        valid = int(rng.binomial(n, _logistic(skill)))
+    for kind in kinds:
+        valid = int(rng.binomial(n, _logistic(skills[kind])))
         first = rng.multinomial(n - valid, rng.dirichlet(20 * split + 0.1)).tolist()
         failures = dict(zip(CHECKS, first, strict=True))
-        sampled = float(rng.binomial(4 * n, _logistic(skill - temperature_cost)) / (4 * n))
+        sampled = float(rng.binomial(4 * n, _logistic(skills[kind] - temperature_cost)) / (4 * n))
         optimal = int(rng.binomial(valid, rng.uniform(0.7, 1)))
         rows.append(KindEvidence(kind, n, valid, optimal, failures, failures, sampled))
     sampled = float(np.mean([row.sampled_valid for row in rows]))
@@ -148,7 +161,10 @@ def _random(rng: np.random.Generator, kinds: tuple[Kind, ...]) -> LakeConfig:
 
 
 def _noisy(rng: np.random.Generator, config: LakeConfig) -> LakeConfig:
-    data, hole, wait = (np.asarray(x) + rng.normal(0, NOISE, len(x)) for x in (config.data, config.hole, config.wait))
+    count = len(config.kinds)
+    noise = min(NOISE, MOST_NOISE / count), NOISE, NOISE
+    ratios = zip((config.data, config.hole, config.wait), noise, strict=True)
+    data, hole, wait = (np.asarray(x) + rng.normal(0, deviation, count) for x, deviation in ratios)
     return in_steps(config.kinds, np.maximum(data, STEP), hole, wait)
 
 
@@ -163,14 +179,14 @@ def _details(rng: np.random.Generator) -> str:
     )
 
 
-def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig) -> Evidence:
-    """Add to a validation what E and X show besides: a round on this configuration before it, and failures."""
+def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig, skills: dict[Kind, float]) -> Evidence:
+    """Add to a validation what E and R show besides: a round on this configuration before it."""
     tokens = rng.uniform(12, 30)
     measured, boards, trained, trained_on = [], [], [], []
     data = dict(zip(config.kinds, config.data, strict=True))
     validated = {row.kind for row in evidence.by_kind}
-    others = {kind: rng.normal() for kind in config.kinds if kind not in validated}
-    rows = (*evidence.by_kind, *(_evidence(rng, others, n=8).by_kind if others else ()))
+    others = [kind for kind in config.kinds if kind not in validated]
+    rows = (*evidence.by_kind, *(_evidence(rng, skills, others, n=8).by_kind if others else ()))
     for row in sorted(rows, key=lambda row: row.kind):
         if row.kind in validated:
             shares = _group_shares(rng, row.valid_share, row.n, samples=evidence.samples_per_prompt)
@@ -188,7 +204,6 @@ def _extended(rng: np.random.Generator, evidence: Evidence, config: LakeConfig) 
         by_kind=tuple(measured),
         environment=tuple(boards),
         training=TrainingEvidence(tuple(trained), tuple(trained_on)),
-        trajectories=_failures(rng, evidence),
     )
 
 
