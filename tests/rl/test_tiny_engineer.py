@@ -10,7 +10,7 @@ from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import config as config_
-from rl.config import Config, ModelSection
+from rl.config import Config, MeshSection, ModelSection
 from rl.context import read_context
 from rl.engineering import SHIPPED_MODEL
 from rl.policy import Policy
@@ -41,7 +41,8 @@ def test_it_was_taught_the_kinds_and_targets_of_the_lab():
 @pytest.mark.heavy
 def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
     model = ModelSection(path=str(SHIPPED_MODEL), shape=None)
-    policy, parameters = Policy.create(Config(model=model, engineer=MADE_BY.engineer), jax.random.key(0))
+    config = Config(model=model, mesh=MeshSection(fsdp=1), engineer=MADE_BY.engineer)
+    policy, parameters = Policy.create(config, jax.random.key(0))
     kinds, targets = LAB.lake.kinds, LAB.target_kinds
     trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
     evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
