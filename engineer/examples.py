@@ -23,7 +23,7 @@ HOLE_STEP = 0.1
 NOISE = 0.02
 """Standard deviation of the ratios around the rule, so that answers differ between examples with alike evidence."""
 MOST_NOISE = 0.16
-"""The same as a share of the mean data ratio, at most: with 28 kinds the mean is 0.036, and 0.02 would hide the rule."""
+"""The same at most, as a share of the mean data ratio: with 28 kinds that is 0.036, and 0.02 would hide the rule."""
 FAILURE_WEIGHTS = (0.2, 0.1, 0.2, 0.2, 1.0, 0.4, 1.0, 0.5)
 """Dirichlet weights of the checks, in their order: holes and conflicts are what a warm-started policy fails at."""
 
@@ -84,8 +84,7 @@ def rule(evidence: Evidence, kinds: Sequence[Kind], previous: LakeConfig | None 
     mastered. Waits move to the share of conflicts among a kind's failures. One that was not validated counts as its
     training answers tell, without any as solved half of the time, and the rest of it stays. ``previous`` is the
     configuration that the reader of a context can see, hence None without a history; hole ratios of 0.25 and wait
-    ratios of 0.3 then stand in.
-    Ratios are multiples of 0.005 and the data ratios sum to 1.
+    ratios of 0.3 then stand in. Ratios are multiples of 0.005 and the data ratios sum to 1.
     """
     before = previous or _middle(tuple(kinds))
     rows = {row.kind: row for row in evidence.by_kind}

@@ -21,5 +21,5 @@ class FromRepository(BuildHookInterface):
 def _is_packaged(path: Path) -> bool:
     """Whether something in this folder is a part of `rl`: neither of its packaging, nor what a build or a run left."""
     if path.is_dir():
-        return any(path.glob("*.py"))
+        return any(path.glob("*.py")) or (path / "config.json").exists()  # the shipped model has no code
     return path.name == "py.typed" or (path.suffix == ".py" and path != Path(__file__))

@@ -305,7 +305,7 @@ def every_context() -> list[tuple[Module, ...]]:
 def test_what_an_engineer_said_enters_no_context_without_s():
     history = [dataclasses.replace(past, rationale=f"zebra {past.round}") for past in rounds(2)]
     contexts = every_context()
-    assert len(contexts) == 2**4 * 3 * 3
+    assert len(contexts) == 2**5 * 3 * 3
     for chosen in contexts:
         text = Context(chosen, TEMPLATE).build(RICH, history, Training(2, 3, 2, "details"))
         assert ("zebra" in text) == (Module.S in chosen)

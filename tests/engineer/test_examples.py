@@ -137,6 +137,23 @@ def test_examples_design_kinds_and_reason_about_those_that_are_validated():
     assert shown == {"3", "4x3", "rooms5"}
 
 
+LADDER = tuple(Kind.of(f"{size}x{agents}") for size in range(4, 11) for agents in (2, 3, 4))
+
+
+def test_a_kind_that_only_trained_gets_data_by_its_training_answers():
+    rng, checked = np.random.default_rng(0), Counter()
+    for _ in range(40):
+        context, _, _, config = example(rng, LADDER, 4, 2, ("F+R",), targets=LADDER[-2:])
+        trained = {row[0]: int(row[1]) / 100 for row in table(context, "kind valid")}
+        validated = {row[0]: int(row[5]) / 100 for row in table(context, "kind n valid")}
+        shares = [(trained | validated).get(str(kind)) for kind in LADDER]
+        p = np.array([0.5 if share is None else share for share in shares])
+        weights = p * (1 - p) + 0.05
+        assert abs(config.data - weights / weights.sum()).max() < 0.035  # four standard deviations of the noise
+        checked.update(share if share is None else round(share, 1) for share in shares)
+    assert min(checked[share] for share in (None, 0, 0.5, 1)) > 10
+
+
 def test_an_example_of_v6_is_what_the_tiny_run_has_always_been_taught():
     rng = np.random.default_rng(3)
     drawn = [example(rng, KINDS[:2], rounds=3, epochs_per_round=2) for _ in range(3)][-1]
