@@ -17,20 +17,22 @@ GIB = 2**30
 USABLE = 0.95 * 10**9  # of a GPU's gigabyte, where JAX may take 95 %
 DEVICES = {  # what each is made for: devices, and bytes of one
     "tiny": (1, 2 * GIB),
+    "tiny-engineer": (1, 2 * GIB),
     "small": (1, 16 * USABLE),
     "qwen3-0.6b": (1, 24 * USABLE),
     "qwen3-4b": (1, 141 * USABLE),
     "qwen3-4b-lora": (1, 24 * USABLE),
     "qwen3-4b-v5e-8": (8, 15.75 * GIB),
 }
-COMPARISONS = ("compare-tiny", "compare-contexts", "compare-small")
+COMPARISONS = ("compare-tiny", "compare-contexts", "compare-small", "compare-lab", "compare-families")
+LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 
 def test_all_are_there():
-    assert {path.stem for path in CONFIGS.glob("*.yaml")} == {*DEVICES, *COMPARISONS}
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} == {*DEVICES, *COMPARISONS, *LABS}
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("name", [*DEVICES, *LABS])
 def test_a_file_says_only_what_differs_from_its_base_in_the_order_of_all_sections(name):
     path = CONFIGS / f"{name}.yaml"
     given = config_.read(path)
@@ -39,7 +41,7 @@ def test_a_file_says_only_what_differs_from_its_base_in_the_order_of_all_section
     assert list(given) == sorted(given, key=[*config_.Config.model_fields].index)
 
 
-@pytest.mark.parametrize("name", [*DEVICES, *COMPARISONS])
+@pytest.mark.parametrize("name", [*DEVICES, *COMPARISONS, *LABS])
 def test_every_value_says_where_it_comes_from(name):
     for line in (CONFIGS / f"{name}.yaml").read_text().splitlines():
         if re.match(r" *\w+: *[^ #]", line) and not line.startswith("base:"):
@@ -69,7 +71,9 @@ def test_the_small_policy_has_25_million_parameters():
 def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
     found = comparison.load(CONFIGS / f"{name}.yaml")
     stages = comparison.plan(found, tmp_path)
-    assert len(stages) == 1 + len(found.seeds) * (1 + len(found.engineers)) == 1 + 5 * 9
+    starts = 0 if found.run.plays else 1  # a network is taught nothing before its rounds
+    runs = {"compare-lab": 20 * (1 + 14), "compare-families": 8 * (1 + 8)}.get(name, 5 * 9)
+    assert len(stages) == starts + len(found.seeds) * (1 + len(found.engineers)) == starts + runs
     taught = set(found.run.warm_start.contexts)
     engineers = [stage.config.engineer for stage in stages]
     assert {one.context for one in engineers if one.kind.startswith("checkpoint")} <= taught
