@@ -1,0 +1,226 @@
+"""How many environment steps a second does the laboratory's network train on?
+Our student against JaxMARL's independent PPO.
+
+Boards of 5x5 to 10x10 with five agents. An update plays 32 steps of 128
+environments and passes over them twice, in four parts. The peer does the same
+through our JaxMARL adapter, by the same rules and with the same observation;
+and on an environment of its own, MPE's simple spread with three agents, for
+which there is no target. JaxMARL's actor and critic have two layers of 64
+each, ours share theirs: "one trunk" is the peer so changed. "Matrix products"
+is the machine's own limit: those of our network in an update, forward and
+backward, and nothing else. The peer is JaxMARL 0.2.0 with distrax, in a
+virtual environment below --peers. They take turns, compiled before: rates are
+medians, the ratio is that of the turns' ratios.
+
+Then seconds, with the settings of configs/lab.yaml: a round against the number
+of seeds that learn beside each other in one program, and a branch, which is a
+round on boards of its own and a validation.
+
+examples:
+  python benchmarks/lab_speed.py
+      nine turns; installs the peer first, then some four minutes
+  python benchmarks/lab_speed.py --quick
+      three turns of the adapter alone, if the peer is installed already
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from side_by_side import Peer, Row, Unavailable, environment, fail, header, read_options, report, row
+
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset
+from jaxlake.kinds import read_kinds
+from jaxlake.types import Action
+from rl import config as config_
+from rl.config import NetworkSection
+from rl.run.checkpoint import Checkpoints
+from rl.run.tracking import Display
+from rl.students import NetworkStudent
+from rl.students.network import ppo
+
+jax.config.update("jax_platforms", "cpu")  # where the peer runs
+LAB = Path(__file__).parents[1] / "configs" / "lab.yaml"
+PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.10.2", "flax==0.12.8", "six")
+AGENTS = 5
+COMPARED = NetworkSection(environments=128, rollout_steps=32, epochs=2, minibatches=4, width=64, updates=8)
+"""What both sides have alike; the updates are those of a turn."""
+ADAPTER, ONE_TRUNK, MPE = "IPPO, our adapter", "IPPO with one trunk, our adapter", "IPPO, MPE with 3 agents"
+PRODUCTS = "matrix products"
+SEEDS, BRANCHES, COST_TURNS = (1, 2, 4, 8), 16, 5
+TARGET = 2.0
+
+
+def main() -> None:
+    options = read_options(__doc__, quick="under a minute; installs nothing", peers=True)
+    repeats, peers = (3, (ADAPTER,)) if options.quick else (9, (ADAPTER, ONE_TRUNK, MPE))
+    with tempfile.TemporaryDirectory() as scratch:
+        student = make_student(Path(scratch))
+        boards = student.build(LakeConfig.uniform(read_kinds([f"5-10x{AGENTS}"]), hole=0.2, wait=0.0), 0)
+        try:
+            python = environment(options.peers / "ippo_jaxmarl", PACKAGES, install=not options.quick)
+            rows = compare(python, Path(scratch) / "levels.npz", boards, peers, repeats)
+        except Unavailable as reason:
+            fail(f"no peer: {reason}")
+        print(f"float32, median of {repeats} turns")
+        print(header("environment steps trained a second", "peer"))
+        print("\n".join(compared.line() for compared in rows))
+        costs = [] if options.quick else measure_costs(student, boards)
+    report([*rows, *costs], options.json)
+
+
+def compare(python: Path, levels: Path, boards: Dataset, peers: tuple[str, ...], repeats: int) -> list[Row]:
+    """Let all train in turn and return a row for each peer, and one for the machine.
+
+    Raises:
+      Unavailable: if a peer does not run.
+    """
+    np.savez(levels, **vars(boards.instances))
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(Peer("ippo_jaxmarl.py", settings(peer, levels, repeats), python=python))
+            for peer in peers
+        ]
+        with ThreadPoolExecutor() as pool:  # they compile, and so do we
+            warm = pool.map(Peer.ask, processes)
+            sides = [ours(COMPARED, boards, seeds=1), products()]
+            list(warm)
+        steps = COMPARED.updates * COMPARED.rollout_steps * COMPARED.environments
+        turns = [
+            [*(steps / side() for side in sides), *(peer.ask()["rate"] for peer in processes)] for _ in range(repeats)
+        ]
+    mine, bound, *theirs = zip(*turns, strict=True)
+    rows = [
+        row(name, mine, rates, TARGET if name == ADAPTER else None) for name, rates in zip(peers, theirs, strict=True)
+    ]
+    return [*rows, row(PRODUCTS, mine, bound, None)]
+
+
+def settings(peer: str, levels: Path, repeats: int) -> str:
+    """Return what the peer's script is told."""
+    common = {
+        "environments": COMPARED.environments,
+        "steps": COMPARED.rollout_steps,
+        "epochs": COMPARED.epochs,
+        "minibatches": COMPARED.minibatches,
+        "learning_rate": COMPARED.learning_rate,
+        "updates": COMPARED.updates,
+        "anneal_over": COMPARED.updates * (1 + repeats),
+        "one_trunk": peer == ONE_TRUNK,
+    }
+    lake = {"levels": str(levels), "radius": COMPARED.radius, "episode_steps": COMPARED.episode_steps}
+    return json.dumps(common | ({} if peer == MPE else lake))
+
+
+def make_student(folder: Path) -> NetworkStudent:
+    """Return a fresh student as `python -m rl.train --config configs/lab.yaml` makes it."""
+    student, display = NetworkStudent(config_.load(LAB)), Display(quiet=True)
+    student.restore(Checkpoints(folder / "checkpoints", keep=1, config_hash=""), display)
+    student.prepare(student.config.seed, display)
+    return student
+
+
+def ours(settings: NetworkSection, boards: Dataset, seeds: int) -> Callable[[], float]:
+    """Return a function, already warm, that trains a round of so many seeds and returns its seconds."""
+    levels = ppo.lanes([boards.instances] * seeds)
+    optima = np.stack([np.asarray(boards.solutions.cost)] * seeds)
+    keys = jax.random.split(jax.random.key(0), seeds)
+    learner = ppo.begin(settings, keys)
+
+    def train() -> float:
+        nonlocal learner
+        start = time.perf_counter()
+        learner, _, _ = jax.block_until_ready(ppo.train_round(settings, learner, levels, optima, keys))
+        return time.perf_counter() - start
+
+    train()
+    return train
+
+
+def products() -> Callable[[], float]:
+    """Return a function, already warm, that multiplies the matrices of a turn and returns its seconds."""
+    settings, key = COMPARED, jax.random.key(0)
+    parameters = jax.tree.map(lambda x: x[0], ppo.begin(settings, key[None]).parameters)
+    weights = [parameters["hidden_1"]["w"], parameters["hidden_2"]["w"]]
+    weights.append(jnp.concatenate([parameters["policy"]["w"], parameters["value"]["w"]], axis=1))
+    played = jax.random.normal(key, (settings.environments * AGENTS, len(weights[0])))
+    learned = jax.random.normal(key, (len(played) * settings.rollout_steps // settings.minibatches, len(weights[0])))
+    error = jax.random.normal(key, (len(learned), len(Action) + 1))
+
+    def forward(weights: list[jax.Array], rows: jax.Array) -> jax.Array:
+        return rows @ weights[0] @ weights[1] @ weights[2]
+
+    def play(weights: list[jax.Array], _: None) -> tuple[list[jax.Array], jax.Array]:
+        return weights, forward(weights, played)
+
+    def learn(weights: list[jax.Array], _: None) -> tuple[list[jax.Array], None]:
+        gradient = jax.vjp(lambda weights: forward(weights, learned), weights)[1](error)[0]
+        return [weight - 1e-9 * part for weight, part in zip(weights, gradient, strict=True)], None
+
+    def update(weights: list[jax.Array], _: None) -> tuple[list[jax.Array], jax.Array]:
+        weights, outputs = jax.lax.scan(play, weights, None, settings.rollout_steps)
+        return jax.lax.scan(learn, weights, None, settings.epochs * settings.minibatches)[0], outputs
+
+    program = jax.jit(lambda weights: jax.lax.scan(update, weights, None, settings.updates))
+
+    def multiply() -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(program(weights))
+        return time.perf_counter() - start
+
+    multiply()
+    return multiply
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost(Row):
+    """Seconds of each of several that are done in one program, and their ratio to those of one that is alone."""
+
+    def line(self) -> str:
+        return f"{self.name:34} {self.ours:10.3f} {self.ratio:23.2f}x"
+
+
+def measure_costs(student: NetworkStudent, boards: Dataset) -> list[Cost]:
+    """Print and return what a round costs with each number of seeds, and what a branch does."""
+    rounds = [ours(student.settings, boards, count) for count in SEEDS]
+    kinds = student.config.lake.kinds
+    designs = [LakeConfig.random(kinds, key) for key in jax.random.split(jax.random.key(0), BRANCHES)]
+
+    def branch(count: int) -> float:
+        start = time.perf_counter()
+        learner, _ = student.branch(designs[:count], 1, jax.random.key(1))
+        student.valid_shares(learner, student.validation, student.config.validation.samples)
+        return time.perf_counter() - start
+
+    branches = [functools.partial(branch, count) for count in (1, BRANCHES)]
+    for run in branches:
+        run()
+    print(f"\n{'seconds':34} {'of each':>10} {'against one alone':>24}")
+    costs = [
+        *in_turns("a round, seeds at once", SEEDS, rounds),
+        *in_turns("a branch, branches at once", (1, BRANCHES), branches),
+    ]
+    print("\n".join(cost.line() for cost in costs))
+    return costs
+
+
+def in_turns(name: str, counts: tuple[int, ...], programs: Sequence[Callable[[], float]]) -> list[Cost]:
+    """Run programs that do so many things at once in turn, the first of which does one."""
+    turns = [[run() / count for run, count in zip(programs, counts, strict=True)] for _ in range(COST_TURNS)]
+    alone, *_ = columns = list(zip(*turns, strict=True))
+    rows = [row(f"{name}: {count}", each, alone, None) for count, each in zip(counts, columns, strict=True)]
+    return [Cost(one.name, one.ours, None, one.ratio, one.spread, None) for one in rows]
+
+
+if __name__ == "__main__":
+    main()
