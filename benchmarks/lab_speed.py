@@ -34,7 +34,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from side_by_side import Peer, Row, Unavailable, environment, fail, header, read_options, report, row
 
@@ -151,8 +150,7 @@ def products() -> Callable[[], float]:
     """Return a function, already warm, that multiplies the matrices of a turn and returns its seconds."""
     settings, key = COMPARED, jax.random.key(0)
     parameters = jax.tree.map(lambda x: x[0], ppo.begin(settings, key[None]).parameters)
-    weights = [parameters["hidden_1"]["w"], parameters["hidden_2"]["w"]]
-    weights.append(jnp.concatenate([parameters["policy"]["w"], parameters["value"]["w"]], axis=1))
+    weights = [parameters[layer]["w"] for layer in ("hidden_1", "hidden_2", "heads")]
     played = jax.random.normal(key, (settings.environments * AGENTS, len(weights[0])))
     learned = jax.random.normal(key, (len(played) * settings.rollout_steps // settings.minibatches, len(weights[0])))
     error = jax.random.normal(key, (len(learned), len(Action) + 1))

@@ -69,12 +69,16 @@ def lake(settings: SimpleNamespace) -> MultiAgentEnv:
     from jaxlake.adapters.jaxmarl import MultiAgentLake
     from jaxlake.env import Lake
     from jaxlake.levels import LevelBank
-    from jaxlake.state import Params
+    from jaxlake.state import Params, State
     from jaxlake.types import Instance
 
     # The file alone, as its package needs more than is installed here.
-    surroundings = runpy.run_path(str(ROOT / "rl" / "students" / "network" / "observation.py"))["Surroundings"]
-    observe = surroundings(settings.radius, settings.episode_steps)
+    ours = runpy.run_path(str(ROOT / "rl" / "students" / "network" / "observation.py"))
+    surroundings = ours["Surroundings"](settings.radius, settings.episode_steps)
+
+    def observe(state: State) -> jax.Array:
+        return ours["flatten"](surroundings(state))
+
     bank = LevelBank.build(Instance(**np.load(settings.levels)))
     return MultiAgentLake(bank, Lake("fall", "end", observe), Params(max_steps=settings.episode_steps))
 

@@ -25,7 +25,7 @@ from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 from rl.students import NetworkStudent
 from rl.students.network import Player, ppo
-from rl.students.network.observation import Surroundings
+from rl.students.network.observation import Surroundings, flatten
 from rl.train import main
 
 SMALL = NetworkSection(radius=1, width=8, episode_steps=6, environments=8, rollout_steps=8, updates=2, minibatches=2)
@@ -96,7 +96,7 @@ def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding()
     for side, slots in ((3, 2), (5, 4)):
         level = jax.tree.map(jnp.asarray, stack([from_text("a.B\n.#b\n..A", max_size=side, max_agents=slots)]))[0]
         lake = ppo.lake_of(NetworkSection(radius=1, episode_steps=8))
-        seen.append(np.asarray(observe(lake.reset(level)[0])))
+        seen.append(np.asarray(flatten(observe(lake.reset(level)[0]))))
     np.testing.assert_allclose(seen[0], seen[1][:2])
     assert (seen[1][2:] == 0).all() and seen[0].shape == (2, observe.features)
     first = seen[0][0]
@@ -309,7 +309,10 @@ def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(
     [
         ({"engineer": {"kind": "checkpoint"}}, "engineer.kind = checkpoint needs student.kind = language"),
         ({"warm_start": {"steps": 5}}, "warm_start.steps = 5 must be 0 with student.kind = network"),
-        ({"student": {"kind": "language"}, "engineer": {"kind": "hindsight"}}, "needs student.kind = network"),
+        (
+            {"student": {"kind": "language"}, "rounds": {"instances": 24}, "engineer": {"kind": "hindsight"}},
+            "engineer.kind = hindsight needs student.kind = network",
+        ),
         ({"student": {"network": {"minibatches": 3}}}, "environments \\* rollout_steps = 4096 must be a multiple"),
         ({"student": {"network": {"updates": 0}}}, "greater than or equal to 1"),
         ({"engineer": {"kind": "hindsight", "branches": 1}}, "greater than or equal to 2"),
@@ -323,7 +326,7 @@ def test_settings_that_do_not_go_together_are_refused(values, message):
 @pytest.mark.heavy
 def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command(server, tmp_path, capsys):
     """From nothing on each seed; the server's arm joins a comparison that is finished, and its tokens are told."""
-    path, out = tmp_path / "lab.yaml", tmp_path / "out"
+    path, out = tmp_path / "study.yaml", tmp_path / "out"
     settings = {
         "base": "lab.yaml",
         "overrides": {name: LAB[name] for name in ("student", "lake", "rounds", "validation")},
@@ -337,7 +340,7 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
     printed = capsys.readouterr().out
     assert "Who designs best" in printed and "tokens read" not in printed
     assert not (out / "start/config.yaml").exists()
-    starts = [np.load(out / f"start/seed{seed}/final/network.npz")["policy.w"] for seed in (0, 1)]
+    starts = [np.load(out / f"start/seed{seed}/final/network.npz")["heads.w"] for seed in (0, 1)]
     assert np.abs(starts[0] - starts[1]).max() > 1e-3  # each seed begins with a network of its own
     for seed in (0, 1):
         first = (out / f"start/seed{seed}/rounds/0/evidence.json").read_bytes()

@@ -19,10 +19,14 @@ from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import Params, State
 from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
 from rl.config.sections import NetworkSection
-from rl.students.network.observation import Surroundings
+from rl.students.network.observation import Surroundings, flatten
 
 Parameters = dict[str, dict[str, Array]]
-"""Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2``, ``policy`` and ``value``, float32."""
+"""Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2`` and ``heads``, float32.
+
+The heads are the actions' logits and, last, the value, in one product: apart they took half as long again (12.9 ms
+against 8.3 for the gradient of 1,024 steps).
+"""
 _NEVER = -1e9
 
 
@@ -61,7 +65,7 @@ class Played(Record):
 class _Rollout(Record):
     """Steps ``[time, environments]`` with an axis of agents where each has its own."""
 
-    observation: Array
+    observation: tuple[Array, Array]
     legal: Array
     action: Array
     log_probability: Array
@@ -96,28 +100,28 @@ def begin(settings: NetworkSection, keys: Array) -> Learner:
 
     def one(key: Array) -> Learner:
         width, features = settings.width, Surroundings(settings.radius, settings.episode_steps).features
-        shapes = {
-            "hidden_1": (features, width, 2**0.5),
-            "hidden_2": (width, width, 2**0.5),
-            "policy": (width, len(Action), 0.01),
-            "value": (width, 1, 1.0),
+        shapes = [(features, width, 2**0.5), (width, width, 2**0.5), (width, len(Action), 0.01), (width, 1, 1.0)]
+        hidden_1, hidden_2, policy, value = (
+            jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, number), (inputs, outputs), jnp.float32)
+            for number, (inputs, outputs, scale) in enumerate(shapes)
+        )
+        layers = {"hidden_1": hidden_1, "hidden_2": hidden_2, "heads": jnp.concatenate([policy, value], axis=1)}
+        parameters: Parameters = {
+            name: {"w": matrix, "b": jnp.zeros(matrix.shape[1], jnp.float32)} for name, matrix in layers.items()
         }
-        parameters: Parameters = {}
-        for number, (name, (inputs, outputs, scale)) in enumerate(shapes.items()):
-            matrix = jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, number), (inputs, outputs))
-            parameters[name] = {"w": matrix, "b": jnp.zeros(outputs)}
         return Learner(parameters=parameters, optimizer=make_optimizer(settings).init(parameters))
 
     return jax.vmap(one)(keys)
 
 
-def forward(parameters: Parameters, observation: Array, legal: Array) -> tuple[Array, Array]:
+def forward(parameters: Parameters, observation: tuple[Array, Array], legal: Array) -> tuple[Array, Array]:
     """Return the log-probabilities ``[..., 5]`` of the actions, illegal ones having none, and the values ``[...]``."""
-    hidden = observation
+    features = flatten(observation)
+    hidden = features.reshape(-1, features.shape[-1])  # one long product is faster than one of several axes
     for name in ("hidden_1", "hidden_2"):
         hidden = jnp.tanh(hidden @ parameters[name]["w"] + parameters[name]["b"])
-    logits, value = (hidden @ parameters[name]["w"] + parameters[name]["b"] for name in ("policy", "value"))
-    return jax.nn.log_softmax(jnp.where(legal, logits, _NEVER)), value[..., 0]
+    heads = (hidden @ parameters["heads"]["w"] + parameters["heads"]["b"]).reshape(*legal.shape[:-1], -1)
+    return jax.nn.log_softmax(jnp.where(legal, heads[..., :-1], _NEVER)), heads[..., -1]
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -230,7 +234,7 @@ def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: Array)
     return jax.vmap(lambda i: lake.reset(levels[i], params)[0])(place)
 
 
-def _see(lake: Lake, states: State) -> tuple[Array, Array]:
+def _see(lake: Lake, states: State) -> tuple[tuple[Array, Array], Array]:
     """What all agents see, and what they may do: not to leave the board, which a plan cannot either."""
     return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
 

@@ -286,7 +286,7 @@ class NetworkStudent:
         self, learner: ppo.Learner, boards: Dataset, occasion: int, number: int
     ) -> tuple[Plan, np.ndarray, Verdict]:
         """Let all lanes play the same boards with the same key: greedily as number 0, else by sampling."""
-        lanes = len(learner.parameters["value"]["b"])
+        lanes = len(learner.parameters["heads"]["b"])
         levels = jax.tree.map(lambda x: np.broadcast_to(x, (lanes, *np.shape(x))), boards.instances)
         keys = jnp.repeat(make_key(self.config.seed, Purpose.VALIDATE, occasion, number)[None], lanes, axis=0)
         plans, steps = ppo.play(self.settings, learner.parameters, levels, keys, number == 0)
