@@ -105,7 +105,7 @@ def test_no_board_of_the_families_set_is_made_for_training(monkeypatch):
         return set(fingerprints(dataset.instances))
 
     assert len(held) == 5 and not held & made()
-    monkeypatch.setattr(quotas, "_fixed", frozenset)
+    monkeypatch.setattr(quotas, "fixed_fingerprints", frozenset)
     assert held <= made()
 
 

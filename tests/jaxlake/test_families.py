@@ -382,5 +382,5 @@ def test_no_board_of_the_fixed_set_of_families_is_emitted(monkeypatch):
         return set(fingerprints(generate(config, jax.random.key(0), 1000, max_size=5, max_agents=3).instances))
 
     assert fixed and not emitted() & fixed
-    monkeypatch.setattr(quotas, "_fixed", frozenset)
+    monkeypatch.setattr(quotas, "fixed_fingerprints", frozenset)
     assert emitted() & fixed

@@ -129,7 +129,7 @@ def test_the_validation_set_is_never_emitted(monkeypatch):
         return {(tuple(s), tuple(g)) for s, g in zip(starts, goals, strict=True)}
 
     assert not emitted() & held
-    monkeypatch.setattr(quotas, "_fixed", frozenset)
+    monkeypatch.setattr(quotas, "fixed_fingerprints", frozenset)
     assert len(emitted() & held) > 5
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from lab import LAB, SMALL, whole
 
 from engineer.evidence import CHECKS
 from jaxlake.board_text import from_text
@@ -19,7 +20,6 @@ from rl.compare import main as compare
 from rl.config import Config, ConfigError, NetworkSection, load
 from rl.evaluate import main as evaluate
 from rl.plan import main as plan
-from rl.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
@@ -28,15 +28,6 @@ from rl.students.network import Player, ppo
 from rl.students.network.observation import Surroundings, flatten
 from rl.train import main
 
-SMALL = NetworkSection(radius=1, width=8, episode_steps=6, environments=8, rollout_steps=8, updates=2, minibatches=2)
-LAB = {
-    "student": {"kind": "network", "network": SMALL.model_dump()},
-    "lake": {"kinds": (3, 4)},
-    "warm_start": {"steps": 0},
-    "rounds": {"count": 3, "instances": 16},
-    "validation": {"kinds": (4,), "instances": 12, "samples": 2, "holes": (0.0, 0.3)},
-    "engineer": {"kind": "learnability"},
-}
 OVERRIDES = [
     "lake.kinds=[3,4]",
     "rounds={count: 3, instances: 16}",
@@ -176,16 +167,6 @@ def test_a_network_learns_small_boards():
         held_out.instances, np.asarray(held_out.solutions.cost), Objective.SUM_OF_COSTS, jax.random.key(2), greedy=False
     )
     assert verdicts.valid.mean() > 0.6
-
-
-def whole(folder, config: Config):
-    directory = RunDirectory(folder, config)
-    try:
-        with Display(quiet=True) as display:
-            execute(config, directory, display, Stop())
-    finally:
-        directory.close()
-    return folder
 
 
 def content(folder):
