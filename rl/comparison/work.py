@@ -50,8 +50,10 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
                     "another folder with --out, or delete this one"
                 )
         comparison = comparison.model_copy(update={"engineers": there.engineers | comparison.engineers})
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(target, yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode())
+    content = yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode()
+    if not target.exists() or target.read_bytes() != content:
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(target, content)
     return comparison
 
 
