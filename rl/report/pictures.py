@@ -51,6 +51,8 @@ def _rounds(rounds: Axes, run: Run) -> None:
     parts = style.spans(run.steps)
     for key, colour, label in (("valid", SKY, "training: valid share"), ("reward", PURPLE, "training: reward")):
         series = style.values(run.steps, key)
+        if np.isnan(series).all():  # a network has no reward beside its valid share
+            continue
         rounds.plot(np.arange(1, total + 1), series, color=colour, alpha=0.3, linewidth=0.7)
         smooth = style.smooth(series, parts, total // 20)
         rounds.plot(np.arange(1, total + 1), smooth, color=colour, linewidth=1.6, label=label, **style.marks(total))
