@@ -1,0 +1,61 @@
+"""The language model that is shipped as an engineer is small, loads, and designs boards for the lab."""
+
+from pathlib import Path
+
+import jax
+import pytest
+
+from engineer import Evidence, LanguageEngineer, PastRound, Training
+from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
+from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
+from rl import config as config_
+from rl.config import Config, MeshSection, ModelSection
+from rl.context import read_context
+from rl.engineering import SHIPPED_MODEL
+from rl.policy import Policy
+from rl.qwen3.presets import shape_of
+from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
+
+MADE_BY = config_.load(Path(__file__).parents[2] / "configs" / "tiny-engineer.yaml")
+LAB = config_.load(Path(__file__).parents[2] / "configs" / "lab.yaml")
+
+
+def row(kind: Kind, n: int, valid: int) -> KindEvidence:
+    failures = dict.fromkeys(CHECKS, 0) | {CHECKS[-1]: n - valid}  # not arrived
+    return KindEvidence(kind, n, valid, valid, failures, failures, valid / n)
+
+
+def test_the_folder_is_the_tiny_model_with_its_tokenizer_in_little_more_than_a_megabyte():
+    assert sum(path.stat().st_size for path in SHIPPED_MODEL.iterdir()) < 1.2e6
+    assert shape_of(SHIPPED_MODEL) == shape_of("tiny")
+    assert (SHIPPED_MODEL / "tokenizer.json").read_bytes() == (TINY_TOKENIZER / "tokenizer.json").read_bytes()
+    assert len(Tokenizer(SHIPPED_MODEL)) <= shape_of("tiny").vocab_size
+
+
+def test_it_was_taught_the_kinds_and_targets_of_the_lab():
+    assert MADE_BY.lake.kinds == LAB.lake.kinds and MADE_BY.target_kinds == LAB.target_kinds
+    assert MADE_BY.warm_start.contexts == (MADE_BY.engineer.context,)
+
+
+@pytest.mark.heavy
+def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
+    model = ModelSection(path=str(SHIPPED_MODEL), shape=None)
+    config = Config(model=model, mesh=MeshSection(fsdp=1), engineer=MADE_BY.engineer)
+    policy, parameters = Policy.create(config, jax.random.key(0))
+    kinds, targets = LAB.lake.kinds, LAB.target_kinds
+    trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
+    evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
+    settings = MADE_BY.engineer
+    engineer = LanguageEngineer(
+        name="model",
+        generate=policy.generation(parameters, lambda done: None),
+        context=read_context(MADE_BY),
+        training=lambda number: Training(number, LAB.rounds.count, LAB.rounds.epochs),
+        attempts=1,
+        fits=lambda text: len(policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
+    )
+    history = [PastRound(0, LakeConfig.random(kinds, jax.random.key(1)), evidence)]
+    proposal = engineer.propose(evidence, history, jax.random.key(2))
+    assert not proposal.fallback and not proposal.errors
+    assert {*proposal.parsed} == {*map(str, kinds)} and proposal.projected.kinds == kinds
