@@ -37,14 +37,27 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
             f"max_size {max_size} and max_agents {max_agents} must be at least the instance's own, "
             f"{old_size} and {old_agents}"
         )
-    batch = np.shape(instance.size)
+    return fit(instance, max_size, max_agents)
+
+
+def fit(instance: Instance, max_size: int, max_agents: int) -> Instance:
+    """Return the same level on a padded board of another side with other agent slots, as ``pad``; numpy arrays.
+
+    Args:
+      instance: any leading batch axes; its own boards and agents must not be larger than these numbers.
+      max_size: side of the new padded board.
+      max_agents: agent slots of the new one.
+    """
+    batch, old_size = np.shape(instance.size), instance.max_size
+    side, slots = min(old_size, max_size), min(instance.max_agents, max_agents)
     holes = np.zeros((*batch, max_size, max_size), bool)
-    holes[..., :old_size, :old_size] = np.reshape(instance.holes, (*batch, old_size, old_size))
+    holes[..., :side, :side] = np.reshape(instance.holes, (*batch, old_size, old_size))[..., :side, :side]
 
     def renumbered(cells: Array) -> np.ndarray:
-        row, column = np.divmod(np.asarray(cells), old_size)
+        cells = np.asarray(cells)[..., :slots]
+        row, column = np.divmod(cells, old_size)
         padded = np.full((*batch, max_agents), ABSENT, np.int32)
-        padded[..., :old_agents] = np.where(np.asarray(cells) == ABSENT, ABSENT, row * max_size + column)
+        padded[..., :slots] = np.where(cells == ABSENT, ABSENT, row * max_size + column)
         return padded
 
     return Instance(

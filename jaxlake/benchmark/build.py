@@ -160,9 +160,8 @@ def _name(row: Mapping[str, Any]) -> tuple[str, int, int, float]:
 def _groups(
     recipe: Recipe, dropped: Mapping[tuple[str, int, int, float], Collection[int]]
 ) -> Iterator[tuple[dict[str, np.ndarray] | None, dict[str, Any]]]:
-    known = set(
-        fixed_fingerprints() if recipe.training else ()
-    )  # Few small boards are different, and two ratios can mean the same number of holes.
+    # Few small boards are different, and two ratios can mean the same number of holes.
+    known = set(fixed_fingerprints() if recipe.training else ())
     max_agents = max(kind.num_agents for kind in recipe.kinds)
     for kind, (index, percent) in itertools.product(recipe.kinds, enumerate(recipe.hole_percents)):
         shape = Shape(kind, percent / 100, MAX_SIZE, max_agents)

@@ -5,9 +5,8 @@ many waits: too long for a learner whose whole round takes a second.
 """
 
 import functools
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -15,10 +14,13 @@ import numpy as np
 from jaxlake.config import LakeConfig, counts
 from jaxlake.fixed_sets import POOLS, Benchmark, load
 from jaxlake.generate.candidates import Shape
-from jaxlake.generate.dataset import GAPS, Dataset, KindReport
+from jaxlake.generate.dataset import Dataset, KindReport
+from jaxlake.generate.quotas import assemble, report_kind, rounded
+from jaxlake.generate.search import Account, Found, Quotas
 from jaxlake.kinds import Family, Kind
+from jaxlake.levels import fit
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, Instance, Plan, Solution, Status
+from jaxlake.types import ABSENT, Plan, Solution, Status
 
 HELD_OUT = 4
 """One board in so many of each kind and density is for validation, the others are for training."""
@@ -30,12 +32,14 @@ class _Cell(NamedTuple):
     Attributes:
       stock: that they are in.
       rows: int ``[n]``, their places in it.
-      account: how they came about, as the manifest has it.
+      density: of them.
+      account: of the search that found them.
     """
 
     stock: Benchmark
     rows: np.ndarray
-    account: dict[str, Any]
+    density: float
+    account: Account
 
 
 def covers(kinds: Sequence[Kind]) -> bool:
@@ -75,31 +79,18 @@ def draw(
     """
     max_size = max_size or max(kind.size for kind in config.kinds)
     max_agents = max_agents or max(kind.num_agents for kind in config.kinds)
-    parts, report = [], []
+    parts: list[Found] = []
+    report: list[KindReport] = []
     for index, (kind, wanted) in enumerate(zip(config.kinds, counts(config, count), strict=True)):
         cell = _nearest(kind, config.hole[index])
         rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, index))))
-        waits = math.floor(config.wait[index] * wanted + 0.5)
-        rows, repeated = _rows(cell, wanted, waits, validation, rng)
-        parts.append(_cut(cell.stock, rows, max_size, max_agents))
-        report.append(_reported(kind, cell, parts[-1], wanted, waits, repeated))
-    instances, needs_wait, cost, lower_bound = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-    order = np.asarray(jax.random.permutation(jax.random.fold_in(key, len(config.kinds)), count))
-    empty = Plan(
-        parsable=np.zeros(count, bool),
-        num_named=np.zeros(count, np.int32),
-        paths=np.full((count, max_agents, 1), ABSENT, np.int32),
-        lengths=np.zeros((count, max_agents), np.int32),
-    )
-    solutions = Solution(
-        status=np.full(count, Status.SOLVED, np.int32),
-        plan=empty,
-        cost=cost[order],
-        lower_bound=lower_bound[order],
-        expansions=np.zeros(count, np.int32),
-    )
-    kinds = np.repeat([entry.kind for entry in report], [entry.realised for entry in report])
-    return Dataset(instances[order], solutions, needs_wait[order], kinds[order], tuple(report))
+        quotas = Quotas(wanted, rounded(config.wait[index] * wanted))
+        rows, repeated = _rows(cell, quotas, validation, rng)
+        found = _found(cell.stock, rows, max_size, max_agents) if wanted else None
+        parts += [] if found is None else [found]
+        shape = Shape(kind, cell.density, max_size, max_agents)
+        report.append(report_kind(shape, quotas, found, repeated, cell.account))
+    return assemble(parts, report, jax.random.fold_in(key, len(config.kinds)))
 
 
 @functools.cache
@@ -116,7 +107,7 @@ def _cells() -> dict[tuple[Kind, float], _Cell]:
             # Shuffled once for all: those with waits come first in the file, and the last quarter is for validation.
             rows = np.random.default_rng(0).permutation(rows)
             if len(rows) >= HELD_OUT:
-                found[kind, ratio] = _Cell(stock, rows, account)
+                found[kind, ratio] = _Cell(stock, rows, ratio, Account(*(account[field] for field in Account._fields)))
     return found
 
 
@@ -127,63 +118,37 @@ def _nearest(kind: Kind, density: float) -> _Cell:
     return _cells()[kind, min(ratios, key=lambda ratio: (abs(ratio - density), ratio))]
 
 
-def _rows(cell: _Cell, wanted: int, waits: int, validation: bool, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+def _rows(cell: _Cell, quotas: Quotas, validation: bool, rng: np.random.Generator) -> tuple[np.ndarray, int]:
     """Choose places in the stock, int ``[wanted]``, and say how many of them are repeats."""
     last = len(cell.rows) - len(cell.rows) // HELD_OUT
     rows = rng.permutation(cell.rows[last:] if validation else cell.rows[:last])
     needs = cell.stock.needs_wait[rows]
-    with_wait, without = rows[needs][:waits], rows[~needs]
-    chosen = np.concatenate([with_wait, without[: wanted - len(with_wait)]])
-    spare = np.setdiff1d(rows, chosen)[: wanted - len(chosen)]
+    with_wait, without = rows[needs][: quotas.waits], rows[~needs]
+    chosen = np.concatenate([with_wait, without[: quotas.total - len(with_wait)]])
+    spare = np.setdiff1d(rows, chosen)[: quotas.total - len(chosen)]
     chosen = np.concatenate([chosen, spare])
-    return np.resize(chosen, wanted), wanted - len(chosen)
+    return np.resize(chosen, quotas.total), quotas.total - len(chosen)
 
 
-def _cut(
-    stock: Benchmark, rows: np.ndarray, max_size: int, max_agents: int
-) -> tuple[Instance, np.ndarray, np.ndarray, np.ndarray]:
-    """Return boards of the stock, padded to another side and number of slots, and what is known of them."""
-    boards, side = stock.instances[rows], stock.instances.max_size
-    row, column = np.divmod(np.arange(max_size * max_size), max_size)
-
-    def cells(ends: Array) -> np.ndarray:
-        padded = np.pad(ends, ((0, 0), (0, max(0, max_agents - ends.shape[1]))), constant_values=ABSENT)[:, :max_agents]
-        return np.where(padded == ABSENT, ABSENT, padded // side * max_size + padded % side).astype(np.int32)
-
-    instances = Instance(
-        size=boards.size,
-        num_agents=boards.num_agents,
-        holes=np.asarray(boards.holes)[:, row * side + column],
-        starts=cells(np.asarray(boards.starts)),
-        goals=cells(np.asarray(boards.goals)),
+def _found(stock: Benchmark, rows: np.ndarray, max_size: int, max_agents: int) -> Found:
+    """Return boards of the stock as a search finds them, without their plans, on padded boards of another side."""
+    count = len(rows)
+    plans = Plan(
+        parsable=np.zeros(count, bool),
+        num_named=np.zeros(count, np.int32),
+        paths=np.full((count, max_agents, 1), ABSENT, np.int32),
+        lengths=np.zeros((count, max_agents), np.int32),
     )
-    return instances, stock.needs_wait[rows], stock.optimum[rows], stock.lower_bound[rows]
-
-
-def _reported(kind: Kind, cell: _Cell, part: Any, wanted: int, waits: int, repeated: int) -> KindReport:
-    instances, needs_wait, cost, lower_bound = part
-    account = cell.account
-    searched = account["candidates"] - account["known"]
-    gaps = np.minimum(cost - lower_bound, len(GAPS) - 1)
-    ratio, is_random = account["hole_ratio"], kind.family is Family.RANDOM
-    free = kind.size**2 - 2 * kind.num_agents
-    holes = (
-        Shape(kind, ratio, 0, 0).holes if is_random else float(instances.holes.sum(axis=1).mean()) if wanted else 0.0
+    solutions = Solution(
+        status=np.full(count, Status.SOLVED, np.int32),
+        plan=plans,
+        cost=stock.optimum[rows],
+        lower_bound=stock.lower_bound[rows],
+        expansions=np.zeros(count, np.int32),
     )
-    return KindReport(
-        kind=kind,
-        requested=wanted,
-        realised=wanted,
-        requested_waits=waits,
-        realised_waits=int(needs_wait.sum()),
-        requested_interacting=None,
-        realised_interacting=int((needs_wait | (gaps > 0)).sum()),
-        repeated=repeated,
-        gaps=tuple(np.bincount(gaps, minlength=len(GAPS)).tolist()),
-        holes=holes,
-        hole_ratio=(holes / free if free else 0.0) if is_random else ratio,
-        candidates=account["candidates"],
-        known=account["known"],
-        solvable=account["solved"] / searched if searched else 0.0,
-        undecided=len(account["undecided"]),
+    return Found(
+        instances=fit(stock.instances[rows], max_size, max_agents),
+        solutions=solutions,
+        needs_wait=stock.needs_wait[rows],
+        numbers=rows,
     )

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -75,8 +76,8 @@ def generate(
     parts: list[Found] = []
     report: list[KindReport] = []
     for index, (kind, requested) in enumerate(zip(config.kinds, counts(config, count), strict=True)):
-        waits = _rounded(config.wait[index] * requested)
-        least = None if interacting is None else max(waits, _rounded(interacting * requested))
+        waits = rounded(config.wait[index] * requested)
+        least = None if interacting is None else max(waits, rounded(interacting * requested))
         shape = Shape(kind, config.hole[index], max_size, max_agents, max_steps, objective)
         quotas = Quotas(requested, waits, least)
         budget = _CANDIDATES[0] + _CANDIDATES[1] * requested
@@ -90,9 +91,20 @@ def generate(
         if found is not None:
             found = _filled_up(found, requested)
             parts.append(found)
-        report.append(_reported(shape, quotas, found, repeated, account))
+        report.append(report_kind(shape, quotas, found, repeated, account))
+    return assemble(parts, report, jax.random.fold_in(key, 0))
+
+
+def assemble(parts: Sequence[Found], report: Sequence[KindReport], key: Array) -> Dataset:
+    """Return the boards of all kinds in one random order.
+
+    Args:
+      parts: those of each kind that has some, in the order of the report.
+      report: an entry for each kind.
+      key: of the order.
+    """
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 0), count))
+    order = np.asarray(jax.random.permutation(key, len(together.numbers)))
     shuffled, kinds = together[order], np.repeat([entry.kind for entry in report], [entry.realised for entry in report])
     return Dataset(shuffled.instances, shuffled.solutions, shuffled.needs_wait, kinds[order], tuple(report))
 
@@ -118,7 +130,8 @@ def _filled_up(found: Found, requested: int) -> Found:
     return found[indices]
 
 
-def _reported(shape: Shape, quotas: Quotas, found: Found | None, repeated: int, account: Account) -> KindReport:
+def report_kind(shape: Shape, quotas: Quotas, found: Found | None, repeated: int, account: Account) -> KindReport:
+    """Return a kind's quotas beside what was found for them; None where nothing was."""
     kind = shape.kind
     free = kind.size**2 - 2 * kind.num_agents
     drawn = kind.family is Family.RANDOM  # to a number of holes, of which the ratio follows
@@ -144,6 +157,6 @@ def _reported(shape: Shape, quotas: Quotas, found: Found | None, repeated: int, 
     )
 
 
-def _rounded(value: float) -> int:
-    """Halves upwards; ``round`` takes them to the even number."""
+def rounded(value: float) -> int:
+    """Return the nearest whole number, halves upwards; ``round`` takes them to the even number."""
     return math.floor(value + 0.5)
