@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ STYLE = {
     "legend.frameon": False,
 }
 DPI = 160
+WIDTH = 9.2
+"""Of a page, in inches."""
 FEW = 40
 """Points of a curve up to which each has a mark."""
 
@@ -94,6 +97,31 @@ def heat(axes: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]] = (), fo
     for (i, j), share in np.ndenumerate(shares):
         if texts and not np.isnan(share):
             axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=ink(share))
+
+
+def panels(
+    count: int,
+    height: float,
+    xlabel: str | None,
+    ylabel: str | None = None,
+    abreast: int = 4,
+    sharex: bool = True,
+    sharey: bool = True,
+) -> tuple[Figure, list[Any]]:
+    """Make panels of a height in inches; the last of each column has its ticks' names, and the figure the axes'."""
+    columns = min(count, abreast)
+    lines = math.ceil(count / columns)
+    figure = Figure(figsize=(max(4.5, WIDTH * columns / abreast), lines * height + 0.7), layout="constrained")
+    grid = list(figure.subplots(lines, columns, sharex=sharex, sharey=sharey, squeeze=False).flat)
+    for axes in grid[count:]:
+        axes.remove()
+    for axes in grid[max(0, count - columns) : count]:
+        axes.tick_params(labelbottom=True)
+    if xlabel:
+        figure.supxlabel(xlabel, fontsize=9)
+    if ylabel:
+        figure.supylabel(ylabel, fontsize=9)
+    return figure, grid[:count]
 
 
 def legend(figure: Figure, panels: Sequence[Axes], columns: int, side: str = "lower") -> None:

@@ -17,7 +17,7 @@ FILE = "gains.jsonl"
 VERSION = 1
 RANDOM = "random"
 """Origin of a design that was drawn at random."""
-_OF_KIND = "kind:"
+OF_KIND = "kind:"
 """How the origin of a design begins that has all data on one kind; the kind's label follows."""
 _TOLERANCE = 1e-4
 """Difference of a gain from after less before up to which a file is taken to have rounded them."""
@@ -48,7 +48,7 @@ class Design:
     @property
     def kind(self) -> Kind | None:
         """The kind that has all data, of a design that was made so; else None."""
-        return Kind.of(self.origin.removeprefix(_OF_KIND)) if self.origin.startswith(_OF_KIND) else None
+        return Kind.of(self.origin.removeprefix(OF_KIND)) if self.origin.startswith(OF_KIND) else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -222,8 +222,8 @@ def _text(key: str, value: Any) -> str:
 
 def _origin(key: str, value: Any) -> str:
     origin = _text(key, value)
-    if origin.startswith(_OF_KIND):
-        Kind.of(origin.removeprefix(_OF_KIND))
+    if origin.startswith(OF_KIND):
+        Kind.of(origin.removeprefix(OF_KIND))
     return origin
 
 

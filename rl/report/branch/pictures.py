@@ -1,7 +1,6 @@
 """The pictures of a report on branches, drawn off-screen and returned as PNG bytes; writes no file."""
 
 import itertools
-import math
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,8 @@ def _retest(branches: Branches) -> Figure | None:
     if not states:
         return None
     single = findings(branches).retests[0].single
-    figure, grid = _panels(len(states), 2.7, "gain in a repeat, points", "gain in another, points")
+    labels = "gain in a repeat, points", "gain in another, points"
+    figure, grid = style.panels(len(states), 2.7, *labels, abreast=_ABREAST, sharex=False, sharey=False)
     for axes, state in zip(grid, states, strict=True):
         known = single is not None and single.by_state.get(state.name) is not None
         low, high = 100 * state.gains.min(), 100 * state.gains.max()
@@ -55,7 +55,7 @@ def _retest(branches: Branches) -> Figure | None:
 
 def _gains(branches: Branches) -> Figure:
     count = len(branches.states)
-    figure = Figure(figsize=(9.2, 2.3 * count + 0.7), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH, 2.3 * count + 0.7), layout="constrained")
     grid = list(figure.subplots(count, 1, squeeze=False).flat)
     for axes, state in zip(grid, branches.states, strict=True):
         order = state.gains.mean(-1).argsort(kind="stable")
@@ -104,7 +104,8 @@ def _predictors(branches: Branches) -> Figure | None:
     shown = [one for one in findings(branches).predictions if one.group == ALL and one.correlation is not None]
     if not shown:
         return None
-    figure, grid = _panels(len(shown), 2.6, None, "gain, mean over repeats, points")
+    label = "gain, mean over repeats, points"
+    figure, grid = style.panels(len(shown), 2.6, None, label, abreast=_ABREAST, sharex=False, sharey=False)
     colours = style.in_order(len(branches.states)) if len(branches.states) > 1 else [BLUE]
     for axes, one in zip(grid, shown, strict=True):
         for state, colour in zip(branches.states, colours, strict=True):
@@ -125,20 +126,6 @@ def _by_origin(axes: Axes, state: State, x: np.ndarray, y: np.ndarray) -> None:
     for name, (colour, mark) in _ORIGINS.items():
         if (own := origins == name).any():
             axes.plot(x[own], y[own], mark, color=colour, markersize=4, alpha=0.8, label=name, zorder=3)
-
-
-def _panels(count: int, height: float, xlabel: str | None, ylabel: str) -> tuple[Figure, list[Axes]]:
-    """Make panels of a height in inches, at most three abreast, each with axes of its own."""
-    columns = min(count, _ABREAST)
-    lines = math.ceil(count / columns)
-    figure = Figure(figsize=(max(4.5, 9.2 * columns / _ABREAST), lines * height + 0.7), layout="constrained")
-    grid = list(figure.subplots(lines, columns, squeeze=False).flat)
-    for axes in grid[count:]:
-        axes.remove()
-    if xlabel:
-        figure.supxlabel(xlabel, fontsize=9)
-    figure.supylabel(ylabel, fontsize=9)
-    return figure, grid[:count]
 
 
 PICTURES: dict[str, style.Drawing] = {

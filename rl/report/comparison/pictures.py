@@ -1,6 +1,5 @@
 """The pictures of a comparison, drawn off-screen and returned as PNG bytes; writes no file."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,6 @@ _INTERVALS = (
 
 MANY_KINDS = 10
 """Kinds of boards up to which the cells of a heat map have their values written in."""
-_WIDTH = 9.2  # of a page, in inches
 _SHOWN = (-120, 220)
 """Percent of headroom between which intervals are drawn: those of engineers far below the floor are very wide."""
 
@@ -44,7 +42,7 @@ def _validation(comparison: Comparison) -> Figure | None:
         return None
     curves = {one.engineer: 100 * np.array(one.curves) for one in measured}
     references = {comparison.baseline: "-", engineer_of_kind(comparison, CEILING): "--"}
-    figure, grid = _panels(len(measured), 1.75, "after round", "valid samples, %")
+    figure, grid = style.panels(len(measured), 1.75, "after round", "valid samples, %")
     for axes, (name, by_seed) in zip(grid, curves.items(), strict=True):
         rounds = range(by_seed.shape[1])
         for reference, line in references.items():
@@ -128,7 +126,7 @@ def _moves(comparison: Comparison) -> Figure | None:
 def _forest(names: Sequence[str], panels: Sequence[tuple[str, Sequence[Series]]], label: str, legend: bool) -> Figure:
     """Draw a row per engineer, a panel per group, a mark per series with its two intervals and its seeds."""
     tall = 0.2 * len(names) * (1 + len(panels[0][1])) / 1.6 + 0.75
-    figure, grid = _panels(len(panels), tall, label, abreast=5)
+    figure, grid = style.panels(len(panels), tall, label, abreast=5)
     lines, columns = grid[0].get_gridspec().get_geometry()
     figure.set_size_inches(max(5.0, 1.6 + 1.7 * columns), max(2.4, lines * tall + (0.4 if legend else 0.15)))
     for axes, (title, series) in zip(grid, panels, strict=True):
@@ -167,7 +165,7 @@ def _learning(comparison: Comparison) -> Figure | None:
     names = [name for name in comparison.engineers if curves[name] is not None]
     if not names:
         return None
-    figure, grid = _panels(len(names), 2.0, "reinforcement learning step", "valid answers, %")
+    figure, grid = style.panels(len(names), 2.0, "reinforcement learning step", "valid answers, %")
     for axes, name in zip(grid, names, strict=True):
         if curves[comparison.baseline] is not None:
             axes.plot(*curves[comparison.baseline][:2], color=GREY, linewidth=1.2, label=comparison.baseline)
@@ -222,7 +220,7 @@ def _allocation(comparison: Comparison) -> Figure | None:
     written = len(kinds) <= MANY_KINDS
     wide, tall = (0.36, 0.27) if written else (0.16, 0.14)  # of a cell, in inches
     wide, tall = max(1.15, wide * len(rounds)), len(RATIOS) * (tall * len(kinds) + 0.25) + 0.3
-    columns = min(len(names), max(1, int(_WIDTH / wide)))
+    columns = min(len(names), max(1, int(style.WIDTH / wide)))
     batches = [names[begin : begin + columns] for begin in range(0, len(names), columns)]
     figure = Figure(figsize=(1.0 + wide * columns, len(batches) * tall + 0.3), layout="constrained")
     for part, batch in zip(figure.subfigures(len(batches), 1, squeeze=False)[:, 0], batches, strict=True):
@@ -251,7 +249,7 @@ def _forgetting(comparison: Comparison) -> Figure | None:
     written = len(sizes) <= MANY_KINDS
     abreast = 3 if written and len(checkpoints) > 5 else 4
     tall = (0.3 if written else 0.14) * len(sizes) + 0.5
-    figure, grid = _panels(len(engineers), tall, "after round", axis_name, abreast)
+    figure, grid = style.panels(len(engineers), tall, "after round", axis_name, abreast)
     for axes, one in zip(grid, engineers, strict=True):
         valid = np.array(one.valid).T
         drops = np.maximum.accumulate(valid, axis=1) - valid
@@ -276,7 +274,7 @@ def _tail(comparison: Comparison) -> Figure:
     colours = dict(zip(groups, style.in_order(len(groups)), strict=True)) | {None: "black"}
     shares = {(tail.engineer, tail.agents): 100 * np.array(tail.values) for tail in tails}
     names = (START, *comparison.engineers)
-    figure, grid = _panels(len(names), 1.75, "worst boards, %", "valid answers to them, %")
+    figure, grid = style.panels(len(names), 1.75, "worst boards, %", "valid answers to them, %")
     percent = 100 * np.array(ALPHAS)
     for axes, name in zip(grid, names, strict=True):
         for agents in groups:
@@ -295,7 +293,7 @@ def _transitions(comparison: Comparison) -> Figure | None:
     moves = findings(comparison).moves
     seen = [i for i, o in enumerate(OUTCOMES) if any(one.before[o] or one.after[o] for one in moves)]
     names = [NAMES[OUTCOMES[i]] for i in seen]
-    figure, grid = _panels(len(moves), 0.27 * len(seen) + 0.6, "in the end", "after round 0")
+    figure, grid = style.panels(len(moves), 0.27 * len(seen) + 0.6, "in the end", "after round 0")
     for axes, one in zip(grid, moves, strict=True):
         counts = np.array(one.matrix)[np.ix_(seen, seen)]
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -304,26 +302,6 @@ def _transitions(comparison: Comparison) -> Figure | None:
         axes.set_yticks(range(len(seen)), names, fontsize=7)
         axes.set_title(one.engineer)
     return figure
-
-
-def _panels(
-    count: int, height: float, xlabel: str | None, ylabel: str | None = None, abreast: int = 4, sharey: bool = True
-) -> tuple[Figure, list[Any]]:
-    """Make panels of a height in inches; the last of each column has its ticks' names, and the figure the axes'."""
-    columns = min(count, abreast)
-    lines = math.ceil(count / columns)
-    size = (max(4.5, _WIDTH * columns / abreast), lines * height + 0.7)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = list(figure.subplots(lines, columns, sharex=True, sharey=sharey, squeeze=False).flat)
-    for axes in grid[count:]:
-        axes.remove()
-    for axes in grid[max(0, count - columns) : count]:
-        axes.tick_params(labelbottom=True)
-    if xlabel:
-        figure.supxlabel(xlabel, fontsize=9)
-    if ylabel:
-        figure.supylabel(ylabel, fontsize=9)
-    return figure, grid[:count]
 
 
 PICTURES: dict[str, style.Drawing] = {
