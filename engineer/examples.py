@@ -7,7 +7,7 @@ import numpy as np
 
 from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, main_failure, modules, percent
 from engineer.engineers.base import in_steps
-from engineer.engineers.rules import FLOOR
+from engineer.engineers.rules import FLOOR, valid_shares
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.evidence.answers import count_groups
 from engineer.proposal import STEP, to_answer
@@ -88,12 +88,9 @@ def rule(evidence: Evidence, kinds: Sequence[Kind], previous: LakeConfig | None 
     """
     before = previous or _middle(tuple(kinds))
     rows = {row.kind: row for row in evidence.by_kind}
-    trained = {row.kind: row for row in evidence.training.by_kind} if evidence.training else {}
     data, hole, wait = [], list(before.hole), list(before.wait)
-    for i, kind in enumerate(kinds):
+    for i, (kind, p) in enumerate(zip(kinds, valid_shares(evidence, kinds).tolist(), strict=True)):
         row = rows.get(kind)
-        answered = row or trained.get(kind)
-        p = answered.valid_share if answered else 0.5
         data.append(p * (1 - p) + FLOOR)
         if row:
             hole[i] += HOLE_STEP * ((p > MASTERED) - (p < LOW and main_failure(row).startswith("hole")))

@@ -53,9 +53,6 @@ def _branch(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     updates = options.updates or (
         config.student.network.updates if config.plays else config.rounds.instances // config.grpo.prompts
     )
-    if config.plays:
-        settings = config.student.network.model_copy(update={"updates": updates})
-        student_section = config.student.model_copy(update={"network": settings})
     with contextlib.closing(RunDirectory(run, config)) as directory:
         with stop.at_once():
             student = students.create(config)
@@ -66,7 +63,7 @@ def _branch(options: argparse.Namespace, display: Display, stop: Stop) -> None:
         designs = draw_designs(config.lake.kinds, options.designs, options.kinds, config.seed)
         asked = Branches(designs, options.repeats, updates)
         if isinstance(student, NetworkStudent):
-            student.settings = student_section.network
+            student.settings = student.settings.model_copy(update={"updates": updates})
             train = network.trainer(student, options.repeats, options.samples)
             at_once = max(1, LANES // options.repeats)
         else:

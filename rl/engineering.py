@@ -30,7 +30,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import distributed
 from rl.config import Config, EngineerSection, MeshSection, ModelSection, RunError, extensions
-from rl.config.choices import BranchKind, GateAction, LanguageKind
+from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.context import read_context
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
@@ -67,24 +67,29 @@ def make(student: Student, recorder: Recorder, k: int) -> Engineer:
     elif extensions.is_own(settings.kind):
         engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.kinds))
     else:
-        rounds = config.rounds
         generate, tokenizer = _generate(student, recorder)
         engineer = LanguageEngineer(
             name=settings.kind,
             generate=_recorded(recorder.directory, k, generate),
             context=read_context(config),
-            training=lambda number: Training(number, rounds.count, rounds.epochs, student.details()),
+            training=functools.partial(training, student),
             attempts=settings.attempts,
             proposals=settings.proposals,
             choice=settings.choice,
             pilot=pilot,
             masked=settings.kind != LanguageKind.API,
-            shuffled=settings.kind in (LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.MODEL_SHUFFLED),
+            shuffled=settings.kind in SHUFFLED,
             fits=lambda text: len(tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
         )
     if settings.gate.action is not GateAction.OFF:
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
     return DataFloor(engineer, settings.floor) if settings.floor else engineer
+
+
+def training(student: Student, number: int) -> Training:
+    """Return the bookkeeping of a round as an engineer reads it."""
+    rounds = student.config.rounds
+    return Training(number, rounds.count, rounds.epochs, student.details())
 
 
 def check(config: Config) -> None:
@@ -98,7 +103,7 @@ def check(config: Config) -> None:
         extensions.find("engineer.kind", config.engineer.kind)
     if config.engineer.kind == LanguageKind.API:
         _client(config)
-    if config.engineer.kind in (LanguageKind.MODEL, LanguageKind.MODEL_SHUFFLED):
+    if config.engineer.kind in MODELS:
         _model(config.engineer, config.mesh)
 
 
@@ -130,7 +135,7 @@ def _generate(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer
     config, kind = student.config, student.config.engineer.kind
     if kind == LanguageKind.API:
         return _asking(student, recorder), student.tokenizer
-    if kind in (LanguageKind.MODEL, LanguageKind.MODEL_SHUFFLED):
+    if kind in MODELS:
         policy, parameters = _model(config.engineer, config.mesh)
         return policy.generation(parameters, recorder.stoppable(student.state, lambda done: None)), policy.tokenizer
     return student.generation(recorder, base=kind == LanguageKind.BASE), student.tokenizer

@@ -11,9 +11,19 @@ from engineer.engineers.base import Draw, Rule, need_round
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 
 Scores = Callable[[Sequence[LakeConfig], jax.Array], np.ndarray]
 """``(designs, key) -> float [designs]``: how good the student is after a round of each design."""
+
+
+CONCENTRATION = 0.1
+"""Of random designs' data ratios: with 1, as in round 0, thirty kinds have much the same data in all of them."""
+
+
+def random_designs(kinds: Sequence[Kind], key: jax.Array, count: int) -> list[LakeConfig]:
+    """Draw configurations that have most of their data on few kinds."""
+    return [LakeConfig.random(kinds, jax.random.fold_in(key, number), CONCENTRATION) for number in range(count)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +51,7 @@ class Hindsight:
         need_round("hindsight", history)
         designs = [rule(evidence, history, key) for rule in self.rules[: self.branches]]
         kinds = history[-1].config.kinds
-        for number in range(self.branches - len(designs)):
-            designs.append(LakeConfig.random(kinds, jax.random.fold_in(key, number), concentration=0.1))
+        designs += random_designs(kinds, key, self.branches - len(designs))
         scores = self.scores(designs, jax.random.fold_in(key, Draw.BRANCH))
         best = int(np.argmax(scores))
         return Proposal(engineer="hindsight", projected=designs[best], candidates=tuple(designs), chosen=best)

@@ -69,7 +69,7 @@ def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
     engineers. What a level is and that a mastered kind gets half its data are ours; a kind without data stays without.
     On 3x3 and 4x4 boards one level of holes may be less than a hole.
     """
-    config, shares = history[-1].config, _valid_shares(evidence, history[-1].config.kinds)
+    config, shares = history[-1].config, valid_shares(evidence, history[-1].config.kinds)
     harder = np.array([(p > TOO_EASY) - int(p < TOO_HARD) for p in shares])
     return legal(
         config.kinds,
@@ -81,7 +81,7 @@ def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
 
 def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Give data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
-    p = _valid_shares(evidence, history[-1].config.kinds)
+    p = valid_shares(evidence, history[-1].config.kinds)
     return with_data(history, p * (1 - p) + FLOOR)
 
 
@@ -167,8 +167,8 @@ def training_rows(past: PastRound) -> Mapping[Kind, KindEvidence]:
     return {row.kind: row for row in past.evidence.training.by_kind} if past.evidence.training else {}
 
 
-def _valid_shares(evidence: Evidence, kinds: Sequence[Kind]) -> np.ndarray:
-    """Return float ``[kinds]``: `KindEvidence.valid_share` of the validation.
+def valid_shares(evidence: Evidence, kinds: Sequence[Kind]) -> np.ndarray:
+    """Return float ``[kinds]``, the valid share of each kind: `KindEvidence.valid_share` of the validation.
 
     A kind that is not validated has that of its training answers, and one without any 0.5.
     """

@@ -67,7 +67,7 @@ def evidence_from_verdicts(
     return Evidence(
         by_kind=tuple(rows if shares is None else (_sampled(row, shares[kinds == row.kind]) for row in rows)),
         sampled_valid=None if shares is None else float(shares.mean()),
-        sampled_se=None if shares is None else _standard_error(shares),
+        sampled_se=None if shares is None else standard_error(shares),
         samples_per_prompt=0 if shares is None else samples_per_prompt,
         answer_tokens=float(arrays["tokens"].mean()),
         truncated=float(arrays["truncated"].mean()),
@@ -176,7 +176,7 @@ def _sampled(row: KindEvidence, shares: Array) -> KindEvidence:
     return dataclasses.replace(
         row,
         sampled_valid=float(shares.mean()),
-        sampled_se=_standard_error(shares),
+        sampled_se=standard_error(shares),
         **count_groups(shares),
     )
 
@@ -191,8 +191,8 @@ def count_groups(shares: Array) -> dict[str, Any]:
     }
 
 
-def _standard_error(shares: Array) -> float:
-    """Return the standard error of the mean; prompts are the units, as samples of one are correlated."""
+def standard_error(shares: Array) -> float:
+    """Return the standard error of the mean of shares ``[prompts]``: samples of one prompt are correlated."""
     return float(shares.std(ddof=1) / math.sqrt(len(shares))) if len(shares) > 1 else 0.0
 
 

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
-
+from engineer.engineers.hindsight import random_designs
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
+from rl.report.branch.gains import OF_KIND, RANDOM
 from rl.run.keys import Purpose, make_key
 
-CONCENTRATION = 0.1
-"""Of the random data ratios: with 1, as in round 0, thirty kinds have much the same data in all designs."""
 HOLE, WAIT = 0.2, 0.25
 """Ratios of designs of one kind."""
 
@@ -31,13 +29,9 @@ def draw_designs(kinds: Sequence[Kind], random: int, each_kind: bool, seed: int)
       each_kind: with a design for each kind, too.
       seed: of the run.
     """
-    key = make_key(seed, Purpose.BRANCH)
-    designs = [
-        Design("random", LakeConfig.random(kinds, jax.random.fold_in(key, number), CONCENTRATION))
-        for number in range(random)
-    ]
+    designs = [Design(RANDOM, config) for config in random_designs(kinds, make_key(seed, Purpose.BRANCH), random)]
     for kind in kinds if each_kind else ():
         even = LakeConfig.uniform(kinds, HOLE, WAIT)
         data = tuple(float(other == kind) for other in kinds)
-        designs.append(Design(f"kind:{kind}", LakeConfig(even.kinds, data, even.hole, even.wait)))
+        designs.append(Design(f"{OF_KIND}{kind}", LakeConfig(even.kinds, data, even.hole, even.wait)))
     return designs

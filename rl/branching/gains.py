@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engineer import Training
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
+from rl import engineering
 from rl.branching.designs import Design
 from rl.config import ConfigError
 from rl.context import read_context
@@ -134,10 +134,9 @@ def _line(number: int, design: Design, repeat: int, gain: Gain) -> dict[str, Any
 
 def _context(student: Student) -> str:
     """Return what an engineer would read in this state."""
-    config, history = student.config, past_rounds(student.state.progress)
-    rounds = config.rounds
-    training = Training(history[-1].round + 1, rounds.count, rounds.epochs, student.details())
-    return read_context(config).build(history[-1].evidence, history, training)
+    history = past_rounds(student.state.progress)
+    training = engineering.training(student, history[-1].round + 1)
+    return read_context(student.config).build(history[-1].evidence, history, training)
 
 
 def _done(path: Path, head: dict[str, Any], asked: Branches) -> set[int]:

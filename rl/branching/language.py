@@ -6,6 +6,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from engineer.engineers.rules import valid_shares
 from engineer.evidence import Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from rl import config as config_
@@ -75,10 +78,6 @@ def _gain(before: Evidence, after: Evidence, predictors: dict[str, float | None]
 
 def _signal(design: Design, evidence: Evidence) -> dict[str, float | None]:
     """Return p (1 - p) of the valid shares in the evidence, weighted by the data; nothing else is looked at."""
-    rows = {
-        row.kind: row.valid_share
-        for row in (*(evidence.training.by_kind if evidence.training else ()), *evidence.by_kind)
-    }
-    shares = zip(design.config.kinds, design.config.data, strict=True)
-    p = sum(data * rows.get(kind, 0.5) * (1 - rows.get(kind, 0.5)) for kind, data in shares)
-    return {"p(1-p)": p, "reward variance": None, "gradient alignment": None}
+    p = valid_shares(evidence, design.config.kinds)
+    mean = float(np.dot(design.config.data, p * (1 - p)))
+    return {"p(1-p)": mean, "reward variance": None, "gradient alignment": None}

@@ -1,10 +1,12 @@
 """Branches of a network: all repeats of several designs are lanes of one program."""
 
+import functools
 from collections.abc import Sequence
 
 import jax
 import numpy as np
 
+from engineer.evidence.answers import standard_error
 from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from rl.branching.designs import Design
@@ -26,10 +28,14 @@ def trainer(student: NetworkStudent, repeats: int, samples: int) -> Train:
     parts = [student.validation] + ([] if student.other_boards is None else [student.other_boards])
     boards = join_boards(parts)
     is_target = np.arange(len(boards.kinds)) < len(student.validation.kinds)
-    before = student.valid_shares(student.state.learner, boards, samples)[0]
-    target = _gradient(student, [student.validation], jax.random.fold_in(key, 2**16))[0]
+
+    @functools.cache  # at the first design: where all are there already, nothing is compiled
+    def start() -> tuple[np.ndarray, np.ndarray]:
+        before = student.valid_shares(student.state.learner, boards, samples)[0]
+        return before, _gradient(student, [student.validation], jax.random.fold_in(key, 2**16))[0]
 
     def train(designs: Sequence[tuple[int, Design]]) -> list[list[Gain]]:
+        before, target = start()
         learner, drawn = student.branch([design.config for _, design in designs], repeats, key)
         after = student.valid_shares(learner, boards, samples).reshape(len(designs), repeats, -1)
         gradients = _gradient(student, drawn[::repeats], jax.random.fold_in(key, 2**16 + 1))
@@ -49,9 +55,8 @@ def _gain(
     """Return what a branch gained from valid shares ``[boards]`` before and after it."""
 
     def share(where: np.ndarray) -> Share:
-        difference = after[where] - before[where]
-        error = float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else 0.0
-        return Share(float(before[where].mean()), float(after[where].mean()), error)
+        first, last = before[where], after[where]
+        return Share(float(first.mean()), float(last.mean()), standard_error(last - first))
 
     by_kind: dict[Kind, Share] = {kind: share(kinds == kind) for kind in sorted(set(kinds.tolist()))}
     return Gain(share(is_target), by_kind, predictors)

@@ -13,7 +13,8 @@ from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, spread, take
 from jaxlake.files import write_whole
 from jaxlake.kinds import Family
 from jaxlake.levels import pad
-from jaxlake.types import MAX_AGENTS, MAX_SIZE
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
+from jaxlake.verify import first_failure
 from rl.comparison.config import EvaluationSection
 from rl.comparison.stages import EVALUATION, Stage
 from rl.evaluation import Answer, PolicySource, answer_suite, score_answers
@@ -47,7 +48,6 @@ def played(stage: Stage, suite: Benchmark, settings: EvaluationSection) -> dict[
     player = Player.load(stage.path / "final")
     levels, optima, objective = suite.instances, suite.optimum, stage.config.lake.objective
     verdicts, steps = player.play(levels, optima, objective, jax.random.key(0), greedy=True)
-    first = np.argmin(verdicts.checks, axis=-1)
     sampled = [
         player.play(levels, optima, objective, jax.random.key(1 + number), greedy=False)[0].valid
         for number in range(settings.samples)
@@ -55,7 +55,7 @@ def played(stage: Stage, suite: Benchmark, settings: EvaluationSection) -> dict[
     return {
         "valid": verdicts.valid.astype(int).tolist(),
         "optimal": verdicts.optimal.astype(int).tolist(),
-        "first_failure": [None if valid else CHECKS[i] for valid, i in zip(verdicts.valid, first, strict=True)],
+        "first_failure": [None if i == ABSENT else CHECKS[i] for i in first_failure(verdicts.checks).tolist()],
         "tokens": steps.tolist(),
         "truncated": ran_out(verdicts).tolist(),
         "sampled_valid": np.mean(sampled, axis=0).tolist() if sampled else None,

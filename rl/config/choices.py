@@ -164,6 +164,12 @@ class LanguageKind(Word):
     API = "api"
 
 
+MODELS = (LanguageKind.MODEL, LanguageKind.MODEL_SHUFFLED)
+"""Engineers that are a language model of their own."""
+SHUFFLED = (LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.MODEL_SHUFFLED)
+"""Engineers that read each kind's evidence under another kind's name."""
+
+
 class BranchKind(Word):
     """An engineer that trains on its designs before it proposes one.
 

@@ -12,6 +12,7 @@ from jaxlake.config import MAX_HOLE
 from jaxlake.kinds import Kind, read_kinds
 from jaxlake.types import MAX_STEPS
 from rl.config.choices import (
+    SHUFFLED,
     Advantage,
     Aggregation,
     AttentionKind,
@@ -452,7 +453,7 @@ class Config(Section):
                 f"{self.warm_start.instances}"
             )
         kind = self.engineer.kind
-        if kind in (LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.MODEL_SHUFFLED) and len(self.lake.kinds) < 2:
+        if kind in SHUFFLED and len(self.lake.kinds) < 2:
             raise ValueError(f"engineer.kind = {kind} needs at least two kinds in lake.kinds")
         if self.plays:
             return self

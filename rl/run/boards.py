@@ -1,7 +1,7 @@
 """Boards of a run: a generator call with the run's objective and shapes of arrays, and mixtures of hole ratios."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -36,8 +36,12 @@ class BoardSet:
         return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost), boards.kinds)
 
 
+Draw = Callable[[LakeConfig, jax.Array, int, Instance | None], Dataset]
+"""``(configuration, key, count, exclude) -> boards``: makes or takes so many boards, none in `exclude`."""
+
+
 def mixed_boards(
-    config: Config,
+    draw: Draw,
     kinds: Sequence[Kind],
     holes: Sequence[float],
     wait: float,
@@ -54,7 +58,7 @@ def mixed_boards(
         lake = LakeConfig.uniform(kinds, hole, wait)
         share = count * (i + 1) // len(holes) - count * i // len(holes)
         if share:
-            parts.append(build_boards(config, lake, jax.random.fold_in(key, i), share, exclude))
+            parts.append(draw(lake, jax.random.fold_in(key, i), share, exclude))
             drawn = parts[-1].instances
             exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
     return join_boards(parts)

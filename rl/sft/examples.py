@@ -1,5 +1,7 @@
 """What supervised learning is taught: the plans of the solver, and answers of an environment engineer with a rule."""
 
+import functools
+
 import numpy as np
 
 from engineer import examples
@@ -10,7 +12,7 @@ from rl.context import read_context
 from rl.policy import Policy
 from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.tokenizer import check_fit
-from rl.run.boards import mixed_boards
+from rl.run.boards import build_boards, mixed_boards
 from rl.run.keys import Purpose, make_key
 from rl.run.tracking import Display
 
@@ -27,7 +29,8 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequen
     config, settings = policy.config, policy.config.warm_start
     key = make_key(config.seed, Purpose.WARM_START_SET)
     kinds = settings.kinds or config.lake.kinds
-    boards = mixed_boards(config, kinds, settings.holes, settings.wait, key, settings.instances, exclude)
+    draw = functools.partial(build_boards, config)
+    boards = mixed_boards(draw, kinds, settings.holes, settings.wait, key, settings.instances, exclude)
     prompts = policy.prompts(boards.instances)
     thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
     answers = [

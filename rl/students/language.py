@@ -1,6 +1,7 @@
 """The student of the paper: a language policy that writes whole plans, taught at first, then trained by GRPO."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from engineer import evidence as evidence_
 from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence, training_evidence
 from jaxlake.config import MAX_HOLE, LakeConfig
-from jaxlake.generate import Dataset
-from jaxlake.generate.candidates import BLOCK, Shape, draw
+from jaxlake.generate import Dataset, candidates
+from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Family, Kind
 from jaxlake.types import Instance, Verdict
 from rl import distributed, sft
@@ -256,7 +257,8 @@ def draw_validation_set(policy: Policy, seed: int) -> BoardSet:
     """
     settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
     kinds = policy.config.target_kinds
-    boards = mixed_boards(policy.config, kinds, settings.holes, settings.wait, key, settings.instances)
+    draw = functools.partial(build_boards, policy.config)
+    boards = mixed_boards(draw, kinds, settings.holes, settings.wait, key, settings.instances)
     return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
 
 
@@ -291,7 +293,7 @@ def _fullest(kind: Kind) -> Instance:
     """Boards with the longest prompts that a configuration can ask for, those with the most holes."""
     size, agents = kind.size, kind.num_agents
     if kind.family is not Family.RANDOM:
-        return draw(jax.random.key(0), 0, BLOCK, Shape(kind, MAX_HOLE, size, agents))
+        return candidates.draw(jax.random.key(0), 0, BLOCK, Shape(kind, MAX_HOLE, size, agents))
     cells = np.arange(size * size)
     holes = cells >= size * size - int(MAX_HOLE * (size * size - 2 * agents))
     return Instance(

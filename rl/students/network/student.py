@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,17 +14,16 @@ from engineer import Evidence
 from engineer import evidence as evidence_
 from engineer.engineers.language import Generate
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
-from engineer.evidence.answers import count_groups
+from engineer.evidence.answers import count_groups, standard_error
 from jaxlake import text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
-from jaxlake.record import Array
-from jaxlake.types import Instance, Objective, Plan, Verdict
-from jaxlake.verify import verify
+from jaxlake.types import Check, Instance, Objective, Plan, Verdict
+from jaxlake.verify import first_failure, verify
 from rl.config import Config, ConfigError, NetworkSection, RunError
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run.boards import build_boards, even, join_boards, mixed_boards
+from rl.run.boards import build_boards, even, mixed_boards
 from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
@@ -178,15 +176,8 @@ class NetworkStudent:
 
     def _held_out(self, kinds: Sequence[Kind], key: jax.Array, count: int) -> Dataset:
         """Return boards of these kinds as the settings `validation` ask for them."""
-        settings = self.config.validation
-        if not self._has_stock:
-            return mixed_boards(self.config, kinds, settings.holes, settings.wait, key, count)
-        parts = []
-        for i, hole in enumerate(settings.holes):
-            share = count * (i + 1) // len(settings.holes) - count * i // len(settings.holes)
-            lake = LakeConfig.uniform(kinds, hole, settings.wait)
-            parts.append(self._from_stock(lake, jax.random.fold_in(key, i), share, validation=True))
-        return join_boards(parts)
+        settings, draw = self.config.validation, functools.partial(self._draw, validation=True)
+        return mixed_boards(draw, kinds, settings.holes, settings.wait, key, count)
 
     def warm_start(self, recorder: Recorder) -> None:
         """Begin the rounds: it learns from nothing."""
@@ -197,11 +188,14 @@ class NetworkStudent:
         return self._boards(lake, make_key(self.config.seed, Purpose.BUILD, k), self.config.rounds.instances)
 
     def _boards(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
-        if self._has_stock:
-            return self._from_stock(lake, key, count)
-        return build_boards(self.config, lake, key, count, exclude=self.validation_boards)
+        return self._draw(lake, key, count, self.validation_boards)
 
-    def _from_stock(self, lake: LakeConfig, key: jax.Array, count: int, validation: bool = False) -> Dataset:
+    def _draw(
+        self, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None, validation: bool = False
+    ) -> Dataset:
+        """Take boards from the stock, whose quarter for validation is never trained on, or generate them."""
+        if not self._has_stock:
+            return build_boards(self.config, lake, key, count, exclude)
         kinds = self.config.all_kinds
         return pool.draw(
             lake,
@@ -262,10 +256,6 @@ class NetworkStudent:
         boards, settings = self.validation, self.config.validation
         recorder.display.stage(f"{stage_name(name)}: validation", 1 + settings.samples)
         plans, steps, verdicts = (ppo.lane(x, 0) for x in self._play(self.state.learner, boards, occasion, 0))
-        sampled = [
-            self._play(self.state.learner, boards, occasion, number)[2].valid[0]
-            for number in range(1, 1 + settings.samples)
-        ]
         answers = Answers(
             instances=boards.instances,
             optima=np.asarray(boards.solutions.cost),
@@ -274,7 +264,7 @@ class NetworkStudent:
             verdicts=verdicts,
             tokens=steps,
             truncated=ran_out(verdicts),
-            sampled_valid=np.mean(sampled, axis=0),
+            sampled_valid=self._valid_shares(self.state.learner, boards, occasion, settings.samples)[0],
             samples=settings.samples,
             plans=lambda chosen: plans[chosen],
             texts=lambda chosen: [text.answer(plans[i], boards.instances.max_size) for i in chosen],
@@ -325,6 +315,9 @@ class NetworkStudent:
     def valid_shares(self, learner: ppo.Learner, boards: Dataset, samples: int) -> np.ndarray:
         """Let all lanes play boards with common keys; return the share of plays that are valid, ``[lanes, boards]``."""
         occasion = 2**16 + self.state.progress.round  # no key of a validation of the run's own
+        return self._valid_shares(learner, boards, occasion, samples)
+
+    def _valid_shares(self, learner: ppo.Learner, boards: Dataset, occasion: int, samples: int) -> np.ndarray:
         plays = [self._play(learner, boards, occasion, number)[2].valid for number in range(1, 1 + samples)]
         return np.mean(plays, axis=0)
 
@@ -346,12 +339,12 @@ class NetworkStudent:
         """Play fresh boards of each kind with data; see `engineer.Pilot`."""
         settings, lake = self.config.engineer.gate, even(lake)
         boards = self._boards(lake, jax.random.fold_in(key, 0), settings.boards * len(lake.kinds))
-        levels = jax.tree.map(lambda x: np.repeat(x, settings.samples, axis=0)[None], boards.instances)
-        plans, _ = ppo.play(
-            self.settings, self.state.learner.parameters, levels, jax.random.fold_in(key, 1)[None], False
+        levels, optima = jax.tree.map(
+            lambda x: np.repeat(x, settings.samples, axis=0), (boards.instances, boards.solutions.cost)
         )
-        optima = np.repeat(np.asarray(boards.solutions.cost), settings.samples)[None]
-        shares = np.asarray(verify(levels, plans, optima).valid).reshape(-1, settings.samples).mean(axis=-1)
+        player, objective = Player(self.settings, self.state.learner.parameters), self.config.lake.objective
+        verdicts, _ = player.play(levels, optima, objective, jax.random.fold_in(key, 1), greedy=False)
+        shares = np.asarray(verdicts.valid).reshape(-1, settings.samples).mean(axis=-1)
         return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
     def author(self, engineer: str) -> ppo.Parameters:
@@ -379,8 +372,7 @@ class NetworkStudent:
 
 def ran_out(verdicts: Verdict) -> np.ndarray:
     """Return which plays ended for want of steps: nobody fell or was in a conflict, and somebody has not arrived."""
-    first = np.argmin(verdicts.checks, axis=-1)
-    return ~verdicts.valid & (first == CHECKS.index("goal_reached"))
+    return np.asarray(first_failure(verdicts.checks)) == Check.GOAL_REACHED
 
 
 def _training_row(kind: Kind, played: ppo.Played) -> KindEvidence | None:
@@ -405,15 +397,10 @@ def _training_row(kind: Kind, played: ppo.Played) -> KindEvidence | None:
         first_failures=first,
         any_failures=first | {"goal_reached": episodes - solved},
         sampled_valid=solved / episodes,
-        sampled_se=_error(shares),
+        sampled_se=standard_error(shares),
         **count_groups(shares),
         answer_tokens=float(played.steps.sum()) / episodes,
-        answer_tokens_se=_error(lengths),
+        answer_tokens_se=standard_error(lengths),
         truncated=failures["goal_reached"],
         advantage=float(played.advantage.sum() / max(int(played.played.sum()), 1)),
     )
-
-
-def _error(values: Array) -> float:
-    """Return the standard error of a mean."""
-    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
