@@ -43,6 +43,9 @@ def trainer(
         changes = {
             "seed": config.seed + 1 + repeat,
             "rounds": {"count": progress.round + 1, "instances": updates * config.grpo.prompts, "epochs": 1},
+            # A history one round longer needs more room, and nobody reads or is taught one in a leg.
+            "engineer": {"kind": "previous"},
+            "warm_start": {"steps": 0},
         }
         values = config_.merge(config.model_dump(mode="json"), changes, "a branch")
         stage = Stage(
@@ -50,6 +53,7 @@ def trainer(
         )
         fork(stage, origin, {"stage": "rounds", "lake": design.config.to_dict(), "rationale": ""})
         with contextlib.closing(RunDirectory(stage.path, stage.config)) as directory:
+            directory.write(f"rounds/{progress.round}/proposal.json", {"projected": design.config.to_dict()})
             execute(stage.config, directory, display, stop)
             file = directory.path / f"rounds/{progress.round}/evidence.json"
         after = Evidence.from_json(config_.read(file))

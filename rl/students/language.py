@@ -21,7 +21,7 @@ from jaxlake.types import Instance, Verdict
 from rl import distributed, sft
 from rl.collect import grpo_step, rounds_optimizer
 from rl.config import Config, extensions
-from rl.config.choices import GateAction
+from rl.config.choices import GateAction, LanguageKind
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy, writer
 from rl.qwen3.logprobs import Sequences
@@ -278,10 +278,13 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
-    contexts, taught, answers = zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
-    check_fit(contexts, config.engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
-    check_fit(answers, config.engineer.max_answer_tokens, "engineer.max_answer_tokens")
-    if config.warm_start.steps:
+    reads, taught_too = isinstance(engineer.kind, LanguageKind), config.warm_start.steps > 0
+    if reads or taught_too:
+        contexts, taught, answers = zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
+    if reads:
+        check_fit(contexts, engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
+        check_fit(answers, engineer.max_answer_tokens, "engineer.max_answer_tokens")
+    if taught_too:
         check_fit(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
         check_fit(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
 
