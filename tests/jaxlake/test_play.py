@@ -190,6 +190,7 @@ class Closed(io.StringIO):
         return os.open(os.devnull, os.O_WRONLY)
 
 
+@pytest.mark.heavy
 def test_a_reader_that_leaves_ends_the_game_without_a_traceback(tmp_path, monkeypatch):
     (tmp_path / "boards.txt").write_text(f"aA\nbB\n\n{ROUND}")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))

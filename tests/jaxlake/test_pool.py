@@ -25,6 +25,7 @@ def test_no_board_of_the_stock_is_in_a_fixed_set_or_twice_in_it(name):
     levels.validate(load(name).instances)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", POOLS)
 def test_costs_and_waits_of_the_stock_are_the_solvers(name):
     stock = load(name)

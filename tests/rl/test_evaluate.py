@@ -138,6 +138,7 @@ def test_answers_do_not_depend_on_how_many_are_asked_for_at_once(trained, comman
     assert len(set(answers)) > 40  # random weights, and every answer is drawn anew
 
 
+@pytest.mark.heavy
 def test_the_same_board_gets_the_same_answer_whatever_the_limit(trained, command, tmp_path):
     common = ("--run", trained, "--suite", "validation", "--samples", 2)
     command(*common, "--out", tmp_path / "whole")

@@ -81,6 +81,7 @@ def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
     assert len(seen) >= 2
 
 
+@pytest.mark.heavy
 def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding():
     observe = Surroundings(radius=1, episode_steps=8)
     seen = []
@@ -267,6 +268,7 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
     assert scores.shape == (2,) and scores[0] == scores[1]
 
 
+@pytest.mark.heavy
 def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(tmp_path, monkeypatch, capsys):
     def broken(self, boards, keys):
         learner = jax.tree.map(lambda x: x * jnp.nan if x.dtype == jnp.float32 else x, self.state.learner)

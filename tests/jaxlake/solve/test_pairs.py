@@ -230,6 +230,7 @@ def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
     assert one(board, max_steps=4, bounds=np.array([6], np.int32))[0] is Status.UNSOLVABLE
 
 
+@pytest.mark.heavy
 def test_among_optimal_plans_one_within_the_horizon_is_found():
     # Either agent may give way; a has 4 steps to go and b has 2, so only b's waiting keeps the makespan at 4.
     board = """
