@@ -125,18 +125,27 @@ class RMSNorm(nnx.Module):
         return (x32 * scale * self.weight[...]).astype(x.dtype)
 
 
-def rope(x: jax.Array, positions: Array, theta: float) -> jax.Array:
-    """Rotate the two halves of each head (Su et al. 2021, in the half-split layout of the reference).
+Rotation = tuple[jax.Array, jax.Array]
+"""Cosines and sines of the rotary embedding's angles, float32 ``[B, T, 1, H / 2]`` each."""
+
+
+def make_rotation(positions: Array, size: int, theta: float) -> Rotation:
+    """Return the rotation of the heads at these positions, the same for every layer (Su et al. 2021).
 
     Args:
-      x: ``[B, T, heads, H]``.
       positions: int32 ``[B, T]``.
+      size: of a head.
       theta: base of the frequencies; 1e6 for Qwen3-4B, 5e6 for its 2507 models.
     """
-    half = x.shape[-1] // 2
+    half = size // 2
     frequency = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
-    angle = positions[..., None, None].astype(jnp.float32) * frequency  # [B, T, 1, H/2]
-    sin, cos = jnp.sin(angle), jnp.cos(angle)
+    angle = positions[..., None, None].astype(jnp.float32) * frequency
+    return jnp.cos(angle), jnp.sin(angle)
+
+
+def rope(x: jax.Array, rotation: Rotation) -> jax.Array:
+    """Rotate the two halves of each head of x ``[B, T, heads, H]``, in the half-split layout of the reference."""
+    cos, sin = rotation
     a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
 
@@ -188,19 +197,17 @@ class Attention(nnx.Module):
         self.o_proj = Projection(config, rngs, mesh, "o_proj", n * h, d, P("tp", "fsdp"))
         self.q_norm = RMSNorm((config.num_hidden_layers, h), config.rms_norm_eps, mesh)
         self.k_norm = RMSNorm((config.num_hidden_layers, h), config.rms_norm_eps, mesh)
-        self.theta = config.rope_theta
         self.head_dim = h
         self.mesh = mesh
 
-    def __call__(self, x: jax.Array, positions: Array, attention_fn: "AttentionFn") -> tuple[jax.Array, Any]:
+    def __call__(self, x: jax.Array, rotation: Rotation, attention_fn: "AttentionFn") -> tuple[jax.Array, Any]:
         # Behind a barrier, or XLA:TPU draws the reshape into the product and copies the weights for that.
         q, k, v = jax.lax.optimization_barrier((self.q_proj(x), self.k_proj(x), self.v_proj(x)))
         q, k, v = (
             constrain(y.reshape(*x.shape[:2], -1, self.head_dim), self.mesh, "fsdp", None, "tp", None)
             for y in (q, k, v)
         )
-        q = rope(self.q_norm(q), positions, self.theta)
-        k = rope(self.k_norm(k), positions, self.theta)
+        q, k = rope(self.q_norm(q), rotation), rope(self.k_norm(k), rotation)
         y, cached = attention_fn(q, k, v)
         return self.o_proj(y.reshape(*x.shape[:2], -1)), cached
 
@@ -238,8 +245,8 @@ class DecoderLayer(nnx.Module):
         self.mlp = MLP(config, rngs, mesh)
         self.mesh = mesh
 
-    def __call__(self, x: jax.Array, positions: Array, attention_fn: AttentionFn) -> tuple[jax.Array, Any]:
-        y, cached = self.self_attn(self.input_layernorm(x), positions, attention_fn)
+    def __call__(self, x: jax.Array, rotation: Rotation, attention_fn: AttentionFn) -> tuple[jax.Array, Any]:
+        y, cached = self.self_attn(self.input_layernorm(x), rotation, attention_fn)
         x = constrain(x + y, self.mesh, "fsdp", None, None)
         y = self.mlp(self.post_attention_layernorm(x))
         return constrain(x + y, self.mesh, "fsdp", None, None), cached
@@ -294,8 +301,8 @@ class Qwen3(nnx.Module):
         def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, None]:
             return attend(q, k, v, valid, self.kernel, self.mesh), None
 
-        wrap = CHECKPOINTS[self.config.remat]
-        x, _ = self._scan(self._embed(tokens), lambda x, call: call(x, positions, attention_fn), wrap=wrap)
+        wrap, rotation = CHECKPOINTS[self.config.remat], self._rotation(positions)
+        x, _ = self._scan(self._embed(tokens), lambda x, call: call(x, rotation, attention_fn), wrap=wrap)
         return self.norm(x)
 
     def prefill(self, tokens: Array, positions: Array, valid: jax.Array) -> tuple[jax.Array, KVCache]:
@@ -305,7 +312,8 @@ class Qwen3(nnx.Module):
             cached = k.transpose(1, 2, 0, 3), v.transpose(1, 2, 0, 3)  # [T, K, B, H]
             return attend(q, k, v, valid, self.kernel, self.mesh), cached
 
-        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, positions, attention_fn))
+        rotation = self._rotation(positions)
+        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, rotation, attention_fn))
         return self.norm(x), KVCache(keys=keys, values=values)
 
     def decode(
@@ -340,8 +348,9 @@ class Qwen3(nnx.Module):
                 y = attend_cached(q[:, 0], keys, values, number, seen, self.kernel, self.mesh)
                 return y[:, None], KVCache(keys=keys, values=values)
 
-            return call(x, positions[:, None], attention_fn), None
+            return call(x, rotation, attention_fn), None
 
+        rotation = self._rotation(positions[:, None])
         x = self._embed(tokens[:, None])
         (x, cache), _ = self._scan((x, cache), layer, jnp.arange(self.config.num_hidden_layers))
         return self.norm(x)[:, 0], cache
@@ -353,6 +362,10 @@ class Qwen3(nnx.Module):
         head = self.head.astype(hidden.dtype)
         logits = jnp.einsum("VD,BD->VB", head, rows, preferred_element_type=jnp.float32)
         return logits.T.reshape(*hidden.shape[:-1], -1)
+
+    def _rotation(self, positions: Array) -> Rotation:
+        # Once a forward pass: within the scan over layers each computed it anew, in the backward pass too.
+        return make_rotation(positions, self.config.head_dim, self.config.rope_theta)
 
     def _embed(self, tokens: Array) -> jax.Array:
         x = self.embed_tokens.weight[...][tokens].astype(self.config.dtype)
