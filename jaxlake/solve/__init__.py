@@ -1,5 +1,6 @@
 """Exact optimal plans for batches of instances; ``solve`` is the way in."""
 
+from jaxlake.solve.completion import completion_costs
 from jaxlake.solve.driver import needs_wait, solve, waits, without_waiting
 from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, regret, value
 
@@ -8,6 +9,7 @@ __all__ = [
     "Convention",
     "JointValues",
     "action_values",
+    "completion_costs",
     "joint_values",
     "needs_wait",
     "regret",
