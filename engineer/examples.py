@@ -171,7 +171,7 @@ def _details(rng: np.random.Generator) -> str:
     free, limit = 8 * rng.integers(1, 9, 2).cumsum()
     return (
         f"GRPO, {prompts} boards a step with {samples} answers each, temperature 1, learning rate {rate:g} (constant), "
-        f"advantage group_std, loss token_mean, clip 0.2 and 0.28, KL coefficient {kl:g}. "
+        f"credit outcome, advantage group_std, loss token_mean, clip 0.2 and 0.28, KL coefficient {kl:g}. "
         f"Reward paper: free length {free}, limit {limit} tokens. {boards} boards a round."
     )
 

@@ -11,8 +11,9 @@ from flax import nnx
 from engineer import evidence
 from jaxlake.record import Array
 from jaxlake.types import Verdict
-from rl import distributed, grpo, metrics, reward
+from rl import credit, distributed, grpo, metrics, reward, sft
 from rl.config import Config, GRPOSection
+from rl.config.choices import Credit, RewardKind
 from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
@@ -54,13 +55,15 @@ def grpo_step(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """One step: answers to the next prompts, and `grpo.iterations` passes over them in `grpo.minibatches` updates each.
 
-    The answers of a step whose updates were broken off are in `state.pending` and not sampled again.
+    After every `grpo.engineer_every`-th follows an update on engineer examples, `sft.rehearse`. The answers of a step
+    whose updates were broken off are in `state.pending` and not sampled again.
 
     Args:
       upcoming: see `collect`.
 
     Returns:
-      Metrics, equal on all processes, and seconds and answer tokens a second by part: rollout, logprob, update, host.
+      Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
+      tokens a second by each but the rehearsal.
     """
     settings, progress, watch = policy.config.grpo, state.progress, Stopwatch()
     if state.pending is None:
@@ -71,11 +74,15 @@ def grpo_step(
         progress.short_share, progress.training = collected.short_share, collected.training
     make_updates(policy, state, recorder, state.pending, optimizer)
     watch.lap("update")
-
     metrics = state.pending.metrics | summary(state.pending.updates)
+    rates_of = [*watch.seconds]
+    if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
+        metrics["engineer_loss"] = sft.rehearse(policy, state, recorder, optimizer)
+        watch.lap("rehearsal")
+
     metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > settings.mismatch_alarm)
     tokens = metrics["answer_tokens"] * metrics["groups_sampled"] * settings.samples
-    rates = {f"{part}_tokens_per_second": tokens / spent for part, spent in watch.seconds.items()}
+    rates = {f"{part}_tokens_per_second": tokens / watch.seconds[part] for part in rates_of}
     if not metrics["rows_computed"]:
         del rates["update_tokens_per_second"]
     rates["tokens_per_second"] = tokens / sum(watch.seconds.values())
@@ -97,7 +104,8 @@ def add_logprobs(
     """
     settings, sequences = policy.config.grpo, batch.sequences
     if settings.needs_advantage:
-        sequences = sequences.replace(mask=sequences.mask & (batch.advantages != 0)[:, None])
+        learns = np.any(sequences.mask & (batch.advantages != 0), axis=-1, keepdims=True)
+        sequences = sequences.replace(mask=sequences.mask & learns)
 
     def logprobs(parameters: nnx.State) -> np.ndarray:
         check_stop = functools.partial(recorder.check_stop, state)
@@ -181,7 +189,9 @@ def rounds_optimizer(config: Config) -> optax.GradientTransformation:
 def planned_updates(config: Config) -> int:
     """Updates of all rounds together, over which the learning rate runs its course; with dynamic sampling the most."""
     rounds, settings = config.rounds, config.grpo
-    return rounds.count * rounds.epochs * (rounds.instances // settings.prompts) * settings.updates
+    steps = rounds.epochs * (rounds.instances // settings.prompts)
+    rehearsals = steps // settings.engineer_every if settings.engineer_every else 0
+    return rounds.count * (steps * settings.updates + rehearsals)
 
 
 def collect(
@@ -195,13 +205,16 @@ def collect(
     valid answer differences in reward of their own. Places in the batch that no group fills count nowhere: their masks
     are empty, their advantages 0.
 
+    With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
+    tokens, entropy and mismatch among it, is said of these.
+
     Each process samples the answers to its part of the prompts and then learns of all, so that all choose the same
     groups and share them equally. (512 answers of 8,192 tokens are 38 MB.)
 
     Args:
       upcoming: int ``[m]``, instances of the set in the order of the epoch, those that are used up left out; m is a
         multiple of `grpo.prompts`.
-      watch: gets the laps `rollout` and `host`.
+      watch: gets the laps `rollout` and `host`, and `credit` where it is exact.
 
     Raises:
       Interrupted: with everything saved as it was before.
@@ -221,28 +234,58 @@ def collect(
     }
 
     rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
-    chosen, advantages = rows[filled], np.zeros(len(rows), np.float32)
+    chosen, of_all = rows[filled], np.zeros(len(instances), np.float32)
     if len(chosen):
-        advantages[filled] = grpo.advantages(rewards.total[chosen], instances[chosen], settings.advantage)
-    of_all = np.zeros(len(instances), np.float32)
-    of_all[chosen] = advantages[filled]
+        of_all[chosen] = grpo.advantages(rewards.total[chosen], instances[chosen], settings.advantage)
     training = _add(progress.training, data, taken, verdict, rollout, of_all)
     counts = filled & ~rollout.truncated[rows] if settings.mask_truncated else filled
     mine = distributed.share(len(rows), "grpo.prompts")
-    rows = rows[mine]
+    rows, counts, filled = rows[mine], counts[mine], filled[mine]
+    if settings.credit is Credit.EXACT:
+        watch.lap("host")
+        mask, advantages = _exact_credit(policy, data, instances[rows], rollout[rows], rewards.total[rows] > 0)
+        watch.lap("credit")
+    else:
+        mask = rollout.mask[rows]
+        advantages = np.repeat(of_all[rows, None], mask.shape[1], axis=-1)
     sequences = join(
         [data.prompts.tokens[instance] for instance in instances[rows]],
         config.text.max_prompt_tokens,
         rollout.tokens[rows],
-        rollout.mask[rows],
+        mask,
     )
     batch = grpo.Batch(
-        sequences=sequences.replace(mask=sequences.mask & counts[mine][:, None]),
+        sequences=sequences.replace(mask=sequences.mask & counts[:, None]),
         sampler_logprobs=rollout.logprobs[rows],
-        advantages=advantages[mine],
+        advantages=np.where(filled[:, None], advantages, np.float32(0)),
     )
     watch.lap("host")
     return Collected(batch, described, taken=len(taken), short_share=short_share, training=training)
+
+
+def _exact_credit(
+    policy: Policy, data: BoardSet, instances: np.ndarray, rollout: Rollout, rewarded: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which tokens of these answers are trained on, bool ``[B, T]``, and their advantages, float32 ``[B, T]``.
+
+    What follows the loss of the reward teaches nothing, so nothing is computed of it.
+
+    Args:
+      instances: int ``[B]``, whose answers they are, `grpo.samples` side by side.
+      rewarded: bool ``[B]``.
+    """
+    config = policy.config
+    boards = instances[:: config.grpo.samples]
+    answers = [row[mask].tolist() for row, mask in zip(rollout.tokens, rollout.mask, strict=True)]
+    credits = credit.token_credit(
+        RewardKind(config.reward.kind),
+        data.prompts.instances[boards],
+        data.optima[boards],
+        [policy.tokenizer.pieces(answer) for answer in answers],
+        rewarded,
+        config.text.max_new_tokens,
+    )
+    return rollout.mask & (credits != 0), grpo.token_advantages(credits, np.asarray(rollout.logprobs))
 
 
 def _add(

@@ -151,6 +151,9 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     ]
     if settings.updates > 1 or settings.kl_coefficient > 0:
         planned.insert(-2, Program("log-probs", lambda: reinforce()["logprobs"], parameters, trainer))
+    if settings.engineer_every:
+        rehearsal = functools.partial(sft.lower, graph, parameters, optimizer, config.warm_start, *rooms, mesh)
+        planned.append(Program("rehearsal", lambda: rehearsal()["engineer"], (parameters, moments), reference))
     if config.warm_start.steps:
         supervised = make_optimizer(config.warm_start, config.warm_start.steps)
         arguments = parameters, sharding.abstract(jax.eval_shape(supervised.init, trained), mesh)

@@ -38,7 +38,8 @@ class KindEvidence:
       all_valid, all_invalid: how many of the groups teach nothing about validity.
       answer_tokens, answer_tokens_se: mean length of the ``n`` answers in tokens, and its standard error over prompts.
       truncated: how many of the ``n`` answers hit the length cap.
-      advantage: mean absolute advantage of a training answer, the bandit's reward; an answer that was left out of its
+      advantage: mean absolute advantage of a training answer in its group, whatever credit its tokens were given, the
+        bandit's reward; an answer that was left out of its
         step's batch has 0. None in a validation.
     """
 

@@ -46,6 +46,7 @@ def trainer(
             # A history one round longer needs more room, and nobody reads or is taught one in a leg.
             "engineer": {"kind": "previous"},
             "warm_start": {"steps": 0},
+            "grpo": {"engineer_every": 0, "schedule": "constant"},  # a leg's updates are few, and all at one rate
         }
         values = config_.merge(config.model_dump(mode="json"), changes, "a branch")
         stage = Stage(

@@ -88,6 +88,18 @@ class Advantage(Word):
     RLOO = "rloo"
 
 
+class Credit(Word):
+    """What the tokens of an answer are given credit for.
+
+    Attributes:
+      OUTCOME: all of them for the answer's reward against its group's, as GRPO has it.
+      EXACT: each for what it does to the reward that can still be had, which the solver knows (`rl.credit`).
+    """
+
+    OUTCOME = "outcome"
+    EXACT = "exact"
+
+
 class Aggregation(Word):
     """Divisor of the sum over the tokens' losses.
 

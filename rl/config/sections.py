@@ -18,6 +18,7 @@ from rl.config.choices import (
     AttentionKind,
     BranchKind,
     Correction,
+    Credit,
     Dtype,
     GateAction,
     KLEstimator,
@@ -194,11 +195,11 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        750, description="updates; 0: no warm start"
+        320, description="updates; 0: no warm start"
     )
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = Field(32, description="plans a step")
-    engineer_every: Count = Field(8, description="every so many steps the batch is engineer examples, not plans")
+    engineer_every: Count = Field(4, description="every so many steps the batch is engineer examples, not plans")
     engineer_batch: Count = Field(4, description="examples in such a batch")
     max_context_tokens: Count = Field(640, description="room for what an example shows the engineer")
     max_answer_tokens: Count = Field(160, description="room for its thought and answer")
@@ -217,7 +218,7 @@ class RoundsSection(Section):
     """The outer loop: how often the environment is designed anew, and how long each round trains."""
 
     count: Annotated[Count, paper(3)] = Field(3, description="rounds, the first with a random configuration")
-    instances: Annotated[Count, paper(4000)] = Field(1920, description="boards of a round")
+    instances: Annotated[Count, paper(4000)] = Field(8640, description="boards of a round")
     epochs: Annotated[Count, paper(2)] = Field(1, description="times that a round goes through them")
 
 
@@ -228,8 +229,11 @@ class GRPOSection(OptimizerFields):
     whole, and where top-k or top-p cut something off, every ratio would be off by the mass cut away.
     """
 
-    prompts: Count = Field(24, description="instances a step")
-    samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
+    learning_rate: PeakRate = 8e-4
+    schedule: Schedule = Field(Schedule.LINEAR, description="of the rate, after the warmup")
+    warmup_steps: WarmupSteps = 10
+    prompts: Count = Field(96, description="instances a step")
+    samples: Annotated[int, Field(ge=2)] = Field(2, description="answers to each")
     micro_batch: Count = Field(16, description="answers that go through the backward pass at once")
     minibatches: Count = Field(1, description="parts that a step's answers are split into, an update each")
     iterations: Count = Field(1, description="passes over a step's answers")
@@ -238,7 +242,13 @@ class GRPOSection(OptimizerFields):
         description="dynamic sampling: at most so many further batches of prompts a step, for groups that are all "
         "valid or all invalid; 0: none",
     )
-    advantage: Advantage = Field(Advantage.GROUP_STD, description="how an answer's reward is compared with its group's")
+    credit: Annotated[Credit, paper(Credit.OUTCOME, "GRPO")] = Field(
+        Credit.EXACT, description="outcome: every token has its answer's advantage; exact: its own, from the solver"
+    )
+    advantage: Advantage = Field(
+        Advantage.GROUP_STD,
+        description="how an answer's reward is compared with its group's; with exact credit for the evidence alone",
+    )
     aggregation: Aggregation = Field(Aggregation.TOKEN_MEAN, description="what the sum over all tokens is divided by")
     clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
         0.2, description="the ratio of probabilities is clipped below 1 - clip_low"
@@ -262,6 +272,11 @@ class GRPOSection(OptimizerFields):
     )
     max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
     temperature: Temperature = Field(1.0, description="of the answers")
+    engineer_every: Annotated[int, Field(ge=0), paper(0, "it speaks of none")] = Field(
+        4,
+        description="every so many steps the policy rehearses engineer examples of the warm start, whoever designs, so "
+        "that runs can be compared; 0: never",
+    )
 
     @property
     def updates(self) -> int:
@@ -278,7 +293,7 @@ class RewardSection(Section):
     """Reward of an answer, lengths at which the penalty on tokens starts and is full, and the inertia of its weight."""
 
     kind: Annotated[RewardKind | Own, paper(RewardKind.PAPER)] = Field(
-        RewardKind.PAPER,
+        RewardKind.OPTIMAL,
         description="paper: accuracy by cost and length with adaptive weights; the others see no length",
     )
     free_tokens: Annotated[Count, paper(1500, "L1")] = Field(
@@ -465,6 +480,27 @@ class Config(Section):
             raise ValueError(
                 f"grpo.prompts = {self.grpo.prompts} must be a multiple of grpo.minibatches = {self.grpo.minibatches}"
             )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _credit_is_known(self) -> Self:
+        if self.plays or self.grpo.credit is Credit.OUTCOME:
+            return self
+        kinds = (RewardKind.OPTIMAL, RewardKind.VALID)
+        wanted = {
+            "reward.kind": (self.reward.kind, self.reward.kind in kinds, " or ".join(kinds)),
+            "lake.objective": (
+                self.lake.objective.value,
+                self.lake.objective is Objective.SUM_OF_COSTS,
+                "sum_of_costs",
+            ),
+            "text.thinking": (str(self.text.thinking).lower(), not self.text.thinking, "false"),
+        }
+        for name, (value, fits, must) in wanted.items():
+            if not fits:
+                raise ValueError(
+                    f"{name} = {value} must be {must} with grpo.credit = exact; or set grpo.credit=outcome"
+                )
         return self
 
     @pydantic.model_validator(mode="after")

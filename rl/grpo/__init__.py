@@ -1,6 +1,6 @@
 """Group Relative Policy Optimization: advantages, the loss and one update; knows nothing of boards or text."""
 
-from rl.grpo.advantages import advantages
+from rl.grpo.advantages import advantages, token_advantages
 from rl.grpo.loss import Batch, denominator, policy_loss
 from rl.grpo.update import Total, accumulate, answer_logprobs_of, apply, init, lower, update, zeros_like
 
@@ -15,6 +15,7 @@ __all__ = [
     "init",
     "lower",
     "policy_loss",
+    "token_advantages",
     "update",
     "zeros_like",
 ]

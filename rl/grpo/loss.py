@@ -19,7 +19,7 @@ class Batch(Record):
     Attributes:
       sequences: of ``B`` prompts with answers of at most T tokens.
       sampler_logprobs: float32 ``[B, T]``, of the answer tokens when they were sampled.
-      advantages: float32 ``[B]``.
+      advantages: float32 ``[B, T]``, of each token; what stands outside of the mask may be anything.
       old_logprobs: float32 ``[B, T]``, by the trainer's parameters before the first update on this rollout. None: this
         is its one update, so they are those of the parameters being trained, exactly and without a forward pass.
       reference_logprobs: float32 ``[B, T]``, by the policy that the divergence is measured from; None: it is not.
@@ -48,7 +48,7 @@ def policy_loss(
     """
     mask = jnp.asarray(batch.sequences.mask)
     old = jax.lax.stop_gradient(logprobs) if batch.old_logprobs is None else batch.old_logprobs
-    advantages = jnp.where(mask, batch.advantages[:, None], 0)
+    advantages = jnp.where(mask, batch.advantages, 0)
 
     ratio = jnp.exp(_log_ratio(logprobs, old, mask))
     clipped = jnp.clip(ratio, 1 - settings.clip_low, 1 + settings.clip_high)  # two bounds: "clip higher", DAPO

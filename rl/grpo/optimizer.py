@@ -13,7 +13,7 @@ from rl.config.choices import Schedule
 from rl.qwen3.sharding import map_with_spec
 
 B2 = 0.98
-"""Decay of the second moment. Steps are few (240 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
+"""Decay of the second moment. Steps are few (270 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
 
 
 @functools.cache

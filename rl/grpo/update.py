@@ -48,9 +48,8 @@ def update(
 ) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
     """Take one step of the optimizer on the loss of all processes' rows, aggregated as `settings` say.
 
-    Answers without an advantage, those of groups whose rewards are all equal, have no gradient unless divergence or
-    entropy are in the loss, and are not computed: of the tiny run's answers that is about half. The others go through
-    in `micro_batches`.
+    Answers without an advantage, such as those of groups whose rewards are all equal, have no gradient unless
+    divergence or entropy are in the loss, and are not computed. The others go through in `micro_batches`.
 
     Args:
       parameters, state: donated; of the parameters, those that are trained (`lora.split`).
@@ -67,7 +66,7 @@ def update(
     """
     mask = batch.sequences.mask
     counts = mask.any(axis=-1)
-    rows = np.flatnonzero(counts & (batch.advantages != 0) if settings.needs_advantage else counts)
+    rows = np.flatnonzero((mask & (batch.advantages != 0)).any(axis=-1) if settings.needs_advantage else counts)
     size = sharding.rows_for(settings.micro_batch, mesh)
     counted = [len(rows), len(mask), mask.sum(), counts.sum(), mask[rows].sum()]
     computed, answers, tokens, sequences, through = distributed.all_gather(np.array([counted], np.int32)).sum(axis=0)
@@ -253,7 +252,7 @@ def lower(
     batch = Batch(
         sequences=abstract_sequences(rows, prompt_tokens, answer_tokens),
         sampler_logprobs=logprobs,
-        advantages=shape((rows,), jnp.float32),
+        advantages=logprobs,
         old_logprobs=logprobs if settings.updates > 1 else None,
         reference_logprobs=logprobs if settings.kl_coefficient > 0 else None,
     )

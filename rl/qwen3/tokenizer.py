@@ -3,6 +3,7 @@
 The shipped one (`tiny_tokenizer/`, Hugging Face format) is for models trained from scratch; `build_tokenizer` made it.
 """
 
+import functools
 import json
 import os
 from collections.abc import Sequence
@@ -106,6 +107,14 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text without control tokens; `<think>` and `</think>` stay."""
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each token by itself, "" for one that ends an answer and for other control tokens."""
+        return [self._piece(token) for token in ids]
+
+    @functools.cache  # noqa: B019 - a tokenizer lives as long as its run
+    def _piece(self, token: int) -> str:
+        return "" if token in self.stop_ids else self.decode([token])
 
     def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
         """Pad rows to int32 ``[B, length]`` with their padding on the right, and bool ``[B, length]`` where tokens are.

@@ -18,6 +18,7 @@ class Purpose(enum.IntEnum):
     ORDER = 7
     ROLLOUT = 8
     BRANCH = 9
+    REHEARSAL = 10
 
 
 def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.Array:

@@ -1,4 +1,4 @@
-"""The warm start: the supervised steps of a run, from wherever it stands."""
+"""The supervised steps of a run: its warm start, from wherever it stands, and the rehearsals of its rounds."""
 
 import jax
 import numpy as np
@@ -28,33 +28,68 @@ def warm_start(
       RunError: after `grpo.max_skipped` updates in a row that are not finite.
       Interrupted: where a signal asks for it, with everything saved.
     """
-    config, graph, mesh = policy.config, policy.graph, policy.mesh
-    settings, progress = config.warm_start, state.progress
-    trained, frozen = lora.split(state.parameters)
+    config, settings, progress = policy.config, policy.config.warm_start, state.progress
     rate = learning_rate(settings, settings.steps)
     recorder.display.stage("warm start", settings.steps, done=progress.step)
     for step in range(progress.step, settings.steps):
         watch = Stopwatch()
-        key = make_key(config.seed, Purpose.WARM_START_STEP, step=step)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        rng = _generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
         if step % settings.engineer_every == 0:
             kind, examples = "engineer", engineer_examples(policy, rng)
             rows = np.arange(settings.engineer_batch)
         else:
             kind, examples = "plan", plans
             rows = rng.choice(len(plans.tokens), settings.batch, replace=False)
-        count = sharding.rows_for(len(rows), mesh)
-        mine = rows[jax.process_index() * count :][:count]
-        batch = take(examples, mine, count)
         watch.lap("host")
         now = float(rate(updates_made(state.optimizer_state)))
-        trained, state.optimizer_state, scalars = update(
-            graph, optimizer, trained, frozen, state.optimizer_state, sharding.shard_batch(batch, mesh), mesh=mesh
-        )
-        state.parameters = nnx.merge_state(trained, frozen)
-        metrics = {name: float(value) for name, value in scalars.items()} | {"learning_rate": now}
+        metrics = _teach(policy, state, recorder, optimizer, examples, rows) | {"learning_rate": now}
         watch.lap("update")
-        recorder.note_update(state, metrics, batch, config.grpo.max_skipped)
         loss = metrics.pop("loss")
         row = {"phase": "warm_start", f"{kind}_loss": loss} | metrics
         recorder.step_done(state, row, watch.seconds, f"{kind} loss {loss:.3f}", config.checkpoint.every_steps)
+
+
+def rehearse(policy: Policy, state: TrainState, recorder: Recorder, optimizer: optax.GradientTransformation) -> float:
+    """Makes one update of the rounds on fresh engineer examples; the same on every process.
+
+    Returns:
+      The examples' loss before it, in nats a token.
+
+    Raises:
+      RunError: see `Recorder.note_update`.
+    """
+    config, progress = policy.config, state.progress
+    rng = _generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
+    rows = np.arange(config.warm_start.engineer_batch)
+    return _teach(policy, state, recorder, optimizer, engineer_examples(policy, rng), rows)["loss"]
+
+
+def _generator(key: jax.Array) -> np.random.Generator:
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def _teach(
+    policy: Policy,
+    state: TrainState,
+    recorder: Recorder,
+    optimizer: optax.GradientTransformation,
+    examples: Sequences,
+    rows: np.ndarray,
+) -> dict[str, float]:
+    """Makes an update on these rows of the examples, of which each process takes its part."""
+    trained, frozen = lora.split(state.parameters)
+    count = sharding.rows_for(len(rows), policy.mesh)
+    batch = take(examples, rows[jax.process_index() * count :][:count], count)
+    trained, state.optimizer_state, scalars = update(
+        policy.graph,
+        optimizer,
+        trained,
+        frozen,
+        state.optimizer_state,
+        sharding.shard_batch(batch, policy.mesh),
+        mesh=policy.mesh,
+    )
+    state.parameters = nnx.merge_state(trained, frozen)
+    metrics = {name: float(value) for name, value in scalars.items()}
+    recorder.note_update(state, metrics, batch, policy.config.grpo.max_skipped)
+    return metrics

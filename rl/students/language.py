@@ -17,11 +17,12 @@ from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Family, Kind
-from jaxlake.types import Instance, Verdict
+from jaxlake.types import Instance, Verdict, coordinate
 from rl import distributed, sft
 from rl.collect import grpo_step, rounds_optimizer
-from rl.config import Config, extensions
-from rl.config.choices import GateAction, LanguageKind
+from rl.config import Config, ConfigError, extensions
+from rl.config.choices import Credit, GateAction, LanguageKind
+from rl.credit import first_lost
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy, writer
 from rl.qwen3.logprobs import Sequences
@@ -180,6 +181,7 @@ class LanguageStudent:
             samples=settings.samples,
             plans=lambda chosen: policy.read(instances[chosen], rollout[chosen]),
             texts=lambda chosen: policy.texts(rollout.tokens[chosen], rollout.mask[chosen]),
+            first_lost=lambda chosen, texts: first_lost(instances[chosen], texts),
             prompt=writer(config.text),
         )
         return keep_validation(recorder, name, answers, training)
@@ -238,8 +240,8 @@ class LanguageStudent:
         grpo, reward = self.config.grpo, self.config.reward
         return (
             f"GRPO, {grpo.prompts} boards a step with {grpo.samples} answers each, temperature {grpo.temperature:g}, "
-            f"learning rate {grpo.learning_rate:g} ({grpo.schedule}), advantage {grpo.advantage}, loss "
-            f"{grpo.aggregation}, clip {grpo.clip_low:g} and {grpo.clip_high:g}, KL coefficient "
+            f"learning rate {grpo.learning_rate:g} ({grpo.schedule}), credit {grpo.credit}, advantage "
+            f"{grpo.advantage}, loss {grpo.aggregation}, clip {grpo.clip_low:g} and {grpo.clip_high:g}, KL coefficient "
             f"{grpo.kl_coefficient:g}. Reward {reward.kind}: free length {reward.free_tokens}, limit "
             f"{reward.limit_tokens} tokens. {self.config.rounds.instances} boards a round."
         )
@@ -265,7 +267,8 @@ def draw_validation_set(policy: Policy, seed: int) -> BoardSet:
 def check_room(policy: Policy, examples: int = 64) -> None:
     """Finds out before a run, not in the middle of it, what would not fit.
 
-    Texts into their room, the answers to a prompt into the sampler's rows, equal shares to the processes of a job.
+    Texts into their room, the answers to a prompt into the sampler's rows, equal shares to the processes of a job. And
+    whether tokens can have exact credit: of a cell in several tokens nobody knows which one was wrong.
 
     Raises:
       ConfigError: naming the setting that is too small.
@@ -278,7 +281,8 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
-    reads, taught_too = isinstance(engineer.kind, LanguageKind), config.warm_start.steps > 0
+    reads = isinstance(engineer.kind, LanguageKind)
+    taught_too = config.warm_start.steps > 0 or config.grpo.engineer_every > 0
     if reads or taught_too:
         contexts, taught, answers = zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
     if reads:
@@ -290,6 +294,14 @@ def check_room(policy: Policy, examples: int = 64) -> None:
 
     for kind in config.all_kinds:
         policy.prompts(_fullest(kind))
+    if config.grpo.credit is Credit.EXACT:
+        side = max(kind.size for kind in config.all_kinds)
+        for cell in (coordinate(cell, side) for cell in range(side * side)):
+            if len(pieces := policy.tokenizer.pieces(policy.tokenizer.encode(cell))) > 1:
+                raise ConfigError(
+                    f"grpo.credit = exact: needs a tokenizer with one token a cell, and this one's are {pieces} for "
+                    f"{cell}; set grpo.credit=outcome"
+                )
 
 
 def _fullest(kind: Kind) -> Instance:

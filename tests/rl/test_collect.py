@@ -94,7 +94,7 @@ def scene(tokenizer):
         config = Config(
             lake={"kinds": (4,)},
             text=TextSection(max_new_tokens=ROOM),
-            grpo=GRPOSection(samples=len(script[0]), **settings),
+            grpo=GRPOSection(**{"samples": len(script[0]), "credit": "outcome"} | settings),
             reward=RewardSection(kind=kind, free_tokens=8, limit_tokens=16),
             rounds={"instances": settings["prompts"]},
         )
@@ -140,7 +140,7 @@ def test_a_batch_holds_each_prompt_with_its_answers_side_by_side(scene):
     ]
     assert said[0] == said[3] == "no" and said[4] == said[5]
     assert (sequences.mask.sum(axis=1) == sequences.valid.sum(axis=1) - starts).all()
-    np.testing.assert_allclose(found.batch.advantages, [-1, 1, 1, -1, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(found.batch.advantages[:, 0], [-1, 1, 1, -1, 0, 0], atol=1e-3)
     np.testing.assert_allclose(found.batch.sampler_logprobs[:, 0], -1 - np.arange(6) / 8)
     assert found.batch.old_logprobs is None and found.batch.reference_logprobs is None
 
@@ -157,13 +157,13 @@ def test_the_metrics_describe_the_answers(scene):
 def test_two_boards_with_the_same_prompt_are_two_groups(scene):
     run, lake = scene(["o.", "oo"], same=True, prompts=2)
     assert lake.prompts.tokens[0] == lake.prompts.tokens[1]
-    np.testing.assert_allclose(gathered((run, lake)).batch.advantages, [1, -1, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(gathered((run, lake)).batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
 
 
 def test_groups_are_counted_by_validity_although_their_lengths_are_rewarded(scene):
     found = gathered(scene([".x", "o."], kind="paper", prompts=2))
     assert found.metrics["all_invalid_groups"] == 0.5
-    assert found.metrics["zero_advantage"] == 0 and found.batch.advantages[0] > 0.9  # it is the shorter nonsense
+    assert found.metrics["zero_advantage"] == 0 and found.batch.advantages[0, 0] > 0.9  # it is the shorter nonsense
     found = gathered(scene([".x", "o.", "oo", ".."], kind="paper", prompts=2, resampling=1))
     assert found.metrics["groups_kept"] == 1 and counted(found.batch) == [True, True, False, False]
 
@@ -176,7 +176,7 @@ def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompt
     kept = [lake.prompts.tokens[board] for board in (1, 3, 5, 7)]
     starts, tokens = found.batch.sequences.starts, found.batch.sequences.tokens
     assert [tokens[i, : starts[i]].tolist() for i in range(0, 8, 2)] == kept
-    np.testing.assert_allclose(found.batch.advantages, [1, -1, -1, 1, -1, 1, 1, -1], atol=1e-3)
+    np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, -1, 1, -1, 1, 1, -1], atol=1e-3)
     assert (found.metrics["groups_sampled"], found.metrics["groups_kept"]) == (8, 4)
     assert found.metrics["valid"] == 8 / 16  # of all that was sampled, as this describes the policy
 
@@ -184,7 +184,7 @@ def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompt
 def test_groups_beyond_the_batch_are_left_out(scene):
     found = gathered(scene(["..", "o.", ".o", "o."], prompts=2, resampling=1))
     assert found.taken == 4 and found.metrics["groups_kept"] == 2
-    np.testing.assert_allclose(found.batch.advantages, [1, -1, -1, 1], atol=1e-3)
+    np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, -1, 1], atol=1e-3)
 
 
 def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
@@ -203,7 +203,7 @@ def test_the_cap_ends_dynamic_sampling_and_leaves_places_that_count_nowhere(scen
     assert found.taken == 4 and len(run.policy.asked) == 2
     assert found.metrics["groups_kept"] == 1
     assert counted(found.batch) == [True, True, False, False]
-    np.testing.assert_allclose(found.batch.advantages, [1, -1, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
 
 
 def test_the_end_of_the_epoch_ends_dynamic_sampling(scene):
@@ -223,7 +223,7 @@ def test_without_dynamic_sampling_all_groups_stay(scene):
 def test_answers_without_an_end_count_in_the_loss_unless_that_is_switched_off(scene, masked, expected):
     batch = gathered(scene(["t.", "oo"], prompts=2, mask_truncated=masked)).batch
     assert counted(batch) == [*expected, True, True]
-    np.testing.assert_allclose(batch.advantages, [1, -1, 0, 0], atol=1e-3)  # in the baseline they do either way
+    np.testing.assert_allclose(batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)  # in the baseline they do either way
     assert batch.sequences.valid[0].sum() > batch.sequences.starts[0] + 5  # and the model still reads them
 
 
@@ -249,6 +249,32 @@ def test_the_rounds_evidence_counts_all_answers_that_were_sampled_and_those_left
     (both,) = gathered((run, lake), np.array([4, 5])).training.values()
     assert (both["groups"], both["answers"], both["valid"], both["optimal"]) == (6, 12, 5, 4)
     assert both["advantages"] == pytest.approx(6, abs=1e-2)
+
+
+def test_with_exact_credit_every_token_up_to_the_one_that_loses_the_reward_has_its_own_advantage(scene):
+    run, lake = scene(["ov", ".o"], prompts=2, kind="optimal", credit="exact")
+    watch = Stopwatch()
+    collected = collect(run.policy, run.state, run.recorder, lake, np.arange(2), watch)
+    batch, (training,) = collected.batch, collected.training.values()
+    pieces = [run.policy.tokenizer.pieces(run.policy.tokenizer.completion(ANSWERS[letter])) for letter in "ov.o"]
+    p = np.exp(-1 - np.arange(4) / 8)  # of every token of an answer, says the script
+    learned = [len(pieces[0]), pieces[1].index("(0,0)") + 2, 1, len(pieces[3])]  # "v" waits, "." is no plan
+    for row, count in enumerate(learned):
+        expected = np.full(count, np.sqrt(p[row]))
+        if row in (1, 2):
+            expected[-1] = -p[row] / np.sqrt(1 - p[row])
+        np.testing.assert_allclose(batch.advantages[row, :count], expected, rtol=1e-5)
+    assert batch.sequences.mask.sum(axis=-1).tolist() == learned  # what comes after is not computed
+    assert not batch.advantages[~batch.sequences.mask].any() and batch.advantages.dtype == np.float32
+    assert watch.seconds["credit"] > 0
+    assert training["advantages"] == pytest.approx(4, abs=1e-2)  # the evidence has those of the groups
+
+
+def test_exact_credit_and_places_that_no_group_fills(scene):
+    script = ["oo", "..", "o.", "..", ".o", "o."]
+    batch = gathered(scene(script, prompts=2, resampling=1, kind="valid", credit="exact")).batch
+    assert counted(batch) == [True, True, False, False]
+    assert not batch.advantages[2:].any()
 
 
 class Pair:
@@ -284,9 +310,10 @@ class Pair:
         return results
 
 
-def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch):
+@pytest.mark.parametrize(("kind", "credit"), [("paper", "outcome"), ("valid", "exact")])
+def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch, kind, credit):
     script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
-    settings = dict(prompts=4, resampling=1, kind="paper", mask_truncated=True)
+    settings = dict(prompts=4, resampling=1, kind=kind, mask_truncated=True, credit=credit)
     alone = gathered(scene(script, **settings))
     scenes = [scene(script, **settings) for _ in range(2)]
     both = Pair(monkeypatch).run(lambda index: gathered(scenes[index]))
@@ -297,7 +324,9 @@ def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeyp
     joined = jax.tree.map(lambda *x: np.concatenate(x), *(each.batch for each in both))
     for ours, theirs in zip(jax.tree.leaves(joined.sequences), jax.tree.leaves(alone.batch.sequences), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_array_equal(joined.advantages, alone.batch.advantages)
+    # The script's log-probs, which weigh exact credit, count each process's answers from 0.
+    compared = (joined.advantages, alone.batch.advantages)
+    np.testing.assert_array_equal(*(compared if credit == "outcome" else map(np.sign, compared)))
 
 
 def test_informative_groups_fill_the_places_in_order():

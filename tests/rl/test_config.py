@@ -8,7 +8,7 @@ from engineer import Choice
 from jaxlake import Objective
 from jaxlake.kinds import Kind
 from rl.config import Config, ConfigError, keys, load
-from rl.config.choices import Schedule
+from rl.config.choices import Credit, Schedule
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TINY = CONFIGS / "tiny.yaml"
@@ -62,6 +62,10 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("tracking.wandb.deeper=1", "tracking.wandb = {"),
         ("rounds=3", "rounds = 3: must be an object"),
         ("seed=[", "not YAML"),
+        ("reward.kind=paper", "reward.kind = paper must be optimal or valid with grpo.credit = exact; or set grpo.cre"),
+        ("reward.kind=my:own", "reward.kind = my:own must be optimal or valid with grpo.credit = exact"),
+        ("lake.objective=makespan", "lake.objective = makespan must be sum_of_costs with grpo.credit = exact"),
+        ("text.thinking=true", "text.thinking = true must be false with grpo.credit = exact"),
     ],
 )
 def test_mistakes_are_named_in_one_line(override, message):
@@ -83,6 +87,11 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "model.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="model.yaml: not YAML: it is no text"):
         load(tmp_path / "model.yaml")
+
+
+def test_shared_credit_takes_any_reward_objective_and_thought():
+    config = load(TINY, ["grpo.credit=outcome", "reward.kind=paper", "lake.objective=makespan", "text.thinking=true"])
+    assert config.grpo.credit is Credit.OUTCOME
 
 
 def test_numbers_in_scientific_notation_without_a_point_are_numbers():
@@ -184,7 +193,9 @@ def test_off_is_a_word_and_no_number_of_yaml(tmp_path):
 
 
 def test_in_python_a_setting_takes_a_member_or_its_word():
-    given = Config(grpo={"schedule": "cosine"}, lake={"objective": "makespan"}, engineer={"choice": "medoid"})
+    given = Config(
+        grpo={"schedule": "cosine", "credit": "outcome"}, lake={"objective": "makespan"}, engineer={"choice": "medoid"}
+    )
     assert (given.grpo.schedule, given.lake.objective) == (Schedule.COSINE, Objective.MAKESPAN)
     assert given.engineer.choice is Choice.MEDOID
     with pytest.raises(ValueError, match="valid integer"):

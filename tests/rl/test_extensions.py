@@ -73,6 +73,7 @@ def verdict(valid: list[bool]) -> Verdict:
 
 def test_a_file_may_name_them():
     own = ["engineer.kind=mine_lake:holes", "reward.kind=a.package:short", "text.style=mine_lake:terse"]
+    own += ["grpo.credit=outcome"]
     config = load(TINY, own)
     assert (config.engineer.kind, config.reward.kind) == ("mine_lake:holes", "a.package:short")
     again = Config.model_validate_json(config.model_dump_json())

@@ -293,7 +293,7 @@ def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(
         ({"engineer": {"kind": "checkpoint"}}, "engineer.kind = checkpoint needs student.kind = language"),
         ({"warm_start": {"steps": 5}}, "warm_start.steps = 5 must be 0 with student.kind = network"),
         (
-            {"student": {"kind": "language"}, "rounds": {"instances": 24}, "engineer": {"kind": "hindsight"}},
+            {"student": {"kind": "language"}, "rounds": {"instances": 96}, "engineer": {"kind": "hindsight"}},
             "engineer.kind = hindsight needs student.kind = network",
         ),
         ({"student": {"network": {"minibatches": 3}}}, "environments \\* rollout_steps = 4096 must be a multiple"),

@@ -31,7 +31,9 @@ SHAPE = Qwen3Config(
 
 
 def rates(updates: int, **settings) -> list[float]:
-    schedule = learning_rate(GRPOSection(learning_rate=0.8, **settings), updates)
+    schedule = learning_rate(
+        GRPOSection(**{"learning_rate": 0.8, "schedule": "constant", "warmup_steps": 0} | settings), updates
+    )
     return [float(schedule(update)) for update in range(updates + 1)]
 
 
@@ -122,7 +124,11 @@ def test_matrices_decay_and_norms_do_not(parameters):
 def test_adapters_decay():
     config = dataclasses.replace(SHAPE, lora=LoRASection(rank=2, alpha=4.0, targets=("q_proj", "down_proj")))
     adapters, _ = split(create(config, jax.random.key(0))[1])
-    ours, _ = trained(make_optimizer(GRPOSection(weight_decay=0.1, learning_rate=1e-2), 3), adapters, 3)
+    ours, _ = trained(
+        make_optimizer(GRPOSection(weight_decay=0.1, learning_rate=1e-2, schedule="constant", warmup_steps=0), 3),
+        adapters,
+        3,
+    )
     plain = optax.adamw(1e-2, b2=B2, weight_decay=0.1)  # every adapter is a matrix, so nothing is left out
     theirs, _ = trained(optax.chain(optax.clip_by_global_norm(1.0), plain), adapters, 3)
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)

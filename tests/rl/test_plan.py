@@ -89,7 +89,7 @@ def test_without_the_compiler_for_tpus_the_way_to_get_it_is_said(monkeypatch, ca
         (["grpo.sampels=4"], "unknown key grpo.sampels"),
         (["mesh.fsdp=9"], "must be at most the 8 devices"),
         (["mesh.fsdp=1", "model.attention=splash"], "the device must be a TPU"),
-        (["mesh.fsdp=1", "sampler.rows=4"], "must be at least 8"),
+        (["mesh.fsdp=1", "sampler.rows=2"], "must be at least 4"),
         (["--json", "nowhere/plan.json"], "must be a file in a folder that can be written"),
     ],
 )

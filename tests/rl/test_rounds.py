@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from stage import SETTINGS, Scene, Stage, nothing_valid
 
+import rl.sft.stage
 from jaxlake.config import LakeConfig
 from rl import collect as collecting
 from rl import distributed
@@ -49,17 +50,19 @@ def test_two_passes_over_two_minibatches_are_four_updates(stage):
     assert metrics["mismatch_max"] < 1e-4
 
 
-def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeypatch):
+@pytest.mark.parametrize("engineer_every", [0, 1])
+def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeypatch, engineer_every):
     """At each of the places where a step may be stopped, one after the other."""
-    whole = stage.run()
+    whole = stage.run(engineer_every=engineer_every)
     expected, checks = stage.step(whole), []
-    again = stage.run()
+    assert ("engineer_loss" in expected) == bool(engineer_every)
+    again = stage.run(engineer_every=engineer_every)
     monkeypatch.setattr(again.recorder, "check_stop", lambda state: checks.append(None))
     np.testing.assert_equal(stage.step(again), expected)  # nan is nan
     assert len(checks) > 15
 
     for place in range(len(checks)):
-        run, seen = stage.run(), []
+        run, seen = stage.run(engineer_every=engineer_every), []
 
         def check(state, seen=seen, place=place):
             seen.append(None)
@@ -209,15 +212,15 @@ def test_minibatches_are_whole_groups_and_the_same_for_any_number_of_processes(m
     batch = Batch(
         sequences=join([[1]] * 16, 2, np.zeros((16, 1), np.int32), np.ones((16, 1), bool)),
         sampler_logprobs=np.zeros((16, 1), np.float32),
-        advantages=np.repeat(np.arange(8), 2).astype(np.float32),  # each group's number
+        advantages=np.repeat(np.arange(8), 2).astype(np.float32)[:, None],  # each group's number
     )
-    whole = [minibatch(batch, number, settings).advantages.tolist() for number in range(4)]
+    whole = [minibatch(batch, number, settings).advantages[:, 0].tolist() for number in range(4)]
     assert whole == [[0, 0, 4, 4], [1, 1, 5, 5], [2, 2, 6, 6], [3, 3, 7, 7]]
     for process in range(2):
         mine = slice(8 * process, 8 * process + 8)
         monkeypatch.setattr(distributed, "share", lambda count, what, mine=mine: mine)
         part = jax.tree.map(lambda x, mine=mine: x[mine], batch)
-        found = [minibatch(part, number, settings).advantages.tolist() for number in range(4)]
+        found = [minibatch(part, number, settings).advantages[:, 0].tolist() for number in range(4)]
         assert found == [both[2 * process : 2 * process + 2] for both in whole]
 
 
@@ -234,3 +237,24 @@ def test_a_step_logs_means_of_its_updates_but_the_largest_maximum_and_the_number
 def test_the_learning_rate_runs_over_all_updates_of_all_rounds():
     config = Config(**SETTINGS)
     assert planned_updates(config) == 2 * 2 * (8 // 4) * 4
+    rehearsing = Config(**SETTINGS | {"grpo": SETTINGS["grpo"] | {"engineer_every": 3}})
+    assert planned_updates(rehearsing) == 2 * (2 * (8 // 4) * 4 + 1)  # after the third of four steps
+
+
+def test_every_so_many_steps_the_policy_rehearses_fresh_engineer_examples(stage, monkeypatch):
+    seen = []
+    examples = rl.sft.stage.engineer_examples
+
+    def noted(policy, rng):
+        seen.append(examples(policy, rng))
+        return seen[-1]
+
+    monkeypatch.setattr(rl.sft.stage, "engineer_examples", noted)
+    run = stage.run(engineer_every=2)
+    run.student.train(run.recorder, stage.data, 0)
+    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
+    assert [row.get("engineer_loss") is not None for row in rows] == [False, True, False, True]
+    assert all(row["engineer_loss"] > 0 for row in rows[1::2])
+    assert len(seen) == 2 and not np.array_equal(seen[0].tokens, seen[1].tokens)
+    assert updates_made(run.state.optimizer_state) == 4 * 4 + 2
+    run.recorder.directory.close()

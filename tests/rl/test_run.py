@@ -86,7 +86,7 @@ def batch() -> grpo.Batch:
     return grpo.Batch(
         sequences=join([[1, 2], [1, 2], [3], [3]], 2, answers, mask),
         sampler_logprobs=np.full((4, 3), -0.5, np.float32),
-        advantages=np.array([1, -1, np.inf, 0.5], np.float32),
+        advantages=np.repeat(np.array([[1], [-1], [np.inf], [0.5]], np.float32), 3, axis=1),
         old_logprobs=np.full((4, 3), -0.25, np.float32),
         reference_logprobs=None,
     )

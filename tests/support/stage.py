@@ -37,8 +37,8 @@ SETTINGS = {
     "sampler": {"rows": 8},
     "rounds": {"count": 2, "instances": 8, "epochs": 2},
     "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 2, "iterations": 2}
-    | {"kl_coefficient": 0.1, "warmup_steps": 8},
-    "reward": {"free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
+    | {"kl_coefficient": 0.1, "warmup_steps": 8, "schedule": "constant", "credit": "outcome", "engineer_every": 0},
+    "reward": {"kind": "paper", "free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
     "engineer": {"attempts": 2},
 }
 HOLES = str.maketrans("01", ".#")

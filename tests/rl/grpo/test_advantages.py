@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl.config.choices import Advantage
-from rl.grpo import advantages
+from rl.grpo import advantages, token_advantages
 
 EVEN = [0.0, 1.0, 1.0, 0.0, 3.0, 1.0, 1.0, 3.0], [0, 0, 0, 0, 1, 1, 1, 1]
 RAGGED = [1.0, 0.0, 5.0, 4.0, 2.0, 7.0], [4, 4, 9, 9, 9, 2]  # of two, three and one; means .5, 11/3 and 7
@@ -69,3 +69,23 @@ def test_a_reward_that_is_not_finite_spoils_its_group_and_says_so():
         values = found(([np.inf, 0.0, 0.0, 1.0], [0, 0, 1, 1]), Advantage.GROUP_STD)
     assert np.isnan(values[:2]).all()
     np.testing.assert_allclose(values[2:], [-1, 1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("right", [0.02, 0.3, 0.5, 0.9, 0.98])
+def test_between_two_tokens_the_gradient_of_credit_is_that_of_twice_the_square_root(right):
+    logits = np.log(np.array([right, 1 - right], np.float64))
+    given = token_advantages(np.array([[1], [-1]], np.int8), logits[:, None].astype(np.float32))[:, 0]
+    by_logit = np.eye(2) - np.exp(logits)  # of the log-probability of each token
+    expected = np.exp(logits) * given @ by_logit
+
+    def twice_the_root(logits):
+        return 2 * np.sqrt(np.exp(logits[0]) / np.exp(logits).sum())
+
+    numerical = [(twice_the_root(logits + d) - twice_the_root(logits - d)) / 2e-6 for d in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(expected, numerical, rtol=1e-4)
+
+
+def test_tokens_of_which_nothing_is_known_have_no_advantage_and_certain_mistakes_a_bounded_one():
+    found = token_advantages(np.array([[1, 0, -1, -1]], np.int8), np.array([[0, -1, 0, -30]], np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [[1, 0, -10, 0]], atol=1e-6)

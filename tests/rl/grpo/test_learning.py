@@ -47,7 +47,7 @@ def test_a_policy_learns_to_say_what_is_rewarded():
         data = grpo.Batch(
             sequences=join(prompts.tolist(), 2, said, np.ones_like(said, bool)),
             sampler_logprobs=logprobs,
-            advantages=grpo.advantages(wanted, groups, Advantage.GROUP_STD),
+            advantages=np.repeat(grpo.advantages(wanted, groups, Advantage.GROUP_STD)[:, None], 3, axis=1),
         )
         parameters, state, metrics = grpo.update(graph, adam, parameters, state, data, ONE, settings, 3, lambda: None)
         if metrics["gradient_norm"]:

@@ -26,7 +26,7 @@ def batch(advantages, old=None, sampler=None, reference=None, mask=None):
     return Batch(
         sequences=Sequences(tokens=nothing, valid=nothing == 0, starts=nothing[:, 0], mask=mask),
         sampler_logprobs=np.asarray(sampler, np.float32),
-        advantages=np.asarray(advantages, np.float32),
+        advantages=np.broadcast_to(np.asarray(advantages, np.float32)[:, None], shape),
         old_logprobs=None if old is None else np.asarray(old, np.float32),
         reference_logprobs=None if reference is None else np.asarray(reference, np.float32),
     )

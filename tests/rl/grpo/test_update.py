@@ -44,7 +44,7 @@ def given_batch(seed=0, shortest=5):
         rng.integers(0, 16, (16, ROOM)).astype(np.int32),
         np.arange(ROOM) < rng.integers(shortest, ROOM + 1, (16, 1)),
     )
-    advantages = rng.normal(size=16).astype(np.float32)
+    advantages = rng.normal(size=(16, ROOM)).astype(np.float32)
     advantages[4:6] = 0  # skipped, but their tokens count in the mean
     sequences = join(prompts, 4, answers, mask)
     mask[9] = False  # a truncated answer, if these are masked
@@ -110,7 +110,7 @@ def expected(parameters):
         entropy = -(jnp.exp(log_softmax) * log_softmax).sum(axis=-1)
         logprobs = jnp.take_along_axis(log_softmax, sequences.tokens[rows, steps][..., None], axis=-1)[..., 0]
 
-        ratio, advantages = jnp.exp(logprobs - data.old_logprobs), data.advantages[:, None]
+        ratio, advantages = jnp.exp(logprobs - data.old_logprobs), data.advantages
         objective = jnp.minimum(ratio * advantages, jnp.clip(ratio, 0.8, 1.28) * advantages)
         objective = jnp.where(advantages < 0, jnp.maximum(objective, 1.5 * advantages), objective)
         weight = jnp.minimum(jnp.exp(data.old_logprobs - data.sampler_logprobs), 2.0)
@@ -189,10 +189,10 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
     mask, mismatch = data.sequences.mask, (data.old_logprobs - data.sampler_logprobs)[data.sequences.mask]
     ratio, worse = (
         np.exp(now - data.old_logprobs)[mask],
-        np.broadcast_to(data.advantages[:, None] < 0, mask.shape)[mask],
+        (data.advantages < 0)[mask],
     )
     away = (now - data.reference_logprobs)[mask]
-    better = np.broadcast_to(data.advantages[:, None] > 0, mask.shape)[mask]
+    better = (data.advantages > 0)[mask]
     wanted = {
         "ratio": ratio.mean(),
         "ratio_max": ratio.max(),
@@ -250,7 +250,7 @@ def test_a_process_without_rows_takes_part_and_adds_nothing(another_process, par
 
 @pytest.mark.parametrize("rows", [0, 16])
 def test_nothing_to_learn_changes_nothing(parameters, rows):
-    data = jax.tree.map(lambda x: x[:rows], given_batch()).replace(advantages=np.zeros(rows, np.float32))
+    data = jax.tree.map(lambda x: x[:rows], given_batch()).replace(advantages=np.zeros((rows, ROOM), np.float32))
     after, state, metrics = step(parameters, data, optimizer=optax.adam(1.0), check=pytest.fail)
     assert_same(after, parameters)
     assert state[0].count == 0
@@ -263,7 +263,10 @@ ADAM = optax.adam(1e-2)
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 def test_an_update_that_is_not_finite_is_skipped_and_the_next_one_is_as_if_it_had_not_been(parameters, bad):
     data, settings = given_batch(), GRPOSection(micro_batch=4)
-    graph, spoilt = abstract(SMALL, ONE)[0], data.replace(advantages=np.where(np.arange(16) == 2, bad, data.advantages))
+    graph, spoilt = (
+        abstract(SMALL, ONE)[0],
+        data.replace(advantages=np.where(np.arange(16)[:, None] == 2, bad, data.advantages)),
+    )
     spoilt = spoilt.replace(advantages=spoilt.advantages.astype(np.float32))
     once, state, _ = step(parameters, data, optimizer=ADAM, micro_batch=4)
     expected = jax.tree.map(np.array, (once, state))
