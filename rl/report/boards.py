@@ -8,11 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxlake import render
+from rl.report import html
 from rl.report.run import Run
-from rl.report.samples import cost, instance_of, plan_of, verdict
+from rl.report.samples import cost, instance_of, lost_parts, plan_of, verdict
 
 COLUMNS = 4
 """Columns of boards in the picture of samples."""
+NEAR = 80
+"""Characters of an answer that a caption shows on either side of what loses the last valid plan."""
 
 
 def best_and_worst(run: Run) -> Figure | None:
@@ -70,7 +73,13 @@ def _walking(sample: dict[str, Any], when: str) -> str:
     moving = still if plan is None else render.animate(instance, plan)
     words = verdict(sample) + ("" if cost(sample) == "-" else f", cost {cost(sample)} of {sample['optimum']}")
     parts = f'<div class="moving">{moving}</div><div class="still">{still}</div>'
-    return f"<figure>{parts}<figcaption>{when}: {words}</figcaption></figure>"
+    caption = html.escape(f"{when}: {words}")
+    if lost := lost_parts(sample):
+        before, cell, after = (
+            html.escape(part.replace("\n", " ")) for part in (lost[0][-NEAR:], lost[1], lost[2][:NEAR])
+        )
+        caption += f"; {before}<mark>{cell}</mark>{after}"
+    return f"<figure>{parts}<figcaption>{caption}</figcaption></figure>"
 
 
 def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:

@@ -14,7 +14,7 @@ from rl.report import style
 from rl.report.run import PARTS, Run
 from rl.report.style import BLUE, CHECK_COLOURS, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
-PART_COLOURS = dict(zip(PARTS, (SKY, GREEN, ORANGE, GREY), strict=True))
+PART_COLOURS = dict(zip(PARTS, (SKY, PURPLE, GREEN, ORANGE, BLUE, GREY), strict=True))
 
 LEGEND_BAND = 0.3
 """Height of a legend, as a share of that of the curves below it."""
@@ -125,6 +125,14 @@ def _failures(axes: Axes, run: Run) -> None:
         axes.set(ylim=(0, 100), yticks=range(0, 101, 20))
 
 
+def _engineer_loss(axes: Axes, run: Run) -> None:
+    series = _series(run, "engineer_loss")
+    [known] = np.nonzero(~np.isnan(series))
+    if len(known):
+        axes.plot(known + 1, series[known], color=BLUE, linewidth=1.5, clip_on=False, **style.marks(len(known)))
+        axes.set_ylim(0, 1.05 * axes.dataLim.ymax)
+
+
 def _seconds(axes: Axes, run: Run) -> None:
     """Draw medians, as the first step of a shape waits for its compilation."""
     series = {part: _series(run, part) for part in PARTS}
@@ -190,6 +198,7 @@ _TRAINING = (
         ("kl_reference", VERMILION, "KL to reference"),
         log=True,
     ),
+    ("the engineer's examples, rehearsed: nats a token", _engineer_loss),
 )
 _TIME = (
     ("seconds a step, running median", _seconds),

@@ -112,7 +112,8 @@ def _percent(share: float) -> str:
 
 _BOARDS = (
     "Validation boards with the plans that the policy answered, before the rounds and after the last; nobody walks "
-    "where the answer could not be read. A star flashes where agents collide, a ring where one is in a hole."
+    "where the answer could not be read. A star flashes where agents collide, a ring where one is in a hole. In an "
+    "answer that fails, the cell that loses the last valid plan is marked."
 )
 _NOT_COMPARABLE = (
     "Nothing to set beside the paper's tables: they are of its benchmark with 3, 4 and 5 agents, and no evaluation of "

@@ -15,7 +15,7 @@ from jaxlake.kinds import Kind, row_name
 from rl.config import flat
 
 RATIOS = ("data", "hole", "wait")
-PARTS = ("rollout", "logprob", "update", "host")
+PARTS = ("rollout", "credit", "logprob", "update", "rehearsal", "host")
 """Parts of a step that its seconds are booked under."""
 
 

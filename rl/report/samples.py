@@ -11,6 +11,8 @@ from jaxlake import text
 from jaxlake.board_text import to_text
 from jaxlake.types import MAX_STEPS, Instance, Plan
 
+MARKS = "»", "«"
+"""Signs around what loses the last valid plan of an answer."""
 SHOWN = 2000
 """Characters of an answer that are shown: all of most plans, the begin and the end of a long thought."""
 
@@ -19,7 +21,7 @@ def samples_markdown(samples: Sequence[dict[str, Any]]) -> str:
     """Write the samples of a validation's ``samples.json`` as a page of Markdown: a table, then one after the other.
 
     A sample has the keys ``instance`` (``size``; ``holes``, ``starts`` and ``goals`` as [row, column]), ``prompt``,
-    ``answer``, ``checks`` (name: passed), ``optimal``, ``cost`` and ``optimum``.
+    ``answer``, ``lost_at`` (see `marked`), ``checks`` (name: passed), ``optimal``, ``cost`` and ``optimum``.
     """
     rows = (
         f"| {i} | {_board_name(sample)} | {verdict(sample)} | {cost(sample)} | {sample['optimum']} |"
@@ -27,12 +29,13 @@ def samples_markdown(samples: Sequence[dict[str, Any]]) -> str:
     )
     blocks = [
         "# Sample answers of a validation",
-        "Greedy answers. On the boards `#` is a hole, `a` and `A` are start and goal of agent 0, `b` and `B` of agent "
-        "1; on the right an arrow shows how an agent leaves a cell, `+` where several do, `?` a jump.",
+        f"Greedy answers; {MARKS[0]}this{MARKS[1]} loses the last valid plan. On the boards `#` is a hole, "
+        "`a` and `A` are start and goal of agent 0, `b` and `B` of agent 1; on the right an arrow shows how an agent "
+        "leaves a cell, `+` where several do, `?` a jump.",
         "\n".join(("| sample | board | verdict | cost | optimum |", "| ---: | ---: | --- | ---: | ---: |", *rows)),
     ]
     for i, sample in enumerate(samples):
-        answer = sample["answer"]
+        answer = marked(sample)
         if len(answer) > SHOWN:
             left_out = len(answer) - SHOWN
             answer = f"{answer[: SHOWN // 2]}\n[... {left_out} characters ...]\n{answer[-SHOWN // 2 :]}"
@@ -43,6 +46,27 @@ def samples_markdown(samples: Sequence[dict[str, Any]]) -> str:
             f"Answered:\n\n{fenced(answer)}",
         ]
     return "\n\n".join(blocks) + "\n"
+
+
+def marked(sample: dict[str, Any]) -> str:
+    """Return the answer with `MARKS` around the cell or sign that loses the last valid plan, where one does."""
+    parts = lost_parts(sample)
+    return sample["answer"] if parts is None else MARKS[0].join(parts[:2]) + MARKS[1] + parts[2]
+
+
+def lost_parts(sample: dict[str, Any]) -> tuple[str, str, str] | None:
+    """Return the answer before the cell or sign that loses the last valid plan, this, and the rest.
+
+    None for a sample whose answer has not failed, or was written before there were marks. The key ``lost_at`` is the
+    character; behind the last one it says that the answer ends too early.
+    """
+    answer, place = sample["answer"], sample.get("lost_at")
+    if place is None or all(sample["checks"].values()):
+        return None
+    begin = answer.rfind("(", 0, place) if answer[place : place + 1] == ")" else place
+    sign = answer[begin : place + 1]
+    shown, rest = ("↵", answer[place:]) if sign == "\n" else (sign, answer[place + 1 :])
+    return answer[:begin], shown, rest
 
 
 def verdict(sample: dict[str, Any]) -> str:

@@ -28,6 +28,8 @@ class Answers:
       samples: how many these are.
       plans, texts: give the greedy answers to the boards with these indices.
       prompt: how a board is put to whoever answers.
+      first_lost: of answers to the boards with these indices, the place in each that loses the last valid plan
+        (`rl.credit.first_lost`); None where nobody writes.
     """
 
     instances: Instance
@@ -42,6 +44,7 @@ class Answers:
     plans: Callable[[Array], Plan]
     texts: Callable[[Array], list[str]]
     prompt: Callable[[Instance], str]
+    first_lost: Callable[[Array, list[str]], list[int | None]] | None = None
 
 
 def keep_validation(
@@ -99,7 +102,10 @@ def _samples(answers: Answers, count: int = 12) -> list[dict[str, Any]]:
     total, verdicts = len(answers.kinds), answers.verdicts
     chosen = np.linspace(0, total - 1, min(count, total)).astype(int)
     rows = []
-    for i, answer in zip(chosen, answers.texts(chosen), strict=True):
+    texts = answers.texts(chosen)
+    lost = answers.first_lost(chosen, texts) if answers.first_lost else [None] * len(texts)
+    for i, answer, place in zip(chosen, texts, lost, strict=True):
+        place = None if answers.truncated[i] else place  # it may have been on its way
         instance = answers.instances[i]
         rows.append(
             {
@@ -111,6 +117,7 @@ def _samples(answers: Answers, count: int = 12) -> list[dict[str, Any]]:
                 },
                 "prompt": answers.prompt(instance),
                 "answer": answer,
+                "lost_at": place,
                 "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
                 "optimal": bool(verdicts.optimal[i]),
                 "cost": int(verdicts.cost[i]),

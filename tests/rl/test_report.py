@@ -24,7 +24,7 @@ from rl.report.heat import entropy
 from rl.report.page import write
 from rl.report.published import comparable
 from rl.report.run import read
-from rl.report.samples import samples_markdown
+from rl.report.samples import marked, samples_markdown
 from rl.report.tables import shares, table_text
 
 SIZES = (3, 4, 5, 6)
@@ -701,6 +701,23 @@ def test_samples_page_shows_an_unreadable_answer_verbatim_beside_no_paths():
     assert "## Sample 0: 4x4, fails: parse (then goal)" in page
     assert "```text\na..b\n.##.\nB..A\n....\n```" in page
     assert "````text\n``` no plan\n````" in page
+
+
+@pytest.mark.parametrize(
+    ("lost_at", "shown"),
+    [
+        (11, "0:(0,0)»(1,0)«\n1:(2,2)"),
+        (12, "0:(0,0)(1,0)»↵«\n1:(2,2)"),  # the path ends too early
+        (20, "0:(0,0)(1,0)\n1:(2,2)»«"),  # the answer does
+        (None, "0:(0,0)(1,0)\n1:(2,2)"),
+    ],
+)
+def test_a_failed_answer_shows_what_loses_the_last_valid_plan(lost_at, shown):
+    failed = {**dict.fromkeys(CHECKS, True), "hole_free": False}
+    sample = SAMPLES[0] | {"answer": "0:(0,0)(1,0)\n1:(2,2)", "lost_at": lost_at, "optimal": False}
+    assert marked(sample | {"checks": failed}) == shown
+    assert shown in samples_markdown([sample | {"checks": failed}])
+    assert marked(sample) == sample["answer"]  # a valid one has lost nothing
 
 
 def test_samples_page_shows_begin_and_end_of_a_long_thought():
