@@ -26,6 +26,7 @@ examples:
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 import statistics
@@ -46,7 +47,7 @@ from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run.boards import BoardSet, mixed_boards
+from rl.run.boards import BoardSet, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -64,6 +65,9 @@ OVERRIDES = (
     f"grpo.samples={SAMPLES}",
     "grpo.micro_batch=16",
     "grpo.learning_rate=1e-6",
+    "grpo.credit=outcome",
+    "grpo.engineer_every=0",
+    "reward.kind=paper",
     "reward.free_tokens=1",
     f"reward.limit_tokens={NEW_TOKENS}",
     "warm_start.steps=0",
@@ -144,7 +148,8 @@ class Ours:
         config = config_.load(TINY, overrides)
         policy, parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
         key, settings = make_key(0, Purpose.BUILD), config.validation
-        boards = mixed_boards(config, settings.holes, settings.wait, key, PROMPTS * steps)
+        draw = functools.partial(build_boards, config)
+        boards = mixed_boards(draw, config.lake.kinds, settings.holes, settings.wait, key, PROMPTS * steps)
         self.lake = BoardSet.of(policy, boards)
         self.optimizer = rounds_optimizer(config)
         directory, display = RunDirectory(scratch / "run", config), Display(quiet=True)

@@ -15,6 +15,8 @@ examples:
       20 moments, about five minutes on two cores
   python benchmarks/kill_anywhere.py --quick
       6 moments, one of each kind that matters most: a minute and a half
+  python benchmarks/kill_anywhere.py --credit outcome
+      the same with GRPO's own credit in place of the exact one
 """
 
 import argparse
@@ -55,12 +57,15 @@ sampler: {rows: 32}
 warm_start: {steps: 6, instances: 64, batch: 16, engineer_every: 3, engineer_batch: 2, warmup_steps: 2,
              max_answer_tokens: 128, holes: [0.2, 0.4]}
 rounds: {count: 3, instances: 16, epochs: 2}
-grpo: {prompts: 8, samples: 4, micro_batch: 8, minibatches: 2, iterations: 2, kl_coefficient: 0.01, schedule: cosine}
-reward: {free_tokens: 12, limit_tokens: 32}
+grpo: {prompts: 8, samples: 4, micro_batch: 8, minibatches: 2, iterations: 2, kl_coefficient: 0.01, schedule: cosine,
+       engineer_every: 3, credit: CREDIT}
+reward: {kind: REWARD, free_tokens: 12, limit_tokens: 32}
 validation: {instances: 16, samples: 2, holes: [0.2, 0.4]}
 engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
 checkpoint: {every_steps: 2}
 """
+REWARDS = {"exact": "optimal", "outcome": "paper"}
+"""The reward that goes with each credit."""
 KINDS = {
     # Where a function is called from, its name there, and what the run does in it (the innermost counts).
     ("rl.sft", "warm_start"): "warm start",
@@ -68,8 +73,10 @@ KINDS = {
     ("rl.students.LanguageStudent", "train"): "within a round",
     ("rl.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
     ("rl.collect", "collect"): "rollout",
+    ("rl.credit", "token_credit"): "credit",
     ("rl.collect", "add_logprobs"): "log-probs",
     ("rl.collect", "make_updates"): "update",
+    ("rl.sft", "rehearse"): "rehearsal",
     ("rl.students.LanguageStudent", "validate"): "validation",
 }
 SAVING = "middle of a save"
@@ -169,11 +176,12 @@ class Watcher(threading.Thread):
             return 0
 
 
-def write_micro(folder: Path) -> None:
-    """A configuration of seconds, `micro.yaml`, and the shape it names."""
+def write_micro(folder: Path, credit: str) -> None:
+    """A configuration of seconds with this `grpo.credit`, `micro.yaml`, and the shape it names."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shape.json").write_text(json.dumps(SHAPE))
-    (folder / "micro.yaml").write_text(f"model: {{shape: {folder.absolute()}/shape.json}}\n{MICRO}")
+    settings = MICRO.replace("CREDIT", credit).replace("REWARD", REWARDS[credit])
+    (folder / "micro.yaml").write_text(f"model: {{shape: {folder.absolute()}/shape.json}}\n{settings}")
 
 
 def go(folder: Path, run: str, log: Path, target: Moment | None = None, number: int = signal.SIGKILL) -> Disturbance:
@@ -275,14 +283,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="6 moments")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
+    parser.add_argument("--credit", choices=("exact", "outcome"), default="exact", help="grpo.credit (default: exact)")
     parser.add_argument("--work", type=Path, help="where the runs go, and stay (default: a folder that is deleted)")
     parser.add_argument("--json", type=Path, help="also writes the figures there")
     options = parser.parse_args()
-    kinds = WANTED if options.quick else (*WANTED, "log-probs", "warm start")
+    more = ("log-probs", "warm start", "rehearsal", *(["credit"] if options.credit == "exact" else []))
+    kinds = WANTED if options.quick else (*WANTED, *more)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.work or Path(temporary)
-        write_micro(folder)
+        write_micro(folder, options.credit)
         whole = go(folder, "a", folder / "a.jsonl")
         if whole.code:
             raise SystemExit(f"run a: exit code {whole.code}\n{whole.output}")

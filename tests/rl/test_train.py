@@ -50,7 +50,7 @@ kill_anywhere = load_benchmark("kill_anywhere")
 def workspace(tmp_path_factory) -> Path:
     """A folder with the micro configuration, and a compilation cache that the runs share."""
     folder = tmp_path_factory.mktemp("train")
-    kill_anywhere.write_micro(folder)
+    kill_anywhere.write_micro(folder, "exact")
     return folder
 
 
@@ -203,6 +203,16 @@ def test_a_run_killed_three_times_ends_bit_for_bit_as_the_unbroken_one(workspace
     assert set(hit) == set(kinds) and starts[-1].code == 0, hit
     assert all("Traceback" not in start.output for start in starts)
     assert kill_anywhere.differences(workspace / "unbroken", workspace / "killed") == []
+
+
+@pytest.mark.heavy
+def test_a_run_with_shared_credit_ends_so_too(tmp_path):
+    kill_anywhere.write_micro(tmp_path, "outcome")
+    assert kill_anywhere.go(tmp_path, "whole", tmp_path / "whole.jsonl").code == 0
+    kinds = ("update", "rollout")
+    starts = kill_anywhere.kill(tmp_path, "whole", "killed", kinds, count=2, seed=1)
+    assert {start.moment.kind for start in starts[:-1]} == set(kinds) and starts[-1].code == 0
+    assert kill_anywhere.differences(tmp_path / "whole", tmp_path / "killed") == []
 
 
 @pytest.mark.heavy
@@ -496,4 +506,4 @@ def test_help_names_the_keys_and_an_example(capsys):
     # As an override would give it: YAML's words, not Python's.
     assert "lake.kinds = [3, 4, 5, 6]" in text and "grpo.dual_clip = null" in text
     assert "grpo.advantage = group_std how an answer's reward" in text
-    assert "group's (group_std, centered, batch_std, rloo)" in text
+    assert "for the evidence alone (group_std, centered, batch_std, rloo)" in text
