@@ -9,6 +9,7 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
+from typing import ClassVar
 
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, Trajectory, wilson
 from engineer.proposal import LIMITS, STEP, number
@@ -100,7 +101,7 @@ class PastRound:
 
 
 _HEADING = re.compile(r"^##(?!#) *(\w*).*\n?", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)(?:: ([^{}]*))?\}")
 _CONTROL = re.compile(r"<\|[^<>|]*\|>|</?think>")
 
 
@@ -109,11 +110,16 @@ class Template:
     """Words of the sections of a context, by their names and in the order in which they are written."""
 
     sections: Mapping[str, str]
+    NAMES: ClassVar = ("template", "terse")
 
     @staticmethod
-    def shipped() -> "Template":
-        """Return the template that comes with the package, ``template.md``; its beginning says what one looks like."""
-        return Template.parse(resources.files("engineer").joinpath("template.md").read_text(encoding="utf-8"))
+    def shipped(name: str = NAMES[0]) -> "Template":
+        """Return a template that comes with the package, one of ``NAMES``.
+
+        ``template`` is for models that understand words, and its beginning says what a template looks like; ``terse``
+        has numbers and hardly a word, for small models, to which any words have to be taught.
+        """
+        return Template.parse(resources.files("engineer").joinpath(f"{name}.md").read_text(encoding="utf-8"))
 
     @staticmethod
     def parse(text: str) -> "Template":
@@ -132,8 +138,15 @@ class Template:
             if names.count(name) != 1:
                 raise ValueError(f"section {name!r} is there {names.count(name)} times; it must be there exactly once")
         for name, body in sections:
-            (known, _), used = _SECTIONS[name], _PLACEHOLDER.findall(body)
-            for placeholder in used:
+            (known, _), columns = _SECTIONS[name], {*_COLUMNS.get(name, "").split()}
+            used = [placeholder for placeholder, _ in _PLACEHOLDER.findall(body)]
+            for placeholder, chosen in _PLACEHOLDER.findall(body):
+                for column in chosen.split():
+                    if placeholder != "rows" or not columns:
+                        raise ValueError(f"section {name}: {{{placeholder}: {chosen}}} must be {{{placeholder}}}")
+                    if column not in columns:
+                        choices = " ".join(sorted(columns))
+                        raise ValueError(f"section {name}: unknown column {column!r}; it must be one of {choices}")
                 if placeholder not in known:
                     choices = ", ".join(f"{{{one}}}" for one in known)
                     must = f"it must be one of {choices}" if known else "this section has none"
@@ -192,7 +205,7 @@ class Context:
         for name, words in self.template.sections.items():
             if name in names:
                 values = _SECTIONS[name][1](content)
-                text = "" if values.get("rows") == "" else _fill(words, values)
+                text = "" if not values.get("rows", True) else _fill(words, values, _USUAL.get(name, ""))
                 parts.append("\n".join(filter(None, (text, left_out.get(name)))))
         return "\n\n".join(filter(None, parts))
 
@@ -257,15 +270,20 @@ class _Content:
         return {name: f"({what} left out for room)" for name, what in notes.items() if what}
 
 
-def _nothing(content: _Content) -> dict[str, str]:
+Row = Mapping[str, str]
+"""Cells of a row of a table by the names of the columns, of which a template may choose."""
+_Values = Mapping[str, str | Sequence[Row]]
+
+
+def _nothing(content: _Content) -> _Values:
     return {}
 
 
-def _task(content: _Content) -> dict[str, str]:
+def _task(content: _Content) -> _Values:
     return {"each": "kind of boards" if content.families else "size N"}
 
 
-def _kinds(content: _Content) -> dict[str, str]:
+def _kinds(content: _Content) -> _Values:
     return {"designed": _names(content.kinds), "targets": _names(content.targets)}
 
 
@@ -273,18 +291,26 @@ def _names(kinds: Iterable[Kind]) -> str:
     return " ".join(map(str, kinds))
 
 
-def _failure_breakdown(content: _Content) -> dict[str, str]:
+def _failure_breakdown(content: _Content) -> _Values:
     rows = [_failure_row(str(row.kind), row) for row in content.evidence.by_kind]
-    return {"rows": "\n".join((*rows, _failure_row("all", content.evidence))), "row": content.row}
+    return {"rows": [*rows, _failure_row("all", content.evidence)], "row": content.row}
 
 
-def _failure_row(name: str, row: KindEvidence | Evidence) -> str:
+def _failure_row(name: str, row: KindEvidence | Evidence) -> Row:
     low, high = wilson(row.valid, row.n)
-    rates = f"{_rate(row.valid, row.n)} {_rate(high - low, 2)} {_rate(row.optimal, row.n)} {_rate(row.sampled_valid)}"
-    return f"{name} {row.n} {rates} | {_rates((row.first_failures[check] for check in CHECKS), row.n)}"
+    return {
+        "row": name,
+        "n": str(row.n),
+        "valid": _rate(row.valid, row.n),
+        "+-": _rate(high - low, 2),
+        "optimal": _rate(row.optimal, row.n),
+        "sampled": _rate(row.sampled_valid),
+        "failure": main_failure(row),
+        **{FAILURES[check]: _rate(row.first_failures[check], row.n) for check in CHECKS},
+    }
 
 
-def _statistics(content: _Content) -> dict[str, str]:
+def _statistics(content: _Content) -> _Values:
     evidence, training = content.evidence, content.evidence.training
     answers = [("validation", row) for row in evidence.by_kind]
     boards = [("validation", row) for row in evidence.environment]
@@ -315,7 +341,7 @@ def _boards_row(name: str, row: KindEnvironment) -> str:
     return f"{name} {row.kind} {row.instances} {requested} > {realised} | {costs}"
 
 
-def _failed_answers(content: _Content) -> dict[str, str]:
+def _failed_answers(content: _Content) -> _Values:
     return {"rows": "\n".join(map(_failed_answer, content.failures)), "row": content.row}
 
 
@@ -325,30 +351,35 @@ def _failed_answer(failure: Trajectory) -> str:
     return f"{failure.kind} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
 
 
-def _trained(content: _Content) -> dict[str, str]:
+def _trained(content: _Content) -> _Values:
     training = content.evidence.training
-    rows = [f"{row.kind} {_rate(row.valid, row.n)}" for row in (training.by_kind if training else ())]
-    return {"rows": "\n".join(rows), "row": content.row}
+    rows = [{"row": str(row.kind), "valid": _rate(row.valid, row.n)} for row in (training.by_kind if training else ())]
+    return {"rows": rows, "row": content.row}
 
 
-def _history(content: _Content) -> dict[str, str]:
+def _history(content: _Content) -> _Values:
     states = content.states
     rows = [
-        f"{past.round} {kind} {number(past.config.data[i])} {number(past.config.hole[i])} {number(past.config.wait[i])}"
-        f" | {_valid(states.get(past.round - 1, {}).get(kind))} {_valid(states[past.round].get(kind))}"
-        f" | {main_failure(states[past.round].get(kind))}"
+        {
+            "round": str(past.round),
+            "row": str(kind),
+            **{name: number(getattr(past.config, name)[i]) for name in LIMITS},
+            "before": _valid(states.get(past.round - 1, {}).get(kind)),
+            "after": _valid(states[past.round].get(kind)),
+            "failure": main_failure(states[past.round].get(kind)),
+        }
         for past in content.rounds
         for i, kind in enumerate(past.config.kinds)
     ]
-    return {"rows": "\n".join(rows), "row": content.row}
+    return {"rows": rows, "row": content.row}
 
 
-def _reasons(content: _Content) -> dict[str, str]:
+def _reasons(content: _Content) -> _Values:
     rows = [f"round {past.round}: {_excerpt(past.rationale)}" for past in content.rounds if past.rationale]
     return {"rows": "\n".join(rows)}
 
 
-def _training(content: _Content) -> dict[str, str]:
+def _training(content: _Content) -> _Values:
     training = content.training
     return {
         "round": str(training.round),
@@ -359,7 +390,7 @@ def _training(content: _Content) -> dict[str, str]:
     }
 
 
-def _answer_format(content: _Content) -> dict[str, str]:
+def _answer_format(content: _Content) -> _Values:
     return {
         "first": str(content.kinds[0]),
         "rows": f"{content.row}s {_names(content.kinds)}",
@@ -369,7 +400,7 @@ def _answer_format(content: _Content) -> dict[str, str]:
 
 
 _BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
-_SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], dict[str, str]]]] = {
+_SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
     "task": (("each",), _task),
     "kinds": (("designed", "targets"), _kinds),
     **{family.value: ((), _nothing) for family in Family},
@@ -385,9 +416,17 @@ _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], dict[str, str]]
     "answer": (("first", "rows", "max_hole", "step"), _answer_format),
 }
 """What can be filled into each section of a template, and what fills it in. ``rows`` must stand there."""
+_COLUMNS = {
+    "F": f"row n valid +- optimal sampled | {' '.join(FAILURES.values())} failure",
+    "R": "row valid",
+    "H": "round row data hole wait | before after | failure",
+}
+"""The columns of tables of which a template may choose, as in {rows: row sampled}; a bar stands for itself."""
+_USUAL = _COLUMNS | {"F": _COLUMNS["F"].removesuffix(" failure")}
+"""Those that {rows} alone has."""
 
 
-def main_failure(row: KindEvidence | None) -> str:
+def main_failure(row: KindEvidence | Evidence | None) -> str:
     """Return the check that most answers fail first and the percentage that do (``conflict 12``), else ``none``.
 
     A kind that was not validated has a dash.
@@ -441,5 +480,18 @@ def _plain(text: str) -> str:
     return _CONTROL.sub(" ", text).strip()
 
 
-def _fill(words: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda placeholder: values[placeholder[1]], words).strip()
+def _fill(words: str, values: _Values, usual: str) -> str:
+    """Fill a section in.
+
+    Args:
+      usual: columns of its table where the words choose none.
+    """
+
+    def fill(placeholder: re.Match[str]) -> str:
+        value = values[placeholder[1]]
+        if isinstance(value, str):
+            return value
+        columns = (placeholder[2] or usual).split()
+        return "\n".join(" ".join(row.get(column, column) for column in columns) for row in value)
+
+    return _PLACEHOLDER.sub(fill, words).strip()

@@ -54,6 +54,25 @@ def example(
       the context (user message), the thinking (at most 40 words), the answer (JSON), and the configuration it holds.
     """
     shown = modules(contexts[int(rng.integers(len(contexts)))] if len(contexts) > 1 else contexts[0])
+    history = draw_history(rng, kinds, rounds, shown, targets)
+    evidence = history[-1].evidence
+    config, rationale = _noisy(rng, rule(evidence, kinds, visible_config(history, shown))), think(evidence)
+    if Module.X in shown:
+        evidence = dataclasses.replace(evidence, trajectories=_failures(rng, evidence))
+    training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
+    context = Context(shown, template or Template.shipped()).build(evidence, history, training)
+    return context, rationale, to_answer(config), config
+
+
+def draw_history(
+    rng: np.random.Generator, kinds: Sequence[Kind], rounds: int, shown: Sequence[Module], targets: Sequence[Kind] = ()
+) -> list[PastRound]:
+    """Draw the rounds of an imagined run, designed by the rule, up to one that has another after it.
+
+    Args:
+      rng, kinds, rounds, targets: as of `example`.
+      shown: modules of a context: the last evidence has what they show, and the rule sees what they show.
+    """
     validated = tuple(targets or kinds)
     skills = _skills(rng, tuple(kinds), validated)
     n = int(rng.integers(12, 129))
@@ -62,18 +81,14 @@ def example(
     first = _random(rng, tuple(kinds)) if {Module.H0, Module.R} & {*shown} else _middle(tuple(kinds))
     history = [PastRound(0, first, evidence)]
     for past in range(1, int(rng.integers(1, rounds))):
-        config, rationale = _noisy(rng, rule(evidence, kinds, _seen(history, shown))), think(evidence)
+        config, rationale = _noisy(rng, rule(evidence, kinds, visible_config(history, shown))), think(evidence)
         skills = {kind: skill + rng.normal(0.4, 0.4) for kind, skill in skills.items()}
         evidence = _evidence(rng, skills, validated, n)
         history.append(PastRound(past, config, evidence, rationale))
     if {Module.E, Module.R} & {*shown}:
         evidence = _extended(rng, evidence, history[-1].config, skills)
-    config, rationale = _noisy(rng, rule(evidence, kinds, _seen(history, shown))), think(evidence)
-    if Module.X in shown:
-        evidence = dataclasses.replace(evidence, trajectories=_failures(rng, evidence))
-    training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
-    context = Context(shown, template or Template.shipped()).build(evidence, history, training)
-    return context, rationale, to_answer(config), config
+        history[-1] = dataclasses.replace(history[-1], evidence=evidence)
+    return history
 
 
 def rule(evidence: Evidence, kinds: Sequence[Kind], previous: LakeConfig | None = None) -> LakeConfig:
@@ -140,8 +155,8 @@ def _evidence(rng: np.random.Generator, skills: dict[Kind, float], kinds: Sequen
     return Evidence(tuple(rows), sampled, sampled_se=0.02, samples_per_prompt=4, answer_tokens=20.0, truncated=0.0)
 
 
-def _seen(history: Sequence[PastRound], shown: Sequence[Module]) -> LakeConfig | None:
-    """Return the latest configuration that a context of these modules shows; H shows all but round 0's."""
+def visible_config(history: Sequence[PastRound], shown: Sequence[Module]) -> LakeConfig | None:
+    """Return the latest configuration that a context of these modules shows, if any; H shows all but round 0's."""
     if Module.H0 in shown or (Module.H in shown and history[-1].round > 0):
         return history[-1].config
     return None

@@ -13,8 +13,8 @@ def read_context(config: Config) -> Context:
       ConfigError: if `engineer.template` cannot be read or is none.
     """
     settings = config.engineer
-    if not settings.template:
-        return Context(modules(settings.context), Template.shipped())
+    if settings.template in (None, *Template.NAMES):
+        return Context(modules(settings.context), Template.shipped(settings.template or Template.NAMES[0]))
     try:
         template = Template.parse(Path(settings.template).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

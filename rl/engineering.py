@@ -196,7 +196,7 @@ def _asking(student: Student, recorder: Recorder) -> Generate:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:
             recorder.display.say(f"round {state.progress.round}: a proposal is missing: {failure}")
-        return [_parted(text) for text in answers["texts"]]
+        return [Generation.of(text) for text in answers["texts"]]
 
     return generate
 
@@ -207,9 +207,3 @@ def describe_cost(cost: Mapping[str, int]) -> str:
         f"{cost['requests']:,} requests to the engineer's server, {cost['prompt_tokens']:,} tokens read and "
         f"{cost['completion_tokens']:,} written"
     )
-
-
-def _parted(text: str) -> Generation:
-    """Part a response whose thinking, where it shows any, is closed by a tag."""
-    thinking, closed, answer = text.rpartition("</think>")
-    return Generation(text, thinking.strip().removeprefix("<think>").strip(), answer if closed else text)

@@ -16,8 +16,9 @@ from jaxlake.files import write_whole
 from rl import config as config_
 from rl import distributed
 from rl.command import add_job_options, guarded, join, parse, shipped
-from rl.config import Config, ConfigError, RunError
-from rl.evaluation import ApiSource, PolicySource, Source, answer_suite, evaluate, to_markdown, to_text
+from rl.config import Config, ConfigError, LoRASection, RunError
+from rl.evaluation import ApiSource, PolicySource, Source, answer_suite, evaluate, reading, to_markdown, to_text
+from rl.evaluation.writers import ApiWriter, PolicyWriter
 from rl.qwen3 import presets
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -40,7 +41,11 @@ optimal of the valid per number of agents, board size and wait subset, with
 95 % intervals, answer lengths, and the paper's figures beside them.
 
 Every answer is kept: the same command goes on where it was stopped or killed,
-and with a higher --limit it asks only for what is new."""
+and with a higher --limit it asks only for what is new.
+
+With --reading it is asked as an environment engineer instead: 400 tables of
+evidence whose answers are known, each in three forms. Are its words right, do
+its numbers stand in the table, does its design follow?"""
 _EPILOG = """\
 suites:
   validation   800 boards with 2 agents
@@ -49,7 +54,8 @@ suites:
 
 in the folder of the evaluation:
   report.md, scores.json   the tables
-  answers.jsonl            every answer; python -m jaxlake.score reads it too
+  reading.md, .json        of --reading
+  answers.jsonl            every answer; python -m jaxlake.score reads a suite's
   evaluation.json          whose answers they are, and how they were asked for
 
 exit status:
@@ -64,6 +70,7 @@ examples:
   python -m rl.evaluate --run runs/tiny --suite benchmark --samples 8
   python -m rl.evaluate --model Qwen/Qwen3-4B --suite benchmark --limit 315
   python -m rl.evaluate --api http://localhost:8000/v1 MODEL --suite validation
+  python -m rl.evaluate --run runs/tiny --reading
 """
 
 
@@ -90,6 +97,9 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     """
     _check(options)
     config, label, folder = _subject(options)
+    if options.reading:
+        reading.run(_writer(options, config, label), config, label, options.limit, folder, display, stop)
+        return
     sampling = _sampling(options, config)
     suite = load(SUITES[options.suite])
     suite = take(suite, spread(suite))
@@ -129,6 +139,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--temperature {options.temperature:g}: must be a number from 0 on")
     if options.samples > 1 and options.temperature == 0:
         raise ConfigError(f"--samples {options.samples} --temperature 0: greedy answers to a board are all the same")
+    if options.reading and (options.samples > 1 or options.temperature is not None):
+        raise ConfigError("--reading: --samples and --temperature are for --suite; engineer.temperature=T is its own")
     if not options.api and (options.concurrency or options.timeout or options.key_env):
         raise ConfigError("--concurrency, --timeout and --key-env: only with --api")
     if options.run and options.config:
@@ -137,7 +149,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
     """Return the configuration, the checkpoint or the server's model, and the evaluation's folder."""
-    suite = options.suite + (f"_{options.samples}_samples" if options.samples > 1 else "")
+    suite = (options.suite or "reading") + (f"_{options.samples}_samples" if options.samples > 1 else "")
     if options.run:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
@@ -181,6 +193,16 @@ def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
+def _writer(options: argparse.Namespace, config: Config, label: str) -> reading.Writer:
+    """Return who writes the responses of the reading test."""
+    if options.api:
+        return ApiWriter(_client(options), config, options.concurrency or 8)
+    if jax.distributed.is_initialized():
+        raise ConfigError("--reading: one process asks; start it alone")
+    model = config.model.model_copy(update={"path": label, "shape": None, "lora": LoRASection()})
+    return PolicyWriter(config.model_copy(update={"model": model}))
+
+
 def _client(options: argparse.Namespace) -> "ChatClient":
     from rl.sampler.api import ChatClient  # takes 1.7 s, and needs a package that not everyone has
 
@@ -206,8 +228,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("URL", "MODEL"),
         help="a server of chat completions, such as http://localhost:8000/v1; needs pip install 'jaxlake[api]'",
     )
-    parser.add_argument("--suite", choices=SUITES, required=True, help="what is answered")
-    parser.add_argument("--limit", type=int, metavar="N", help="so many boards, evenly from all cells (default: all)")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--suite", choices=SUITES, metavar="SUITE", help="boards to answer: see below")
+    asked.add_argument("--reading", action="store_true", help="ask for designs of environments: does it read?")
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="so many boards, evenly from all cells, or tables drawn and as many real ones (default: all)",
+    )
     parser.add_argument(
         "--samples", type=int, default=1, metavar="K", help="answers to each board, which give pass@k (default: 1)"
     )

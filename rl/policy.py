@@ -168,9 +168,8 @@ class Policy:
 
         def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
             try:
-                return [
-                    Generation(*texts) for texts in sampler.write(parameters, message, grammar, key, count, progress)
-                ]
+                written = sampler.write(parameters, [(message, grammar)] * count, key, progress)
+                return [Generation(*texts) for texts in written]
             except ConfigError as error:  # the message is too long even with everything left out that can be
                 raise NoAnswer(str(error)) from None
 

@@ -31,6 +31,12 @@ class Generation:
     thinking: str
     answer: str
 
+    @classmethod
+    def of(cls, raw: str) -> "Generation":
+        """Part a response whose thinking, where it shows any, is closed by a tag."""
+        thinking, closed, answer = raw.rpartition("</think>")
+        return cls(raw, thinking.strip().removeprefix("<think>").strip(), answer if closed else raw)
+
 
 class NoAnswer(Exception):
     """A model that could not be asked or gave nothing back: its server is gone or too slow, the prompt is too long."""
@@ -151,7 +157,7 @@ class LanguageEngineer:
             except NoAnswer as error:
                 errors.append(_line(error))
                 continue
-            answers = [self._read(generation, previous) for generation in generations]
+            answers = [read_answer(self.name, generation, previous, self.masked) for generation in generations]
             faults = [fault for answer in answers for fault in answer.errors]
             errors += faults
             if len(faults) < len(answers):
@@ -159,24 +165,6 @@ class LanguageEngineer:
             if not self.masked:
                 complaint = _COMPLAINT.format(fault=faults[-1])
         return answers, errors, attempt + 1
-
-    def _read(self, generation: Generation, previous: LakeConfig) -> Proposal:
-        """Return one response as a proposal; its error is why it holds no configuration."""
-        text, kinds = generation.answer, previous.kinds
-        parsed, repairs = (proposal.parse(text), ()) if self.masked else parse_lenient(text, kinds)
-        fault = proposal.fault(text, parsed, kinds)
-        read = Proposal(
-            engineer=self.name,
-            raw=generation.raw,
-            thinking=generation.thinking,
-            parsed=parsed,
-            projected=previous,
-            errors=(fault,) if fault else (),
-        )
-        if fault or parsed is None:
-            return read
-        projected, projections = project(parsed, previous)
-        return dataclasses.replace(read, projected=projected, repairs=(*repairs, *projections))
 
     def _choose(self, candidates: tuple[LakeConfig, ...], key: jax.Array) -> int:
         """Return the index of the candidate to take; all are piloted with one key, so that they meet alike luck."""
@@ -187,6 +175,30 @@ class LanguageEngineer:
             return int(np.argmin(far))
         assert self.pilot is not None  # as __post_init__ found
         return int(np.argmax([learnability(config, self.pilot(config, key)) for config in candidates]))
+
+
+def read_answer(engineer: str, generation: Generation, previous: LakeConfig, masked: bool) -> Proposal:
+    """Return one response as a proposal; its error is why it holds no configuration, and then the previous one stands.
+
+    Args:
+      engineer: its name.
+      masked: the answer was held to the grammar; if not it is read tolerantly.
+    """
+    text, kinds = generation.answer, previous.kinds
+    parsed, repairs = (proposal.parse(text), ()) if masked else parse_lenient(text, kinds)
+    fault = proposal.fault(text, parsed, kinds)
+    read = Proposal(
+        engineer=engineer,
+        raw=generation.raw,
+        thinking=generation.thinking,
+        parsed=parsed,
+        projected=previous,
+        errors=(fault,) if fault else (),
+    )
+    if fault or parsed is None:
+        return read
+    projected, projections = project(parsed, previous)
+    return dataclasses.replace(read, projected=projected, repairs=(*repairs, *projections))
 
 
 def learnability(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> float:

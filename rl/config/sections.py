@@ -398,7 +398,9 @@ class EngineerSection(Section):
     branches: Annotated[int, Field(ge=2)] = Field(
         16, description="designs that engineer.kind = hindsight tries a round"
     )
-    template: str | None = Field(None, description="file with the words of the context; null: the shipped one")
+    template: str | None = Field(
+        None, description="file with the words of the context, or terse: numbers and few words; null: the shipped one"
+    )
     proposals: Annotated[Count, paper(1)] = Field(1, description="answers asked for at once, of which one is chosen")
     choice: Annotated[Choice, Strict(False)] = Field(Choice.FIRST, description="best: by a pilot, see engineer.gate")
     floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every kind")

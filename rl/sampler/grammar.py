@@ -1,7 +1,7 @@
 """Text under a grammar: the model thinks freely up to a cap, then every token is held to the grammar."""
 
 import dataclasses
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import jax
@@ -39,34 +39,32 @@ class GrammarSampler:
     def write(
         self,
         parameters: nnx.State,
-        message: str,
-        grammar: str,
+        requests: Sequence[tuple[str, str]],
         key: jax.Array,
-        count: int,
         progress: Callable[[int], None] | None = None,
     ) -> list[tuple[str, str, str]]:
-        """Write `count` responses to one user message; return each verbatim, its thinking and its answer.
+        """Write a response to each request; return each verbatim, its thinking and its answer.
 
         Args:
           parameters: as `sharding.for_rollout` lays them out.
-          message: what the user says.
-          grammar: in llguidance's Lark dialect; the answer belongs to it unless the cap cut it off.
+          requests: user messages, each with a grammar in llguidance's Lark dialect; the answer belongs to it unless the
+            cap cut it off. Equal ones get different responses.
           key: draws the tokens; the first of several responses is the one that would be written alone.
           progress: called after each token with the number of finished responses; may raise.
 
         Raises:
-          ConfigError: if the message is longer than `engineer.max_prompt_tokens`.
+          ConfigError: if a message is longer than `engineer.max_prompt_tokens`.
         """
         tokenizer, settings = self.tokenizer, self.settings
-        prompt = tokenizer.chat(message, thinking=True)
-        check_fit([prompt], settings.max_prompt_tokens, "engineer.max_prompt_tokens")
+        chats = {message: tokenizer.chat(message, thinking=True) for message, _ in requests}
+        check_fit(list(chats.values()), settings.max_prompt_tokens, "engineer.max_prompt_tokens")
         vocabulary = tokenizer.grammar_tokenizer(self.sampler.config.vocab_size)
-        scripts = [Script(self, vocabulary, grammar) for _ in range(count)]
+        scripts = [Script(self, vocabulary, grammar) for _, grammar in requests]
         opening = tokenizer.encode(OPEN)
         sampler = self._sampler(len(opening))
         rollout = sampler.generate(
             parameters,
-            [prompt + opening] * count,
+            [chats[message] + opening for message, _ in requests],
             key,
             sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
             guides=[script.allow for script in scripts],

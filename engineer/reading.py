@@ -1,0 +1,168 @@
+"""Whether an engineer reads: what it says beside the table, and tables changed so that its design must change.
+
+Asks no model and trains nothing; `rl.evaluation.reading` does the asking.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from engineer.context import FAILURES, PastRound, percent
+from engineer.engineers.shuffle import relabelled
+from engineer.evidence import CHECKS, Evidence, KindEvidence
+from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Marks:
+    """What was right in a thought.
+
+    Attributes:
+      weakest: it names the kind with the smallest valid share.
+      learnable: it names the kind whose valid share is nearest to a half.
+      failure: it names the check that most answers fail first, or that none fails.
+      quotes: numbers in it.
+      right: how many of these stand in the table in the row, and where a failure is named before it the column, for
+        which it gives them.
+    """
+
+    weakest: bool
+    learnable: bool
+    failure: bool
+    quotes: int
+    right: int
+
+
+def mark(thought: str, evidence: Evidence) -> Marks:
+    """Mark what a thought says of the latest validation's table; what it does not say is not right.
+
+    A claim is a clause with the word weakest, learnable or failure, as in ``Weakest size 6 (23% valid), most learnable
+    size 4 (46%). Leading failure: hole.`` Of several claims of one sort the last counts. Kinds whose numbers are equal
+    as the table prints them, in whole percents, are equally right.
+
+    Args:
+      thought: any text.
+      evidence: its table.
+    """
+    rows = {str(row.kind): row for row in evidence.by_kind}
+    claims: dict[str, str] = {}
+    quotes: list[bool] = []
+    for clause in _CLAUSE.split(thought.lower()):
+        row: KindEvidence | None = None
+        failure = ""
+        for word in _WORD.findall(clause):
+            if row is None and word in rows and not failure:
+                row = rows[word]
+            elif word in _CHECK_OF or word == "none":
+                failure = word
+            elif word[0].isdigit() and _NUMBER.fullmatch(word):
+                quotes.append(_stands(float(word), row or evidence, failure))
+        for claim in ("weakest", "learnable"):
+            if claim in clause:
+                claims[claim] = "" if row is None else str(row.kind)
+        if "failure" in clause:
+            claims["failure"] = failure
+    shares = {name: percent(row.valid_share, 1) for name, row in rows.items()}
+    spread = {name: abs(share - 50) for name, share in shares.items()}
+    return Marks(
+        weakest=shares.get(claims.get("weakest", "")) == min(shares.values()),
+        learnable=spread.get(claims.get("learnable", "")) == min(spread.values()),
+        failure=claims.get("failure") in leading_failures(evidence),
+        quotes=len(quotes),
+        right=sum(quotes),
+    )
+
+
+def leading_failures(evidence: Evidence) -> set[str]:
+    """Return the names of the checks that most answers fail first: several where they tie, ``none`` where all pass."""
+    counts = evidence.first_failures
+    most = max(counts.values())
+    return {FAILURES[check] for check in CHECKS if counts[check] == most} if most else {"none"}
+
+
+def _stands(number: float, row: KindEvidence | Evidence, failure: str) -> bool:
+    """Whether a percentage stands in a row: its valid share, sampled or greedy, or that of a failure."""
+    if failure:
+        shown = {percent(row.first_failures[_CHECK_OF[failure]], row.n)} if failure in _CHECK_OF else {0}
+    else:
+        shown = {percent(row.valid, row.n)}
+        if row.sampled_valid is not None:
+            shown.add(percent(row.sampled_valid, 1))
+    return number in shown
+
+
+_CHECK_OF = {name: check for check, name in FAILURES.items()}
+_CLAUSE = re.compile(r"[;\n]|[.,](?!\d)")
+_WORD = re.compile(r"[a-z]*\d+(?:x\d+|\.\d+)?|[a-z]+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def permutation(history: Sequence[PastRound], rng: np.random.Generator) -> dict[Kind, Kind]:
+    """Draw another name for each kind of a history; those that are validated stay so, as do those that are not.
+
+    Of two or more kinds none keeps its name: each group goes once round in a random order.
+    """
+    validated = [row.kind for row in history[-1].evidence.by_kind]
+    others = [kind for kind in history[-1].config.kinds if kind not in validated]
+    labels: dict[Kind, Kind] = {}
+    for group in (validated, others):
+        cycle = [group[i] for i in rng.permutation(len(group))]
+        labels |= dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
+    return labels
+
+
+def permuted(history: Sequence[PastRound], labels: Mapping[Kind, Kind]) -> list[PastRound]:
+    """Return a history with everything of each kind under another's name: validations, training and configurations.
+
+    Who reads nothing but the numbers designs the same with the names exchanged.
+    """
+    return [
+        dataclasses.replace(
+            past, config=renamed(past.config, labels), evidence=relabelled(past.evidence, labels), rationale=""
+        )
+        for past in history
+    ]
+
+
+def renamed(config: LakeConfig, labels: Mapping[Kind, Kind]) -> LakeConfig:
+    """Return a configuration with each kind's ratios under another's name, which must be one of its kinds too."""
+    return LakeConfig.from_dict({str(labels[Kind.of(kind)]): row for kind, row in config.to_dict().items()})
+
+
+def with_share(history: Sequence[PastRound], kind: Kind, share: float) -> list[PastRound]:
+    """Return a history at whose end one validated kind has another valid share, sampled and greedy, and all else is so.
+
+    Its failures keep their proportions. Module R's numbers, of the training, stay.
+
+    Args:
+      history: whose last validation has the kind.
+      kind: that is changed.
+      share: its valid share then, from 0 to 1.
+    """
+    last = history[-1]
+    rows = tuple(_row_with_share(row, share) if row.kind == kind else row for row in last.evidence.by_kind)
+    return [*history[:-1], dataclasses.replace(last, evidence=dataclasses.replace(last.evidence, by_kind=rows))]
+
+
+def _row_with_share(row: KindEvidence, share: float) -> KindEvidence:
+    valid = round(share * row.n)
+    failures, missing = dict.fromkeys(CHECKS, 0), row.n - valid
+    known = row.n - row.valid
+    for check in sorted(CHECKS, key=lambda check: -row.first_failures[check]):
+        part = round(missing * row.first_failures[check] / known) if known else missing
+        failures[check] = min(part, missing - sum(failures.values()))
+    failures[max(CHECKS, key=lambda check: failures[check])] += missing - sum(failures.values())
+    return dataclasses.replace(
+        row,
+        valid=valid,
+        optimal=min(row.optimal, valid),
+        first_failures=failures,
+        any_failures=failures,
+        sampled_valid=None if row.sampled_valid is None else share,
+        learnable=0,
+        all_valid=0,
+        all_invalid=0,
+    )

@@ -1,0 +1,103 @@
+"""What an engineer says is marked by the table alone; changed tables hold together and change nothing else."""
+
+import numpy as np
+import pytest
+
+from engineer import Evidence, PastRound
+from engineer.context import modules
+from engineer.evidence import CHECKS, KindEvidence
+from engineer.examples import draw_history, rule, think
+from engineer.reading import leading_failures, mark, permutation, permuted, renamed, with_share
+from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
+
+KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
+LAB = tuple(sorted(map(Kind.of, ("3", "4", "6", "4x3", "5x4", "8x5"))))
+
+
+def table(sampled=(0.58, 0.46, 0.4, 0.23), kinds=KINDS, **failures) -> Evidence:
+    """100 boards of each kind, 60 valid; the failures given, the rest at the goal."""
+    first = {**dict.fromkeys(CHECKS, 0), "goal_reached": 40 - sum(failures.values()), **failures}
+    rows = tuple(
+        KindEvidence(kind, 100, 60, 50, first, first, p, 0.01, 100) for kind, p in zip(kinds, sampled, strict=True)
+    )
+    return Evidence(rows, float(np.mean(sampled)), 0.01, 4, 20.0, 0.0)
+
+
+def marks(thought, evidence=None):
+    m = mark(thought, evidence or table(hole_free=30))
+    return (m.weakest, m.learnable, m.failure), (m.right, m.quotes)
+
+
+def test_the_words_of_the_examples_are_right():
+    assert marks(think(table(hole_free=30))) == ((True, True, True), (2, 2))
+
+
+def test_what_the_first_command_used_to_print_is_wrong():
+    said = "Weakest size 5 (4% valid), most learnable size 6 (21%). Leading failure: conflict."
+    assert marks(said) == ((False, False, False), (0, 2))
+
+
+@pytest.mark.parametrize(
+    ("thought", "right", "quotes"),
+    [
+        ("", (False, False, False), (0, 0)),
+        ("weakest 6 23, most learnable 4 46, leading failure hole 30", (True, True, True), (3, 3)),
+        ("3 58 hole 30; 4 46 goal 10; 6 23\nWeakest 6. Failure: hole", (True, False, True), (5, 5)),
+        ("Weakest size 6 (60% valid)", (True, False, False), (1, 1)),  # greedily it is
+        ("Weakest size 3 (23% valid)", (False, False, False), (0, 1)),  # another row's number
+        ("Weakest size 7 (23% valid)", (False, False, False), (0, 2)),  # no such size: a number like any other
+        ("Weakest 3. No: weakest 6", (True, False, False), (0, 0)),  # the last word counts
+        ("The weakest one is size 6 with 23.0 percent valid", (True, False, False), (1, 1)),
+        ("leading failure goal 30", (False, False, False), (0, 1)),
+    ],
+)
+def test_claims_and_quotes_are_checked_row_by_row(thought, right, quotes):
+    assert marks(thought) == (right, quotes)
+
+
+def test_kinds_whose_numbers_are_printed_alike_are_equally_right():
+    evidence = table(sampled=(0.231, 0.46, 0.54, 0.234), hole_free=20)
+    for weakest, learnable, failure in ((3, 4, "hole"), (6, 5, "goal")):
+        said = f"Weakest {weakest}, most learnable {learnable}, leading failure {failure}"
+        assert marks(said, evidence)[0] == (True, True, True)
+
+
+def test_no_failure_is_named_where_all_is_solved():
+    zero = dict.fromkeys(CHECKS, 0)
+    evidence = Evidence((KindEvidence(KINDS[0], 5, 5, 5, zero, zero),), None, None, 0, 20.0, 0.0)
+    assert leading_failures(evidence) == {"none"}
+    assert mark("leading failure: none", evidence).failure and not mark("leading failure: hole", evidence).failure
+
+
+def test_kinds_with_agents_are_named_whole():
+    evidence = table(sampled=(0.5, 0.4, 0.3, 0.2, 0.1, 0.0), kinds=LAB, hole_free=30)
+    assert marks("Weakest kind 8x5 (0% valid), most learnable kind 3 (50%)", evidence) == ((True, True, False), (2, 2))
+    assert marks("Weakest kind 5x4 (0% valid)", evidence) == ((False, False, False), (0, 1))
+
+
+@pytest.mark.parametrize("context", ["V6", "F+R", "V6+E"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rule_is_equivariant_and_a_name_exchanged_twice_around_is_its_own(context, seed):
+    rng = np.random.default_rng(seed)
+    history = draw_history(rng, LAB, 4, modules(context), LAB[-3:])
+    labels = permutation(history, rng)
+    assert sorted(labels) == sorted(labels.values()) and all(one != other for one, other in labels.items())
+    assert {labels[kind] for kind in LAB[-3:]} == {*LAB[-3:]}  # what is validated stays what is validated
+    other = permuted(history, labels)
+    designed, exchanged = (rule(h[-1].evidence, LAB, h[-1].config) for h in (history, other))
+    for field in ("data", "hole", "wait"):  # the last steps of 0.005 go to the first of equals
+        assert getattr(renamed(designed, labels), field) == pytest.approx(getattr(exchanged, field), abs=0.0051)
+    back = permuted(other, {new: old for old, new in labels.items()})
+    assert [past.evidence for past in back] == [past.evidence for past in history]
+    assert [past.config for past in back] == [past.config for past in history]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_changed_row_holds_together_and_the_others_stay(share):
+    evidence = draw_history(np.random.default_rng(1), KINDS, 3, modules("V6+E"))[-1].evidence
+    history = [PastRound(0, LakeConfig.uniform(KINDS, 0.2, 0.2), evidence)]
+    last = with_share(history, KINDS[2], share)[-1].evidence
+    assert Evidence.from_json(last.to_json()) == last  # its own reader finds no contradiction
+    assert last.by_kind[2].sampled_valid == share and last.by_kind[2].valid == round(share * last.by_kind[2].n)
+    assert [row for row in last.by_kind if row.kind != KINDS[2]] == [r for r in evidence.by_kind if r.kind != KINDS[2]]

@@ -1,0 +1,186 @@
+"""The reading test tells who reads from who does not, keeps what it has asked for, and refuses what is damaged."""
+
+import gzip
+import itertools
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from engineer.examples import rule, think, visible_config
+from engineer.proposal import to_answer
+from rl.config import Config, ConfigError
+from rl.config.sections import LakeSection
+from rl.context import read_context
+from rl.evaluate import main
+from rl.evaluation import reading
+from rl.evaluation.writers import Writer
+from rl.run.signals import Stop
+from rl.run.tracking import Display
+
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def config():
+    return Config()
+
+
+class Scripted(Writer):
+    """Answers every form by a function of its history; stops after so many responses."""
+
+    masked = True
+
+    def __init__(self, answer, forms, most=None):
+        self.histories = itertools.cycle([history for form in forms for history in form.histories.values()])
+        self.answer, self.most, self.asked = answer, most, []
+
+    def identity(self):
+        return {"parameters": "scripted"}
+
+    def fits(self, message):
+        return True
+
+    def write(self, requests):
+        for i, (message, _) in enumerate(requests):
+            if i == self.most:
+                raise KeyboardInterrupt
+            self.asked.append(message)
+            yield i, self.answer(next(self.histories))
+
+
+def perfect(config):
+    shown = read_context(config).modules
+
+    def answer(history):
+        designed = rule(history[-1].evidence, history[-1].config.kinds, visible_config(history, shown))
+        return f"<think>\n{think(history[-1].evidence)}\n</think>\n\n{to_answer(designed)}"
+
+    return answer
+
+
+def constant(config):
+    return lambda history: (
+        "<think>\nWeakest size 5 (4% valid), most learnable size 6 (21%).\n</think>\n\n"
+        '{"3":{"data":0.1,"hole":0.1,"wait":0.1},"4":{"data":0.2,"hole":0.2,"wait":0.2},'
+        '"5":{"data":0.3,"hole":0.3,"wait":0.3},"6":{"data":0.4,"hole":0.4,"wait":0.4}}'
+    )
+
+
+def forms(config):
+    return [reading.Forms.of(state, i) for i, state in enumerate(reading.drawn_states(config, COUNT))]
+
+
+def ask(config, writer, folder):
+    with Display(quiet=True) as display:
+        return reading.ask(forms(config), writer, config, folder, {"reading": "x"}, display, Stop())
+
+
+def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config, tmp_path):
+    scores = {}
+    for answer in (perfect, constant):
+        writer = Scripted(answer(config), forms(config))
+        responses = ask(config, writer, tmp_path / answer.__name__)
+        scores[answer] = reading.score(forms(config), responses, config, masked=True)
+    reads, blind = scores[perfect], scores[constant]
+    assert reads.legal == reads.all == COUNT and reads.right == reads.quotes == 2 * COUNT
+    assert min(reads.follows.values()) > 0.999
+    assert reads.equivariant["data"] > 0.97 and reads.moved == 1 and reads.moves == pytest.approx(reads.wanted)
+    assert reads.control["weakest"] < 0.5 and reads.control["follows"] < 0.5  # none has the name it should
+    assert blind.legal == COUNT and blind.all < COUNT / 2 and abs(blind.follows["data"]) < 0.6
+    assert blind.equivariant["data"] < 0.2 and blind.moves == 0
+
+
+def test_what_was_answered_is_not_asked_again(config, tmp_path):
+    first = Scripted(perfect(config), forms(config), most=5)
+    with pytest.raises(KeyboardInterrupt):
+        ask(config, first, tmp_path)
+    second = Scripted(perfect(config), forms(config))
+    for _ in range(5):
+        next(second.histories)
+    responses = ask(config, second, tmp_path)
+    assert len(first.asked) == 5 and len(second.asked) == 3 * COUNT - 5
+    assert reading.score(forms(config), responses, config, masked=True).all == COUNT
+    third = Scripted(perfect(config), forms(config))
+    assert ask(config, third, tmp_path) == responses and not third.asked
+
+
+def test_drawn_states_are_no_examples_and_always_the_same(config):
+    one, again = (reading.drawn_states(config, 3) for _ in range(2))
+    assert [state.history for state in one] == [state.history for state in again]
+    assert len({str(state.history) for state in one}) == 3
+
+
+def test_the_shipped_states_are_of_the_first_command_and_read_back(config):
+    states = reading.real_states(config, 20)
+    assert len(states) == 20 and len({state.name for state in states}) == 20
+    for state in states:
+        again = reading.read_state(json.loads(json.dumps(reading.write_state(state.name, state.history))))
+        assert again.history == state.history
+        assert state.history[-1].evidence.by_kind[0].n >= 50
+
+
+def test_states_of_other_kinds_are_left_out(config):
+    other = Config(lake=LakeSection(kinds=[3, 4, 5]))
+    assert reading.real_states(other) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"junk", "cannot be read"),
+        (gzip.compress(b"{}\n"), "line 1: damaged"),
+        (gzip.compress(b'{"name": "x", "history": []}\n'), "history is empty"),
+        (gzip.compress(b"nonsense\n"), "line 1: damaged"),
+    ],
+    ids=["no gzip", "no history", "an empty history", "no json"],
+)
+def test_a_damaged_file_is_refused_in_one_line(config, tmp_path, content, message):
+    (tmp_path / "s").write_bytes(content)
+    with pytest.raises(ConfigError, match=message) as error:
+        reading.real_states(config, path=tmp_path / "s")
+    assert "\n" not in str(error.value)
+
+
+def test_models_that_were_taught_nothing_are_asked_for_the_words(config, tmp_path):
+    bare = config.model_copy(update={"warm_start": config.warm_start.model_copy(update={"steps": 0})})
+    writer = Scripted(perfect(config), forms(config))
+    ask(bare, writer, tmp_path)
+    assert all(message.endswith(reading.REQUEST) for message in writer.asked)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--reading", "--suite", "benchmark"], "not allowed with"),
+        (["--reading", "--samples", "2"], "--reading: --samples"),
+        (["--reading", "--temperature", "1"], "engineer.temperature"),
+        ([], "one of the arguments --suite --reading is required"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(arguments, message, capsys):
+    try:
+        code = main(["--model", "nowhere", *arguments])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.heavy
+def test_a_checkpoint_reads_by_command_and_goes_on(config, tmp_path, capsys):
+    from rl.policy import Policy
+
+    policy, parameters = Policy.create(config, jax.random.key(0))
+    policy.save(tmp_path / "model", parameters)
+    command = ["--model", str(tmp_path / "model"), "--reading", "--out", str(tmp_path / "out"), "--limit"]
+    settings = ["engineer.max_thinking_tokens=8"]
+    assert main([*command, "2", *settings]) == 0
+    lines = (tmp_path / "out/answers.jsonl").read_text().splitlines()
+    assert len(lines) == 12 and main([*command, "3", *settings]) == 0
+    assert (tmp_path / "out/answers.jsonl").read_text().splitlines()[:12] == lines
+    scores = json.loads((tmp_path / "out/reading.json").read_text())["scores"]
+    assert scores["all"]["states"] == 6 and scores["all"]["legal"] == 6  # the grammar holds whoever knows nothing
+    assert np.isfinite(scores["all"]["equivariant"]["data"])
+    assert re.search(r"weakest kind right, %\s+[\d.]+ \[\d+-\d+\]", capsys.readouterr().out)
