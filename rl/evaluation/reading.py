@@ -8,6 +8,7 @@ import dataclasses
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ STATES = Path(__file__).parent / "states.jsonl.gz"
 COUNT = 200
 """States of either origin, at most."""
 SEED = 2**20
-"""With a state's number it seeds what is drawn for it; a run's examples come from keys and never from this."""
+"""With a state's number or name it seeds what is drawn for it; a run's examples come from keys and never from this."""
 REQUEST = (
     '\n\nBegin with one line in this form: "Weakest size K (P% valid), most learnable size K (P%). Leading failure: '
     'NAME." P is sampled valid; most learnable is what is nearest to 50%.'
@@ -135,12 +136,12 @@ class Forms:
     kind: Kind
 
     @classmethod
-    def of(cls, state: State, number: int) -> "Forms":
-        """Put a state into its forms; always the same for a state of the same number.
+    def of(cls, state: State) -> "Forms":
+        """Put a state into its forms; always the same for a state of the same name.
 
         The changed kind goes to a half, or where it is near one to 0.
         """
-        rng = np.random.default_rng([SEED + 1, number])
+        rng = np.random.default_rng([SEED, zlib.crc32(state.name.encode())])
         labels = permutation(state.history, rng)
         rows = state.history[-1].evidence.by_kind
         row = rows[rng.integers(len(rows))]
@@ -372,7 +373,7 @@ def run(
     states = {"drawn": drawn_states(config, count), "real": real_states(config, count)}
     if not states["real"]:
         display.say("no states of real runs have these kinds and targets: only drawn ones")
-    everything = [Forms.of(state, i) for part in states.values() for i, state in enumerate(part)]
+    everything = [Forms.of(state) for part in states.values() for state in part]
     settings = config.engineer
     identity = {
         "reading": label,

@@ -70,7 +70,7 @@ def constant(config):
 
 
 def forms(config):
-    return [reading.Forms.of(state, i) for i, state in enumerate(reading.drawn_states(config, COUNT))]
+    return [reading.Forms.of(state) for state in reading.drawn_states(config, COUNT)]
 
 
 def ask(config, writer, folder):
@@ -105,6 +105,11 @@ def test_what_was_answered_is_not_asked_again(config, tmp_path):
     assert reading.score(forms(config), responses, config, masked=True).all == COUNT
     third = Scripted(perfect(config), forms(config))
     assert ask(config, third, tmp_path) == responses and not third.asked
+
+
+def test_a_state_has_the_same_forms_in_a_longer_list(config):
+    short, long = ([reading.Forms.of(s) for s in reading.real_states(config, count)] for count in (3, 5))
+    assert len(short) == 3 and all(one in long for one in short)
 
 
 def test_drawn_states_are_no_examples_and_always_the_same(config):
