@@ -55,9 +55,7 @@ class PolicyWriter(Writer):
         self._policy, parameters = Policy.create(config, jax.random.key(config.seed))
         self._fingerprint = fingerprint(parameters)
         self._parameters = self._policy.rollout_parameters(parameters)
-        settings = config.engineer.model_copy(update={"proposals": AT_ONCE})
-        self._sampler = dataclasses.replace(self._policy.grammar_sampler(), settings=settings)
-        self._settings, self._key = settings, jax.random.key(config.seed)
+        self._settings, self._key = config.engineer, jax.random.key(config.seed)
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the responses, beside the messages; plain values."""
@@ -73,9 +71,11 @@ class PolicyWriter(Writer):
         Raises:
           ConfigError: if a message is longer than `engineer.max_prompt_tokens`.
         """
+        settings = self._settings.model_copy(update={"proposals": min(AT_ONCE, max(1, len(requests)))})
+        sampler = dataclasses.replace(self._policy.grammar_sampler(), settings=settings)
         for first in range(0, len(requests), AT_ONCE):
             part = requests[first : first + AT_ONCE]
-            written = self._sampler.write(self._parameters, part, jax.random.fold_in(self._key, first))
+            written = sampler.write(self._parameters, part, jax.random.fold_in(self._key, first))
             yield from ((first + i, raw) for i, (raw, _, _) in enumerate(written))
 
 
