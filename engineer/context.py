@@ -9,7 +9,7 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, Trajectory, wilson
 from engineer.proposal import LIMITS, STEP, number
@@ -98,6 +98,26 @@ class PastRound:
     config: LakeConfig
     evidence: Evidence
     rationale: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return vars(self) | {"config": self.config.to_dict(), "evidence": self.evidence.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PastRound":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+          ValueError: in one line, for anything else.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(values, Mapping) or {*values} != names:
+            raise ValueError(f"a past round must have {', '.join(sorted(names))} and nothing else")
+        number, rationale = values["round"], values["rationale"]
+        if type(number) is not int or number < 0 or not isinstance(rationale, str):
+            raise ValueError("of a past round, round must be a whole number from 0 on and rationale a text")
+        config, evidence = LakeConfig.from_dict(values["config"]), Evidence.from_json(values["evidence"])
+        return cls(number, config, evidence, rationale)
 
 
 _HEADING = re.compile(r"^##(?!#) *(\w*).*\n?", re.MULTILINE)

@@ -3,7 +3,6 @@
 from typing import Literal
 
 from engineer import PastRound, Proposal, RandomEngineer
-from engineer.evidence import Evidence
 from engineer.proposal import distance, to_answer
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
@@ -131,12 +130,7 @@ def design(student: Student, recorder: Recorder, k: int) -> Proposal:
 
 def past_rounds(progress: Progress) -> list[PastRound]:
     """Return the finished rounds of a run as an engineer reads them."""
-    return [
-        PastRound(
-            past["round"], LakeConfig.from_dict(past["config"]), Evidence.from_json(past["evidence"]), past["rationale"]
-        )
-        for past in progress.history
-    ]
+    return [PastRound.from_json(past) for past in progress.history]
 
 
 def announce(display: Display, k: int, proposal: Proposal) -> None:

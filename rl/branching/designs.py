@@ -1,8 +1,9 @@
-"""The designs that branches are trained on: random ones, and one for each kind with all data on it."""
+"""The designs that branches are trained on: random ones, one for each kind with all data on it, and those of rules."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from engineer import RULES, PastRound
 from engineer.engineers.hindsight import random_designs
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
@@ -14,10 +15,20 @@ HOLE, WAIT = 0.2, 0.25
 
 
 class Design(NamedTuple):
-    """A configuration to be tried, and who proposed it: ``random``, or ``kind:`` and a label for one kind alone."""
+    """A configuration to be tried, and its origin: ``random``, ``kind:`` and a label for one kind alone, a rule."""
 
     origin: str
     config: LakeConfig
+
+
+def rule_designs(history: Sequence[PastRound], seed: int) -> list[Design]:
+    """Return what the rules design after these rounds, each design once, under the name of the first rule that does."""
+    designs: list[Design] = []
+    for name, rule in RULES.items():
+        config = rule(history[-1].evidence, history, make_key(seed, Purpose.BRANCH, len(history)))
+        if config not in [design.config for design in designs]:
+            designs.append(Design(name, config))
+    return designs
 
 
 def draw_designs(kinds: Sequence[Kind], random: int, each_kind: bool, seed: int) -> list[Design]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engineer import Evidence, Generation, PastRound, Proposal, Training, grammar
+from engineer import Generation, PastRound, Proposal, Training, grammar
 from engineer.engineers.language import read_answer
 from engineer.examples import draw_history, rule, visible_config
 from engineer.reading import Marks, mark, permutation, permuted, with_share
@@ -94,15 +94,8 @@ def real_states(config: Config, count: int = COUNT, path: Path = STATES) -> list
 
 def write_state(name: str, history: Sequence[PastRound]) -> dict[str, Any]:
     """Return a state of a run as JSON values; failed answers are left out."""
-    rounds = [
-        {
-            "round": past.round,
-            "config": past.config.to_dict(),
-            "evidence": dataclasses.replace(past.evidence, trajectories=()).to_json(),
-        }
-        for past in history
-    ]
-    return {"name": name, "history": rounds}
+    bare = (dataclasses.replace(past, evidence=dataclasses.replace(past.evidence, trajectories=())) for past in history)
+    return {"name": name, "history": [past.to_json() for past in bare]}
 
 
 def read_state(values: Mapping[str, Any]) -> State:
@@ -111,10 +104,7 @@ def read_state(values: Mapping[str, Any]) -> State:
     Raises:
       ValueError, KeyError, TypeError: for anything else.
     """
-    history = [
-        PastRound(past["round"], LakeConfig.from_dict(past["config"]), Evidence.from_json(past["evidence"]))
-        for past in values["history"]
-    ]
+    history = [PastRound.from_json(past) for past in values["history"]]
     if not history:
         raise ValueError("history is empty")
     return State(values["name"], "real", history)

@@ -26,7 +26,7 @@ class Progress:
         They move with `cursor`, so that none of them counts twice.
       lake: configuration of the round under way, None if it is still to be designed.
       rationale: what its engineer thought.
-      history: finished rounds: {"round", "config" (as realised), "evidence", "rationale"}.
+      history: finished rounds, as `engineer.PastRound.from_json` reads them; their configurations are as realised.
       best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
         "checkpoint" (number of the one with those parameters)}; None before the first.
       config_hash: of the configuration that all this was computed with.

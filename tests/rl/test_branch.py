@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from lab import LAB, whole
 
+from engineer import RULES
 from rl import branching
 from rl.branch import main
 from rl.branching import network
 from rl.branching.designs import draw_designs
 from rl.config import Config
+from rl.evaluation.reading import read_state
 from rl.report.branch import read
+from rl.run.keys import Purpose, make_key
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,28 @@ def test_a_killed_command_goes_on_to_the_same_file_and_the_run_stays_as_it_is(ru
 
 
 @pytest.mark.heavy
+def test_states_are_trained_branched_from_and_kept_as_an_engineer_reads_them(tmp_path, capsys):
+    file = tmp_path / "lab.yaml"
+    file.write_text(Config(**LAB).to_yaml())
+    command = ["--config", str(file), "--rules", "--designs", "0", "--repeats", "1", "--samples", "1"]
+    out = ["--updates", "1", "--out", str(tmp_path / "out")]
+    assert main([*command, "--states", "1", *out, "seed=5"]) == 0
+    before = (tmp_path / "out/gains.jsonl").read_text()
+    assert main([*command, "--states", "2", *out, "seed=5"]) == 0
+    assert (tmp_path / "out/gains.jsonl").read_text().startswith(before)  # more states begin with the same
+    states = [read_state(json.loads(line)) for line in (tmp_path / "out/states.jsonl").read_text().splitlines()]
+    found = rows(tmp_path / "out")
+    assert [state.name for state in states] == list(dict.fromkeys(row["state"] for row in found)) and len(states) == 2
+    for i, state in enumerate(states):
+        history, key = state.history, make_key(5 + i, Purpose.BRANCH, len(state.history))
+        designs = {row["origin"]: row["config"] for row in found if row["state"] == state.name}
+        assert designs["uniform"] == RULES["uniform"](history[-1].evidence, history, key).to_dict()
+        assert len({str(config) for config in designs.values()}) == len(designs) > 3  # no design twice
+        assert state.history[-1].round in (0, 1)
+    assert len(read(tmp_path / "out").states) == 2
+
+
+@pytest.mark.heavy
 def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, capsys):
     command = ["--run", str(run), "--designs", "2", "--repeats", "1", "--samples", "1", "--out", str(tmp_path)]
     assert main(command) == 0
@@ -97,6 +122,7 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
         (["--repeats", "0"], "--repeats 0: must be at least 1"),
         (["--updates", "0"], "--updates 0: must be at least 1"),
         ([], "holds no run (it has no config.yaml)"),
+        (["--states", "2"], "--run: --states and KEY=VALUE are for --config"),
     ],
 )
 def test_what_asks_for_nothing_is_refused(tmp_path, capsys, options, message):
