@@ -135,7 +135,6 @@ VARIANTS = (
     Variant("model-2m", "size and length", warm=Warm("2m", shape="2m"), steps=24),
     Variant("exact", "exact credit", EXACT, prompts=96),
     Variant("exact-24x8", "exact credit", (*EXACT, "grpo.samples=8")),
-    Variant("exact-valid", "exact credit", (*EXACT, "reward.kind=valid"), prompts=96),
     Variant("exact-250", "exact credit", EXACT, warm=Warm("250", ("warm_start.steps=250",)), prompts=96),
     Variant("exact-750", "exact credit", EXACT, warm=Warm("750", ("warm_start.steps=750",)), prompts=96),
     Variant("hardest", "brackets, outcome", ("engineer.kind=learning_curves:hardest",), steps=120),

@@ -13,7 +13,7 @@ from jaxlake.record import Array
 from jaxlake.types import Verdict
 from rl import credit, distributed, grpo, metrics, reward, sft
 from rl.config import Config, GRPOSection
-from rl.config.choices import Credit, RewardKind
+from rl.config.choices import Credit
 from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
@@ -278,7 +278,6 @@ def _exact_credit(
     boards = instances[:: config.grpo.samples]
     answers = [row[mask].tolist() for row, mask in zip(rollout.tokens, rollout.mask, strict=True)]
     credits = credit.token_credit(
-        RewardKind(config.reward.kind),
         data.prompts.instances[boards],
         data.optima[boards],
         [policy.tokenizer.pieces(answer) for answer in answers],

@@ -1,10 +1,11 @@
 """Credit for the single tokens of an answer, from the exact solver: which one loses the reward; trains nothing.
 
-The potential of what is written so far is 1 where a plan that is rewarded can still follow and 0 where none can. It is
-1 before the first token, since boards are solvable, and an answer's reward after the last, so its changes add up to the
-reward less 1: nothing for every token but the one that loses it. Paid as they are, changes of a potential leave the
-best policy what it is (Ng, Harada & Russell 1999); `rl.grpo.token_advantages` says how they weigh. VinePPO (Kazemnejad
-et al. 2024) estimates such values by sampling on from each token.
+The reward is 1 for an optimal plan. The potential of what is written so far is 1 where such a plan can still follow and
+0 where none can. It is 1 before the first token, since boards are solvable, and an answer's reward after the last, so
+its changes add up to the reward less 1: nothing for every token but the one that loses it. Paid as they are, changes of
+a potential leave the best policy what it is (Ng, Harada & Russell 1999); `rl.grpo.token_advantages` says how they
+weigh. VinePPO (Kazemnejad et al. 2024) estimates such values by sampling on from each token. With a reward for any
+valid plan no detour would lose anything: tried in the tiny run, all answers went to and fro until they were cut off.
 """
 
 import re
@@ -16,7 +17,6 @@ import numpy as np
 from jaxlake.record import Array
 from jaxlake.solve import INFINITE, completion_costs
 from jaxlake.types import ABSENT, MAX_STEPS, OUTSIDE, Instance, Plan
-from rl.config.choices import RewardKind
 
 _CELL = re.compile(r"\((\d{1,3}),(\d{1,3})\)", re.ASCII)
 _BEGUN = re.compile(r"(?:\((?:\d{1,3}(?:,(?:\d{1,3})?)?)?)?", re.ASCII)
@@ -24,7 +24,6 @@ _BEGUN = re.compile(r"(?:\((?:\d{1,3}(?:,(?:\d{1,3})?)?)?)?", re.ASCII)
 
 
 def token_credit(
-    kind: RewardKind,
     instances: Instance,
     optima: Array,
     pieces: Sequence[Sequence[str]],
@@ -38,7 +37,6 @@ def token_credit(
     and may come after it.
 
     Args:
-      kind: what is rewarded, OPTIMAL or VALID.
       instances: ``[P]`` boards.
       optima: int32 ``[P]``, their least sums of costs.
       pieces: the texts of each answer's tokens, "" for the end token, ``S`` answers to a board side by side.
@@ -52,7 +50,7 @@ def token_credit(
       lost anything has 0 throughout: that there was no more room is no token's doing.
     """
     texts = ["".join(answer) for answer in pieces]
-    lost = _first_lost(instances, texts, optima if kind is RewardKind.OPTIMAL else None, min(room, MAX_STEPS), True)
+    lost = _first_lost(instances, texts, optima, min(room, MAX_STEPS), True)
     credit = np.zeros((len(pieces), room), np.int8)
     for row, (answer, place) in enumerate(zip(pieces, lost, strict=True)):
         if rewarded[row]:

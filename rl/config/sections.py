@@ -488,9 +488,8 @@ class Config(Section):
     def _credit_is_known(self) -> Self:
         if self.plays or self.grpo.credit is Credit.OUTCOME:
             return self
-        kinds = (RewardKind.OPTIMAL, RewardKind.VALID)
         wanted = {
-            "reward.kind": (self.reward.kind, self.reward.kind in kinds, " or ".join(kinds)),
+            "reward.kind": (self.reward.kind, self.reward.kind == RewardKind.OPTIMAL, RewardKind.OPTIMAL.value),
             "lake.objective": (
                 self.lake.objective.value,
                 self.lake.objective is Objective.SUM_OF_COSTS,

@@ -272,7 +272,7 @@ def test_with_exact_credit_every_token_up_to_the_one_that_loses_the_reward_has_i
 
 def test_exact_credit_and_places_that_no_group_fills(scene):
     script = ["oo", "..", "o.", "..", ".o", "o."]
-    batch = gathered(scene(script, prompts=2, resampling=1, kind="valid", credit="exact")).batch
+    batch = gathered(scene(script, prompts=2, resampling=1, kind="optimal", credit="exact")).batch
     assert counted(batch) == [True, True, False, False]
     assert not batch.advantages[2:].any()
 
@@ -310,7 +310,7 @@ class Pair:
         return results
 
 
-@pytest.mark.parametrize(("kind", "credit"), [("paper", "outcome"), ("valid", "exact")])
+@pytest.mark.parametrize(("kind", "credit"), [("paper", "outcome"), ("optimal", "exact")])
 def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch, kind, credit):
     script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
     settings = dict(prompts=4, resampling=1, kind=kind, mask_truncated=True, credit=credit)
