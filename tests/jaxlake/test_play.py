@@ -208,6 +208,7 @@ def command(monkeypatch, capsys, typed, *arguments):
     return status, *capsys.readouterr()
 
 
+@pytest.mark.heavy
 def test_a_board_from_a_file_is_played_through_a_pipe(tmp_path, monkeypatch, capsys):
     path = tmp_path / "boards.txt"
     path.write_text(f"aA\nbB\n\n{ROUND}")

@@ -40,9 +40,9 @@ def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monke
     first = jax.tree.map(np.asarray, jax.tree.leaves(run.policy.rollout_parameters(run.state.parameters)))
     run.state.parameters = jax.tree.map(lambda x: x + 1, run.state.parameters)  # trained
 
-    def write(parameters, message, grammar, key, count, progress):
+    def write(parameters, requests, key, progress):
         asked.append(jax.tree.map(np.asarray, jax.tree.leaves(parameters)))
-        return [("", "", LEGAL)] * count
+        return [("", "", LEGAL)] * len(requests)
 
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
     assert run.design(1).engineer == kind
@@ -127,7 +127,7 @@ def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage,
 
 def test_a_floor_is_kept_by_engineers_of_all_kinds(stage, monkeypatch):
     starving = LEGAL.replace('"data":0.5', '"data":0', 1)
-    write = lambda parameters, message, grammar, key, count, progress: [("", "", starving)] * count  # noqa: E731
+    write = lambda parameters, requests, key, progress: [("", "", starving)] * len(requests)  # noqa: E731
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
     assert after_round_0(stage).design(1).projected.data == (0, 1)
     assert after_round_0(stage, floor=0.1).design(1).projected.data == pytest.approx((0.1, 0.9))

@@ -54,7 +54,7 @@ class Noise:
 
     def write(self, seed=0, count=1, grammar=None, message="design", progress=None):
         grammar = proposal.grammar(KINDS) if grammar is None else grammar
-        return self.sampler.write(self.parameters, message, grammar, jax.random.key(seed), count, progress)
+        return self.sampler.write(self.parameters, [(message, grammar)] * count, jax.random.key(seed), progress)
 
 
 @pytest.fixture(scope="module")

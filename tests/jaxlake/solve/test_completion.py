@@ -223,6 +223,7 @@ def test_the_whole_plan_costs_what_verify_says(agents, slots):
     np.testing.assert_array_equal(found[:, :, agents, 0], np.where(cost == ABSENT, INFINITE, cost))
 
 
+@pytest.mark.heavy
 def test_on_an_optimal_plan_every_entry_is_the_optimum():
     instances = random_boards(np.random.default_rng(5), 2, 2)
     solution = solve(instances, max_steps=STEPS)

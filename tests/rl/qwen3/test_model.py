@@ -148,6 +148,7 @@ def test_the_cache_lies_over_both_axes_of_the_mesh():
     assert KVCache.spec(TINY, make_mesh(2, 4)) == P(None, None, None, "fsdp", None)
 
 
+@pytest.mark.heavy
 def test_remat_keeps_less_for_the_same_gradients(model, alone):
     parameters, tokens, valid = model[1], np.zeros((4, 16), np.int32), np.ones((4, 16), bool)
     kept = {}
