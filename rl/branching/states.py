@@ -52,4 +52,5 @@ def keep_state(out: Path, name: str, progress: Progress) -> None:
     lines = path.read_text().splitlines() if path.exists() else []
     if name not in (json.loads(line)["name"] for line in lines):
         lines.append(json.dumps(write_state(name, past_rounds(progress))))
+        out.mkdir(parents=True, exist_ok=True)
         write_whole(path, ("\n".join(lines) + "\n").encode())
