@@ -390,6 +390,7 @@ def _history(content: _Content) -> _Values:
         }
         for past in content.rounds
         for i, kind in enumerate(past.config.kinds)
+        if past.config.data[i]
     ]
     return {"rows": rows, "row": content.row}
 
@@ -413,7 +414,7 @@ def _training(content: _Content) -> _Values:
 def _answer_format(content: _Content) -> _Values:
     return {
         "first": str(content.kinds[0]),
-        "rows": f"{content.row}s {_names(content.kinds)}",
+        "designed": f"{content.row}s {_names(content.kinds)}",
         "max_hole": number(MAX_HOLE),
         "step": f"{STEP:g}",
     }
@@ -433,7 +434,7 @@ _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
     "T": (_BOOKKEEPING, _training),
     "TF": ((*_BOOKKEEPING, "details"), _training),
     "G": (("row",), lambda content: {"row": content.row}),
-    "answer": (("first", "rows", "max_hole", "step"), _answer_format),
+    "answer": (("first", "designed", "max_hole", "step"), _answer_format),
 }
 """What can be filled into each section of a template, and what fills it in. ``rows`` must stand there."""
 _COLUMNS = {

@@ -5,25 +5,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, main_failure, modules, percent
+from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, modules, percent
 from engineer.engineers.base import in_steps
-from engineer.engineers.rules import FLOOR, valid_shares
+from engineer.engineers.rules import frontier_design, known_rows, nearest_to_half
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.evidence.answers import count_groups
-from engineer.proposal import STEP, to_answer
+from engineer.proposal import to_answer
 from jaxlake import text
 from jaxlake.board_text import to_text
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Kind
 from jaxlake.levels import build
 
-LOW, MASTERED = 0.5, 0.8
-"""Valid share below which holes are thinned where they are the main failure, and above which they are thickened."""
-HOLE_STEP = 0.1
-NOISE = 0.02
-"""Standard deviation of the ratios around the rule, so that answers differ between examples with alike evidence."""
-MOST_NOISE = 0.16
-"""The same at most, as a share of the mean data ratio: with 28 kinds that is 0.036, and 0.02 would hide the rule."""
 FAILURE_WEIGHTS = (0.2, 0.1, 0.2, 0.2, 1.0, 0.4, 1.0, 0.5)
 """Dirichlet weights of the checks, in their order: holes and conflicts are what a warm-started policy fails at."""
 
@@ -56,7 +49,7 @@ def example(
     shown = modules(contexts[int(rng.integers(len(contexts)))] if len(contexts) > 1 else contexts[0])
     history = draw_history(rng, kinds, rounds, shown, targets)
     evidence = history[-1].evidence
-    config, rationale = _noisy(rng, rule(evidence, kinds, visible_config(history, shown))), think(evidence)
+    config, rationale = frontier_design(evidence, tuple(kinds)), think(evidence, kinds)
     if Module.X in shown:
         evidence = dataclasses.replace(evidence, trajectories=_failures(rng, evidence))
     training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
@@ -71,7 +64,7 @@ def draw_history(
 
     Args:
       rng, kinds, rounds, targets: as of `example`.
-      shown: modules of a context: the last evidence has what they show, and the rule sees what they show.
+      shown: modules of a context: the last evidence has what they show.
     """
     validated = tuple(targets or kinds)
     skills = _skills(rng, tuple(kinds), validated)
@@ -81,7 +74,7 @@ def draw_history(
     first = _random(rng, tuple(kinds)) if {Module.H0, Module.R} & {*shown} else _middle(tuple(kinds))
     history = [PastRound(0, first, evidence)]
     for past in range(1, int(rng.integers(1, rounds))):
-        config, rationale = _noisy(rng, rule(evidence, kinds, visible_config(history, shown))), think(evidence)
+        config, rationale = frontier_design(evidence, tuple(kinds)), think(evidence, kinds)
         skills = {kind: skill + rng.normal(0.4, 0.4) for kind, skill in skills.items()}
         evidence = _evidence(rng, skills, validated, n)
         history.append(PastRound(past, config, evidence, rationale))
@@ -91,38 +84,29 @@ def draw_history(
     return history
 
 
-def rule(evidence: Evidence, kinds: Sequence[Kind], previous: LakeConfig | None = None) -> LakeConfig:
-    """Design a configuration from evidence, as the examples teach.
+def think(evidence: Evidence, kinds: Sequence[Kind]) -> str:
+    """Write what the examples think first: the weakest kind, those nearest to half solved, what most answers fail.
 
-    Data follows learnability p (1 - p) plus a floor, with p the sampled valid share (the greedy one where nothing was
-    sampled). A kind gets fewer holes where holes are its main failure and few plans are valid, more where it is
-    mastered. Waits move to the share of conflicts among a kind's failures. One that was not validated counts as its
-    training answers tell, without any as solved half of the time, and the rest of it stays. ``previous`` is the
-    configuration that the reader of a context can see, hence None without a history; hole ratios of 0.25 and wait
-    ratios of 0.3 then stand in. Ratios are multiples of 0.005 and the data ratios sum to 1.
+    A kind and its valid share stand as in a terse table, so that they can be copied; and the kinds that are to have
+    data in the order of how much, so that the answer can be read off.
     """
-    before = previous or _middle(tuple(kinds))
-    rows = {row.kind: row for row in evidence.by_kind}
-    data, hole, wait = [], list(before.hole), list(before.wait)
-    for i, (kind, p) in enumerate(zip(kinds, valid_shares(evidence, kinds).tolist(), strict=True)):
-        row = rows.get(kind)
-        data.append(p * (1 - p) + FLOOR)
-        if row:
-            hole[i] += HOLE_STEP * ((p > MASTERED) - (p < LOW and main_failure(row).startswith("hole")))
-            wait[i] = (wait[i] + row.first_failures["conflict_free"] / max(1, row.n - row.valid)) / 2
-    return in_steps(tuple(kinds), data, hole, wait)
-
-
-def think(evidence: Evidence) -> str:
-    """Write what the examples think first: the weakest kind, the most learnable one and the leading failure."""
-    weakest = min(evidence.by_kind, key=lambda row: row.valid_share)
-    learnable = max(evidence.by_kind, key=lambda row: row.valid_share * (1 - row.valid_share))
-    failure = FAILURES[max(CHECKS, key=lambda check: evidence.first_failures[check])]
+    rows = known_rows(evidence)
+    weakest = min(evidence.by_kind, key=lambda row: percent(row.valid_share, 1))
+    failure = max(CHECKS, key=lambda check: evidence.first_failures[check])
+    learnable = ";".join(_quote(rows[kind]) for kind in nearest_to_half(evidence, kinds)) or "none"
     return (
-        f"Weakest {weakest.kind.words} ({percent(weakest.valid_share, 1)}% valid), "
-        f"most learnable {learnable.kind.words} ({percent(learnable.valid_share, 1)}%). "
-        f"Leading failure: {failure if evidence.valid < evidence.n else 'none'}."
+        f"Weakest:{_quote(weakest)};most learnable:{learnable};"
+        f"leading failure:{FAILURES[failure] if evidence.valid < evidence.n else 'none'}"
     )
+
+
+def _quote(row: KindEvidence) -> str:
+    return f"{row.kind} {percent(row.valid_share, 1)}"
+
+
+def visible(evidence: Evidence, shown: Sequence[Module]) -> Evidence:
+    """Return evidence without its training, unless a context of these modules shows it."""
+    return evidence if {Module.E, Module.R} & {*shown} else dataclasses.replace(evidence, training=None)
 
 
 def _skills(rng: np.random.Generator, kinds: tuple[Kind, ...], validated: tuple[Kind, ...]) -> dict[Kind, float]:
@@ -155,13 +139,6 @@ def _evidence(rng: np.random.Generator, skills: dict[Kind, float], kinds: Sequen
     return Evidence(tuple(rows), sampled, sampled_se=0.02, samples_per_prompt=4, answer_tokens=20.0, truncated=0.0)
 
 
-def visible_config(history: Sequence[PastRound], shown: Sequence[Module]) -> LakeConfig | None:
-    """Return the latest configuration that a context of these modules shows, if any; H shows all but round 0's."""
-    if Module.H0 in shown or (Module.H in shown and history[-1].round > 0):
-        return history[-1].config
-    return None
-
-
 def _middle(kinds: tuple[Kind, ...]) -> LakeConfig:
     return LakeConfig.uniform(kinds, hole=0.25, wait=0.3)
 
@@ -170,14 +147,6 @@ def _random(rng: np.random.Generator, kinds: tuple[Kind, ...]) -> LakeConfig:
     """Draw a configuration as ``LakeConfig.random`` draws round 0's."""
     count = len(kinds)
     return in_steps(kinds, rng.dirichlet(np.ones(count)), rng.uniform(0, MAX_HOLE, count), rng.uniform(0, 1, count))
-
-
-def _noisy(rng: np.random.Generator, config: LakeConfig) -> LakeConfig:
-    count = len(config.kinds)
-    noise = min(NOISE, MOST_NOISE / count), NOISE, NOISE
-    ratios = zip((config.data, config.hole, config.wait), noise, strict=True)
-    data, hole, wait = (np.asarray(x) + rng.normal(0, deviation, count) for x, deviation in ratios)
-    return in_steps(config.kinds, np.maximum(data, STEP), hole, wait)
 
 
 def _details(rng: np.random.Generator) -> str:

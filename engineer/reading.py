@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from engineer.context import FAILURES, PastRound, percent
+from engineer.engineers.rules import known_rows
 from engineer.engineers.shuffle import relabelled
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.config import LakeConfig
@@ -22,7 +23,7 @@ class Marks:
 
     Attributes:
       weakest: it names the kind with the smallest valid share.
-      learnable: it names the kind whose valid share is nearest to a half.
+      learnable: it names the kind whose valid share is nearest to a half; none where none is known.
       failure: it names the check that most answers fail first, or that none fails.
       quotes: numbers in it.
       right: how many of these stand in the table in the row, and where a failure is named before it the column, for
@@ -36,18 +37,20 @@ class Marks:
     right: int
 
 
-def mark(thought: str, evidence: Evidence) -> Marks:
+def mark(thought: str, evidence: Evidence, kinds: Sequence[Kind]) -> Marks:
     """Mark what a thought says of the latest validation's table; what it does not say is not right.
 
     A claim is a clause with the word weakest, learnable or failure, as in ``Weakest size 6 (23% valid), most learnable
     size 4 (46%). Leading failure: hole.`` Of several claims of one sort the last counts. Kinds whose numbers are equal
-    as the table prints them, in whole percents, are equally right.
+    as the table prints them, in whole percents, are equally right. Weakest is one of the kinds that are validated,
+    most learnable one of those that can be designed and are validated or trained on.
 
     Args:
       thought: any text.
       evidence: its table.
+      kinds: that can be designed.
     """
-    rows = {str(row.kind): row for row in evidence.by_kind}
+    rows = {str(kind): row for kind, row in known_rows(evidence).items()}
     claims: dict[str, str] = {}
     quotes: list[bool] = []
     for clause in _CLAUSE.split(thought.lower()):
@@ -66,10 +69,11 @@ def mark(thought: str, evidence: Evidence) -> Marks:
         if "failure" in clause:
             claims["failure"] = failure
     shares = {name: percent(row.valid_share, 1) for name, row in rows.items()}
-    spread = {name: abs(share - 50) for name, share in shares.items()}
+    validated = {name: shares[name] for name in (str(row.kind) for row in evidence.by_kind)}
+    spread = {name: abs(shares[name] - 50) for name in map(str, kinds) if name in shares}
     return Marks(
-        weakest=shares.get(claims.get("weakest", "")) == min(shares.values()),
-        learnable=spread.get(claims.get("learnable", "")) == min(spread.values()),
+        weakest=validated.get(claims.get("weakest", "")) == min(validated.values()),
+        learnable=spread.get(claims.get("learnable", "")) == min(spread.values(), default=None),
         failure=claims.get("failure") in leading_failures(evidence),
         quotes=len(quotes),
         right=sum(quotes),

@@ -126,9 +126,10 @@ class LakeConfig:
 def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, tuple[str, ...]]:
     """Moves a proposal onto the legal space; idempotent, and a legal config stays exactly as it is.
 
-    The paper names the projection and not its rule; the rule is ours. A kind or value that is missing or not a finite
-    number is the previous round's; hole and wait are clipped; data is clipped at 0 and rescaled to sum to 1, or the
-    previous round's where nothing is left of it; kinds that ``previous`` does not have are dropped.
+    The paper names the projection and not its rule; the rule is ours. A value that is missing or not a finite number is
+    the previous round's, and so is a kind that is missing, but for its data: it has none if one of the others is given
+    some, since data says how all boards are shared. Hole and wait are clipped; data is clipped at 0 and rescaled to sum
+    to 1, or the previous round's where nothing is left of it; kinds that ``previous`` does not have are dropped.
 
     Args:
       raw: entries by kind, as ``LakeConfig.to_dict`` writes them, possibly broken in any way.
@@ -139,12 +140,15 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
     """
     repairs: list[str] = []
     columns: dict[str, list[float]] = {field: [] for field in FIELDS}
+    named = [entry for kind in previous.kinds if isinstance(entry := raw.get(str(kind)), Mapping)]
+    shares_data = any(is_number(data := entry.get("data")) and data > 0 for entry in named)
     for kind in previous.kinds:
         kept = previous.to_dict()[str(kind)]
         entry = raw.get(str(kind))
         if not isinstance(entry, Mapping):
-            repairs.append(f"{kind.words} is missing: kept from the previous round")
-            entry = kept
+            if not shares_data:
+                repairs.append(f"{kind.words} is missing: kept from the previous round")
+            entry = kept | ({"data": 0.0} if shares_data else {})
         for field in FIELDS:
             value: Any = entry.get(field)
             if not is_number(value):

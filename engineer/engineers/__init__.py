@@ -10,6 +10,7 @@ from engineer.engineers.rules import (
     agents_ladder,
     easy_only,
     fixed_random,
+    frontier,
     ladder,
     learnability,
     paper_v6_replay,
@@ -37,6 +38,7 @@ RULES: dict[str, Rule] = {
         targets_only,
         easy_only,
         agents_ladder,
+        frontier,
     )
 }
 """Rules by the names that configuration files give them."""

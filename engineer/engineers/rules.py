@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from engineer.context import PastRound
-from engineer.engineers.base import legal, with_data
+from engineer.context import PastRound, main_failure, percent
+from engineer.engineers.base import in_steps, legal, with_data
 from engineer.evidence import Evidence, KindEvidence
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Kind
@@ -32,6 +32,12 @@ BETA, ALPHA, ETA = 0.5, 2.0, 50.0
 """AdaRFT's target valid share, sensitivity, and step on a scale of difficulty from 0 to 100."""
 WINDOW, PROMPTS, MASTERED = 4, 8, 0.9
 """RLVE's levels in use, and the prompts and the valid share at the top level that open the next."""
+NEAREST = 4
+"""Kinds that `frontier` trains on. Two or eight in place of four ended within 3 points of it in the lab, of 22."""
+FEW, MOST = 50, 80
+"""Valid percentages below which `frontier` thins holes that are the main failure, and above which it thickens them."""
+FRONTIER_HOLE, FRONTIER_WAIT, FRONTIER_STEP = 0.25, 0.3, 0.1
+"""The ratios that `frontier` starts from, and by how much it moves one."""
 
 
 def fixed_random(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
@@ -83,6 +89,37 @@ def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Arra
     """Give data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
     p = valid_shares(evidence, history[-1].config.kinds)
     return with_data(history, p * (1 - p) + FLOOR)
+
+
+def frontier(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Train on the kinds that are solved nearest to half the time, and on nothing else; what the examples teach.
+
+    Data is 1 / rank (PLR's prioritization) by the distance of a kind's valid share from a half (SFL's score), for the
+    `NEAREST` four. Of equal distances, in whole percents as a table shows them, the earlier kind ranks higher. Kinds
+    that were neither validated nor trained on are not known and get none, unless no kind is known: then all count
+    alike. Holes are thinner where they are the main failure and few plans are valid, thicker where most are; waits are
+    more where conflicts lead. Ranks, numbers and steps are ours.
+    """
+    return frontier_design(evidence, history[-1].config.kinds)
+
+
+def frontier_design(evidence: Evidence, kinds: tuple[Kind, ...]) -> LakeConfig:
+    """Return what `frontier` designs of these kinds; it reads nothing but the latest evidence."""
+    rows, ranked = known_rows(evidence), nearest_to_half(evidence, kinds)
+    weights = [1 / (1 + ranked.index(kind)) if kind in ranked else 0.0 for kind in kinds]
+    hole, wait = [FRONTIER_HOLE] * len(kinds), [FRONTIER_WAIT] * len(kinds)
+    for i, row in enumerate(map(rows.get, kinds)):
+        if row is not None:
+            share, failure = percent(row.valid_share, 1), main_failure(row).split()[0]
+            hole[i] += FRONTIER_STEP * ((share > MOST) - (share < FEW and failure == "hole"))
+            wait[i] += FRONTIER_STEP * (failure == "conflict")
+    return in_steps(kinds, weights if ranked else [1.0] * len(kinds), hole, wait)
+
+
+def nearest_to_half(evidence: Evidence, kinds: Sequence[Kind]) -> list[Kind]:
+    """Return the `NEAREST` of these kinds whose valid share is known and nearest to a half, the nearest first."""
+    shares = {kind: percent(row.valid_share, 1) for kind, row in known_rows(evidence).items() if kind in kinds}
+    return sorted(shares, key=lambda kind: abs(shares[kind] - 50))[:NEAREST]
 
 
 def adarft(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
@@ -172,6 +209,12 @@ def valid_shares(evidence: Evidence, kinds: Sequence[Kind]) -> np.ndarray:
 
     A kind that is not validated has that of its training answers, and one without any 0.5.
     """
+    rows = known_rows(evidence)
+    return np.array([rows[kind].valid_share if kind in rows else 0.5 for kind in kinds])
+
+
+def known_rows(evidence: Evidence) -> dict[Kind, KindEvidence]:
+    """Return a row for each kind of which something is known: its validation, else its training; in ascending order."""
     trained = evidence.training.by_kind if evidence.training else ()
     rows = {row.kind: row for row in (*trained, *evidence.by_kind) if row.n}
-    return np.array([rows[kind].valid_share if kind in rows else 0.5 for kind in kinds])
+    return dict(sorted(rows.items()))

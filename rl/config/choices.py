@@ -100,6 +100,18 @@ class Credit(Word):
     EXACT = "exact"
 
 
+class Optimizer(Word):
+    """Optimizer of a stage.
+
+    Attributes:
+      ADAMW: Loshchilov & Hutter 2019.
+      MUON: of the layers' matrices (Jordan et al. 2024), AdamW of the rest.
+    """
+
+    ADAMW = "adamw"
+    MUON = "muon"
+
+
 class Aggregation(Word):
     """Divisor of the sum over the tokens' losses.
 

@@ -23,6 +23,7 @@ from rl.config.choices import (
     GateAction,
     KLEstimator,
     LanguageKind,
+    Optimizer,
     Projection,
     Remat,
     RewardKind,
@@ -62,7 +63,7 @@ Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 WarmupSteps = Annotated[int, Field(ge=0, description="updates in which the rate rises from 0")]
 WeightDecay = Annotated[Ratio, Field(description="of matrices; norms do not decay")]
-PeakRate = Annotated[Rate, Field(description="of AdamW, at its peak")]
+PeakRate = Annotated[Rate, Field(description="at its peak")]
 Temperature = Annotated[float, Field(gt=0)]
 TopP = Annotated[Rate, Field(description="draw among the likeliest tokens that have this probability together; 1: all")]
 TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
@@ -182,6 +183,7 @@ class LakeSection(Section):
 class OptimizerFields(Section):
     """AdamW and its schedule, for a section that trains."""
 
+    optimizer: Optimizer = Field(Optimizer.ADAMW, description="muon: of the layers' matrices, adamw of the rest")
     learning_rate: PeakRate = 1e-4
     schedule: Schedule = Field(Schedule.CONSTANT, description="of the rate, after the warmup")
     warmup_steps: WarmupSteps = 0
@@ -195,15 +197,21 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        320, description="updates; 0: no warm start"
+        1740, description="updates; 0: no warm start"
+    )
+    engineer_first: Annotated[int, Field(ge=0)] = Field(
+        1400, description="so many updates at the beginning are all on engineer examples"
     )
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = Field(32, description="plans a step")
-    engineer_every: Count = Field(4, description="every so many steps the batch is engineer examples, not plans")
+    engineer_every: Count = Field(
+        4, description="after them every so many steps the batch is engineer examples, not plans"
+    )
     engineer_batch: Count = Field(4, description="examples in such a batch")
-    max_context_tokens: Count = Field(640, description="room for what an example shows the engineer")
-    max_answer_tokens: Count = Field(160, description="room for its thought and answer")
-    learning_rate: PeakRate = 1.5e-3
+    max_context_tokens: Count = Field(72, description="room for what an example shows the engineer")
+    max_answer_tokens: Count = Field(64, description="room for its thought and answer")
+    optimizer: Optimizer = Optimizer.MUON
+    learning_rate: PeakRate = 6e-3
     warmup_steps: WarmupSteps = 30
     weight_decay: WeightDecay = 0.01
     holes: Holes = (0.2, 0.3, 0.4)
@@ -273,7 +281,7 @@ class GRPOSection(OptimizerFields):
     max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
     temperature: Temperature = Field(1.0, description="of the answers")
     engineer_every: Annotated[int, Field(ge=0), paper(0, "it speaks of none")] = Field(
-        4,
+        1,
         description="every so many steps the policy rehearses engineer examples of the warm start, whoever designs, so "
         "that runs can be compared; 0: never",
     )
@@ -399,7 +407,8 @@ class EngineerSection(Section):
         16, description="designs that engineer.kind = hindsight tries a round"
     )
     template: str | None = Field(
-        None, description="file with the words of the context, or terse: numbers and few words; null: the shipped one"
+        "terse",
+        description="words of the context: a file; terse: hardly any, for models that are taught; null: for all others",
     )
     proposals: Annotated[Count, paper(1)] = Field(1, description="answers asked for at once, of which one is chosen")
     choice: Annotated[Choice, Strict(False)] = Field(Choice.FIRST, description="best: by a pilot, see engineer.gate")
@@ -410,15 +419,19 @@ class EngineerSection(Section):
     temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="of its answers; 0: greedy")
     top_k: TopK = 0
     top_p: TopP = 1.0
-    max_prompt_tokens: Count = Field(640, description="room for the context")
-    max_thinking_tokens: Count = Field(96, description="room for its thought, which is cut off there")
-    max_answer_tokens: Count = Field(160, description="room for its configuration")
+    max_prompt_tokens: Count = Field(72, description="room for the context")
+    max_thinking_tokens: Count = Field(40, description="room for its thought, which is cut off there")
+    max_answer_tokens: Count = Field(64, description="room for its configuration")
     attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
 
     @pydantic.model_validator(mode="after")
     def _api_is_named(self) -> Self:
         if self.kind == LanguageKind.API and not (self.api.url and self.api.model):
             raise ValueError("kind = api needs engineer.api.url and engineer.api.model")
+        if self.kind == LanguageKind.API and self.template == "terse":
+            raise ValueError(
+                "template = terse says nothing of the task, which a server does not know; set engineer.template=null"
+            )
         return self
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from engineer import Generation, PastRound, Proposal, Training, grammar
 from engineer.engineers.language import read_answer
-from engineer.examples import draw_history, rule, visible_config
+from engineer.engineers.rules import frontier_design
+from engineer.examples import draw_history, visible
 from engineer.reading import Marks, mark, permutation, permuted, with_share
 from jaxlake.config import FIELDS, LakeConfig
 from jaxlake.files import write_whole
@@ -248,8 +249,9 @@ def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], conf
         generation = Generation.of(responses[form.state.name, name])
         proposal = read_answer("engineer", generation, history[-1].config, masked)
         said = f"{generation.thinking}\n{generation.answer.partition('{')[0]}"
-        designed = rule(history[-1].evidence, history[-1].config.kinds, visible_config(history, shown))
-        return mark(said, form.state.history[-1].evidence), proposal, designed
+        designed = frontier_design(visible(history[-1].evidence, shown), history[-1].config.kinds)
+        seen = form.state.history[-1]
+        return mark(said, visible(seen.evidence, shown), seen.config.kinds), proposal, designed
 
     marks: list[Marks] = []
     astray: list[Marks] = []

@@ -1,4 +1,4 @@
-"""AdamW with its schedule, clipping, decay mask and the dtype of its moments; optax wherever optax has it."""
+"""AdamW and Muon with their schedule, clipping, decay mask and the dtype of their moments; optax wherever it has it."""
 
 import functools
 
@@ -6,19 +6,25 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
+from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from jaxlake.record import Array
 from rl.config import OptimizerFields
-from rl.config.choices import Schedule
+from rl.config.choices import Optimizer, Schedule
 from rl.qwen3.sharding import map_with_spec
 
+ADAM_RMS = 0.2
+"""Typical root mean square of AdamW's update over its rate (Liu et al. 2025), so that one rate serves both."""
 B2 = 0.98
 """Decay of the second moment. Steps are few (270 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
 
 
 @functools.cache
 def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTransformation:
-    """Make AdamW (Loshchilov & Hutter 2019) at the scheduled rate, on gradients clipped by their global norm.
+    """Make AdamW (Loshchilov & Hutter 2019) or Muon at the scheduled rate, on gradients clipped by their global norm.
+
+    Muon (Jordan et al. 2024) moves the matrices of the layers, each by the orthogonal matrix nearest to its momentum,
+    as far as AdamW typically would (Liu et al. 2025), and AdamW the rest: the embedding and the weights of norms.
 
     One and the same object for equal arguments: programs are compiled for it, and runs of one process share them.
 
@@ -28,9 +34,14 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
       settings: of the warm start or of the rounds.
       updates: that the stage makes in all, over which the rate runs its course.
     """
+    moments = jnp.dtype(settings.moments)
+    scaled = _stored_in(moments, optax.scale_by_adam(b2=B2))
+    if settings.optimizer is Optimizer.MUON:
+        muon = optax.chain(scale_by_muon(mu_dtype=moments, weight_dimension_numbers=_axes), _as_far_as_adam())
+        scaled = optax.partition({True: muon, False: scaled}, _is_of_layers)
     return optax.chain(
         optax.clip_by_global_norm(settings.max_gradient_norm),
-        _stored_in(jnp.dtype(settings.moments), optax.scale_by_adam(b2=B2)),
+        scaled,
         optax.add_decayed_weights(settings.weight_decay, mask=_decays),
         optax.scale_by_learning_rate(learning_rate(settings, updates)),
     )
@@ -86,7 +97,7 @@ def updates_made(state: optax.OptState) -> int:
     Args:
       state: of an optimizer of `make_optimizer`.
     """
-    return int(state[1].count)
+    return int(optax.tree_utils.tree_get_all_with_path(state[1], "count")[0][1])
 
 
 def _decays(parameters: nnx.State) -> nnx.State:
@@ -95,6 +106,21 @@ def _decays(parameters: nnx.State) -> nnx.State:
     By what a parameter is declared to be: its spec names the axes of one layer, whereas stacked norms have two.
     """
     return map_with_spec(lambda _, spec: len(spec) > 1, parameters)
+
+
+def _is_of_layers(parameters: nnx.State) -> nnx.State:
+    """Mark the matrices of the layers, which are stacked: three axes."""
+    return jax.tree.map(lambda leaf: leaf.ndim == 3, parameters)
+
+
+def _axes(matrices: nnx.State) -> nnx.State:
+    """Say which axes of stacked matrices are a matrix."""
+    return jax.tree.map(lambda _: MuonDimensionNumbers(reduction_axis=1, output_axis=2), matrices)
+
+
+def _as_far_as_adam() -> optax.GradientTransformation:
+    """Scale orthogonal matrices to a root mean square of `ADAM_RMS`."""
+    return optax.stateless_with_tree_map(lambda update, _: update * ADAM_RMS * max(update.shape[1:]) ** 0.5)
 
 
 def _stored_in(dtype: jnp.dtype, adam: optax.GradientTransformation) -> optax.GradientTransformation:

@@ -1,7 +1,9 @@
 """The command `python -m rl.qwen3.build_tokenizer`: makes the small tokenizer from the project's own texts.
 
-It is a byte-level BPE with Qwen's special tokens, digits split one by one as Qwen does, and every coordinate from (0,0)
-to (9,9) as one token.
+It is a byte-level BPE with Qwen's special tokens. Every coordinate from (0,0) to (9,9) is one token, and so is every
+number from 0 to 100 with the blank before it, and what stands before a ratio in a configuration. With Qwen's single
+digits a model of half a million parameters read half of its tables after 10,000 examples, with these nine tenths, at
+half the tokens.
 """
 
 import json
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engineer import examples
+from engineer import Template, examples
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.kinds import Kind
 from rl.qwen3.tokenizer import TINY_TOKENIZER
@@ -43,10 +45,16 @@ CHAT_TEMPLATE = """\
     {%- endif %}
 {%- endif %}"""
 
-WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""What BPE never merges across: words, single digits, runs of punctuation, line ends (the split Qwen publishes)."""
+WORD = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+| ?(?:100|\p{N}{1,2})| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+"""What BPE never merges across: words, numbers, runs of punctuation, line ends (the split Qwen publishes, but for
+numbers, which it splits into digits)."""
+RATIOS = ['":{"data":0.', ',"hole":0.', ',"wait":0.']
+"""What stands before the decimals of a ratio in a configuration."""
 
-VOCABULARY = 1024
+VOCABULARY = 896
 DESCRIPTION = """\
 Makes the small tokenizer from the project's own texts: prompts, contexts and
 answers. Needed only when one of these changes; writes the package's files."""
@@ -57,15 +65,17 @@ examples:
 
 
 def corpus() -> Iterator[str]:
-    """Yield what a small model reads and writes: plan prompts without coordinates, contexts, thoughts and answers."""
+    """Yield what a small model reads and writes: plan prompts without coordinates, numbers, contexts and answers."""
     rng = np.random.default_rng(0)
     for size in range(3, 11):
         yield from [
             f"<|im_start|>user\n{size}x{size} holes 0 1 2 3 4<|im_end|>\n<|im_start|>assistant\n\n\n0:\n1:"
         ] * 50
-    for _ in range(400):
+    yield "\n".join(f"{row} {number}" for row in range(101) for number in range(101))
+    for number in range(400):
         kinds = tuple(map(Kind.of, range(3, int(rng.integers(5, 11)))))
-        context, thinking, answer, _ = examples.example(rng, kinds, rounds=3, epochs_per_round=2)
+        template = Template.shipped(Template.NAMES[number % 2])
+        context, thinking, answer, _ = examples.example(rng, kinds, 3, 2, template=template)
         yield f"<|im_start|>user\n{context}<|im_end|>\n<|im_start|>assistant\n"
         yield f"{thinking}\n\n\n{answer}"
 
@@ -85,15 +95,15 @@ def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:
     )
     backend.decoder = decoders.ByteLevel()
     coordinates = [f"({row},{column})" for row in range(10) for column in range(10)]
-    added = len(SPECIAL) + len(VISIBLE) + len(coordinates)
+    whole = [*VISIBLE, *coordinates, *RATIOS]
+    added = len(SPECIAL) + len(whole)
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary - added,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     backend.train_from_iterator(corpus, trainer)
-    backend.add_tokens([AddedToken(text, normalized=False, special=text in SPECIAL) for text in SPECIAL + VISIBLE])
-    backend.add_tokens([AddedToken(text, normalized=False, special=False) for text in coordinates])
+    backend.add_tokens([AddedToken(text, normalized=False, special=text in SPECIAL) for text in SPECIAL + whole])
 
     folder.mkdir(parents=True, exist_ok=True)
     backend.save(str(folder / "tokenizer.json"))

@@ -24,9 +24,9 @@ COUNTS = (
 FIELDS = (*COUNTS, "rms_norm_eps", "tie_word_embeddings")
 """Fields of config.json under the same names as ours; `rope_theta` has several places and is read on its own."""
 
-# The shipped tokenizer has fewer than 768 tokens; sequences are short, hence the small base of the angles.
+# The shipped tokenizer has 896 tokens; sequences are short, hence the small base of the angles.
 _TINY = Qwen3Config(
-    vocab_size=768,
+    vocab_size=896,
     hidden_size=96,
     intermediate_size=256,
     num_hidden_layers=4,

@@ -18,11 +18,20 @@ from rl.sft.step import update
 
 
 def warm_start(
-    policy: Policy, state: TrainState, recorder: Recorder, optimizer: optax.GradientTransformation, plans: Sequences
+    policy: Policy,
+    state: TrainState,
+    recorder: Recorder,
+    optimizer: optax.GradientTransformation,
+    plans: Sequences | None,
 ) -> None:
-    """Runs the supervised steps that are still to be done, on batches of `plans` and of fresh engineer examples.
+    """Runs the supervised steps that are still to be done, on batches of fresh engineer examples and of `plans`.
 
-    Every process draws the same batch and takes its own part of it.
+    The engineer comes first: a model that has learned to read learns plans as well as another, whereas examples among
+    plans from the beginning took as long to learn, with no more of either. Every process draws the same batch and takes
+    its own part of it.
+
+    Args:
+      plans: None where every step is the engineer's.
 
     Raises:
       RunError: after `grpo.max_skipped` updates in a row that are not finite.
@@ -34,7 +43,7 @@ def warm_start(
     for step in range(progress.step, settings.steps):
         watch = Stopwatch()
         rng = _generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
-        if step % settings.engineer_every == 0:
+        if plans is None or step < settings.engineer_first or step % settings.engineer_every == 0:
             kind, examples = "engineer", engineer_examples(policy, rng)
             rows = np.arange(settings.engineer_batch)
         else:

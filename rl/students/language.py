@@ -80,17 +80,17 @@ class LanguageStudent:
     def prepare(self, validation_seed: int, display: Display) -> None:
         """Draw the boards of the validations and the plans of the warm start."""
         warm_start = self.config.warm_start
-        supervise = self.state.progress.stage == "warm_start" and warm_start.steps > 0
-        display.stage("boards", 1 + supervise)
+        plans = self.state.progress.stage == "warm_start" and warm_start.steps > warm_start.engineer_first
+        display.stage("boards", 1 + plans)
         self.validation = draw_validation_set(self.policy, validation_seed)
         display.advance("validation")
-        if supervise:
+        if plans:
             self._plans = sft.plan_examples(self.policy, self.validation_boards, display)
             display.advance("warm start")
 
     def warm_start(self, recorder: Recorder) -> None:
         """Learn the solver's plans and engineer examples; validate, and begin the rounds."""
-        if self._plans is not None:
+        if self.config.warm_start.steps:
             sft.warm_start(self.policy, self.state, recorder, self._warm_optimizer, self._plans)
             evidence = self.validate(recorder, "warm_start", occasion=1)
             recorder.keep_best(self.state, self.save, "warm_start", evidence)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from engineer import Choice, DataFloor, Generation, LanguageEngineer, NoAnswer, RandomEngineer, RuleEngineer
 from engineer.context import Context, PastRound, Template, Training, modules
+from engineer.engineers.rules import frontier_design
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
-from engineer.examples import rule
 from engineer.proposal import grammar, to_answer
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
@@ -24,7 +24,7 @@ KINDS = THREE, FOUR = Kind.of(3), Kind.of(4)
 PREVIOUS = LakeConfig(kinds=KINDS, data=(0.5, 0.5), hole=(0.2, 0.3), wait=(0.1, 0.4))
 WISHED = LakeConfig(kinds=KINDS, data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 0.6))
 OTHER = LakeConfig(kinds=KINDS, data=(0.3, 0.7), hole=(0.1, 0.5), wait=(0.0, 0.6))
-FAR = LakeConfig(kinds=KINDS, data=(1.0, 0.0), hole=(0.5, 0.0), wait=(1.0, 0.0))
+FAR = LakeConfig(kinds=KINDS, data=(1.0, 0.0), hole=(0.5, 0.3), wait=(1.0, 0.4))  # of 4 the previous round's
 KEY = jax.random.key(7)
 V6 = Context(modules("V6"), Template.shipped())
 
@@ -355,7 +355,7 @@ def reader(prompt: str, grammar: str, key: jax.Array, count: int) -> list[Genera
         failures = dict(zip(CHECKS, map(int, failed.split()), strict=True))
         kind, numbers = Kind.of(int(size)), (100, int(valid), int(optimal))
         read.append(KindEvidence(kind, *numbers, failures, failures, int(sampled) / 100))
-    return [Generation("", "", to_answer(rule(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0), toy.KINDS)))]
+    return [Generation("", "", to_answer(frontier_design(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0), toy.KINDS)))]
 
 
 def test_a_model_that_reads_its_evidence_teaches_less_by_shuffled_evidence():

@@ -1,12 +1,15 @@
 """What an engineer says is marked by the table alone; changed tables hold together and change nothing else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from engineer import Evidence, PastRound
-from engineer.context import modules
-from engineer.evidence import CHECKS, KindEvidence
-from engineer.examples import draw_history, rule, think
+from engineer.context import modules, percent
+from engineer.engineers.rules import frontier_design, known_rows
+from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
+from engineer.examples import draw_history, think
 from engineer.reading import leading_failures, mark, permutation, permuted, renamed, with_share
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
@@ -24,13 +27,13 @@ def table(sampled=(0.58, 0.46, 0.4, 0.23), kinds=KINDS, **failures) -> Evidence:
     return Evidence(rows, float(np.mean(sampled)), 0.01, 4, 20.0, 0.0)
 
 
-def marks(thought, evidence=None):
-    m = mark(thought, evidence or table(hole_free=30))
+def marks(thought, evidence=None, kinds=LAB + KINDS):
+    m = mark(thought, evidence or table(hole_free=30), kinds)
     return (m.weakest, m.learnable, m.failure), (m.right, m.quotes)
 
 
 def test_the_words_of_the_examples_are_right():
-    assert marks(think(table(hole_free=30))) == ((True, True, True), (2, 2))
+    assert marks(think(table(hole_free=30), KINDS)) == ((True, True, True), (5, 5))
 
 
 def test_what_the_first_command_used_to_print_is_wrong():
@@ -67,7 +70,17 @@ def test_no_failure_is_named_where_all_is_solved():
     zero = dict.fromkeys(CHECKS, 0)
     evidence = Evidence((KindEvidence(KINDS[0], 5, 5, 5, zero, zero),), None, None, 0, 20.0, 0.0)
     assert leading_failures(evidence) == {"none"}
-    assert mark("leading failure: none", evidence).failure and not mark("leading failure: hole", evidence).failure
+    assert mark("leading failure: none", evidence, KINDS).failure
+    assert not mark("leading failure: hole", evidence, KINDS).failure
+
+
+def test_what_is_learnable_is_among_what_can_be_designed_and_was_trained_or_validated():
+    evidence = table(sampled=(0.5, 0.4), kinds=KINDS[:2])
+    trained = table(sampled=(0.48,), kinds=(Kind.of("8x5"),)).by_kind
+    seen = dataclasses.replace(evidence, training=TrainingEvidence(trained, ()))
+    assert marks("learnable 3", seen, kinds=KINDS)[0][1] and not marks("learnable 3", seen, kinds=LAB[1:])[0][1]
+    assert marks("learnable 8x5 60", seen, kinds=LAB[1:]) == ((False, True, False), (1, 1))
+    assert marks("learnable none", seen, kinds=[Kind.of("9")])[0][1]
 
 
 def test_kinds_with_agents_are_named_whole():
@@ -85,9 +98,16 @@ def test_a_rule_is_equivariant_and_a_name_exchanged_twice_around_is_its_own(cont
     assert sorted(labels) == sorted(labels.values()) and all(one != other for one, other in labels.items())
     assert {labels[kind] for kind in LAB[-3:]} == {*LAB[-3:]}  # what is validated stays what is validated
     other = permuted(history, labels)
-    designed, exchanged = (rule(h[-1].evidence, LAB, h[-1].config) for h in (history, other))
-    for field in ("data", "hole", "wait"):  # the last steps of 0.005 go to the first of equals
-        assert getattr(renamed(designed, labels), field) == pytest.approx(getattr(exchanged, field), abs=0.0051)
+    designed, exchanged = (frontier_design(h[-1].evidence, LAB) for h in (history, other))
+    for field in ("hole", "wait"):
+        assert getattr(renamed(designed, labels), field) == getattr(exchanged, field)
+    distance = {kind: abs(percent(row.valid_share, 1) - 50) for kind, row in known_rows(other[-1].evidence).items()}
+    by_data = [
+        sorted(zip(c.data, map(distance.get, LAB), strict=True), reverse=True)
+        for c in (renamed(designed, labels), exchanged)
+    ]
+    given = [[(data, far) for data, far in rows if data] for rows in by_data]
+    assert given[0] == given[1]  # of equal distances the first gets more
     back = permuted(other, {new: old for old, new in labels.items()})
     assert [past.evidence for past in back] == [past.evidence for past in history]
     assert [past.config for past in back] == [past.config for past in history]

@@ -67,12 +67,19 @@ def test_a_value_that_is_no_finite_number_is_the_previous_rounds(value):
     assert repairs == ("hole of size 4 is not a finite number: kept 0.2",)
 
 
-def test_a_missing_size_is_the_previous_rounds_and_unknown_ones_are_counted():
+def test_a_missing_size_is_the_previous_rounds_without_data_and_unknown_ones_are_counted():
     raw = PREVIOUS.to_dict()
     raw["9"] = raw["10"] = raw.pop("6")
     projected, repairs = project(raw, PREVIOUS)
-    assert projected == PREVIOUS
-    assert repairs == ("size 6 is missing: kept from the previous round", "2 unknown sizes dropped")
+    assert (projected.hole, projected.wait, projected.data[-1]) == (PREVIOUS.hole, PREVIOUS.wait, 0)
+    assert projected.data[:-1] == pytest.approx([d / sum(PREVIOUS.data[:-1]) for d in PREVIOUS.data[:-1]])
+    assert repairs[0] == "2 unknown sizes dropped" and repairs[1].startswith("data summed to")
+
+
+def test_a_missing_size_is_the_previous_rounds_where_nobody_is_given_data():
+    projected, repairs = project({"4": {"hole": 0.1}}, PREVIOUS)
+    assert projected.data == PREVIOUS.data and projected.hole[1] == 0.1
+    assert "size 6 is missing: kept from the previous round" in repairs
 
 
 def test_data_that_is_zero_everywhere_is_the_previous_rounds():
