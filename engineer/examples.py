@@ -7,7 +7,7 @@ import numpy as np
 
 from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, modules, percent
 from engineer.engineers.base import in_steps
-from engineer.engineers.rules import frontier_design, known_rows, nearest_to_half
+from engineer.engineers.rules import NEAREST, frontier_design, known_rows, nearest_to_half
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.evidence.answers import count_groups
 from engineer.proposal import to_answer
@@ -85,17 +85,19 @@ def draw_history(
 
 
 def think(evidence: Evidence, kinds: Sequence[Kind]) -> str:
-    """Write what the examples think first: the weakest kind, those nearest to half solved, what most answers fail.
+    """Write what the examples think first: the weakest kinds, those nearest to half solved, what most answers fail.
 
     A kind and its valid share stand as in a terse table, so that they can be copied; and the kinds that are to have
-    data in the order of how much, so that the answer can be read off.
+    data in the order of how much, so that the answer can be read off. Of the weakest as many are named: each is a
+    comparison to learn from, and one an example was too few.
     """
     rows = known_rows(evidence)
-    weakest = min(evidence.by_kind, key=lambda row: percent(row.valid_share, 1))
+    ascending = sorted(evidence.by_kind, key=lambda row: percent(row.valid_share, 1))
+    weakest = ";".join(map(_quote, ascending[:NEAREST]))
     failure = max(CHECKS, key=lambda check: evidence.first_failures[check])
     learnable = ";".join(_quote(rows[kind]) for kind in nearest_to_half(evidence, kinds)) or "none"
     return (
-        f"Weakest:{_quote(weakest)};most learnable:{learnable};"
+        f"Weakest:{weakest};most learnable:{learnable};"
         f"leading failure:{FAILURES[failure] if evidence.valid < evidence.n else 'none'}"
     )
 

@@ -197,19 +197,19 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        1740, description="updates; 0: no warm start"
+        1440, description="updates; 0: no warm start"
     )
     engineer_first: Annotated[int, Field(ge=0)] = Field(
-        1400, description="so many updates at the beginning are all on engineer examples"
+        1100, description="so many updates at the beginning are all on engineer examples"
     )
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = Field(32, description="plans a step")
     engineer_every: Count = Field(
         4, description="after them every so many steps the batch is engineer examples, not plans"
     )
-    engineer_batch: Count = Field(4, description="examples in such a batch")
+    engineer_batch: Count = Field(8, description="examples in such a batch")
     max_context_tokens: Count = Field(72, description="room for what an example shows the engineer")
-    max_answer_tokens: Count = Field(64, description="room for its thought and answer")
+    max_answer_tokens: Count = Field(76, description="room for its thought and answer")
     optimizer: Optimizer = Optimizer.MUON
     learning_rate: PeakRate = 6e-3
     warmup_steps: WarmupSteps = 30
@@ -281,7 +281,7 @@ class GRPOSection(OptimizerFields):
     max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
     temperature: Temperature = Field(1.0, description="of the answers")
     engineer_every: Annotated[int, Field(ge=0), paper(0, "it speaks of none")] = Field(
-        1,
+        4,
         description="every so many steps the policy rehearses engineer examples of the warm start, whoever designs, so "
         "that runs can be compared; 0: never",
     )
@@ -420,7 +420,7 @@ class EngineerSection(Section):
     top_k: TopK = 0
     top_p: TopP = 1.0
     max_prompt_tokens: Count = Field(72, description="room for the context")
-    max_thinking_tokens: Count = Field(40, description="room for its thought, which is cut off there")
+    max_thinking_tokens: Count = Field(48, description="room for its thought, which is cut off there")
     max_answer_tokens: Count = Field(64, description="room for its configuration")
     attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
 
