@@ -9,11 +9,11 @@ import jax
 import numpy as np
 import pytest
 
-from engineer.examples import rule, think, visible_config
+from engineer.engineers.rules import frontier_design
+from engineer.examples import think
 from engineer.proposal import to_answer
 from rl.config import Config, ConfigError
 from rl.config.sections import LakeSection
-from rl.context import read_context
 from rl.evaluate import main
 from rl.evaluation import reading
 from rl.evaluation.writers import Writer
@@ -52,11 +52,9 @@ class Scripted(Writer):
 
 
 def perfect(config):
-    shown = read_context(config).modules
-
     def answer(history):
-        designed = rule(history[-1].evidence, history[-1].config.kinds, visible_config(history, shown))
-        return f"<think>\n{think(history[-1].evidence)}\n</think>\n\n{to_answer(designed)}"
+        evidence, kinds = history[-1].evidence, history[-1].config.kinds
+        return f"<think>\n{think(evidence, kinds)}\n</think>\n\n{to_answer(frontier_design(evidence, kinds))}"
 
     return answer
 
@@ -85,7 +83,7 @@ def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config
         responses = ask(config, writer, tmp_path / answer.__name__)
         scores[answer] = reading.score(forms(config), responses, config, masked=True)
     reads, blind = scores[perfect], scores[constant]
-    assert reads.legal == reads.all == COUNT and reads.right == reads.quotes == 2 * COUNT
+    assert reads.legal == reads.all == COUNT and reads.right == reads.quotes == 8 * COUNT
     assert min(reads.follows.values()) > 0.999
     assert reads.equivariant["data"] > 0.97 and reads.moved == 1 and reads.moves == pytest.approx(reads.wanted)
     assert reads.control["weakest"] < 0.5 and reads.control["follows"] < 0.5  # none has the name it should
