@@ -219,7 +219,10 @@ class Trainer:
         with self._locks[start]:
             overrides = (
                 "warm_start.steps=400",
+                "warm_start.engineer_first=0",
                 "warm_start.engineer_every=8",
+                "warm_start.optimizer=adamw",
+                "warm_start.learning_rate=1.5e-3",
                 "validation.instances=8",
                 "validation.samples=1",
                 f"seed={seed}",

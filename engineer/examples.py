@@ -117,7 +117,7 @@ def _skills(rng: np.random.Generator, kinds: tuple[Kind, ...], validated: tuple[
     Where it trains on other kinds than it is validated on, it may stand anywhere on the way from the easiest kind to
     the hardest.
     """
-    slope, skill = rng.uniform(0.0, 1.2), rng.uniform(-1.5, 2.5)
+    slope, skill = rng.uniform(0.0, 1.6), rng.uniform(-3.0, 2.5)
     met = sorted({*kinds, *validated})
     difficulties = [kind.difficulty for kind in met]
     ends = min(difficulties), max(difficulties)

@@ -197,7 +197,7 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        1440, description="updates; 0: no warm start"
+        1400, description="updates; 0: no warm start"
     )
     engineer_first: Annotated[int, Field(ge=0)] = Field(
         1100, description="so many updates at the beginning are all on engineer examples"
@@ -211,9 +211,9 @@ class WarmStartSection(OptimizerFields):
     max_context_tokens: Count = Field(72, description="room for what an example shows the engineer")
     max_answer_tokens: Count = Field(76, description="room for its thought and answer")
     optimizer: Optimizer = Optimizer.MUON
-    learning_rate: PeakRate = 6e-3
+    learning_rate: PeakRate = 4e-3
     warmup_steps: WarmupSteps = 30
-    weight_decay: WeightDecay = 0.01
+    weight_decay: WeightDecay = 0.1
     holes: Holes = (0.2, 0.3, 0.4)
     wait: Ratio = Field(0.1, description="share of boards that need a wait")
     kinds: Kinds | None = Field(None, description="an equal share of the boards each; null: lake.kinds")

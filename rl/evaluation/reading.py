@@ -73,6 +73,8 @@ def drawn_states(config: Config, count: int = COUNT) -> list[State]:
 def real_states(config: Config, count: int = COUNT, path: Path = STATES) -> list[State]:
     """Return states of runs with these kinds and targets, evenly from all that there are; none where there are none.
 
+    Only those after which this run would design a round: longer histories are shown to nobody in it.
+
     Raises:
       ConfigError: if the file is damaged.
     """
@@ -88,7 +90,8 @@ def real_states(config: Config, count: int = COUNT, path: Path = STATES) -> list
             raise ConfigError(f"{path}, line {number}: damaged ({error})") from None
         last = state.history[-1]
         targets = tuple(row.kind for row in last.evidence.by_kind)
-        if last.config.kinds == config.lake.kinds and targets == config.target_kinds:
+        left = config.rounds.count - 1 - last.round
+        if last.config.kinds == config.lake.kinds and targets == config.target_kinds and left > 0:
             found.append(state)
     return [found[i] for i in np.linspace(0, len(found) - 1, min(count, len(found))).round().astype(int)]
 

@@ -85,7 +85,7 @@ def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config
     reads, blind = scores[perfect], scores[constant]
     assert reads.legal == reads.all == COUNT and reads.right == reads.quotes == 8 * COUNT
     assert min(reads.follows.values()) > 0.999
-    assert reads.equivariant["data"] > 0.97 and reads.moved == 1 and reads.moves == pytest.approx(reads.wanted)
+    assert reads.equivariant["data"] > 0.95 and reads.moved == 1 and reads.moves == pytest.approx(reads.wanted)
     assert reads.control["weakest"] < 0.5 and reads.control["follows"] < 0.5  # none has the name it should
     assert blind.legal == COUNT and blind.all < COUNT / 2 and abs(blind.follows["data"]) < 0.6
     assert blind.equivariant["data"] < 0.2 and blind.moves == 0
