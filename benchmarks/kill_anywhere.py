@@ -54,7 +54,8 @@ MICRO = """
 lake: {kinds: [3, 4]}
 text: {max_prompt_tokens: 32, max_new_tokens: 32}
 sampler: {rows: 32}
-warm_start: {steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2, warmup_steps: 2,
+warm_start: {steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2,
+             warmup_steps: 2,
              max_answer_tokens: 128, holes: [0.2, 0.4]}
 rounds: {count: 3, instances: 16, epochs: 2}
 grpo: {prompts: 8, samples: 4, micro_batch: 8, minibatches: 2, iterations: 2, kl_coefficient: 0.01, schedule: cosine,

@@ -30,7 +30,8 @@ mesh: {fsdp: 1}
 lake: {kinds: [3, 4]}
 text: {max_prompt_tokens: 56, max_new_tokens: 32}
 sampler: {rows: 16}
-warm_start: {steps: 3, instances: 32, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2, warmup_steps: 1,
+warm_start: {steps: 3, instances: 32, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2,
+             warmup_steps: 1,
              max_answer_tokens: 128, holes: [0.2]}
 rounds: {count: 2, instances: 16}
 grpo: {prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}

@@ -23,7 +23,8 @@ mesh: {{fsdp: 1}}
 lake: {{kinds: [corridor5, 3, rooms5]}}
 text: {{max_prompt_tokens: 64, max_new_tokens: 64}}
 sampler: {{rows: 32}}
-warm_start: {{steps: 4, instances: 48, batch: 16, engineer_first: 0, engineer_every: 2, engineer_batch: 2, warmup_steps: 1,
+warm_start: {{steps: 4, instances: 48, batch: 16, engineer_first: 0, engineer_every: 2, engineer_batch: 2,
+             warmup_steps: 1,
              kinds: [3, rooms5, rooms5x3], max_context_tokens: 1280, max_answer_tokens: 192}}
 rounds: {{count: 2, instances: 16}}
 grpo: {{prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}}

@@ -92,7 +92,8 @@ model: {{shape: {folder}/shape.json}}
 lake: {{kinds: [3]}}
 text: {{max_prompt_tokens: 32, max_new_tokens: 24}}
 sampler: {{rows: 16}}
-warm_start: {{steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 8, learning_rate: 0.01,
+warm_start: {{steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 8,
+             learning_rate: 0.01,
              warmup_steps: 2, schedule: linear, max_context_tokens: 512, max_answer_tokens: 64}}
 rounds: {{count: 1, instances: 8}}
 grpo: {{prompts: 8, samples: 2, micro_batch: 16}}

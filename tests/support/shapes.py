@@ -16,7 +16,7 @@ SMALL = Qwen3Config(
 
 SMALL_JSON = {
     "model_type": "qwen3",
-    "vocab_size": 768,
+    "vocab_size": 896,
     "hidden_size": 16,
     "intermediate_size": 24,
     "num_hidden_layers": 1,
