@@ -114,14 +114,14 @@ def visible(evidence: Evidence, shown: Sequence[Module]) -> Evidence:
 def _skills(rng: np.random.Generator, kinds: tuple[Kind, ...], validated: tuple[Kind, ...]) -> dict[Kind, float]:
     """Draw an imagined policy: a kind is solved with a probability that is logistic in its own skill.
 
-    Where it trains on other kinds than it is validated on, it may stand anywhere on the way from the easiest kind to
-    the hardest.
+    Where it trains on other kinds than it is validated on, it may stand anywhere on the way from before the easiest
+    kind, where hardly anything is ever solved, to the hardest.
     """
     slope, skill = rng.uniform(0.0, 1.6), rng.uniform(-3.0, 2.5)
     met = sorted({*kinds, *validated})
     difficulties = [kind.difficulty for kind in met]
     ends = min(difficulties), max(difficulties)
-    middle = sum(ends) / 2 if kinds == validated else rng.uniform(*ends)
+    middle = sum(ends) / 2 if kinds == validated else rng.uniform(ends[0] - 3, ends[1])
     return {kind: skill - slope * (kind.difficulty - middle) + rng.normal(0, 0.6) for kind in met}
 
 
