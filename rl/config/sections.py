@@ -61,6 +61,7 @@ Kinds = Annotated[tuple[Kind, ...], pydantic.PlainValidator(_read_kinds), pydant
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+OptimizerName = Annotated[Optimizer, Field(description="muon: of the layers' matrices, adamw of the rest")]
 WarmupSteps = Annotated[int, Field(ge=0, description="updates in which the rate rises from 0")]
 WeightDecay = Annotated[Ratio, Field(description="of matrices; norms do not decay")]
 PeakRate = Annotated[Rate, Field(description="at its peak")]
@@ -183,7 +184,7 @@ class LakeSection(Section):
 class OptimizerFields(Section):
     """AdamW and its schedule, for a section that trains."""
 
-    optimizer: Optimizer = Field(Optimizer.ADAMW, description="muon: of the layers' matrices, adamw of the rest")
+    optimizer: OptimizerName = Optimizer.ADAMW
     learning_rate: PeakRate = 1e-4
     schedule: Schedule = Field(Schedule.CONSTANT, description="of the rate, after the warmup")
     warmup_steps: WarmupSteps = 0
@@ -210,7 +211,7 @@ class WarmStartSection(OptimizerFields):
     engineer_batch: Count = Field(8, description="examples in such a batch")
     max_context_tokens: Count = Field(72, description="room for what an example shows the engineer")
     max_answer_tokens: Count = Field(76, description="room for its thought and answer")
-    optimizer: Optimizer = Optimizer.MUON
+    optimizer: OptimizerName = Optimizer.MUON
     learning_rate: PeakRate = 4e-3
     warmup_steps: WarmupSteps = 30
     weight_decay: WeightDecay = 0.1

@@ -6,16 +6,13 @@ digits a model of half a million parameters read half of its tables after 10,000
 half the tokens.
 """
 
+import gzip
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from engineer import Template, examples
 from jaxlake.commands import command_parser, mistakes_in_one_line
-from jaxlake.kinds import Kind
 from rl.qwen3.tokenizer import TINY_TOKENIZER
 
 SPECIAL = (
@@ -55,9 +52,11 @@ RATIOS = ['":{"data":0.', ',"hole":0.', ',"wait":0.']
 """What stands before the decimals of a ratio in a configuration."""
 
 VOCABULARY = 896
+TEXTS = Path(__file__).with_name("tokenizer_corpus.jsonl.gz")
+"""Contexts and answers of 400 engineer examples, half of them in terse words; a text a line, as JSON."""
 DESCRIPTION = """\
 Makes the small tokenizer from the project's own texts: prompts, contexts and
-answers. Needed only when one of these changes; writes the package's files."""
+answers. Needed only when what is one token changes; writes the package's files."""
 EPILOG = """\
 examples:
   python -m rl.qwen3.build_tokenizer
@@ -65,19 +64,17 @@ examples:
 
 
 def corpus() -> Iterator[str]:
-    """Yield what a small model reads and writes: plan prompts without coordinates, numbers, contexts and answers."""
-    rng = np.random.default_rng(0)
+    """Yield what a small model reads and writes: plan prompts without coordinates, numbers, contexts and answers.
+
+    Contexts and answers are a file, drawn once: with those of today a word changed in a template would be another
+    tokenizer, and no model that was saved before could be used.
+    """
     for size in range(3, 11):
         yield from [
             f"<|im_start|>user\n{size}x{size} holes 0 1 2 3 4<|im_end|>\n<|im_start|>assistant\n\n\n0:\n1:"
         ] * 50
     yield "\n".join(f"{row} {number}" for row in range(101) for number in range(101))
-    for number in range(400):
-        kinds = tuple(map(Kind.of, range(3, int(rng.integers(5, 11)))))
-        template = Template.shipped(Template.NAMES[number % 2])
-        context, thinking, answer, _ = examples.example(rng, kinds, 3, 2, template=template)
-        yield f"<|im_start|>user\n{context}<|im_end|>\n<|im_start|>assistant\n"
-        yield f"{thinking}\n\n\n{answer}"
+    yield from map(json.loads, gzip.decompress(TEXTS.read_bytes()).decode().splitlines())
 
 
 def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:

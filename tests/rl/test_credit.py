@@ -166,7 +166,7 @@ def test_a_tokenizer_that_splits_cells_is_refused_before_the_run(monkeypatch):
 def test_a_number_that_no_board_has_is_no_cell(tokenizer):
     said = f"0:(0,0)({'1' * 5000},0)"
     (row, *_), _ = credit_of([said[:40]] + [STRAIGHT] * 3, tokenizer, False)
-    assert row.index(-1) > 5
+    assert row.index(-1) > 4  # not at the number's first digits, which a cell may have
     assert first_lost(BOARDS, [said] * 4)[0] is None
 
 

@@ -56,7 +56,7 @@ def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monke
 def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
     says = ["More of size 4, I think.", f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
     server.respond = lambda handler, body, number: handler.say(says[number])
-    run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer"})
+    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
     proposal = run.design(1)
     assert proposal.projected.hole == (0.1, 0.2) and not proposal.fallback
     assert (proposal.attempts, proposal.thinking) == (2, "holes")
@@ -74,7 +74,7 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
 def test_several_proposals_are_asked_of_a_server_at_once(stage, server):
     server.respond = lambda handler, body, number: handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
     api = {"url": server.url, "model": "designer"}
-    proposal = after_round_0(stage, kind="api", api=api, proposals=3, choice="medoid").design(1)
+    proposal = after_round_0(stage, kind="api", template=None, api=api, proposals=3, choice="medoid").design(1)
     assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.2, 0.3]
     assert proposal.projected.hole[1] == 0.2  # the one between the others
 
@@ -84,14 +84,16 @@ def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, ser
         return handler.send(400, {"error": {"message": "too hot"}}) if number == 1 else handler.say(LEGAL)
 
     server.respond = respond
-    run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer"}, proposals=2)
+    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"}, proposals=2)
     assert len(run.design(1).candidates) == 1
     assert any("a proposal is missing: " in line and "too hot" in line for line in run.lines)
 
 
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
     server.respond = lambda handler, body, number: handler.send(401, {"error": {"message": "who are you?"}})
-    run = after_round_0(stage, kind="api", api={"url": server.url, "model": "designer", "key_env": "NO_SUCH_KEY"})
+    run = after_round_0(
+        stage, kind="api", template=None, api={"url": server.url, "model": "designer", "key_env": "NO_SUCH_KEY"}
+    )
     with pytest.raises(ApiError, match="wants a key, which must be in NO_SUCH_KEY") as raised:
         run.design(1)
     assert "\n" not in str(raised.value)
@@ -137,7 +139,10 @@ def test_a_floor_is_kept_by_engineers_of_all_kinds(stage, monkeypatch):
     ("engineer", "message"),
     [
         ({"template": "no/such/file.md"}, "engineer.template = no/such/file.md: "),
-        ({"kind": "api", "api": {"url": "nowhere", "model": "m"}}, "nowhere: must be the address of a server"),
+        (
+            {"kind": "api", "template": None, "api": {"url": "nowhere", "model": "m"}},
+            "nowhere: must be the address of a server",
+        ),
     ],
 )
 def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engineer, message):
