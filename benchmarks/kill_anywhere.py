@@ -39,7 +39,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SHAPE = {
     "model_type": "qwen3",
-    "vocab_size": 768,
+    "vocab_size": 896,
     "hidden_size": 16,
     "intermediate_size": 24,
     "num_hidden_layers": 2,

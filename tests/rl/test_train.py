@@ -396,7 +396,7 @@ def drop_last_checkpoint(run: Path) -> None:
         pytest.param(
             "text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 must be at least", marks=pytest.mark.heavy
         ),
-        ("warm_start.max_context_tokens=100", "warm_start.max_context_tokens = 100 must be at least"),
+        ("warm_start.max_context_tokens=10", "warm_start.max_context_tokens = 10 must be at least"),
         ("mesh.fsdp=64", "must be at most the 8 devices"),
         ("model.path=/nowhere", "model.path = /nowhere: must be a folder that exists"),
         ("model.attention=splash", "model.attention = splash: the device must be a TPU"),

@@ -78,7 +78,7 @@ def checkpoint(tmp_path):
 
 def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokenizer):
     other = Tokenizer(checkpoint)
-    text = "0:(0,0)(0,1)\n1:(2,2) <think>Größe</think> \n\n % of 3x3 it's"  # the shipped one alone has numbers whole
+    text = "0:(0,0)(0,1)\n1:(2,2) <think>Größe</think> \n\n % of it's"  # the shipped one alone has numbers whole
     assert other.encode(text) == tokenizer.encode(text)
     assert other.decode(other.encode(text)) == text
     for thinking in (True, False):
