@@ -140,8 +140,9 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
     """
     repairs: list[str] = []
     columns: dict[str, list[float]] = {field: [] for field in FIELDS}
-    named = [entry for kind in previous.kinds if isinstance(entry := raw.get(str(kind)), Mapping)]
-    shares_data = any(is_number(data := entry.get("data")) and data > 0 for entry in named)
+    named: list[Any] = [entry for kind in previous.kinds if isinstance(entry := raw.get(str(kind)), Mapping)]
+    given: list[Any] = [entry.get("data") for entry in named]
+    shares_data = any(is_number(data) and data > 0 for data in given)
     for kind in previous.kinds:
         kept = previous.to_dict()[str(kind)]
         entry = raw.get(str(kind))
