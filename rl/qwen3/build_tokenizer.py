@@ -2,8 +2,8 @@
 
 It is a byte-level BPE with Qwen's special tokens. Every coordinate from (0,0) to (9,9) is one token, and so is every
 number from 0 to 100 with the blank before it, and what stands before a ratio in a configuration. With Qwen's single
-digits a model of half a million parameters read half of its tables after 10,000 examples, with these nine tenths, at
-half the tokens.
+digits a model of half a million parameters named the weakest of four sizes rightly in 58 % of tables after 10,000
+examples, with these in 79 %, at half the tokens.
 """
 
 import gzip
