@@ -19,7 +19,7 @@ from rl.run.tracking import Display
 
 FILE = "states.jsonl"
 """File with a line for each state that was branched from: what an engineer reads there, as values."""
-ENGINEERS = ("fixed_random", "uniform", "easy_only", "ladder", "adarft", "learnability")
+ENGINEERS = ("fixed_random", "uniform", "easy_only", "ladder", "adarft", "learnability", "frontier", "targets_only")
 """Rules that design on the way to a state, in turn, so that states lie on good and on bad ways."""
 
 
