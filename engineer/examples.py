@@ -60,7 +60,10 @@ def example(
 def draw_history(
     rng: np.random.Generator, kinds: Sequence[Kind], rounds: int, shown: Sequence[Module], targets: Sequence[Kind] = ()
 ) -> list[PastRound]:
-    """Draw the rounds of an imagined run, designed by the rule, up to one that has another after it.
+    """Draw the rounds of an imagined run up to one that has another after it.
+
+    The rule designs them; where a context shows what was trained on, anybody may have, so that its tables are as long
+    and as short as those of other engineers' runs.
 
     Args:
       rng, kinds, rounds, targets: as of `example`.
@@ -73,8 +76,11 @@ def draw_history(
     # Any configuration stands in for round 0's where nothing of it is shown.
     first = _random(rng, tuple(kinds)) if {Module.H0, Module.R} & {*shown} else _middle(tuple(kinds))
     history = [PastRound(0, first, evidence)]
+    others = Module.R in shown
     for past in range(1, int(rng.integers(1, rounds))):
         config, rationale = frontier_design(evidence, tuple(kinds)), think(evidence, kinds)
+        if others and rng.random() < 0.5:
+            config = _random(rng, tuple(kinds), some=True)
         skills = {kind: skill + rng.normal(0.4, 0.4) for kind, skill in skills.items()}
         evidence = _evidence(rng, skills, validated, n)
         history.append(PastRound(past, config, evidence, rationale))
@@ -145,10 +151,13 @@ def _middle(kinds: tuple[Kind, ...]) -> LakeConfig:
     return LakeConfig.uniform(kinds, hole=0.25, wait=0.3)
 
 
-def _random(rng: np.random.Generator, kinds: tuple[Kind, ...]) -> LakeConfig:
-    """Draw a configuration as ``LakeConfig.random`` draws round 0's."""
+def _random(rng: np.random.Generator, kinds: tuple[Kind, ...], some: bool = False) -> LakeConfig:
+    """Draw a configuration as ``LakeConfig.random`` draws round 0's; with `some` of any number of the kinds."""
     count = len(kinds)
-    return in_steps(kinds, rng.dirichlet(np.ones(count)), rng.uniform(0, MAX_HOLE, count), rng.uniform(0, 1, count))
+    data = rng.dirichlet(np.ones(count))
+    if some:
+        data[rng.permutation(count)[int(rng.integers(1, count + 1)) :]] = 0
+    return in_steps(kinds, data / data.sum(), rng.uniform(0, MAX_HOLE, count), rng.uniform(0, 1, count))
 
 
 def _details(rng: np.random.Generator) -> str:
