@@ -12,8 +12,10 @@ from rl.branching import (
     Branches,
     branch_all,
     draw_designs,
+    joined,
     keep_state,
     language,
+    model_designs,
     network,
     rule_designs,
     train_states,
@@ -41,7 +43,9 @@ examples:
   python -m rl.branch --run runs/lab
   python -m rl.branch --run runs/lab --designs 16 --kinds --repeats 3
   python -m rl.branch --run runs/tiny --designs 4 --repeats 1 --updates 10
-  python -m rl.branch --config configs/lab.yaml --states 60 --rules --designs 8"""
+  python -m rl.branch --config configs/lab.yaml --states 60 --rules --designs 8
+  python -m rl.branch --config configs/lab.yaml --states 24 --rules --designs 0 --model runs/teach/final \\
+      --out runs/held_out seed=2000"""
 LANES = 24
 """Branches of a network that are trained together: more take no less time a branch on a CPU, and 40 MB each."""
 
@@ -88,9 +92,11 @@ def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Dis
                 raise ConfigError(f"--run {run}: has no finished round yet, after which a design would be asked for")
             student.prepare(directory.validation_seed, display)
         designs = draw_designs(config.lake.kinds, options.designs, options.kinds, config.seed)
+        for folder in reversed(options.model):
+            designs = [*model_designs(folder, student), *designs]
         if options.rules:
             designs = [*rule_designs(past_rounds(progress), config.seed), *designs]
-        asked = Branches(designs, options.repeats, updates)
+        asked = Branches(joined(designs), options.repeats, updates)
         if isinstance(student, NetworkStudent):
             student.settings = student.settings.model_copy(update={"updates": updates})
             train = network.trainer(student, options.repeats, options.samples)
@@ -105,7 +111,7 @@ def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Dis
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse numbers that ask for nothing."""
-    least = {"designs": 0 if options.kinds or options.rules else 2} | dict.fromkeys(
+    least = {"designs": 0 if options.kinds or options.rules or options.model else 2} | dict.fromkeys(
         ("repeats", "samples", "updates"), 1
     )
     least |= {"states": 1}
@@ -129,6 +135,14 @@ def _parser() -> argparse.ArgumentParser:
         "--states", type=int, metavar="N", help="branch from N runs, each of its own seed, length and engineer"
     )
     parser.add_argument("--rules", action="store_true", help="also the designs of all rules")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="also the designs of this language model, and those with the evidence shuffled; may be given again",
+    )
     parser.add_argument("--designs", type=int, default=32, metavar="K", help="random designs (default: 32)")
     parser.add_argument("--kinds", action="store_true", help="also a design for each kind, with all data on it")
     parser.add_argument(

@@ -104,7 +104,7 @@ def check(config: Config) -> None:
     if config.engineer.kind == LanguageKind.API:
         _client(config)
     if config.engineer.kind in MODELS:
-        _model(config.engineer, config.mesh)
+        load_model(config.engineer, config.mesh)
 
 
 def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
@@ -136,14 +136,18 @@ def _generate(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer
     if kind == LanguageKind.API:
         return _asking(student, recorder), student.tokenizer
     if kind in MODELS:
-        policy, parameters = _model(config.engineer, config.mesh)
+        policy, parameters = load_model(config.engineer, config.mesh)
         return policy.generation(parameters, recorder.stoppable(student.state, lambda done: None)), policy.tokenizer
     return student.generation(recorder, base=kind == LanguageKind.BASE), student.tokenizer
 
 
-@functools.lru_cache(1)
-def _model(settings: EngineerSection, mesh: MeshSection) -> tuple[Policy, nnx.State]:
-    """Load the language model that is only an engineer; once for all rounds and runs of a process."""
+@functools.lru_cache(4)
+def load_model(settings: EngineerSection, mesh: MeshSection) -> tuple[Policy, nnx.State]:
+    """Load the language model that is only an engineer; once for all rounds and runs of a process.
+
+    Raises:
+      ConfigError: if `engineer.model` holds none, or does not fit the devices.
+    """
     folder = settings.model or str(SHIPPED_MODEL)
     config = Config(model=ModelSection(path=folder, shape=None), mesh=mesh, engineer=settings)
     return Policy.create(config, jax.random.key(0))

@@ -1,34 +1,72 @@
-"""The designs that branches are trained on: random ones, one for each kind with all data on it, and those of rules."""
+"""The designs that branches are trained on: random ones, one for each kind with all data on it, and engineers'."""
 
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from engineer import RULES, PastRound
+from engineer import RULES, LanguageEngineer, PastRound
 from engineer.engineers.hindsight import random_designs
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from rl.report.branch.gains import OF_KIND, RANDOM
+from rl import engineering
+from rl.context import read_context
+from rl.report.branch.gains import OF_KIND, RANDOM, SEVERAL
+from rl.rounds import past_rounds
 from rl.run.keys import Purpose, make_key
+from rl.students import Student
 
 HOLE, WAIT = 0.2, 0.25
 """Ratios of designs of one kind."""
 
 
 class Design(NamedTuple):
-    """A configuration to be tried, and its origin: ``random``, ``kind:`` and a label for one kind alone, a rule."""
+    """A configuration to be tried, and its origin: ``random``, ``kind:`` and a label for one kind alone, engineers."""
 
     origin: str
     config: LakeConfig
 
 
 def rule_designs(history: Sequence[PastRound], seed: int) -> list[Design]:
-    """Return what the rules design after these rounds, each design once, under the name of the first rule that does."""
-    designs: list[Design] = []
-    for name, rule in RULES.items():
-        config = rule(history[-1].evidence, history, make_key(seed, Purpose.BRANCH, len(history)))
-        if config not in [design.config for design in designs]:
-            designs.append(Design(name, config))
+    """Return what the rules design after these rounds."""
+    key = make_key(seed, Purpose.BRANCH, len(history))
+    return [Design(name, rule(history[-1].evidence, history, key)) for name, rule in RULES.items()]
+
+
+def model_designs(folder: Path, student: Student) -> list[Design]:
+    """Return what a language model designs in a student's state, and what it does with the evidence shuffled.
+
+    It reads and writes as the run's settings say.
+
+    Raises:
+      ConfigError: if the folder holds no model.
+    """
+    config = student.config
+    settings = config.engineer.model_copy(update={"model": str(folder)})
+    policy, parameters = engineering.load_model(settings, config.mesh)
+    history = past_rounds(student.state.progress)
+    designs = []
+    for name, shuffled in ((f"{folder}", False), (f"{folder} shuffled", True)):
+        engineer = LanguageEngineer(
+            name=name,
+            generate=policy.generation(parameters, lambda done: None),
+            context=read_context(config),
+            training=functools.partial(engineering.training, student),
+            attempts=settings.attempts,
+            shuffled=shuffled,
+            fits=lambda text: len(policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
+        )
+        key = make_key(config.seed, Purpose.DESIGN, len(history))
+        designs.append(Design(name, engineer.propose(history[-1].evidence, history, key).projected))
     return designs
+
+
+def joined(designs: Sequence[Design]) -> list[Design]:
+    """Return each configuration once, under the names of all who propose it."""
+    origins: dict[LakeConfig, list[str]] = {}
+    for design in designs:
+        origins.setdefault(design.config, []).append(design.origin)
+    return [Design(SEVERAL.join(names), config) for config, names in origins.items()]
 
 
 def draw_designs(kinds: Sequence[Kind], random: int, each_kind: bool, seed: int) -> list[Design]:

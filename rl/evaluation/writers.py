@@ -76,7 +76,7 @@ class PolicyWriter(Writer):
         for first in range(0, len(requests), AT_ONCE):
             part = requests[first : first + AT_ONCE]
             written = sampler.write(self._parameters, part, jax.random.fold_in(self._key, first))
-            yield from ((first + i, raw) for i, (raw, _, _) in enumerate(written))
+            yield from ((first + i, response.raw) for i, response in enumerate(written))
 
 
 class ApiWriter(Writer):

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +16,25 @@ OPEN = "<think>\n"
 CUT = "\n</think>"
 """Closes a thought that has reached its cap; one that the model closes itself stays as it wrote it."""
 BETWEEN = "\n\n"
+
+
+class Written(NamedTuple):
+    """A response.
+
+    Attributes:
+      raw, thinking, answer: as text: all of it verbatim, and its parts.
+      prompt: tokens of the message in its chat format, with the tag that opens the thought.
+      tokens, logprobs: that were written, int32 and float32 ``[T]``, the token that ends the answer included.
+      answer_from: tokens before the answer.
+    """
+
+    raw: str
+    thinking: str
+    answer: str
+    prompt: list[int]
+    tokens: np.ndarray
+    logprobs: np.ndarray
+    answer_from: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +61,8 @@ class GrammarSampler:
         requests: Sequence[tuple[str, str]],
         key: jax.Array,
         progress: Callable[[int], None] | None = None,
-    ) -> list[tuple[str, str, str]]:
-        """Write a response to each request; return each verbatim, its thinking and its answer.
+    ) -> list[Written]:
+        """Write a response to each request.
 
         Args:
           parameters: as `sharding.for_rollout` lays them out.
@@ -61,8 +80,7 @@ class GrammarSampler:
         vocabulary = tokenizer.grammar_tokenizer(self.sampler.config.vocab_size)
         scripts = [Script(self, vocabulary, grammar) for _, grammar in requests]
         opening = tokenizer.encode(OPEN)
-        sampler = self._sampler(len(opening))
-        rollout = sampler.generate(
+        rollout = self.tokens.generate(
             parameters,
             [chats[message] + opening for message, _ in requests],
             key,
@@ -71,18 +89,28 @@ class GrammarSampler:
             first_request=0,  # the same on all processes, so that they write the same
             progress=progress,
         )
-        texts = []
-        for tokens, mask, script in zip(rollout.tokens, rollout.mask, scripts, strict=True):
-            written = tokens[mask].tolist()
-            thinking, answer = written[: script.thought_to], written[script.answer_from :]
-            texts.append(
-                (tokenizer.decode(opening + written), tokenizer.decode(thinking).strip(), tokenizer.decode(answer))
+        responses = []
+        for i, ((message, _), script) in enumerate(zip(requests, scripts, strict=True)):
+            tokens, logprobs = (np.asarray(x[i])[rollout.mask[i]] for x in (rollout.tokens, rollout.logprobs))
+            thinking, answer = tokens[: script.thought_to].tolist(), tokens[script.answer_from :].tolist()
+            responses.append(
+                Written(
+                    raw=tokenizer.decode(opening + tokens.tolist()),
+                    thinking=tokenizer.decode(thinking).strip(),
+                    answer=tokenizer.decode(answer),
+                    prompt=chats[message] + opening,
+                    tokens=tokens,
+                    logprobs=logprobs,
+                    answer_from=script.answer_from,
+                )
             )
-        return texts
+        return responses
 
-    def _sampler(self, opening: int) -> Sampler:
-        """Return the sampler of tokens, with room for forced tokens and for the one that ends an answer."""
+    @property
+    def tokens(self) -> Sampler:
+        """The sampler of tokens, with room for forced ones and for the one that ends an answer."""
         settings, shards = self.settings, self.sampler.shards
+        opening = len(self.tokenizer.encode(OPEN))
         forced = len(self.tokenizer.encode(CUT) + self.tokenizer.encode(BETWEEN))
         return dataclasses.replace(
             self.sampler,

@@ -1,7 +1,17 @@
 """Supervised learning on the solver's plans and on examples of an environment engineer's answers: the warm start."""
 
-from rl.sft.examples import engineer_texts, plan_examples
-from rl.sft.stage import rehearse, warm_start
+from rl.sft.examples import engineer_sequences, engineer_texts, plan_examples
+from rl.sft.stage import generator, rehearse, teach, warm_start
 from rl.sft.step import lower, update
 
-__all__ = ["engineer_texts", "lower", "plan_examples", "rehearse", "update", "warm_start"]
+__all__ = [
+    "engineer_sequences",
+    "engineer_texts",
+    "generator",
+    "lower",
+    "plan_examples",
+    "rehearse",
+    "teach",
+    "update",
+    "warm_start",
+]

@@ -1,6 +1,7 @@
 """What supervised learning is taught: the plans of the solver, and answers of an environment engineer with a rule."""
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -49,8 +50,22 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequen
 
 def engineer_examples(policy: Policy, rng: np.random.Generator) -> Sequences:
     """Freshly drawn examples of evidence with the configuration that our rule would answer."""
+    contexts, taught, _ = zip(*engineer_texts(policy, rng, policy.config.warm_start.engineer_batch), strict=True)
+    return engineer_sequences(policy, contexts, taught)
+
+
+def response(thinking: str, answer: str) -> str:
+    """Return what an engineer writes: a thought and, behind it, the configuration."""
+    return f"<think>\n{thinking}\n</think>\n\n{answer}"
+
+
+def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Sequence[list[int]]) -> Sequences:
+    """Return contexts with what is taught to follow each, as tokens, in the room that the settings give.
+
+    Raises:
+      ConfigError: if one does not fit.
+    """
     settings = policy.config.warm_start
-    contexts, taught, _ = zip(*engineer_texts(policy, rng, settings.engineer_batch), strict=True)
     check_fit(contexts, settings.max_context_tokens, "warm_start.max_context_tokens")
     padded = policy.tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens")
     return join(contexts, settings.max_context_tokens, *padded)
@@ -73,6 +88,6 @@ def engineer_texts(
             template,
             config.target_kinds,
         )
-        taught = tokenizer.completion(f"<think>\n{thinking}\n</think>\n\n{answer}")
+        taught = tokenizer.completion(response(thinking, answer))
         rows.append((tokenizer.chat(context, thinking=True), taught, tokenizer.completion(answer)))
     return rows

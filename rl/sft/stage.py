@@ -42,7 +42,7 @@ def warm_start(
     recorder.display.stage("warm start", settings.steps, done=progress.step)
     for step in range(progress.step, settings.steps):
         watch = Stopwatch()
-        rng = _generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
+        rng = generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
         if plans is None or step < settings.engineer_first or step % settings.engineer_every == 0:
             kind, examples = "engineer", engineer_examples(policy, rng)
             rows = np.arange(settings.engineer_batch)
@@ -51,7 +51,7 @@ def warm_start(
             rows = rng.choice(len(plans.tokens), settings.batch, replace=False)
         watch.lap("host")
         now = float(rate(updates_made(state.optimizer_state)))
-        metrics = _teach(policy, state, recorder, optimizer, examples, rows) | {"learning_rate": now}
+        metrics = teach(policy, state, recorder, optimizer, examples, rows) | {"learning_rate": now}
         watch.lap("update")
         loss = metrics.pop("loss")
         row = {"phase": "warm_start", f"{kind}_loss": loss} | metrics
@@ -68,16 +68,17 @@ def rehearse(policy: Policy, state: TrainState, recorder: Recorder, optimizer: o
       RunError: see `Recorder.note_update`.
     """
     config, progress = policy.config, state.progress
-    rng = _generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
+    rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
     rows = np.arange(config.warm_start.engineer_batch)
-    return _teach(policy, state, recorder, optimizer, engineer_examples(policy, rng), rows)["loss"]
+    return teach(policy, state, recorder, optimizer, engineer_examples(policy, rng), rows)["loss"]
 
 
-def _generator(key: jax.Array) -> np.random.Generator:
+def generator(key: jax.Array) -> np.random.Generator:
+    """Return numpy's generator for a key."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
-def _teach(
+def teach(
     policy: Policy,
     state: TrainState,
     recorder: Recorder,

@@ -10,8 +10,10 @@ from jaxlake.kinds import Kind
 from rl.report.branch import statistics
 from rl.report.branch.gains import Branches, State
 from rl.report.branch.statistics import Interval, bootstrap
+from rl.report.comparison.statistics import t_interval
 
 ALL, RANDOM = "all designs", "random designs"
+BEST, BASELINE = "best of all", "fixed_random"
 ENOUGH = 0.5
 """Rank correlation of two repeats below which the branches are too short or too few to tell designs apart."""
 FEWEST = 3
@@ -101,9 +103,31 @@ class Prediction:
 
 
 @dataclasses.dataclass(frozen=True)
+class Engineer:
+    """What the designs of an engineer gained, mean over repeats and then over states.
+
+    Attributes:
+      name: `BEST` for the design that is best by the other repeats than the one it is measured in.
+      states: in which it designed.
+      gain: on the validation boards.
+      elsewhere: mean over all kinds.
+      above, above_elsewhere: by how much these are above `BASELINE`'s in the same states, with Student's 95 % interval
+        over states; None without it or in fewer than two states.
+    """
+
+    name: str
+    states: int
+    gain: float
+    elsewhere: float
+    above: tuple[float, float, float] | None
+    above_elsewhere: tuple[float, float, float] | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Findings:
     """All numbers on branches."""
 
+    engineers: tuple[Engineer, ...]
     retests: tuple[Retest, ...]
     distributions: tuple[Distribution, ...]
     transfer: Transfer | None
@@ -114,11 +138,44 @@ class Findings:
 def findings(branches: Branches) -> Findings:
     """Compute all numbers on branches; cached, as tables and pictures ask for the same."""
     return Findings(
+        engineers=tuple(_engineers(branches)),
         retests=tuple(_retests(branches)),
         distributions=tuple(_distribution(state) for state in branches.states if state.random.any()),
         transfer=_transfer(branches),
         predictions=tuple(_predictions(branches)),
     )
+
+
+def _engineers(branches: Branches) -> list[Engineer]:
+    """Return the engineers, those that gained most first."""
+    gained: dict[str, dict[str, tuple[float, float]]] = {}
+    for state in branches.states:
+        elsewhere = state.kind_gains.mean(-1)
+        for i, design in enumerate(state.designs):
+            for name in design.engineers:
+                gained.setdefault(name, {})[state.name] = (float(state.gains[i].mean()), float(elsewhere[i].mean()))
+        if state.repeats > 1:
+            others = state.gains.sum(1, keepdims=True) - state.gains
+            best = others.argmax(0), np.arange(state.repeats)
+            pair = float(state.gains[best].mean()), float(elsewhere[best].mean())
+            gained.setdefault(BEST, {})[state.name] = pair
+    if gained.keys() <= {BEST}:
+        return []
+    found = [_engineer(name, own, gained.get(BASELINE, {})) for name, own in gained.items()]
+    return sorted(found, key=lambda one: -one.gain)
+
+
+def _engineer(
+    name: str, own: Mapping[str, tuple[float, float]], baseline: Mapping[str, tuple[float, float]]
+) -> Engineer:
+    values = np.array(list(own.values()))
+    shared = [state for state in own if state in baseline]
+    above: list[tuple[float, float, float] | None] = [None, None]
+    if len(shared) > 1 and name != BASELINE:
+        differences = np.array([np.subtract(own[state], baseline[state]) for state in shared])
+        above = [(float(column.mean()), *t_interval(column)) for column in differences.T]
+    gain, elsewhere = values.mean(0).tolist()
+    return Engineer(name, len(own), gain, elsewhere, *above)
 
 
 def _groups(branches: Branches) -> dict[str, dict[str, np.ndarray]]:

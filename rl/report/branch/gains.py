@@ -19,6 +19,8 @@ RANDOM = "random"
 """Origin of a design that was drawn at random."""
 OF_KIND = "kind:"
 """How the origin of a design begins that has all data on one kind; the kind's label follows."""
+SEVERAL = ", "
+"""What stands between the names of engineers that proposed one design."""
 _TOLERANCE = 1e-4
 """Difference of a gain from after less before up to which a file is taken to have rounded them."""
 
@@ -32,7 +34,7 @@ class Design:
 
     Attributes:
       number: in its file.
-      origin: who proposed it: "random", "kind:" and a label for all data on one kind, or an engineer's name.
+      origin: who proposed it: "random", "kind:" and a label for all data on one kind, or names of engineers.
       config: what was trained on.
     """
 
@@ -44,6 +46,11 @@ class Design:
     def is_random(self) -> bool:
         """Whether it was drawn at random."""
         return self.origin == RANDOM
+
+    @property
+    def engineers(self) -> tuple[str, ...]:
+        """The names of the engineers that proposed it; none where it was drawn or made of one kind."""
+        return () if self.is_random or self.kind is not None else tuple(self.origin.split(SEVERAL))
 
     @property
     def kind(self) -> Kind | None:

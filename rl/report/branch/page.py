@@ -53,6 +53,7 @@ def _page(branches: Branches, drawn: Mapping[str, Picture]) -> str:
         "Predictors": ("predictors.png", tables.prediction_tables(numbers)),
     }
     blocks = [*map(html.paragraph, tables.notes(branches)), _table(tables.state_table(branches))]
+    blocks += map(_table, tables.engineer_tables(numbers))
     for title, (name, tabled) in parts.items():
         blocks.append(html.section(title, [*page.shown(drawn, name), *map(_table, tabled)]))
     blocks.append(html.section("State by state", map(_state, branches.states)))

@@ -2,7 +2,18 @@
 
 from collections.abc import Iterable
 
-from rl.report.branch.findings import ALL, ENOUGH, QUANTILES, Distribution, Findings, Retest, Transfer, findings
+from rl.report.branch.findings import (
+    ALL,
+    BASELINE,
+    BEST,
+    ENOUGH,
+    QUANTILES,
+    Distribution,
+    Findings,
+    Retest,
+    Transfer,
+    findings,
+)
 from rl.report.branch.gains import Branches, State
 from rl.report.branch.statistics import Interval
 from rl.report.table import Table
@@ -38,6 +49,7 @@ def tables(branches: Branches) -> list[Table]:
     numbers = findings(branches)
     return [
         state_table(branches),
+        *engineer_tables(numbers),
         *retest_tables(numbers),
         *distribution_tables(numbers),
         *transfer_tables(numbers.transfer),
@@ -66,6 +78,31 @@ def _state_row(state: State) -> tuple[str, ...]:
     alone = sum(design.kind is not None for design in state.designs)
     counts = (len(state.designs), int(state.random.sum()), alone, state.repeats, state.updates)
     return (state.name, str(state.round), f"{100 * state.before:.1f}", *map(str, counts))
+
+
+def engineer_tables(numbers: Findings) -> Iterable[Table]:
+    """Make the table of what the designs of engineers gained; none without such."""
+    if numbers.engineers:
+        yield Table(
+            "Points gained by the designs of engineers",
+            ("engineer", "states", "target", f"above {BASELINE}", "all kinds", f"above {BASELINE}"),
+            [
+                (
+                    one.name,
+                    str(one.states),
+                    points(one.gain),
+                    _difference(one.above),
+                    points(one.elsewhere),
+                    _difference(one.above_elsewhere),
+                )
+                for one in numbers.engineers
+            ],
+            note=_ENGINEERS,
+        )
+
+
+def _difference(above: tuple[float, float, float] | None) -> str:
+    return "" if above is None else f"{points(above[0])} [{points(above[1])} {points(above[2])}]"
 
 
 def retest_tables(numbers: Findings) -> Iterable[Table]:
@@ -205,6 +242,11 @@ def _span(values: Iterable[int]) -> str:
     return str(in_order[0]) if len(in_order) == 1 else f"{in_order[0]} to {in_order[-1]}"
 
 
+_ENGINEERS = (
+    "Mean over repeats, then over states. Differences are within states, their intervals Student's over states. "
+    f"{BEST.capitalize()}: of all designs tried in a state the one that is best by the other repeats than the one it "
+    "is measured in."
+)
 _RETEST = (
     "Mean over pairs of repeats, then over states. Means of all repeats: by Spearman and Brown from two single ones. "
     "Variance between: share of the variance of single gains that is between designs (one-way analysis of variance)."

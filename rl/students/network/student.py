@@ -32,6 +32,9 @@ from rl.run.tracking import Display, Stopwatch
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.students.network import ppo
 
+OTHERS = 0.1
+"""Weight of boards that are not validated in the score of a branch."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Player:
@@ -322,17 +325,20 @@ class NetworkStudent:
         return np.mean(plays, axis=0)
 
     def branch_scores(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
-        """Return how good the student is after one round of each design, float ``[designs]``.
+        """Return how good the student is after one round of each design, float ``[designs]``; see `scores`."""
+        recorder.display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
+        return self.scores(self.branch(designs, 1, key)[0])
+
+    def scores(self, learner: ppo.Learner) -> np.ndarray:
+        """Return how good each lane is, float ``[lanes]``.
 
         That is the valid share on the validation boards and, so that designs can be told apart before any of these is
-        solved, a tenth of that on boards of the other kinds.
+        solved, `OTHERS` times that on boards of the other kinds.
         """
-        recorder.display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
-        learner, _ = self.branch(designs, 1, key)
         samples = self.config.validation.samples
         scores = self.valid_shares(learner, self.validation, samples).mean(axis=1)
         if self.other_boards is not None:
-            scores = scores + 0.1 * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
+            scores = scores + OTHERS * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
         return scores
 
     def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
