@@ -169,7 +169,7 @@ class Policy:
         def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
             try:
                 written = sampler.write(parameters, [(message, grammar)] * count, key, progress)
-                return [Generation(response.raw, response.thinking, response.answer) for response in written]
+                return [Generation(*response[:3]) for response in written]
             except ConfigError as error:  # the message is too long even with everything left out that can be
                 raise NoAnswer(str(error)) from None
 

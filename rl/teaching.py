@@ -137,7 +137,10 @@ def show_best(
             )
             shown.append((tokenizer.chat(one.context, thinking=True), taught, weights / weights.sum()))
     if not shown:
-        raise ConfigError(f"warm_start.max_answer_tokens = {settings.max_answer_tokens}: no design of a state fits")
+        raise ConfigError(
+            "--branches: no state has designs that differ in gain and fit warm_start.max_answer_tokens = "
+            f"{settings.max_answer_tokens}"
+        )
     recorder.display.say(f"{len(shown)} states with designs that fit")
     recorder.display.stage("what gained most", settings.steps, done=state.progress.step)
     for step in range(state.progress.step, settings.steps):
@@ -244,7 +247,7 @@ class Tried:
 def _try(student: NetworkStudent, state: State, written: list[Written], key: jax.Array) -> Tried:
     previous = state.history[-1].config
     proposals = [
-        read_answer("taught", Generation(one.raw, one.thinking, one.answer), previous, masked=True) for one in written
+        read_answer("taught", Generation(*one[:3]), previous, masked=True) for one in written
     ]
     designs = [proposal.projected for proposal in proposals]
     scores = student.scores(student.branch(designs, 1, key)[0]) - student.scores(student.state.learner)

@@ -54,7 +54,12 @@ class Noise:
 
     def write(self, seed=0, count=1, grammar=None, message="design", progress=None):
         grammar = proposal.grammar(KINDS) if grammar is None else grammar
-        return self.sampler.write(self.parameters, [(message, grammar)] * count, jax.random.key(seed), progress)
+        return [
+            response[:3]
+            for response in self.sampler.write(
+                self.parameters, [(message, grammar)] * count, jax.random.key(seed), progress
+            )
+        ]
 
 
 @pytest.fixture(scope="module")

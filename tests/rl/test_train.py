@@ -189,9 +189,9 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     assert message.strip() == (run / "rounds/1/context.md").read_text().strip()
     key = make_key(0, Purpose.DESIGN, 1)
     parameters, grammar = policy.rollout_parameters(fresh), proposal.grammar(past.config.kinds)
-    ((_, _, answer),) = policy.grammar_sampler().write(parameters, [(message, grammar)], key)
+    (response,) = policy.grammar_sampler().write(parameters, [(message, grammar)], key)
     assert fingerprint(fresh) != proposals[1]["parameters"]
-    assert answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
+    assert response.answer != proposals[1]["raw"].rpartition("</think>")[2].strip()
 
 
 @pytest.mark.heavy

@@ -1,0 +1,179 @@
+"""Teaching an engineer: which states and scores are read, which tokens count, and what it comes to write."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from lab import LAB
+
+from engineer import modules
+from engineer.examples import draw_history
+from engineer.proposal import to_answer
+from jaxlake.config import LakeConfig
+from rl import branch, teaching
+from rl.config import Config, ConfigError, GRPOSection
+from rl.evaluation.reading import write_state
+from rl.policy import Policy
+from rl.sampler.grammar import Written
+from rl.students.network.student import OTHERS
+from rl.teach import main
+
+GOOD, BAD = LakeConfig.uniform((3, 4), 0.25, 0.3), LakeConfig((3, 4), (0.0, 1.0), (0.5, 0.5), (1.0, 1.0))
+CONFIG = Config(
+    lake={"kinds": (3, 4)},
+    validation={"kinds": (4,)},
+    warm_start={
+        "steps": 3,
+        "engineer_first": 3,
+        "max_context_tokens": 60,
+        "max_answer_tokens": 60,
+        "contexts": ("F+R",),
+    },
+    engineer={"context": "F+R", "max_prompt_tokens": 60},
+)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return Policy.create(CONFIG, jax.random.key(0))[0]
+
+
+def line(design: int, config: LakeConfig, target: float, other: float, repeat: int = 0, state: str = "r/000 round 1"):
+    """Return a line of gains.jsonl: so much gained on the target 4, so much on 3."""
+    return {
+        "version": 1,
+        "state": state,
+        "round": 1,
+        "design": design,
+        "repeat": repeat,
+        "updates": 2,
+        "context": "",
+        "config": config.to_dict(),
+        "origin": "uniform, ladder" if design == 0 else "random",
+        "before": 0.2,
+        "after": 0.2 + target,
+        "gain": target,
+        "gain_se": 0.01,
+        "by_kind": {
+            "3": {"before": 0.2, "after": 0.2 + other},
+            "4": {"before": 0.2, "after": 0.2 + target},
+        },
+        "predictors": {},
+    }
+
+
+def branches(folder, *lines, kinds=(3, 4)):
+    folder.mkdir(exist_ok=True)
+    (folder / "gains.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    of = LakeConfig.uniform(kinds, 0, 0).kinds
+    history = draw_history(np.random.default_rng(0), of, 2, modules("F+R"), of[1:])
+    (folder / "states.jsonl").write_text(json.dumps(write_state("r/000 round 1", history)) + "\n")
+    return folder
+
+
+def test_a_score_is_the_gain_on_the_target_and_a_tenth_of_that_elsewhere(policy, tmp_path):
+    lines = (
+        line(0, GOOD, 0.1, 0.3),
+        line(0, GOOD, 0.2, 0.1, repeat=1),
+        line(1, BAD, 0.0, 0.0),
+        line(1, BAD, 0.0, 0.2, 1),
+    )
+    (state,) = teaching.read_states(branches(tmp_path / "b", *lines), policy)
+    assert state.scores == pytest.approx([0.15 + OTHERS * 0.2, OTHERS * 0.1])
+    assert state.designs == (GOOD, BAD) and state.run == tmp_path / "b/runs/000"
+    assert state.thought.startswith("Weakest:4 ") and state.context.startswith("4 ")
+
+
+def test_states_of_other_kinds_and_damaged_files_are_named(policy, tmp_path):
+    with pytest.raises(ConfigError, match=r"states.jsonl, line 1: has other kinds than lake.kinds"):
+        lines = line(0, GOOD, 0.1, 0.3), line(1, BAD, 0.0, 0.2)
+        teaching.read_states(branches(tmp_path / "b", *lines, kinds=(5, 6)), policy)
+    with pytest.raises(ConfigError, match=r"gains.jsonl: there is no such file"):
+        teaching.read_states(tmp_path / "none", policy)
+    (tmp_path / "b/states.jsonl").write_text("{}\n")
+    with pytest.raises(ConfigError, match=r"states.jsonl, line 1: damaged"):
+        teaching.read_states(tmp_path / "b", policy)
+    with pytest.raises(ConfigError, match=r"is no run"):
+        teaching.load_student(tmp_path / "b/runs/000")
+
+
+def written(policy: Policy, thought: str, config: LakeConfig) -> Written:
+    """Return a response as the sampler would."""
+    tokenizer, answer = policy.tokenizer, to_answer(config)
+    head, tail = tokenizer.encode(f"{thought}\n</think>\n\n"), tokenizer.completion(answer)
+    tokens = np.array(head + tail, np.int32)
+    prompt = tokenizer.chat("4 20 hole 40", thinking=True) + tokenizer.encode("<think>\n")
+    return Written("", thought, answer, prompt, tokens, np.full(len(tokens), -1, np.float32), len(head))
+
+
+def test_a_design_has_the_advantage_of_its_score_and_its_thought_none(policy):
+    responses = [written(policy, "Weakest:4 20", config) for config in (GOOD, BAD)] * 2
+    scores = np.array([0.3, 0.1, 0.2, 0.2])
+    settings = GRPOSection(samples=2)
+    batch = teaching._batch(policy.grammar_sampler(), responses, scores, settings)
+    assert np.sign(batch.advantages.max(1)).tolist() == [1, 0, 0, 0]
+    assert np.sign(batch.advantages.min(1)).tolist() == [0, -1, 0, 0]
+    for i, one in enumerate(responses):
+        start = batch.sequences.starts[i]
+        assert batch.sequences.tokens[i, start : start + len(one.tokens)].tolist() == one.tokens.tolist()
+        counted = np.flatnonzero(batch.sequences.mask[i])
+        assert policy.tokenizer.decode(one.tokens[counted[0] :].tolist()).startswith("{")
+        assert (counted == np.arange(one.answer_from, len(one.tokens))).all()
+        assert (batch.advantages[i, : one.answer_from] == 0).all()
+
+
+def test_of_drawn_tables_the_thought_alone_counts(policy):
+    contexts, taught, counts = teaching._drawn_thoughts(policy, np.random.default_rng(0), 3)
+    for tokens, count in zip(taught, counts, strict=True):
+        said = policy.tokenizer.decode(tokens[:count])
+        assert said.startswith("<think>\nWeakest:") and said.rstrip().endswith("</think>")
+        assert policy.tokenizer.decode(tokens[count:]).startswith("{")
+
+
+def test_the_command_refuses_what_cannot_be_taught(tmp_path, capsys):
+    for options, message in (
+        (["--branches", str(tmp_path)], "gains.jsonl: there is no such file"),
+        (["--branches", str(tmp_path), "--steps", "-1"], "--steps -1: must be at least 0"),
+        (["--branches", str(tmp_path), "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
+    ):
+        assert main([*options, "--run", str(tmp_path / "run")]) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
+@pytest.mark.heavy
+def test_an_engineer_comes_to_write_what_gained_most_and_a_stopped_command_ends_alike(tmp_path, capsys):
+    lab = tmp_path / "lab.yaml"
+    lab.write_text(Config(**LAB).to_yaml())
+    out = tmp_path / "states"
+    command = ["--config", str(lab), "--states", "2", "--rules", "--designs", "2", "--repeats", "1", "--updates", "1"]
+    assert branch.main([*command, "--out", str(out), "seed=5"]) == 0
+    lines = [json.loads(row) for row in (out / "gains.jsonl").read_text().splitlines()]
+    for row in lines:  # as if boards of 3x3 taught all there is: so small a network learns nothing
+        row["gain"] = 0.5 * row["config"]["3"]["data"]
+        row["before"], row["after"] = 0.0, row["gain"]
+    (out / "gains.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    settings = tmp_path / "teach.yaml"
+    changes = {"steps": 120, "engineer_first": 120, "engineer_batch": 8, "learning_rate": 4e-3}
+    settings.write_text(
+        CONFIG.model_copy(
+            update={
+                "warm_start": CONFIG.warm_start.model_copy(update=changes),
+                "grpo": GRPOSection(prompts=1, samples=4, learning_rate=1e-3, engineer_every=1),
+            }
+        ).to_yaml()
+    )
+    options = ["--config", str(settings), "--branches", str(out), "model.path=null", "model.shape=tiny"]
+    options += ["rounds.count=3"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert main([*options, "--steps", "2", "--run", str(whole)]) == 0
+    rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["engineer_loss"] for row in rows if row["phase"] == "warm_start"]
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+    assert [row["step"] for row in rows if row["phase"] == "round"] == [1, 2]
+    assert main([*options, "--steps", "1", "--run", str(parts)]) == 0
+    assert main([*options, "--steps", "2", "--run", str(parts)]) == 0  # goes on where it stood
+    assert (parts / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
+    a, b = (folder / "final/model.safetensors" for folder in (whole, parts))
+    assert a.read_bytes() == b.read_bytes()
