@@ -205,6 +205,7 @@ class Scores:
       quotes, right: numbers quoted, and how many stand in the table where they are said to.
       follows: by ratio (data, hole, wait), the rank correlation over kinds with what the taught rule designs.
       equivariant: by ratio, that of the designs to the plain and the exchanged names, each kind with its own numbers.
+      rules: by ratio, the same of the taught rule's own designs: below 1 where equal numbers go to the earlier kind.
       moves, wanted: mean change of the changed kind's data ratio towards where the rule moves it, and the rule's.
       moved: share of these that go the same way as the rule's.
       control: ``weakest``, ``learnable`` and ``follows`` of data where it is the exchanged form that was read: what one
@@ -221,6 +222,7 @@ class Scores:
     right: int
     follows: dict[str, float]
     equivariant: dict[str, float]
+    rules: dict[str, float]
     moves: float
     wanted: float
     moved: float
@@ -259,10 +261,12 @@ def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], conf
     marks: list[Marks] = []
     astray: list[Marks] = []
     legal = 0
-    columns: dict[str, list[float]] = {f"{what} {field}": [] for what in ("follows", "equivariant") for field in FIELDS}
+    columns: dict[str, list[float]] = {
+        f"{what} {field}": [] for what in ("follows", "equivariant", "rules") for field in FIELDS
+    }
     columns |= {"control": [], "moves": [], "wanted": []}
     for form in forms:
-        (said, plain, wanted), (said_exchanged, exchanged, _), (_, changed, rewanted) = (
+        (said, plain, wanted), (said_exchanged, exchanged, exchanged_wanted), (_, changed, rewanted) = (
             read(form, name) for name in form.histories
         )
         marks.append(said)
@@ -274,6 +278,7 @@ def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], conf
             ours, rules, others = (np.array(getattr(c, field)) for c in (plain.projected, wanted, exchanged.projected))
             columns[f"follows {field}"].append(_agreement(ours, rules))
             columns[f"equivariant {field}"].append(_agreement(others[order], ours))
+            columns[f"rules {field}"].append(_agreement(np.array(getattr(exchanged_wanted, field))[order], rules))
         columns["control"].append(_agreement(np.array(exchanged.projected.data), np.array(wanted.data)))
         i = kinds.index(form.kind) if form.kind in kinds else None
         step = rewanted.data[i] - wanted.data[i] if i is not None else 0.0
@@ -293,6 +298,7 @@ def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], conf
         right=sum(m.right for m in marks),
         follows={field: means[f"follows {field}"] for field in FIELDS},
         equivariant={field: means[f"equivariant {field}"] for field in FIELDS},
+        rules={field: means[f"rules {field}"] for field in FIELDS},
         moves=means["moves"],
         wanted=means["wanted"],
         moved=_mean([float(move > 0) for move in columns["moves"]]),
@@ -336,6 +342,7 @@ def to_table(scores: Mapping[str, Scores]) -> Table:
         ("quotes a response", *number(lambda s: s.quotes / s.states)),
         *((f"follows the rule: {field}", *number(lambda s, f=field: s.follows[f])) for field in FIELDS),
         *((f"equivariance: {field}", *number(lambda s, f=field: s.equivariant[f])) for field in FIELDS),
+        *((f"  the rule's: {field}", *number(lambda s, f=field: s.rules[f])) for field in FIELDS),
         ("changed row: same way, %", *number(lambda s: 100 * s.moved)),
         ("changed row: points of data", *number(lambda s: 100 * s.moves)),
         ("  the rule's", *number(lambda s: 100 * s.wanted)),
