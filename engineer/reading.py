@@ -151,6 +151,25 @@ def with_share(history: Sequence[PastRound], kind: Kind, share: float) -> list[P
     return [*history[:-1], dataclasses.replace(last, evidence=dataclasses.replace(last.evidence, by_kind=rows))]
 
 
+def resampled(history: Sequence[PastRound], rng: np.random.Generator) -> list[PastRound]:
+    """Return a history whose last evidence is that of another validation and other training of the same student.
+
+    Each kind's valid share is drawn anew from a binomial distribution around what it was.
+    """
+
+    def again(rows: Sequence[KindEvidence], samples: int) -> tuple[KindEvidence, ...]:
+        shares = [rng.binomial(samples * row.n, row.valid_share) / (samples * row.n) for row in rows]
+        return tuple(_row_with_share(row, share) for row, share in zip(rows, shares, strict=True))
+
+    last = history[-1]
+    evidence, training = last.evidence, last.evidence.training
+    if training is not None:
+        training = dataclasses.replace(training, by_kind=again(training.by_kind, 1))
+    rows = again(evidence.by_kind, max(evidence.samples_per_prompt, 1))
+    evidence = dataclasses.replace(evidence, by_kind=rows, training=training)
+    return [*history[:-1], dataclasses.replace(last, evidence=evidence)]
+
+
 def _row_with_share(row: KindEvidence, share: float) -> KindEvidence:
     valid = round(share * row.n)
     failures, missing = dict.fromkeys(CHECKS, 0), row.n - valid

@@ -18,6 +18,7 @@ from engineer import Generation, PastRound, Training, grammar, modules
 from engineer.engineers.language import read_answer
 from engineer.examples import think, visible
 from engineer.proposal import to_answer
+from engineer.reading import resampled
 from jaxlake.config import LakeConfig
 from rl import config as config_
 from rl import grpo, sft
@@ -43,6 +44,10 @@ TEMPERATURE = 0.3
 other time, and the five best nine times in ten."""
 
 
+SPARE = 8
+"""Tokens by which a thought on other evidence of a state may be longer."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class State:
     """A state that branches were trained from.
@@ -50,8 +55,6 @@ class State:
     Attributes:
       run: folder of the run that stands there.
       history: its finished rounds.
-      context: what an engineer reads.
-      thought: what the examples would think of it.
       designs: that were tried.
       scores: of each, float ``[designs]``, the mean over its repeats of gain on the target plus `OTHERS` times that on
         other kinds.
@@ -59,8 +62,6 @@ class State:
 
     run: Path
     history: list[PastRound]
-    context: str
-    thought: str
     designs: tuple[LakeConfig, ...]
     scores: np.ndarray
 
@@ -88,30 +89,28 @@ def read_states(folder: Path, policy: Policy) -> list[State]:
         if history[-1].config.kinds != config.lake.kinds:
             raise ConfigError(f"{path}, line {number}: has other kinds than lake.kinds; choose another --config")
         run = folder / "runs" / Path(name.rpartition(" round ")[0]).name
-        found.append(_state(run, history, branch, policy))
+        targets = [row.kind for row in history[-1].evidence.by_kind]
+        others = np.array([kind not in targets for kind in branch.kinds])
+        elsewhere = branch.kind_gains[..., others].mean(-1) if others.any() else 0.0
+        designs = tuple(design.config for design in branch.designs)
+        found.append(State(run, history, designs, scores=(branch.gains + OTHERS * elsewhere).mean(1)))
     return found
 
 
-def _state(run: Path, history: list[PastRound], branch: gains.State, policy: Policy) -> State:
-    config = policy.config
+def _context(policy: Policy, history: list[PastRound]) -> str:
+    """Return what an engineer reads after these rounds."""
+    config, tokenizer = policy.config, policy.tokenizer
     training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
-    room, tokenizer = config.engineer.max_prompt_tokens, policy.tokenizer
-    evidence = history[-1].evidence
-    context = read_context(config).build(
-        evidence, history, training, lambda text: len(tokenizer.chat(text, thinking=True)) <= room
+    room = config.engineer.max_prompt_tokens
+    return read_context(config).build(
+        history[-1].evidence, history, training, lambda text: len(tokenizer.chat(text, thinking=True)) <= room
     )
-    targets = [row.kind for row in evidence.by_kind]
-    others = np.array([kind not in targets for kind in branch.kinds])
-    elsewhere = branch.kind_gains[..., others].mean(-1) if others.any() else 0.0
-    seen = visible(evidence, modules(config.engineer.context))
-    return State(
-        run=run,
-        history=history,
-        context=context,
-        thought=think(seen, config.lake.kinds),
-        designs=tuple(design.config for design in branch.designs),
-        scores=(branch.gains + OTHERS * elsewhere).mean(1),
-    )
+
+
+def _thought(policy: Policy, history: list[PastRound]) -> str:
+    """Return what the examples would think of it."""
+    config = policy.config
+    return think(visible(history[-1].evidence, modules(config.engineer.context)), config.lake.kinds)
 
 
 def show_best(
@@ -119,23 +118,25 @@ def show_best(
 ) -> None:
     """Make the supervised updates that are still to be done.
 
-    Half of a batch are states, each with a design drawn by its score among those that an answer has room for; half are
-    freshly drawn tables, of which the thought alone is taught, so that it goes on reading what it has never seen.
+    Half of a batch are states, each with a design drawn by its score among those that an answer has room for, and with
+    evidence as another validation of the same student would give it (`resampled`), so that no table is learned by
+    heart; half are freshly drawn tables, of which the thought alone is taught.
 
     Raises:
       ConfigError: if no state has a design for which there is room.
       Interrupted: where a signal asks for it, with everything saved.
     """
     config, settings, tokenizer = policy.config, policy.config.warm_start, policy.tokenizer
-    shown: list[tuple[list[int], list[list[int]], np.ndarray]] = []
+    shown: list[tuple[State, np.ndarray]] = []
     for one in states:
-        taught = [tokenizer.completion(response(one.thought, to_answer(design))) for design in one.designs]
-        fits = np.array([len(tokens) <= settings.max_answer_tokens for tokens in taught])
+        thought = _thought(policy, one.history)
+        taught = [tokenizer.completion(response(thought, to_answer(design))) for design in one.designs]
+        fits = np.array([len(tokens) <= settings.max_answer_tokens - SPARE for tokens in taught])
         if fits.any() and np.ptp(one.scores[fits]) > 0:
             weights = np.where(
                 fits, np.exp((one.scores - one.scores[fits].max()) / (TEMPERATURE * one.scores.std())), 0
             )
-            shown.append((tokenizer.chat(one.context, thinking=True), taught, weights / weights.sum()))
+            shown.append((one, weights / weights.sum()))
     if not shown:
         raise ConfigError(
             "--branches: no state has designs that differ in gain and fit warm_start.max_answer_tokens = "
@@ -148,9 +149,10 @@ def show_best(
         rng = sft.generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
         contexts, taught, spans = _drawn_thoughts(policy, rng, settings.engineer_batch // 2)
         for i in rng.choice(len(shown), settings.engineer_batch - len(contexts)):
-            context, designs, weights = shown[i]
-            contexts.append(context)
-            taught.append(designs[rng.choice(len(designs), p=weights)])
+            one, weights = shown[i]
+            history, design = resampled(one.history, rng), one.designs[rng.choice(len(one.designs), p=weights)]
+            contexts.append(tokenizer.chat(_context(policy, history), thinking=True))
+            taught.append(tokenizer.completion(response(_thought(policy, history), to_answer(design))))
             spans.append(len(taught[-1]))
         metrics = _teach(policy, state, recorder, optimizer, (contexts, taught, spans))
         watch.lap("update")
@@ -189,7 +191,8 @@ def explore(
         epoch, place = divmod(step * settings.prompts, len(states))
         order = np.asarray(jax.random.permutation(make_key(config.seed, Purpose.ORDER, epoch), len(states)))
         chosen = [states[i] for i in np.resize(order[place:], settings.prompts)]
-        requests = [(one.context, grammar(config.lake.kinds)) for one in chosen for _ in range(settings.samples)]
+        allowed = grammar(config.lake.kinds)
+        requests = [(_context(policy, one.history), allowed) for one in chosen for _ in range(settings.samples)]
         parameters = policy.rollout_parameters(state.parameters)
         written = sampler.write(parameters, requests, make_key(config.seed, Purpose.ROLLOUT, step=step))
         watch.lap("rollout")

@@ -82,7 +82,8 @@ def test_a_score_is_the_gain_on_the_target_and_a_tenth_of_that_elsewhere(policy,
     (state,) = teaching.read_states(branches(tmp_path / "b", *lines), policy)
     assert state.scores == pytest.approx([0.15 + OTHERS * 0.2, OTHERS * 0.1])
     assert state.designs == (GOOD, BAD) and state.run == tmp_path / "b/runs/000"
-    assert state.thought.startswith("Weakest:4 ") and state.context.startswith("4 ")
+    assert teaching._context(policy, state.history).startswith("4 ")
+    assert teaching._thought(policy, state.history).startswith("Weakest:4 ")
 
 
 def test_states_of_other_kinds_and_damaged_files_are_named(policy, tmp_path):
