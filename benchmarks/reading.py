@@ -1,13 +1,15 @@
-"""Does an engineer read its evidence? The reading test of `rl.evaluate --reading`, beside the same tables shuffled.
+"""Does an engineer read its evidence? The reading test of rl.evaluate beside
+the same tables shuffled.
 
-"Ours" is what an engineer gets right, or how equally it designs when the kinds' names are exchanged; the peer is the
-same responses held against a table whose kinds have other names, what one gets who reads no row. Met means: 95 % right,
-98 % of the quoted numbers, .9 of equivariance. Untrained parameters, whose answers the grammar keeps legal, are a
-second control, without a target.
+"Ours" is what an engineer gets right, or how equally it designs when the kinds'
+names are exchanged; the peer is the same responses held against a table whose
+kinds have other names, what one gets who reads no row. Met means: 95 % right,
+98 % of the quoted numbers, .9 of equivariance. Untrained parameters, whose
+answers the grammar keeps legal, are a second control, without a target.
 
 examples:
   python benchmarks/reading.py
-      the shipped engineer, on 200 drawn tables of the lab and the real ones of its students
+      the shipped engineer, on 200 drawn tables of the lab and real ones
   python benchmarks/reading.py --run runs/tiny
       also the engineer of a run of the policy, after its rounds
   python benchmarks/reading.py --quick
