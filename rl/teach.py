@@ -30,11 +30,9 @@ reading of the table.
 Stopped or killed, it goes on when the same command is given again; with more
 --steps also when it is done."""
 EXAMPLES = """\
-examples:
-  python -m rl.branch --config configs/lab.yaml --states 60 --rules --designs 6 seed=1000
-  python -m rl.teach --branches runs/states
-  python -m rl.teach --branches runs/states --steps 0 --run runs/supervised
-  python -m rl.train --config configs/lab.yaml engineer.kind=model engineer.model=runs/teach/final"""
+python -m rl.teach --branches runs/states
+python -m rl.teach --branches runs/states --steps 0 --run runs/supervised
+python -m rl.teach --branches runs/states --run runs/b grpo.samples=16"""
 
 
 def main(arguments: list[str] | None = None) -> int:
