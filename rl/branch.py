@@ -44,8 +44,7 @@ examples:
   python -m rl.branch --run runs/lab --designs 16 --kinds --repeats 3
   python -m rl.branch --run runs/tiny --designs 4 --repeats 1 --updates 10
   python -m rl.branch --config configs/lab.yaml --states 60 --rules --designs 8
-  python -m rl.branch --config configs/lab.yaml --states 12 --rules \\
-      --designs 0 --model runs/teach/final --out runs/held_out seed=2000"""
+  python -m rl.branch --run runs/lab --rules --model runs/teach/final"""
 LANES = 24
 """Branches of a network that are trained together: more take no less time a branch on a CPU, and 40 MB each."""
 
