@@ -90,11 +90,10 @@ def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Dis
             if not progress.history:
                 raise ConfigError(f"--run {run}: has no finished round yet, after which a design would be asked for")
             student.prepare(directory.validation_seed, display)
-        designs = draw_designs(config.lake.kinds, options.designs, options.kinds, config.seed)
-        for folder in reversed(options.model):
-            designs = [*model_designs(folder, student), *designs]
-        if options.rules:
-            designs = [*rule_designs(past_rounds(progress), config.seed), *designs]
+        designs = rule_designs(past_rounds(progress), config.seed) if options.rules else []
+        for folder in options.model:
+            designs += model_designs(folder, student)
+        designs += draw_designs(config.lake.kinds, options.designs, options.kinds, config.seed)
         asked = Branches(joined(designs), options.repeats, updates)
         if isinstance(student, NetworkStudent):
             student.settings = student.settings.model_copy(update={"updates": updates})

@@ -7,7 +7,6 @@ what it is in the examples of the warm start, a reading of the table; what is le
 import contextlib
 import dataclasses
 import functools
-import json
 from pathlib import Path
 
 import jax
@@ -25,7 +24,7 @@ from rl import grpo, sft
 from rl.branching.states import FILE
 from rl.config import ConfigError, GRPOSection
 from rl.context import read_context
-from rl.evaluation.reading import read_state
+from rl.evaluation.reading import read_lines
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
 from rl.report.branch import gains
@@ -42,8 +41,6 @@ from rl.students.network.student import OTHERS
 TEMPERATURE = 0.3
 """Of the choice among a state's designs, in standard deviations of their scores: of twenty the best is shown every
 other time, and the five best nine times in ten."""
-
-
 SPARE = 8
 """Tokens by which a thought on other evidence of a state may be longer."""
 
@@ -79,11 +76,7 @@ def read_states(folder: Path, policy: Policy) -> list[State]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"--branches {folder}: {error}") from None
     found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            name, _, history = read_state(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path}, line {number}: damaged ({error})") from None
+    for number, (name, _, history) in enumerate(read_lines(path, lines), 1):
         if (branch := branches.get(name)) is None:  # still under way, or no two designs are finished
             continue
         if history[-1].config.kinds != config.lake.kinds:
@@ -184,15 +177,15 @@ def explore(
         update={"proposals": count, "temperature": settings.temperature, "top_k": 0, "top_p": 1.0}
     )
     sampler = dataclasses.replace(policy.grammar_sampler(), settings=engineer)
-    student_of = functools.cache(load_student)
+    student_of, allowed = functools.cache(load_student), grammar(config.lake.kinds)
     display.stage("designs of its own", steps, done=state.progress.step)
     for step in range(state.progress.step, steps):
         watch = Stopwatch()
         epoch, place = divmod(step * settings.prompts, len(states))
         order = np.asarray(jax.random.permutation(make_key(config.seed, Purpose.ORDER, epoch), len(states)))
         chosen = [states[i] for i in np.resize(order[place:], settings.prompts)]
-        allowed = grammar(config.lake.kinds)
-        requests = [(_context(policy, one.history), allowed) for one in chosen for _ in range(settings.samples)]
+        contexts = [_context(policy, one.history) for one in chosen]
+        requests = [(context, allowed) for context in contexts for _ in range(settings.samples)]
         parameters = policy.rollout_parameters(state.parameters)
         written = sampler.write(parameters, requests, make_key(config.seed, Purpose.ROLLOUT, step=step))
         watch.lap("rollout")

@@ -83,17 +83,28 @@ def real_states(config: Config, count: int = COUNT, path: Path = STATES) -> list
     except (OSError, EOFError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            state = read_state(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path}, line {number}: damaged ({error})") from None
+    for state in read_lines(path, lines):
         last = state.history[-1]
         targets = tuple(row.kind for row in last.evidence.by_kind)
         left = config.rounds.count - 1 - last.round
         if last.config.kinds == config.lake.kinds and targets == config.target_kinds and left > 0:
             found.append(state)
     return [found[i] for i in np.linspace(0, len(found) - 1, min(count, len(found))).round().astype(int)]
+
+
+def read_lines(path: Path, lines: Sequence[str]) -> list[State]:
+    """Return the states of a file's lines.
+
+    Raises:
+      ConfigError: naming the line that is damaged.
+    """
+    states = []
+    for number, line in enumerate(lines, 1):
+        try:
+            states.append(read_state(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path}, line {number}: damaged ({error})") from None
+    return states
 
 
 def write_state(name: str, history: Sequence[PastRound]) -> dict[str, Any]:
