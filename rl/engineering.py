@@ -79,7 +79,7 @@ def make(student: Student, recorder: Recorder, k: int) -> Engineer:
             pilot=pilot,
             masked=settings.kind != LanguageKind.API,
             shuffled=settings.kind in SHUFFLED,
-            fits=lambda text: len(tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
+            fits=lambda text: tokenizer.fits(text, settings.max_prompt_tokens),
         )
     if settings.gate.action is not GateAction.OFF:
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)

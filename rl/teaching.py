@@ -92,11 +92,11 @@ def read_states(folder: Path, policy: Policy) -> list[State]:
 
 def _context(policy: Policy, history: list[PastRound]) -> str:
     """Return what an engineer reads after these rounds."""
-    config, tokenizer = policy.config, policy.tokenizer
+    config = policy.config
     training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
     room = config.engineer.max_prompt_tokens
     return read_context(config).build(
-        history[-1].evidence, history, training, lambda text: len(tokenizer.chat(text, thinking=True)) <= room
+        history[-1].evidence, history, training, lambda text: policy.tokenizer.fits(text, room)
     )
 
 

@@ -54,7 +54,7 @@ def model_designs(folder: Path, student: Student) -> list[Design]:
             training=functools.partial(engineering.training, student),
             attempts=settings.attempts,
             shuffled=shuffled,
-            fits=lambda text: len(policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
+            fits=lambda text: policy.tokenizer.fits(text, settings.max_prompt_tokens),
         )
         key = make_key(config.seed, Purpose.DESIGN, len(history))
         designs.append(Design(name, engineer.propose(history[-1].evidence, history, key).projected))

@@ -63,7 +63,7 @@ class PolicyWriter(Writer):
 
     def fits(self, message: str) -> bool:
         """Whether a message is within `engineer.max_prompt_tokens`."""
-        return len(self._policy.tokenizer.chat(message, thinking=True)) <= self._settings.max_prompt_tokens
+        return self._policy.tokenizer.fits(message, self._settings.max_prompt_tokens)
 
     def write(self, requests: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str]]:
         """Write `AT_ONCE` responses at a time.

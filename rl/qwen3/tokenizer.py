@@ -96,6 +96,10 @@ class Tokenizer:
             [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
         )
 
+    def fits(self, message: str, room: int) -> bool:
+        """Whether a user message, in its chat format and with thinking, has at most `room` tokens."""
+        return len(self.chat(message, thinking=True)) <= room
+
     def completion(self, text: str) -> list[int]:
         """Return the ids of what the assistant says, its end token included."""
         return [*self.encode(text), self.stop_ids[0]]
