@@ -138,22 +138,39 @@ def make_updates(
     for number in range(state.progress.update, settings.updates):
         batch = minibatch(pending.batch, number % settings.minibatches, settings)
         rate = float(schedule(updates_made(state.optimizer_state)))
-        state.parameters, state.optimizer_state, metrics = grpo.update(
-            policy.graph,
-            optimizer,
-            state.parameters,
-            state.optimizer_state,
-            batch,
-            policy.mesh,
-            settings,
-            config.text.max_new_tokens,
-            functools.partial(recorder.check_stop, state),
-        )
+        metrics = make_update(policy, state, recorder, batch, optimizer, config.text.max_new_tokens)
         metrics["learning_rate"] = rate
         pending.updates.append(metrics)
         state.progress.update += 1
         recorder.note_update(state, metrics, batch, settings.max_skipped)
         recorder.check_stop(state)
+
+
+def make_update(
+    policy: Policy,
+    state: TrainState,
+    recorder: Recorder,
+    batch: grpo.Batch,
+    optimizer: optax.GradientTransformation,
+    max_new_tokens: int,
+) -> dict[str, float]:
+    """Make one update of a state on a batch; return its metrics, see `grpo.update`.
+
+    Raises:
+      Interrupted: with everything saved as it was before.
+    """
+    state.parameters, state.optimizer_state, metrics = grpo.update(
+        policy.graph,
+        optimizer,
+        state.parameters,
+        state.optimizer_state,
+        batch,
+        policy.mesh,
+        policy.config.grpo,
+        max_new_tokens,
+        functools.partial(recorder.check_stop, state),
+    )
+    return metrics
 
 
 def minibatch(batch: grpo.Batch, number: int, settings: GRPOSection) -> grpo.Batch:

@@ -68,22 +68,39 @@ def make(student: Student, recorder: Recorder, k: int) -> Engineer:
         engineer = RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.kinds))
     else:
         generate, tokenizer = _generate(student, recorder)
-        engineer = LanguageEngineer(
-            name=settings.kind,
-            generate=_recorded(recorder.directory, k, generate),
-            context=read_context(config),
-            training=functools.partial(training, student),
-            attempts=settings.attempts,
+        engineer = dataclasses.replace(
+            language_engineer(student, settings, _recorded(recorder.directory, k, generate), tokenizer),
             proposals=settings.proposals,
             choice=settings.choice,
             pilot=pilot,
-            masked=settings.kind != LanguageKind.API,
-            shuffled=settings.kind in SHUFFLED,
-            fits=lambda text: tokenizer.fits(text, settings.max_prompt_tokens),
         )
     if settings.gate.action is not GateAction.OFF:
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
     return DataFloor(engineer, settings.floor) if settings.floor else engineer
+
+
+def language_engineer(
+    student: Student, settings: EngineerSection, generate: Generate, tokenizer: Tokenizer
+) -> LanguageEngineer:
+    """Return a language model that designs for a student as the settings say, and takes its first proposal.
+
+    Args:
+      generate: how the model writes.
+      tokenizer: by which the room for its message is counted.
+
+    Raises:
+      ConfigError: if the template cannot be used.
+    """
+    return LanguageEngineer(
+        name=settings.kind,
+        generate=generate,
+        context=read_context(student.config),
+        training=functools.partial(training, student),
+        attempts=settings.attempts,
+        masked=settings.kind != LanguageKind.API,
+        shuffled=settings.kind in SHUFFLED,
+        fits=lambda text: tokenizer.fits(text, settings.max_prompt_tokens),
+    )
 
 
 def training(student: Student, number: int) -> Training:

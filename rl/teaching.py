@@ -22,6 +22,7 @@ from jaxlake.config import LakeConfig
 from rl import config as config_
 from rl import grpo, sft
 from rl.branching.states import FILE
+from rl.collect import make_update
 from rl.config import ConfigError, GRPOSection
 from rl.context import read_context
 from rl.evaluation.reading import read_lines
@@ -198,17 +199,7 @@ def explore(
         watch.lap("branches")
         scores = np.concatenate([one.scores for one in tried])
         batch = _batch(sampler, written, scores, settings)
-        state.parameters, state.optimizer_state, updated = grpo.update(
-            policy.graph,
-            optimizer,
-            state.parameters,
-            state.optimizer_state,
-            batch,
-            policy.mesh,
-            settings,
-            batch.sequences.mask.shape[1],
-            lambda: None,
-        )
+        updated = make_update(policy, state, recorder, batch, optimizer, sampler.tokens.max_new_tokens)
         recorder.note_update(state, updated, batch, settings.max_skipped)
         watch.lap("update")
         row = {"phase": "round", "score": scores.mean()} | updated

@@ -1,16 +1,15 @@
 """The designs that branches are trained on: random ones, one for each kind with all data on it, and engineers'."""
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from engineer import RULES, LanguageEngineer, PastRound
+from engineer import RULES, PastRound
 from engineer.engineers.hindsight import random_designs
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import engineering
-from rl.context import read_context
+from rl.config.choices import MODELS
 from rl.report.branch.gains import OF_KIND, RANDOM, SEVERAL
 from rl.rounds import past_rounds
 from rl.run.keys import Purpose, make_key
@@ -41,22 +40,15 @@ def model_designs(folder: Path, student: Student) -> list[Design]:
     Raises:
       ConfigError: if the folder holds no model.
     """
-    config = student.config
+    config, history = student.config, past_rounds(student.state.progress)
+    key = make_key(config.seed, Purpose.DESIGN, len(history))
     settings = config.engineer.model_copy(update={"model": str(folder)})
     policy, parameters = engineering.load_model(settings, config.mesh)
-    history = past_rounds(student.state.progress)
+    generate = policy.generation(parameters, lambda done: None)
     designs = []
-    for name, shuffled in ((f"{folder}", False), (f"{folder} shuffled", True)):
-        engineer = LanguageEngineer(
-            name=name,
-            generate=policy.generation(parameters, lambda done: None),
-            context=read_context(config),
-            training=functools.partial(engineering.training, student),
-            attempts=settings.attempts,
-            shuffled=shuffled,
-            fits=lambda text: policy.tokenizer.fits(text, settings.max_prompt_tokens),
-        )
-        key = make_key(config.seed, Purpose.DESIGN, len(history))
+    for kind, name in zip(MODELS, (f"{folder}", f"{folder} shuffled"), strict=True):
+        asked = settings.model_copy(update={"kind": kind})
+        engineer = engineering.language_engineer(student, asked, generate, policy.tokenizer)
         designs.append(Design(name, engineer.propose(history[-1].evidence, history, key).projected))
     return designs
 
