@@ -487,13 +487,17 @@ def _count(items: Sequence[object], name: str) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Return a text's first sentences, without any its first words, in one line of ``RATIONALE_LIMIT`` characters."""
+    """Return a text's last whole sentences, without any its last words, in one line of ``RATIONALE_LIMIT`` characters.
+
+    The last ones, as a long thought weighs first and decides in the end.
+    """
     line = " ".join(_plain(text).split())
     if len(line) <= RATIONALE_LIMIT:
         return line
-    head = line[:RATIONALE_LIMIT]
-    end = max(head.rfind(mark) for mark in (". ", "! ", "? "))
-    return head[: end + 1] if end >= 0 else (head.rpartition(" ")[0] or head) + " ..."
+    if sentence := re.search(r"[.!?] (.+)", line[-RATIONALE_LIMIT - 2 :]):
+        return sentence[1]
+    tail = line[-RATIONALE_LIMIT:]
+    return "... " + (tail.partition(" ")[2] or tail)
 
 
 def _plain(text: str) -> str:

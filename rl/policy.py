@@ -77,9 +77,15 @@ class Policy:
         """Writes and tokenizes the user message of each instance ``[n]``.
 
         Raises:
-          ConfigError: if one does not fit `text.max_prompt_tokens`, or `text.style` names no function.
+          ConfigError: if one does not fit `text.max_prompt_tokens`, `text.style` names no function, or the model always
+            thinks and `text.thinking` says that it does not.
         """
         settings = self.config.text
+        if not settings.thinking and self.tokenizer.opened(thinking=False):
+            raise ConfigError(
+                f"text.thinking = false: must be true, as every prompt begins a thought by the chat template of "
+                f"{self.tokenizer.folder}"
+            )
         instances = jax.tree.map(np.asarray, instances)
         write = writer(settings)
         tokens = [
@@ -155,8 +161,12 @@ class Policy:
         )
 
     def texts(self, tokens: Array, mask: Array) -> list[str]:
-        """The texts of answers ``[B, T]``."""
-        return [self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
+        """The texts of answers ``[B, T]``, each with the tag of a thought that its prompt has begun.
+
+        Without it a thought that is cut off would read as an answer, and a plan that it only considers would count.
+        """
+        opened = self.tokenizer.opened(thinking=self.config.text.thinking)
+        return [opened + self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
 
     def generation(self, parameters: nnx.State, progress: Callable[[int], None]) -> Generate:
         """Return how these parameters write an engineer's answers; their copy lives as long as what is returned.

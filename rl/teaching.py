@@ -124,7 +124,7 @@ def show_best(
     shown: list[tuple[State, np.ndarray]] = []
     for one in states:
         thought = _thought(policy, one.history)
-        taught = [tokenizer.completion(response(thought, to_answer(design))) for design in one.designs]
+        taught = [response(tokenizer, thought, to_answer(design)) for design in one.designs]
         fits = np.array([len(tokens) <= settings.max_answer_tokens - SPARE for tokens in taught])
         if fits.any() and np.ptp(one.scores[fits]) > 0:
             weights = np.where(
@@ -146,7 +146,7 @@ def show_best(
             one, weights = shown[i]
             history, design = resampled(one.history, rng), one.designs[rng.choice(len(one.designs), p=weights)]
             contexts.append(tokenizer.chat(_context(policy, history), thinking=True))
-            taught.append(tokenizer.completion(response(_thought(policy, history), to_answer(design))))
+            taught.append(response(tokenizer, _thought(policy, history), to_answer(design)))
             spans.append(len(taught[-1]))
         metrics = _teach(policy, state, recorder, optimizer, (contexts, taught, spans))
         watch.lap("update")

@@ -227,7 +227,7 @@ class RoundsSection(Section):
     """The outer loop: how often the environment is designed anew, and how long each round trains."""
 
     count: Annotated[Count, paper(3)] = Field(3, description="rounds, the first with a random configuration")
-    instances: Annotated[Count, paper(4000)] = Field(8640, description="boards of a round")
+    instances: Annotated[Count, paper(4000)] = Field(11520, description="boards of a round")
     epochs: Annotated[Count, paper(2)] = Field(1, description="times that a round goes through them")
 
 
@@ -482,6 +482,12 @@ class Config(Section):
             raise ValueError(
                 f"warm_start.batch = {self.warm_start.batch} is too large for warm_start.instances = "
                 f"{self.warm_start.instances}"
+            )
+        count, each = self.validation.instances, len(self.target_kinds) * len(self.validation.holes)
+        if count < each:
+            raise ValueError(
+                f"validation.instances = {count} must be at least {each}, a board of each of {len(self.target_kinds)} "
+                f"kinds and {len(self.validation.holes)} hole ratios: evidence says nothing of a kind without boards"
             )
         kind = self.engineer.kind
         if kind in SHUFFLED and len(self.lake.kinds) < 2:

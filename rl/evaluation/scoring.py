@@ -143,9 +143,19 @@ def evaluate(
 def score_answers(
     asked: Benchmark, answers: Mapping[tuple[str, int], Answer], samples: int, objective: Objective
 ) -> Scores:
-    """Judge the first answers by id and sample to some boards; those that are missing are invalid."""
+    """Judge the first answers by id and sample to some boards; those that are missing are invalid.
+
+    A server's chat template may begin a thought in the prompt. Then the opening tag is in none of the answers, and one
+    that was cut off while it thought has no tag at all: the others tell.
+    """
+    opened = any(
+        "<think>" not in before for before, tag, _ in (a.answer.partition("</think>") for a in answers.values()) if tag
+    )
     by_board = {name: [answers.get((name, sample)) for sample in range(samples)] for name in asked.ids}
-    texts = {name: [answer.answer for answer in own if answer] for name, own in by_board.items()}
+    texts = {
+        name: [f"<think>{answer.answer}" if opened else answer.answer for answer in own if answer]
+        for name, own in by_board.items()
+    }
     return score(texts, asked, objective=objective)
 
 

@@ -96,6 +96,14 @@ class Tokenizer:
             [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
         )
 
+    def opened(self, *, thinking: bool) -> str:
+        """Return the text of a thought that the chat template has begun where the assistant speaks, "" if none is open.
+
+        ``<think>\n`` of Qwen3-4B-Thinking-2507, whatever it is asked for: what such a model writes has no opening tag.
+        """
+        _, tag, begun = self.chat_text("", thinking=thinking).rpartition("<think>")
+        return "" if "</think>" in begun else tag + begun
+
     def fits(self, message: str, room: int) -> bool:
         """Whether a user message, in its chat format and with thinking, has at most `room` tokens."""
         return len(self.chat(message, thinking=True)) <= room

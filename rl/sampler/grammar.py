@@ -79,7 +79,8 @@ class GrammarSampler:
         check_fit(list(chats.values()), settings.max_prompt_tokens, "engineer.max_prompt_tokens")
         vocabulary = tokenizer.grammar_tokenizer(self.sampler.config.vocab_size)
         scripts = [Script(self, vocabulary, grammar) for _, grammar in requests]
-        opening = tokenizer.encode(OPEN)
+        opened = tokenizer.opened(thinking=True)
+        opening = [] if opened else tokenizer.encode(OPEN)
         rollout = self.tokens.generate(
             parameters,
             [chats[message] + opening for message, _ in requests],
@@ -95,7 +96,7 @@ class GrammarSampler:
             thinking, answer = tokens[: script.thought_to].tolist(), tokens[script.answer_from :].tolist()
             responses.append(
                 Written(
-                    raw=tokenizer.decode(opening + tokens.tolist()),
+                    raw=(opened or OPEN) + tokenizer.decode(tokens.tolist()),
                     thinking=tokenizer.decode(thinking).strip(),
                     answer=tokenizer.decode(answer),
                     prompt=chats[message] + opening,

@@ -12,7 +12,7 @@ from rl.config import ConfigError
 from rl.context import read_context
 from rl.policy import Policy
 from rl.qwen3.logprobs import Sequences, join
-from rl.qwen3.tokenizer import check_fit
+from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.run.boards import build_boards, mixed_boards
 from rl.run.keys import Purpose, make_key
 from rl.run.tracking import Display
@@ -34,6 +34,7 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequen
     boards = mixed_boards(draw, kinds, settings.holes, settings.wait, key, settings.instances, exclude)
     prompts = policy.prompts(boards.instances)
     thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
+    thought = thought.removeprefix(policy.tokenizer.opened(thinking=config.text.thinking))
     answers = [
         policy.tokenizer.completion(thought + text.answer(boards.solutions.plan[i], prompts.instances.max_size))
         for i in range(len(prompts))
@@ -54,9 +55,10 @@ def engineer_examples(policy: Policy, rng: np.random.Generator) -> Sequences:
     return engineer_sequences(policy, contexts, taught)
 
 
-def response(thinking: str, answer: str) -> str:
-    """Return what an engineer writes: a thought and, behind it, the configuration."""
-    return f"<think>\n{thinking}\n</think>\n\n{answer}"
+def response(tokenizer: Tokenizer, thinking: str, answer: str) -> list[int]:
+    """Return the tokens of what an engineer writes behind its prompt: a thought, the configuration, the end."""
+    written = f"<think>\n{thinking}\n</think>\n\n{answer}"
+    return tokenizer.completion(written.removeprefix(tokenizer.opened(thinking=True)))
 
 
 def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Sequence[list[int]]) -> Sequences:
@@ -72,9 +74,13 @@ def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Se
 
 
 def engineer_texts(
-    policy: Policy, rng: np.random.Generator, count: int
+    policy: Policy, rng: np.random.Generator, count: int, variants: Sequence[str] = ()
 ) -> list[tuple[list[int], list[int], list[int]]]:
-    """Tokens of `count` examples: the context, what is taught to follow it (thought and answer), the answer alone."""
+    """Tokens of `count` examples: the context, what is taught to follow it (thought and answer), the answer alone.
+
+    Args:
+      variants: what the contexts show, by their names; those of the warm start where it is empty.
+    """
     config, tokenizer = policy.config, policy.tokenizer
     rounds, template = max(config.rounds.count, 2), read_context(config).template
     rows = []
@@ -84,10 +90,10 @@ def engineer_texts(
             config.lake.kinds,
             rounds,
             config.rounds.epochs,
-            config.warm_start.contexts,
+            variants or config.warm_start.contexts,
             template,
             config.target_kinds,
         )
-        taught = tokenizer.completion(response(thinking, answer))
+        taught = response(tokenizer, thinking, answer)
         rows.append((tokenizer.chat(context, thinking=True), taught, tokenizer.completion(answer)))
     return rows

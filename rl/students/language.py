@@ -283,12 +283,13 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     distributed.share(config.validation.instances, "validation.instances")
     reads = isinstance(engineer.kind, LanguageKind)
     taught_too = config.warm_start.steps > 0 or config.grpo.engineer_every > 0
-    if reads or taught_too:
-        contexts, taught, answers = zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
     if reads:
+        texts = sft.engineer_texts(policy, np.random.default_rng(0), examples, (engineer.context,))
+        contexts, _, answers = zip(*texts, strict=True)
         check_fit(contexts, engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
         check_fit(answers, engineer.max_answer_tokens, "engineer.max_answer_tokens")
     if taught_too:
+        contexts, taught, _ = zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
         check_fit(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
         check_fit(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
 

@@ -316,15 +316,19 @@ def said(rationale: str) -> str:
     return build(NOW, history, Training(2, 3, 2), "F+S").partition("round 1: ")[2].partition("\n\n")[0]
 
 
-def test_long_reasons_end_with_a_whole_sentence():
+def test_of_long_reasons_the_last_whole_sentences_are_shown():
     sentence = "Holes lead on size 3, so fewer of them. "
-    assert said(sentence * 50) == (sentence * (RATIONALE_LIMIT // len(sentence))).strip()
+    decided = "So size 3 gets most of the data."
+    kept = (RATIONALE_LIMIT - len(decided)) // len(sentence)
+    assert said(sentence * 50 + decided) == sentence * kept + decided
     assert said(sentence * 3) == (sentence * 3).strip()
+    exact = "x" * (RATIONALE_LIMIT - 1) + "."  # a sentence that just has room
+    assert said(f"So! {exact}") == exact
 
 
-def test_a_long_sentence_ends_with_a_whole_word():
-    assert said("hole " * 500) == ("hole " * (RATIONALE_LIMIT // 5)).strip() + " ..."
-    assert said("h" * 5000) == "h" * RATIONALE_LIMIT + " ..."
+def test_of_a_long_sentence_the_last_whole_words_are_shown():
+    assert said("hole " * 500) == "... " + ("hole " * (RATIONALE_LIMIT // 5 - 1)).strip()
+    assert said("h" * 5000) == "... " + "h" * RATIONALE_LIMIT
 
 
 def test_reasons_are_one_line_without_control_tokens():

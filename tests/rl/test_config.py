@@ -57,6 +57,10 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("grpo.top_k=20", "unknown key grpo.top_k"),
         ("grpo.top_p=0.9", "unknown key grpo.top_p"),
         ("warm_start.instances=20", "warm_start.batch = 32 is too large"),
+        (
+            "validation.instances=11",
+            "validation.instances = 11 must be at least 12, a board of each of 4 kinds and 3 hole ratios",
+        ),
         ("seed", "must be key=value"),
         ("seed.deeper=1", "seed is no section"),
         ("tracking.wandb.deeper=1", "tracking.wandb = {"),

@@ -173,6 +173,19 @@ def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
         check_room(policy)
 
 
+def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
+    for context, room, refused in (("V6", 400, False), ("V6+E+X", 400, True), ("V6+E+X", 4000, False)):
+        config = stage.config({"context": context, "max_prompt_tokens": room, "max_answer_tokens": 200})
+        policy = dataclasses.replace(stage.run().policy, config=config)
+        if refused:
+            with pytest.raises(
+                ConfigError, match=rf"engineer.max_prompt_tokens = {room} must be at least \d+, the tok"
+            ):
+                check_room(policy)
+        else:
+            check_room(policy)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
