@@ -102,7 +102,7 @@ class Tokenizer:
         ``<think>\n`` of Qwen3-4B-Thinking-2507, whatever it is asked for: what such a model writes has no opening tag.
         """
         _, tag, begun = self.chat_text("", thinking=thinking).rpartition("<think>")
-        return "" if "</think>" in begun else tag + begun
+        return tag + begun if tag and "</think>" not in begun else ""
 
     def fits(self, message: str, room: int) -> bool:
         """Whether a user message, in its chat format and with thinking, has at most `room` tokens."""

@@ -327,7 +327,7 @@ def test_of_long_reasons_the_last_whole_sentences_are_shown():
 
 
 def test_of_a_long_sentence_the_last_whole_words_are_shown():
-    assert said("hole " * 500) == "... " + ("hole " * (RATIONALE_LIMIT // 5 - 1)).strip()
+    assert said("hole " * 500) == "... " + ("hole " * (RATIONALE_LIMIT // 5)).strip()
     assert said("h" * 5000) == "... " + "h" * RATIONALE_LIMIT
 
 

@@ -45,7 +45,12 @@ def policy(tokenizer: Tokenizer, thinking: bool) -> Policy:
 def read(written: str, by: Policy) -> bool:
     """Whether what a policy wrote tells a plan."""
     tokens = np.array([by.tokenizer.encode(written)])
-    rollout = Rollout(tokens, np.ones(tokens.shape, bool), np.zeros(tokens.shape, np.float32), np.array([False]))
+    rollout = Rollout(
+        tokens=tokens,
+        mask=np.ones(tokens.shape, bool),
+        logprobs=np.zeros(tokens.shape, np.float32),
+        truncated=np.array([False]),
+    )
     boards = jax.tree.map(lambda x: np.asarray(x)[None], BOARD)
     verdict = by.judge(by.prompts(boards), rollout, np.array([4]))
     return bool(verdict.valid[0])
@@ -77,14 +82,14 @@ def test_what_is_taught_follows_on_what_the_prompt_has_begun(always):
 
 
 def test_the_answers_of_a_server_tell_whether_its_template_begins_a_thought():
-    suite = load("benchmark")
+    suite = load("test")
     boards = take(suite, np.flatnonzero(suite.instances.num_agents == 3)[:2])
     plans = solve(boards.instances).plan
     drafts = [text.answer(plans[i], boards.instances.max_size) for i in range(2)]
 
     def valid(*texts: str) -> list[bool]:
         answers = {(name, 0): Answer(name, 0, said, None, True) for name, said in zip(boards.ids, texts, strict=True)}
-        return score_answers(boards, answers, 1, Objective.SUM_OF_COSTS).valid[:, 0].tolist()
+        return score_answers(boards, answers, 1, Objective.SUM_OF_COSTS).valid.tolist()
 
     thought = f"Hm.\n</think>\n\n{drafts[0]}"
     assert valid(*drafts) == [True, True]  # a model that shows no thoughts
