@@ -16,6 +16,8 @@ from jaxlake.record import Array, Record, record
 MAX_SIZE = 10
 MAX_AGENTS = 5
 MAX_STEPS = 64
+MAX_ANSWER_STEPS = 255
+"""Steps that an answer in words may have: no optimal plan of the fixed sets has 64, one that wanders is valid still."""
 
 ABSENT = -1
 """A cell, agent or cost that is not there."""

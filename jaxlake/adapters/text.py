@@ -8,8 +8,10 @@ One answer holds the whole plan, so an episode is a prompt and a completion. For
 For verl (read at 0.9), ``verl_rows`` written to Parquet by ``datasets`` or ``pandas`` are its ``data.train_files``, and
 the reward is set by ``reward.custom_reward_function.path=pkg://jaxlake.adapters.text`` (``name`` is ``compute_score``).
 
-Neither library is imported. What is compiled runs in microseconds on a CPU: with ``JAX_PLATFORMS=cpu`` a JAX that knows
-the trainer's GPU leaves its memory alone.
+Others take ``tasks`` and ``judge``, of which both are made; the folder ``integrations`` of the repository has some.
+
+No library is imported. What is compiled runs in microseconds on a CPU: with ``JAX_PLATFORMS=cpu`` a JAX that knows the
+trainer's GPU leaves its memory alone.
 """
 
 import functools
@@ -24,7 +26,7 @@ from jaxlake.files import from_record, record
 from jaxlake.levels import stack, validate
 from jaxlake.rewards import accuracy
 from jaxlake.text import AnswerFormat, PromptStyle, parse_batch, prompt
-from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance
+from jaxlake.types import MAX_AGENTS, MAX_ANSWER_STEPS, MAX_SIZE, Instance, Verdict
 from jaxlake.verify import verify
 
 DATA_SOURCE = "jaxlake"
@@ -53,7 +55,7 @@ def trl_rows(
     """
     return [
         {"prompt": [{"role": "user", "content": text}], "level": level}
-        for text, level in _tasks(instances, optimum, style, answer_format)
+        for text, level in tasks(instances, optimum, style, answer_format)
     ]
 
 
@@ -66,7 +68,7 @@ def path_reward(completions: Sequence[str | Sequence[Message]], level: Sequence[
       **unused: TRL passes all it has (prompts, token ids, the state of the trainer, other columns) to every function.
     """
     texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
-    return _accuracies(texts, level).tolist()
+    return judge(texts, level)[1].tolist() if texts else []
 
 
 def verl_rows(
@@ -89,7 +91,7 @@ def verl_rows(
             "reward_model": {"style": "rule", "ground_truth": level},
             "extra_info": {"split": split, "index": index},
         }
-        for index, (text, level) in enumerate(_tasks(instances, optimum, style, answer_format))
+        for index, (text, level) in enumerate(tasks(instances, optimum, style, answer_format))
     ]
 
 
@@ -97,13 +99,19 @@ def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None
 ) -> float:
     """The accuracy of one answer, as verl calls it; the row's ``ground_truth`` says all that is needed."""
-    return float(_accuracies([solution_str], [ground_truth])[0])
+    return float(judge([solution_str], [ground_truth])[1][0])
 
 
-def _tasks(
-    instances: Instance, optimum: np.ndarray, style: PromptStyle | str, answer_format: AnswerFormat | str
+def tasks(
+    instances: Instance,
+    optimum: np.ndarray,
+    style: PromptStyle | str = PromptStyle.VERBOSE,
+    answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
 ) -> list[tuple[str, str]]:
-    """The prompt of each instance, and the level as one text: a record of ``files`` with the optimum."""
+    """Return the prompt and the level of each instance; arguments and errors as of ``trl_rows``.
+
+    A level is one text, what ``judge`` needs: a record of ``jaxlake.files`` with the optimum.
+    """
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     validate(instances)
     optimum = np.asarray(optimum)
@@ -113,7 +121,7 @@ def _tasks(
             "[n], whole numbers"
         )
     instances = jax.tree.map(np.asarray, instances)
-    tasks = []
+    pairs = []
     for index, (instance, least) in enumerate(zip(instances, optimum, strict=True)):
         if least < 0:
             raise ValueError(f"instance {index} has no known optimum: it must be solved")
@@ -123,21 +131,34 @@ def _tasks(
                 f"most {MAX_SIZE} and {MAX_AGENTS}"
             )
         level = record(instance, str(index), optimum=int(least))
-        tasks.append((prompt(instance, style, answer_format), json.dumps(level)))
-    return tasks
+        pairs.append((prompt(instance, style, answer_format), json.dumps(level)))
+    return pairs
 
 
-def _accuracies(texts: Sequence[str], levels: Sequence[str]) -> np.ndarray:
-    """Accuracies, float32 ``[batch]``. One program for every board: all are padded to the largest."""
+def judge(texts: Sequence[str], levels: Sequence[str]) -> tuple[Verdict, np.ndarray]:
+    """Judge answers, each on its level, as ``jaxlake.score`` does: with room for ``MAX_ANSWER_STEPS`` steps.
+
+    One program serves every board, as all are padded to the largest.
+
+    Args:
+      texts: answers in any form that ``jaxlake.text`` reads, at least one.
+      levels: as ``tasks`` makes them, one for each answer.
+
+    Returns:
+      The verdicts ``[batch]``, and the accuracies (``jaxlake.rewards``), float32 ``[batch]``.
+
+    Raises:
+      ValueError: for another number of levels than of answers.
+    """
     if len(texts) != len(levels):
         raise ValueError(f"{len(texts)} completions with {len(levels)} levels: there must be one for each")
-    if not texts:
-        return np.zeros(0, np.float32)
     parts, optima = zip(*map(_read_level, levels), strict=True)
     instances, optimum = stack(parts), np.array(optima, np.int32)
-    plans = parse_batch(texts, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS, starts=instances.starts)
+    plans = parse_batch(
+        texts, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_ANSWER_STEPS, starts=instances.starts
+    )
     verdicts = verify(instances, plans, optimum)
-    return accuracy(np.asarray(verdicts.valid), np.asarray(verdicts.cost), optimum)
+    return verdicts, accuracy(np.asarray(verdicts.valid), np.asarray(verdicts.cost), optimum)
 
 
 @functools.lru_cache(maxsize=1024)  # A group of completions shares its level, and reading takes as long as parsing.

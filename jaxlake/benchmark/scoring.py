@@ -11,14 +11,13 @@ import numpy as np
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.fixed_sets import Benchmark, load
 from jaxlake.text import parse_batch
-from jaxlake.types import Check, Objective
+from jaxlake.types import MAX_ANSWER_STEPS, Check, Objective
 from jaxlake.verify import first_failure, verify
 
 MISSING = "missing"
 FAILURES = (*(check.name.lower() for check in Check), MISSING)
 """Why an answer is invalid: the first check that it fails, or that there is none."""
 
-_MAX_STEPS = 255  # No optimal plan of the sets has 64; an answer may wander and still be valid.
 _CHUNK = 1024
 
 
@@ -301,7 +300,7 @@ def _verdicts(
             [*part, *[""] * (_CHUNK - len(part))],
             max_size=instances.max_size,
             max_agents=instances.max_agents,
-            max_steps=_MAX_STEPS,
+            max_steps=MAX_ANSWER_STEPS,
             starts=asked.starts,
         )
         verdict = verify(asked, plans, optimum[chunk], objective)
