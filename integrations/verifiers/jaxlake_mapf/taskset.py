@@ -1,0 +1,115 @@
+"""Boards as tasks, fixed or drawn without end, and what a reply's plan is worth. Runs no model."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import jax
+import numpy as np
+import verifiers.v1 as vf
+from pydantic import model_validator
+
+from jaxlake import AnswerFormat, Check, Instance, LakeConfig, PromptStyle, Solution, answer, generate, solve
+from jaxlake.adapters.text import judge, tasks
+from jaxlake.benchmark import SETS, load
+from jaxlake.kinds import Kind, read_kinds
+
+_BLOCK = 256
+"""Boards that are solved or drawn at once: the first task is there in a second or two, whatever follows."""
+
+
+class MapfData(vf.TaskData):
+    """A board to plan on. ``id`` is that of the fixed set, ``name`` the kind of the board."""
+
+    level: str
+    """The board and its least sum of costs, as ``jaxlake.adapters.text.judge`` reads it."""
+    answer: str
+    """An optimal plan by the exact solver, in the format that the prompt asks for. No model sees it."""
+
+
+class MapfTask(vf.Task[MapfData]):
+    """Plan the paths of all agents in one reply."""
+
+    @vf.reward(weight=1.0)
+    async def accuracy(self, trace: vf.Trace) -> float:
+        """Return the paper's accuracy, from 0 to 1: 0 for a plan that is not valid, 1 for an optimal one."""
+        return float(judge([trace.last_reply], [self.data.level])[1][0])
+
+    @vf.metric
+    async def verdict(self, trace: vf.Trace) -> dict[str, bool]:
+        """Return whether each of the eight checks passes, whether all do (``valid``), and whether the plan is optimal."""
+        found, _ = judge([trace.last_reply], [self.data.level])
+        checks = {check.name.lower(): passed for check, passed in zip(Check, found.checks[0].tolist(), strict=True)}
+        return checks | {"valid": found.valid.item(), "optimal": found.optimal.item()}
+
+    async def validate(self, runtime: vf.Runtime) -> bool:
+        """Return whether the solver's plan, read as a reply is, is valid and costs what the board's optimum says."""
+        return bool(judge([self.data.answer], [self.data.level])[0].optimal[0])
+
+
+class MapfConfig(vf.TasksetConfig):
+    """Which boards, and how they are put into words."""
+
+    boards: str | dict[str, dict[str, float]] = "test"
+    """A fixed set, ``test`` (3,150 boards), ``validation`` or ``families`` (2,250); or kinds of boards to draw without
+    end, ``3-6,rooms6,corridor8x3``, each as often; or a ``LakeConfig``: ``{"6": {"data": 1, "hole": .2, "wait": .5}}``.
+    """
+    hole: float = 0.2
+    """Density of the holes of boards drawn by kinds, 0 to .5."""
+    wait: float = 0.5
+    """Share of the boards drawn by kinds on which every optimal plan waits, 0 to 1."""
+    seed: int = 0
+    """Of the boards that are drawn; another one gives other boards."""
+    style: PromptStyle = PromptStyle.VERBOSE
+    """``verbose``, the rules in English; ``grid``, the board and a line; ``coordinates``, for models trained on it."""
+    answer_format: AnswerFormat = AnswerFormat.COORDINATES
+    """What the prompt asks for, ``coordinates`` or ``moves``. Replies in either are read."""
+
+    @property
+    def lake(self) -> LakeConfig | None:
+        """What boards are drawn from, None for a fixed set."""
+        if isinstance(self.boards, dict):
+            return LakeConfig.from_dict(self.boards)
+        if self.boards in SETS:
+            return None
+        try:
+            kinds = read_kinds(self.boards.split(","))
+        except ValueError as error:
+            raise ValueError(f"boards = {self.boards!r} must be one of {', '.join(SETS)}, or kinds: {error}") from None
+        return LakeConfig.uniform(kinds, self.hole, self.wait)
+
+    @model_validator(mode="after")
+    def _names_boards(self) -> "MapfConfig":
+        _ = self.lake
+        return self
+
+
+class MapfTaskset(vf.Taskset[MapfTask, MapfConfig]):
+    """Boards of a fixed set in its order, or drawn without end: the same for the same configuration and seed."""
+
+    def __init__(self, config: MapfConfig) -> None:
+        super().__init__(config)
+        self.INFINITE = config.lake is not None
+
+    def load(self) -> Iterator[MapfTask]:
+        """Yield the tasks, each with the solver's plan."""
+        style, answer_format = self.config.style, self.config.answer_format
+        for ids, kinds, instances, optimum, solutions in self._blocks():
+            texts = tasks(instances, optimum, style, answer_format)
+            for id_, kind, (prompt, level), plan in zip(ids, kinds, texts, solutions.plan, strict=True):
+                best = answer(plan, instances.max_size, answer_format)
+                data = MapfData(id=id_, name=str(kind), prompt=prompt, level=level, answer=best)
+                yield MapfTask(data, self.config.task)
+
+    def _blocks(self) -> Iterator[tuple[Iterable[str | None], Iterable[Kind], Instance, np.ndarray, Solution]]:
+        """Yield ids, kinds, boards, optima and solutions of the next boards."""
+        if (lake := self.config.lake) is None:
+            fixed = load(self.config.boards)
+            for begin in range(0, len(fixed), _BLOCK):
+                block = slice(begin, begin + _BLOCK)
+                boards = fixed.instances[block]
+                yield fixed.ids[block], fixed.kinds[block], boards, fixed.optimum[block], solve(boards)
+            return
+        key = jax.random.key(self.config.seed)
+        for number in itertools.count():
+            found = generate(lake, jax.random.fold_in(key, number), _BLOCK)
+            yield itertools.repeat(None, _BLOCK), found.kinds, found.instances, found.solutions.cost, found.solutions

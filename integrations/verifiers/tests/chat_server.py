@@ -1,0 +1,42 @@
+"""A server of chat completions on this machine that answers each prompt by a function; for tests."""
+
+import contextlib
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def serving(reply: Callable[[str], str]) -> Iterator[str]:
+    """Yield the base URL of a server that streams ``reply(last message)``, as OpenAI's interface has it."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            content = body["messages"][-1]["content"]
+            prompt = content if isinstance(content, str) else "".join(part["text"] for part in content)
+            head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+            delta = {"role": "assistant", "content": reply(prompt)}
+            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            chunks = [
+                head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+                head | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+                head | {"choices": [], "usage": usage},
+            ]
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for text in (*map(json.dumps, chunks), "[DONE]"):
+                self.wfile.write(f"data: {text}\n\n".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
