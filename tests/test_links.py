@@ -14,7 +14,14 @@ REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["ur
 COPIES = [ROOT / "docs" / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")]  # of docs/conf.py
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/*.md", "docs/api/*.md", "docs/study-tiny/*.md", "notebooks/*.ipynb")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/api/*.md",
+        "docs/study-tiny/*.md",
+        "integrations/*/*.md",
+        "notebooks/*.ipynb",
+    )
     for page in ROOT.glob(pattern)
     if page not in COPIES
 )
@@ -23,7 +30,7 @@ OURS = re.compile(
     rf"|{re.escape(REPOSITORY.replace('github.com', 'raw.githubusercontent.com'))}/main/"
     rf"|{re.escape(REPOSITORY.replace('github.com', 'colab.research.google.com/github'))}/blob/main/"
 )
-ROOMS = "jaxlake|engineer|rl|tests|docs|configs|benchmarks|notebooks|.ci|.github".replace(".", r"\.")
+ROOMS = "jaxlake|engineer|rl|tests|docs|configs|benchmarks|notebooks|integrations|.ci|.github".replace(".", r"\.")
 FILE = re.compile(rf"(?<![\w/.-])(?:{ROOMS})/[\w./{{}},*-]*\.(?:py|md|yaml|yml|json|sh|sbatch|ipynb|png|jinja)\b")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -89,8 +96,7 @@ def test_files_of_the_repository_that_a_page_names_are_there(page):
 def test_the_repository_has_one_address():
     owner, name = REPOSITORY.split("/")[-2:]
     address = re.compile(rf"(?:github|githubusercontent)(?:\.com)?/([\w-]+)/{name}\b")
-    others = [
-        path for pattern in ("*.cff", "*.toml", "docs/launch/*", ".github/**/*.yml") for path in ROOT.glob(pattern)
-    ]
+    patterns = ("*.cff", "*.toml", "*/pyproject.toml", "integrations/*/*.toml", "docs/launch/*", ".github/**/*.yml")
+    others = [path for pattern in patterns for path in ROOT.glob(pattern)]
     found = {path: set(address.findall(path.read_text())) for path in [*PAGES, *others]}
     assert not {path: owners for path, owners in found.items() if owners - {owner}}

@@ -71,6 +71,17 @@ def test_the_trainer_is_for_the_environment_of_the_same_version_and_python():
     assert TRAINER["requires-python"] == PROJECT["requires-python"]
 
 
+@pytest.mark.parametrize("form", sorted(ROOT.glob("integrations/*/pyproject.toml")), ids=lambda path: path.parent.name)
+def test_a_form_for_a_hub_is_for_this_environment_and_has_what_its_tests_need(form):
+    project = tomllib.loads(form.read_text())["project"]
+    ours = {Requirement(line).name: Requirement(line) for line in project["dependencies"]}
+    assert jaxlake.__version__ in ours["jaxlake"].specifier
+    assert all(one.specifier for one in ours.values())
+    assert "pytest" in {Requirement(line).name for line in project["optional-dependencies"]["test"]}
+    assert project["license"] == PROJECT["license"] and project["urls"]["Repository"] == PROJECT["urls"]["Repository"]
+    assert form.with_name("README.md").exists() and list(form.parent.glob("tests/test_*.py"))
+
+
 def test_the_workflow_calls_scripts_that_are_there():
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]

@@ -36,7 +36,7 @@ class MapfTask(vf.Task[MapfData]):
 
     @vf.metric
     async def verdict(self, trace: vf.Trace) -> dict[str, bool]:
-        """Return whether each of the eight checks passes, whether all do (``valid``), and whether the plan is optimal."""
+        """Return which of the eight checks pass, whether all do (``valid``), and whether the plan is ``optimal``."""
         found, _ = judge([trace.last_reply], [self.data.level])
         checks = {check.name.lower(): passed for check, passed in zip(Check, found.checks[0].tolist(), strict=True)}
         return checks | {"valid": found.valid.item(), "optimal": found.optimal.item()}

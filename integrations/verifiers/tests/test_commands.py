@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from chat_server import serving
-
 from jaxlake_mapf.taskset import MapfConfig, MapfTaskset
 
 BIN = Path(sys.executable).parent

@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import verifiers.v1 as vf
+from jaxlake_mapf.taskset import MapfConfig, MapfData, MapfTask, MapfTaskset
 from pydantic import ValidationError
 
 from jaxlake import Check, answer, prompt, solve
 from jaxlake.adapters.text import tasks as prompts_and_levels
 from jaxlake.benchmark import FAILURES, load, score
-from jaxlake_mapf.taskset import MapfConfig, MapfData, MapfTask, MapfTaskset
 
 
 def scored(task: MapfTask, reply: str) -> vf.Trace:
@@ -34,7 +34,8 @@ def test_a_thousand_answers_are_worth_what_the_scorer_says():
 
     def delayed(text: str, steps: int) -> str:
         """Everyone waits at the start; what is appended on the goal is free."""
-        return re.sub(r"^(\d:)(\(\d,\d\))(.*?)(\(\d,\d\))$", rf"\1{r'\2' * steps}\2\3\4\4", text, flags=re.MULTILINE)
+        waits, lines = r"\2" * steps, re.compile(r"^(\d:)(\(\d,\d\))(.*)(\(\d,\d\))$", re.MULTILINE)
+        return lines.sub(rf"\1{waits}\2\3\4\4", text)
 
     def broken(number: int) -> str:
         text, first_agent = best[number], best[number].partition("\n")[0]
