@@ -142,7 +142,7 @@ class MultiAgentPathFindingCurriculum(BaseCurriculum):
             ),
             ScalarAttributeDefinition(
                 name="wait",
-                levels=[0.0, 0.25, 0.5, 0.75],
+                levels=[0.0, 0.25, 0.5],
                 description="Share of the boards on which every optimal plan waits",
                 field_name="wait",
             ),

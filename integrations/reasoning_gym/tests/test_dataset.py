@@ -7,6 +7,7 @@ import pytest
 import reasoning_gym
 from jaxlake_reasoning_gym import DATASET_NAME
 from reasoning_gym.coaching import CurriculumAttributeConfig, CurriculumExperiment, CurriculumExperimentConfig
+from reasoning_gym.coaching.base_curriculum import DefaultCurriculumContext, RangeAttributeMode
 from reasoning_gym.composite import DatasetSpec
 from reasoning_gym.factory import create_curriculum, get_score_answer_fn
 
@@ -45,16 +46,19 @@ def test_boards_are_as_the_configuration_says():
     assert sum(entry["metadata"]["needs_wait"] for entry in dataset) == 16
 
 
-@pytest.mark.parametrize("level", [0, 6])
-def test_the_curriculum_reaches_from_two_agents_on_small_boards_to_five_on_large_ones(level):
+@pytest.mark.parametrize("level, ends", [(0, (4, 4, 2, 2, 0, 0)), (6, (4, 10, 2, 5, 0.3, 0.5))])
+def test_the_curriculum_reaches_from_two_agents_on_small_boards_to_five_on_large_ones(level, ends):
     curriculum = create_curriculum(DATASET_NAME)
     curriculum.set_global_level(level)
-    config = curriculum.generate_configuration({"seed": 1, "size": 1})
-    expected = {0: (4, 4, 2, 2, 0, 0), 6: (4, 10, 2, 5, 0.3, 0.75)}[level]
     names = ("min_grid_size", "max_grid_size", "min_agents", "max_agents", "hole", "wait")
-    assert tuple(getattr(config, name) for name in names) == expected
-    (entry,) = reasoning_gym.create_dataset(DATASET_NAME, **vars(config))
-    assert reasoning_gym.get_score_answer_fn(DATASET_NAME)(entry["answer"], entry) == 1
+    config = curriculum.generate_configuration()
+    assert tuple(getattr(config, name) for name in names) == ends
+    hardest = DefaultCurriculumContext(RangeAttributeMode.UPPER_BOUND)  # that level's boards alone
+    dataset = reasoning_gym.create_dataset(
+        DATASET_NAME, **vars(curriculum.generate_configuration({"seed": 1, "size": 1}, hardest))
+    )
+    assert dataset[0]["metadata"]["kind"] == {0: "4", 6: "10x5"}[level]
+    assert dataset.score_answer(dataset[0]["answer"], dataset[0]) == 1
 
 
 def test_an_experiment_makes_it_harder():
