@@ -81,7 +81,9 @@ def test_boards_are_drawn_without_end_and_again_the_same():
     def first(count: int, **settings: object) -> list[MapfData]:
         taskset = MapfTaskset(MapfConfig(**settings))
         assert not taskset.bounded
-        return [task.data for task in taskset.take(count)]
+        tasks = list(taskset.take(count))
+        assert all(asyncio.run(task.validate(None)) for task in tasks[:8])
+        return [task.data for task in tasks]
 
     drawn = first(300, boards="3-4,rooms5", hole=0.2, wait=0)
     assert Counter(task.name for task in drawn[:256]) == {"3": 86, "4": 85, "rooms5": 85}
