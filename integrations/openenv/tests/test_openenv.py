@@ -1,0 +1,190 @@
+"""A server on a real socket and its client beside the core: scores, rules, tasks, and what is refused."""
+
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+import requests
+import uvicorn
+from jaxlake_openenv import LakeAction, LakeEnv
+from jaxlake_openenv.server import app
+
+from jaxlake import answer, solve
+from jaxlake.benchmark import FAILURES, load, score
+
+SIZES = {"train": 21208, "train_families": 6336, "validation": 800, "test": 3150, "families": 2250}
+# .#.##    Agent 0 goes from a to A, and so on: board 417 of the split test, 3ag_5x5_hr0.4_027.
+# .#b#.
+# .a.CB
+# .#c..
+# A...#
+BOARD = 417
+
+
+@pytest.fixture(scope="module")
+def url():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def env(url):
+    with LakeEnv(base_url=url).sync() as env:
+        yield env
+
+
+def judged(env, split, index, text):
+    env.reset(split=split, index=index)
+    result = env.step(LakeAction(plan=text))
+    assert result.done
+    return result
+
+
+def test_a_thousand_answers_are_worth_what_the_core_says(env):
+    """Optimal plans, the same in moves, late ones, ones that stop before a goal, and no plan; beside `score`."""
+    test = load("test")
+    part = slice(0, 3000, 3)
+    solutions = solve(test.instances[part])
+    answers, found = {}, {}
+    for number, index in enumerate(range(len(test))[part]):
+        instance, plan = test.instances[index], solutions.plan[number]
+        text = answer(plan, instance.max_size)
+        late = "\n".join(
+            line.replace(":", ":" + line[line.index("(") : line.index(")") + 1], 1) for line in text.split("\n")
+        )
+        moves = answer(plan, instance.max_size, "moves")
+        manners = [text, moves, late, text[: text.rindex("(")], "I am afraid I see no way around the holes."]
+        answers[test.ids[index]] = manners[number % 5]
+        found[index] = judged(env, "test", index, manners[number % 5])
+    assert len(found) == 1000
+    scores = score(answers, test)
+    for number, (index, result) in enumerate(found.items()):
+        observation = result.observation
+        assert (observation.solved, observation.optimal) == (scores.valid[index], scores.optimal[index])
+        failed = [check for check, passed in observation.checks.items() if not passed]
+        assert failed[:1] == [FAILURES[column] for column in np.flatnonzero(scores.failures[index])]
+        # A step's wait costs every agent that has to move one time step, and 0.7 of twice the optimum is the scale.
+        instance, optimum = test.instances[index], int(test.optimum[index])
+        moving = int((instance.starts != instance.goals).sum())
+        late = 1 - 0.7 * moving / (2 * optimum)
+        assert result.reward == pytest.approx([1, 1, late, 0, 0][number % 5])
+        assert observation.cost == [optimum, optimum, optimum + moving, None, None][number % 5]
+
+
+@pytest.mark.parametrize("split", ["validation", "test", "families"])
+def test_the_solvers_plan_earns_the_same_move_by_move(env, split):
+    for index in (0, SIZES[split] // 2, SIZES[split] - 1):
+        boards = load(split)
+        instance = boards.instances[index]
+        plan = solve(instance).plan
+        lines = [line.split(": ")[-1].split() for line in answer(plan, instance.max_size, "moves").split("\n")]
+        result = env.reset(split=split, index=index)
+        assert result.observation.task == boards.ids[index]
+        for step in range(max(map(len, lines))):
+            assert not result.done and result.reward == 0
+            result = env.step(LakeAction(moves="".join(line[step] if step < len(line) else "W" for line in lines)))
+        assert result.done and result.reward == 1
+        assert result.observation.cost == boards.optimum[index]
+        assert judged(env, split, index, answer(plan, instance.max_size)).reward == 1
+
+
+def test_agents_that_would_meet_stay_and_the_drawing_shows_it(env):
+    observation = env.reset(split="test", index=BOARD).observation
+    assert observation.board == ".#.##\n.#b#.\n.a.CB\n.#c..\nA...#"
+    assert observation.legal_moves == ["LRW", "UDW", "UDRW"]
+    assert env.step(LakeAction(moves="RDW")).observation.board == observation.board  # both onto (2,2)
+    assert env.step(LakeAction(moves="LDR")).observation.board == ".#.##\n.#.#.\na.bCB\n.#.c.\nA...#"
+
+
+def test_an_episode_ends_after_64_steps_with_nothing_earned(env):
+    result = env.reset(split="test", index=BOARD)
+    for step in range(64):
+        assert not result.done, step
+        result = env.step(LakeAction(moves="WWW"))
+    assert result.done and result.reward == 0 and not result.observation.solved
+    assert env.state().step_count == 64
+
+
+def test_a_seed_draws_a_board(env):
+    drawn = [(env.reset(seed=seed, split="families"), env.state())[1].index for seed in (5, 5, 6)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_prompts_come_in_styles(env):
+    reset = lambda **words: env.reset(split="test", index=0, **words).observation.prompt  # noqa: E731
+    assert "U for up" in reset(answer_format="moves") and "(row,column)" not in reset(style="coordinates")
+    assert reset(style="coordinates").startswith("3x3 holes")
+
+
+def test_tasks_are_listed_over_http_and_are_what_reset_plays(url, env):
+    splits = requests.get(f"{url}/jaxlake/splits").json()
+    assert {split["name"] for split in splits} == set(SIZES)
+    assert {split["type"] for split in splits} == {"train", "validation", "test"}
+
+    def post(route, **body):
+        return requests.post(f"{url}/jaxlake/{route}", json=body).json()
+
+    for split, size in SIZES.items():
+        assert post("num_tasks", split=split) == {"num_tasks": size}
+        last = post("task", split=split, index=size - 1)["task"]
+        assert post("task_range", split=split, start=size - 1)["tasks"] == [last]
+        observation = env.reset(split=split, index=last["index"]).observation
+        assert (observation.task, observation.prompt) == (last["id"], last["prompt"])
+    listed = post("tasks", split="train")["tasks"]
+    assert [task["index"] for task in listed] == list(range(1000))
+
+
+def test_sessions_do_not_mix(url):
+    with LakeEnv(base_url=url).sync() as one, LakeEnv(base_url=url).sync() as other:
+        one.reset(split="test", index=BOARD)
+        before = other.reset(split="test", index=0).observation.board
+        one.step(LakeAction(moves="LUR"))
+        assert other.step(LakeAction(moves="WWW")).observation.board == before
+        assert (one.state().index, other.state().index) == (BOARD, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"split": "tset"}, "split = 'tset' must be one of train, train_families, validation, test, families"),
+        ({"split": "test", "index": 3150}, "index = 3150 must be from 0 to 3149, the boards of split test"),
+        ({"index": -1}, "index = -1 must be from 0 to 21207, the boards of split train"),
+        ({"style": "loud"}, "style = 'loud' must be one of 'coordinates', 'grid', 'verbose'"),
+    ],
+)
+def test_a_reset_that_cannot_be_is_refused_in_a_line_and_the_session_goes_on(env, arguments, line):
+    with pytest.raises(RuntimeError) as refused:
+        env.reset(**arguments)
+    assert line in str(refused.value) and "\n" not in str(refused.value)
+    assert env.reset(split="test", index=0).observation.task == "3ag_3x3_hr0.1_000"
+
+
+def test_an_action_that_does_not_fit_is_refused_in_a_line_and_plays_nothing(env):
+    def refused(action, line):
+        with pytest.raises(RuntimeError) as error:
+            env.step(action)
+        assert line in str(error.value) and "\n" not in str(error.value)
+
+    refused(LakeAction(moves="WWW"), "nothing has begun: reset must come first")
+    board = env.reset(split="test", index=BOARD).observation.board
+    for moves in ("WW", "WWWW", "WXW", "www", ""):
+        refused(LakeAction(moves=moves), f"moves = {moves!r} must be a letter of UDLRW for each of 3 agents")
+    assert env.state().step_count == 0
+    assert env.step(LakeAction(moves="WWW")).observation.board == board
+    refused(LakeAction(plan="0:(0,0)"), "plan begins at the start: it must be the first action after reset")
+    judged(env, "test", BOARD, "")
+    refused(LakeAction(moves="WWW"), "the episode is over: reset must come next")
+    with pytest.raises(ValueError, match="must have either plan or moves"):
+        LakeAction(plan="", moves="W")
