@@ -14,6 +14,8 @@ from jaxlake_trainers.curriculum import EngineerCurriculum
 class EngineerDataset(RLHFDataset):
     """verl's dataset, which draws its rows by an engineer where ``data.train_files`` is a curriculum's YAML file.
 
+    Batches are reported, by ``on_batch_end``, where ``trainer.use_v1=False``: verl's v1 trainer reports none.
+
     Any other file is read as by ``RLHFDataset``: ``data.val_files`` are Parquet, from
     ``jaxlake.adapters.text.verl_rows``. An epoch has as many rows as a round has tasks. Which index is asked for does
     not matter: the next row is the next task.
@@ -23,6 +25,7 @@ class EngineerDataset(RLHFDataset):
 
     Raises:
       ValueError: if verl's workers would copy the curriculum, naming the setting.
+      RuntimeError: when a third round of rows is asked for and nothing was reported.
     """
 
     def _read_files_and_tokenize(self) -> None:
@@ -31,9 +34,7 @@ class EngineerDataset(RLHFDataset):
             super()._read_files_and_tokenize()
             return
         if workers := self.config.get("dataloader_num_workers", 8):  # verl's default
-            raise ValueError(
-                f"data.dataloader_num_workers = {workers} must be 0: the next rows follow from the last answers"
-            )
+            raise ValueError(f"data.dataloader_num_workers = {workers} must be 0: rows follow from the answers")
         self.curriculum = EngineerCurriculum.from_file(self.data_files[0])
         self.dataframe = _Rows(self.curriculum)
 
@@ -77,6 +78,10 @@ class _Rows:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         task = next(self._curriculum)
+        if task.index >= 2 * len(self) and not self._curriculum.history:
+            raise RuntimeError(
+                "verl has reported no batch in two rounds: trainer.use_v1 must be False, as v1 reports none"
+            )
         return {
             "data_source": DATA_SOURCE,
             "prompt": [{"role": "user", "content": task.prompt}],

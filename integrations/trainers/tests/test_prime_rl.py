@@ -138,4 +138,3 @@ def test_prime_rls_train_source_draws_observes_and_resumes():
         assert unbroken.on_result(answered(unbroken.next_task(step=1).task)) is True  # the gate still decides
     finally:
         train_source.Curriculum = unpatched
-
