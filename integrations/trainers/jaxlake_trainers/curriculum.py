@@ -103,7 +103,7 @@ class EngineerCurriculum(Iterator[LakeTask]):
 
         Its keys are ``kinds``, a list such as ``[3-6, rooms6, corridor8x3]``; ``engineer``, a rule's name
         (``engineer.RULES``; by default ``learnability``) or ``module:attribute`` of an engineer; ``hole`` and ``wait``,
-        the first round's ratios (0.25, 0.5); and ``tasks_per_round``, ``seed``, ``style``, ``answer_format``.
+        the first round's ratios (0.25 and 0.5); and ``tasks_per_round``, ``seed``, ``style``, ``answer_format``.
 
         Raises:
           ValueError: in one line, naming the file, the key and what it must be.
