@@ -1,10 +1,11 @@
 """A server on a real socket and its client beside the core: scores, rules, tasks, and what is refused."""
 
+import re
 import socket
 import threading
 import time
+from collections import Counter
 
-import numpy as np
 import pytest
 import requests
 import uvicorn
@@ -54,50 +55,58 @@ def judged(env, split, index, text):
 
 def test_a_thousand_answers_are_worth_what_the_core_says(env):
     """Optimal plans, the same in moves, late ones, ones that stop before a goal, and no plan; beside `score`."""
-    test = load("test")
-    part = slice(0, 3000, 3)
-    solutions = solve(test.instances[part])
-    answers, found = {}, {}
-    for number, index in enumerate(range(len(test))[part]):
-        instance, plan = test.instances[index], solutions.plan[number]
+    boards, manners, answers = load("validation"), 5, {}
+    part = slice(0, 800, 4)
+    solutions = solve(boards.instances[part])
+    found = {}
+    for number, index in enumerate(range(len(boards))[part]):
+        instance, plan, optimum = boards.instances[index], solutions.plan[number], int(boards.optimum[index])
         text = answer(plan, instance.max_size)
-        late = "\n".join(
-            line.replace(":", ":" + line[line.index("(") : line.index(")") + 1], 1) for line in text.split("\n")
-        )
+        late = re.sub(r":(\(\d,\d\))", r":\1\1", text)
         moves = answer(plan, instance.max_size, "moves")
-        manners = [text, moves, late, text[: text.rindex("(")], "I am afraid I see no way around the holes."]
-        answers[test.ids[index]] = manners[number % 5]
-        found[index] = judged(env, "test", index, manners[number % 5])
-    assert len(found) == 1000
-    scores = score(answers, test)
-    for number, (index, result) in enumerate(found.items()):
-        observation = result.observation
-        assert (observation.solved, observation.optimal) == (scores.valid[index], scores.optimal[index])
-        failed = [check for check, passed in observation.checks.items() if not passed]
-        assert failed[:1] == [FAILURES[column] for column in np.flatnonzero(scores.failures[index])]
-        # A step's wait costs every agent that has to move one time step, and 0.7 of twice the optimum is the scale.
-        instance, optimum = test.instances[index], int(test.optimum[index])
+        answers[boards.ids[index]] = [text, moves, late, text[: text.rindex("(")], "I see no way around the holes."]
+        found[index] = [judged(env, "validation", index, one) for one in answers[boards.ids[index]]]
+        # A wait at the start costs every agent that has to move a time step; 0.7 of twice the optimum is the scale.
         moving = int((instance.starts != instance.goals).sum())
-        late = 1 - 0.7 * moving / (2 * optimum)
-        assert result.reward == pytest.approx([1, 1, late, 0, 0][number % 5])
-        assert observation.cost == [optimum, optimum, optimum + moving, None, None][number % 5]
+        worth = [1, 1, 1 - 0.7 * moving / (2 * optimum), 0, 0]
+        assert [result.reward for result in found[index]] == pytest.approx(worth)
+        costs = [optimum, optimum, optimum + moving, None, None]
+        assert [result.observation.cost for result in found[index]] == costs
+    assert manners * len(found) == 1000
+    scores = score(answers, boards)
+    for index, results in found.items():
+        observations = [result.observation for result in results]
+        assert sum(one.solved for one in observations) == round(manners * scores.valid[index])
+        assert sum(one.optimal for one in observations) == round(manners * scores.optimal[index])
+        failed = [[check for check, passed in one.checks.items() if not passed] for one in observations]
+        counts = Counter(checks[0] for checks in failed if checks)
+        assert [counts[check] for check in FAILURES] == scores.failures[index].tolist()
 
 
-@pytest.mark.parametrize("split", ["validation", "test", "families"])
-def test_the_solvers_plan_earns_the_same_move_by_move(env, split):
-    for index in (0, SIZES[split] // 2, SIZES[split] - 1):
-        boards = load(split)
-        instance = boards.instances[index]
-        plan = solve(instance).plan
-        lines = [line.split(": ")[-1].split() for line in answer(plan, instance.max_size, "moves").split("\n")]
-        result = env.reset(split=split, index=index)
+def test_a_plan_earns_the_same_move_by_move(env):
+    """Agent 2 waits a step for agent 1, which passes its goal: three agents that arrive after three steps each."""
+    env.reset(split="test", index=BOARD)
+    for moves in ("LDR", "DRW"):
+        result = env.step(LakeAction(moves=moves))
+        assert not result.done and result.reward == 0
+    played = env.step(LakeAction(moves="DRU"))
+    planned = judged(env, "test", BOARD, "0: L D D\n1: D R R\n2: R W U")
+    for result in (played, planned):
+        assert result.done and result.reward == 1
+        assert (result.observation.solved, result.observation.optimal, result.observation.cost) == (True, True, 9)
+
+
+def test_the_solvers_plans_are_played_at_their_cost(env):
+    boards = load("validation")
+    for index in (0, 399, 799):
+        plan = solve(boards.instances[index]).plan
+        lines = [line.split(": ")[-1].split() for line in answer(plan, 10, "moves").split("\n")]
+        result = env.reset(split="validation", index=index)
         assert result.observation.task == boards.ids[index]
         for step in range(max(map(len, lines))):
             assert not result.done and result.reward == 0
             result = env.step(LakeAction(moves="".join(line[step] if step < len(line) else "W" for line in lines)))
-        assert result.done and result.reward == 1
-        assert result.observation.cost == boards.optimum[index]
-        assert judged(env, split, index, answer(plan, instance.max_size)).reward == 1
+        assert result.done and result.reward == 1 and result.observation.cost == boards.optimum[index]
 
 
 def test_agents_that_would_meet_stay_and_the_drawing_shows_it(env):
