@@ -9,7 +9,7 @@ from jaxlake_openenv.environment import LakeEnvironment
 from jaxlake_openenv.models import LakeAction, LakeObservation, LakeState
 
 SESSIONS = 256
-"""Episodes at a time; a further connection is refused. One more costs a thread and some kilobytes."""
+"""Episodes at a time; a further connection is refused."""
 
 app = create_app(
     LakeEnvironment, LakeAction, LakeObservation, env_name="jaxlake", max_concurrent_envs=SESSIONS, state_cls=LakeState
