@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 
 from rl.config import ConfigError
 
@@ -41,27 +42,46 @@ class Tokenizer:
       pad_id, end_think_id: of `<|endoftext|>` and `</think>`.
 
     Raises:
-      ConfigError: if there is none, or it is not Qwen's.
+      ConfigError: if there is none, it is not Qwen's, or has no chat template.
     """
 
     def __init__(self, path: Path | str = TINY_TOKENIZER):
-        # It advises to install PyTorch, which nothing here needs.
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-        from transformers import AutoTokenizer  # 2 s to import: paid only when a tokenizer is made
+        # It advises to install PyTorch, and to read by the class that the folder names.
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        from transformers import PreTrainedTokenizerFast  # 2 s to import: paid only when a tokenizer is made
 
+        self.folder = Path(path)
+        if not (self.folder / "tokenizer.json").is_file():
+            raise ConfigError(f"{path}: must hold a tokenizer, and has no tokenizer.json")
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: must be a folder with a tokenizer ({str(error).splitlines()[0]})") from None
+            # What tokenizer.json says, whatever class is named beside it: that of transformers 5 would split numbers
+            # its own way, and 4.57 knows neither its classes nor its list of special tokens, all of them in that file.
+            self._tokenizer = PreTrainedTokenizerFast.from_pretrained(
+                str(path), local_files_only=True, extra_special_tokens={}
+            )
+        except Exception as error:  # the class that `tokenizers` raises
+            raise ConfigError(f"{path}: cannot read its tokenizer ({str(error).splitlines()[0]})") from None
         ids = self._tokenizer.convert_tokens_to_ids
-        vocabulary = self._tokenizer.get_vocab()  # Qwen2's class has <|endoftext|> as the id of any unknown
+        vocabulary = self._tokenizer.get_vocab()  # an unknown token's id may be that of another
         missing = [name for name in ("<|im_end|>", "<|endoftext|>", "</think>") if name not in vocabulary]
         if missing:
             raise ConfigError(f"{path}: must be a tokenizer of Qwen3, and lacks {', '.join(missing)}")
-        self.folder = Path(path)
+        self._check_template()
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([ids("<|im_end|>"), *self._generation_stops()]))
         self.pad_id: int = ids("<|endoftext|>")
         self.end_think_id: int = ids("</think>")
+
+    def _check_template(self) -> None:
+        """Find out now, not at the first prompt, whether a chat can be written."""
+        if not self._tokenizer.chat_template:
+            raise ConfigError(
+                f"{self.folder}: must have a chat template; chat_template.jinja of the model that this one was trained "
+                "from belongs beside tokenizer.json"
+            )
+        try:
+            self.chat_text("", thinking=True)
+        except (TemplateError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self.folder}: cannot use its chat template ({str(error).splitlines()[0]})") from None
 
     def _generation_stops(self) -> list[int]:
         """Read the end tokens of the checkpoint's generation_config.json, one or several; without it <|endoftext|>."""

@@ -32,6 +32,9 @@ from rl.qwen3.presets import FIELDS
 from rl.qwen3.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
+LFS = b"version https://git-lfs.github.com/spec/"
+MOST_PROBLEMS = 6
+"""Tensors to name; a checkpoint of another model has hundreds that do not fit."""
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 """Names in safetensors of the dtypes that a dense Qwen3 may be stored in."""
 
@@ -43,11 +46,27 @@ def resolve(path: str | Path) -> Path:
     only the cache is asked.
 
     Raises:
-      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows.
+      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows, or if the folder holds
+        adapters alone or files that git-lfs has not fetched yet.
     """
     folder = Path(os.path.expanduser(path))
-    if folder.is_dir():
-        return folder
+    folder = folder if folder.is_dir() else _download(path)
+    pointers = [file.name for file in sorted(folder.iterdir()) if _is_pointer(file)]
+    if pointers:
+        raise ConfigError(
+            f"model.path = {folder}: {', '.join(pointers)} must be the files that git-lfs keeps elsewhere, and only "
+            "point to them; run git lfs pull in that folder"
+        )
+    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        raise ConfigError(
+            f"model.path = {folder}: must be a whole model, and holds adapters alone; a run has the merged model in "
+            "the folder above them, and PEFT's merge_and_unload makes one of others"
+        )
+    return folder
+
+
+def _download(path: str | Path) -> Path:
+    """Return where the hub's files of this id are on this machine."""
     if not re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(path)):
         raise ConfigError(
             f"model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"
@@ -60,6 +79,15 @@ def resolve(path: str | Path) -> Path:
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"model.path = {path}: no such folder, and not had from the hub ({reason})") from None
+
+
+def _is_pointer(file: Path) -> bool:
+    """Whether a clone without git-lfs has left these few lines in place of a file."""
+    try:
+        with file.open("rb") as handle:
+            return handle.read(len(LFS)) == LFS
+    except OSError:  # a folder, or a file that whoever needs it cannot read either
+        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,8 +152,8 @@ def load(
       key: draws the adapters' random half; must be given with `config.lora`.
 
     Raises:
-      ConfigError: naming every tensor and file that is missing, superfluous, damaged or of another shape; nothing is
-        loaded then.
+      ConfigError: naming every file that is missing, superfluous or damaged; without such, the tensors that are
+        missing, superfluous or of another shape, the first `MOST_PROBLEMS` of them. Nothing is loaded then.
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
@@ -176,7 +204,7 @@ def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | N
 
 
 def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, list[str]]:
-    """Find which file holds which of the wanted tensors; one ConfigError says all that is wrong."""
+    """Find which file holds which of the wanted tensors; one ConfigError says what is wrong."""
     files, problems = _files(folder)
     holders = collections.defaultdict(list)
     for file in files:
@@ -187,6 +215,8 @@ def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, l
                     holders[name].append((file, tuple(part.get_shape()), part.get_dtype()))
         except (OSError, SafetensorError) as error:
             problems.append(f"{file.name} is truncated or damaged ({error})")
+    if problems:  # and not the 400 tensors that such a file lacks
+        raise ConfigError(f"model.path = {folder}: {'; '.join(problems)}")
     places = collections.defaultdict(list)
     for name, tensor in wanted.items():
         match holders.pop(name, []):
@@ -204,12 +234,13 @@ def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, l
         holders.pop("lm_head.weight", None)  # the copy that some tied checkpoints carry, those of 0.6B and 1.7B
     problems += [f"{name} is not of this model" for name in holders]
     if problems:
-        raise ConfigError(f"model.path = {folder}: {'; '.join(problems)}")
+        more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
+        raise ConfigError(f"model.path = {folder}: {'; '.join(problems[:MOST_PROBLEMS])}{more}")
     return places
 
 
 def _files(folder: Path) -> tuple[list[Path], list[str]]:
-    """List the safetensors files of a checkpoint, and how those in the folder differ from its index, if it has one.
+    """List the safetensors files of a checkpoint, and how those in the folder differ from its index or their numbers.
 
     A model.safetensors without an index is the whole checkpoint, for `transformers` as well: others beside it, such as
     adapters, are no part of it.
@@ -221,12 +252,16 @@ def _files(folder: Path) -> tuple[list[Path], list[str]]:
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
     else:
-        listed = present = present & {"model.safetensors"} or present
+        present = present & {"model.safetensors"} or present
+        parts = [match for name in present if (match := re.fullmatch(r"(.+)-\d{5}-of-(\d{5})\.safetensors", name))]
+        listed = present | {
+            f"{part[1]}-{i:05d}-of-{part[2]}.safetensors" for part in parts for i in range(1, int(part[2]) + 1)
+        }
     if not listed:
         pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
         why = f"; {', '.join(pickled)} would have to be unpickled, which runs what is in it" if pickled else ""
         raise ConfigError(f"model.path = {folder}: must hold *.safetensors{why}")
-    problems = [f"file {name} of the index is missing" for name in sorted(listed - present, key=str)]
+    problems = [f"file {name} is missing" for name in sorted(listed - present, key=str)]
     problems += [f"file {name} is not in the index" for name in sorted(present - listed)]
     return [folder / name for name in sorted(listed & present)], problems
 

@@ -78,7 +78,7 @@ def checkpoint(tmp_path):
 
 def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokenizer):
     other = Tokenizer(checkpoint)
-    text = "0:(0,0)(0,1)\n1:(2,2) <think>Größe</think> \n\n % of it's"  # the shipped one alone has numbers whole
+    text = "0:(0,0)(0,1)\n1:(2,2) <think>Größe</think> \n\n 57 % of it's"
     assert other.encode(text) == tokenizer.encode(text)
     assert other.decode(other.encode(text)) == text
     for thinking in (True, False):
@@ -124,11 +124,50 @@ def test_its_files_are_those_that_were_read(checkpoint, tokenizer):
     assert made == {"eos_token_id": list(tokenizer.stop_ids), "pad_token_id": tokenizer.pad_id}
 
 
+def test_a_folder_that_transformers_5_wrote_is_read_as_it_says(checkpoint, tokenizer):
+    """Its class and its list of special tokens end version 4.57 in an AttributeError."""
+    file = checkpoint / "tokenizer_config.json"
+    settings = json.loads(file.read_text()) | {"backend": "tokenizers", "is_local": True, "local_files_only": False}
+    template = settings.pop("chat_template")
+    special = ["<|im_start|>", "<|im_end|>", "<|vision_pad|>"]
+    for name in ("Qwen2Tokenizer", "TokenizersBackend", "ATokenizerOfTomorrow"):
+        file.write_text(json.dumps(settings | {"tokenizer_class": name, "extra_special_tokens": special}))
+        (checkpoint / "chat_template.jinja").write_text(template)
+        other, text = Tokenizer(checkpoint), "<|im_start|>57 cells<|vision_pad|><think>"
+        assert other.chat(text, thinking=False) == tokenizer.chat(text, thinking=False)
+        assert other.decode(other.encode(text)) == "57 cells<think>"
+
+
+def error_of(folder) -> str:
+    with pytest.raises(ConfigError) as error:
+        Tokenizer(folder)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
 def test_no_tokenizer_or_another_familys_is_one_line(tmp_path, checkpoint):
-    with pytest.raises(ConfigError, match="must be a folder with a tokenizer"):
-        Tokenizer(tmp_path / "nowhere")
+    assert error_of(tmp_path / "nowhere").endswith("nowhere: must hold a tokenizer, and has no tokenizer.json")
     raw = json.loads((checkpoint / "tokenizer.json").read_text())
     raw["added_tokens"] = [token for token in raw["added_tokens"] if "think" not in token["content"]]
     (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
-    with pytest.raises(ConfigError, match="must be a tokenizer of Qwen3, and lacks </think>"):
-        Tokenizer(checkpoint)
+    assert "must be a tokenizer of Qwen3, and lacks </think>" in error_of(checkpoint)
+    (checkpoint / "tokenizer.json").write_text('{"version": "1.0", "added')
+    assert "cannot read its tokenizer (" in error_of(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("template", "complaint"),
+    [
+        (None, "must have a chat template; chat_template.jinja of the model that this one was trained from belongs"),
+        ("{% for message in messages %}", "cannot use its chat template (Unexpected end of template"),
+        ("{{ raise_exception('no system message') }}", "cannot use its chat template (no system message)"),
+        ("{{ messages[0].content.text[0] }}", "cannot use its chat template ("),
+        ([{"name": "tool_use", "template": "{{ tools }}"}], "cannot use its chat template ("),
+    ],
+)
+def test_a_chat_template_that_is_not_there_or_cannot_be_used_is_one_line(checkpoint, template, complaint):
+    file = checkpoint / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    del settings["chat_template"]
+    file.write_text(json.dumps(settings | ({} if template is None else {"chat_template": template})))
+    assert complaint in error_of(checkpoint)

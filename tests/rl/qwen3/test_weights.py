@@ -150,23 +150,44 @@ def test_every_misfit_is_named_at_once(tmp_path):
     assert "model.layers.7.mlp.up_proj.weight is not of this model" in message
 
 
-def test_every_missing_superfluous_and_damaged_file_is_named_at_once(tmp_path):
+def test_of_another_models_tensors_the_first_few_are_named(tmp_path):
+    saved(tmp_path)
+    message = error_of(tmp_path, dataclasses.replace(SHAPE, num_hidden_layers=5, intermediate_size=32))
+    assert message.count("; model.") == weights.MOST_PROBLEMS - 1
+    assert message.endswith(f"; and {3 * 11 + 2 * 3 - weights.MOST_PROBLEMS} more")
+
+
+def test_every_missing_superfluous_and_damaged_file_is_named_at_once_and_none_of_its_tensors(tmp_path):
     saved(tmp_path, limit=SHARDS)
     first, second, third, *_ = sorted(tmp_path.glob("*.safetensors"))
-    twice = next(iter(load_file(third)))
-    gone = list(load_file(first))
     first.unlink()
     second.write_bytes(second.read_bytes()[:-10])
     save_file(load_file(third), tmp_path / "model-copy.safetensors")
     message = error_of(tmp_path)
-    assert f"file {first.name} of the index is missing" in message
-    assert f"{second.name} is truncated or damaged" in message.partition(" is missing; model.")[0]  # the cause first
+    assert f"file {first.name} is missing" in message
+    assert f"{second.name} is truncated or damaged" in message
     assert "file model-copy.safetensors is not in the index" in message
-    assert f"{gone[0]} is missing" in message
-    (tmp_path / "model.safetensors.index.json").unlink()
-    assert f"{twice} is in model-00003-of-00005.safetensors and in model-copy.safetensors" in error_of(tmp_path)
+    assert "model.layers." not in message
     (tmp_path / "model.safetensors.index.json").write_text("[]")
     assert "cannot read model.safetensors.index.json" in error_of(tmp_path)
+
+
+def test_a_tensor_in_two_files_is_refused(tmp_path):
+    saved(tmp_path, limit=SHARDS)
+    copied = load_file(tmp_path / "model-00003-of-00005.safetensors")
+    save_file(copied, tmp_path / "model-copy.safetensors")
+    (tmp_path / "model.safetensors.index.json").unlink()
+    twice = next(iter(copied))
+    assert f"{twice} is in model-00003-of-00005.safetensors and in model-copy.safetensors" in error_of(tmp_path)
+
+
+def test_a_missing_shard_is_the_one_thing_named_with_an_index_and_without(tmp_path):
+    saved(tmp_path, limit=SHARDS)
+    (tmp_path / "model-00002-of-00005.safetensors").unlink()
+    complaint = f"model.path = {tmp_path}: file model-00002-of-00005.safetensors is missing"
+    assert error_of(tmp_path) == complaint
+    (tmp_path / "model.safetensors.index.json").unlink()
+    assert error_of(tmp_path) == complaint
 
 
 def test_files_beside_a_whole_checkpoint_are_no_part_of_it(tmp_path):
@@ -251,6 +272,32 @@ def test_a_folder_is_taken_as_it_is(tmp_path, monkeypatch):
     assert weights.resolve(f"~/{tmp_path.name}") == tmp_path
 
 
+def error_of_path(path):
+    with pytest.raises(ConfigError) as error:
+        weights.resolve(path)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_git_lfs_has_not_fetched_is_named_with_the_command_that_does(tmp_path):
+    saved(tmp_path, limit=SHARDS)
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 3957900840\n"
+    for name in ("model-00002-of-00005.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_text(pointer)
+    assert error_of_path(tmp_path) == (
+        f"model.path = {tmp_path}: model-00002-of-00005.safetensors, tokenizer.json must be the files that git-lfs "
+        "keeps elsewhere, and only point to them; run git lfs pull in that folder"
+    )
+
+
+def test_adapters_alone_are_no_model(tmp_path):
+    shape = dataclasses.replace(SHAPE, lora=LoRASection(rank=2, targets=("q_proj",)))
+    lora.save(tmp_path / "adapters", shape.lora, random_parameters(shape)[1], "Qwen/Qwen3-4B")
+    assert error_of_path(tmp_path / "adapters").startswith(
+        f"model.path = {tmp_path / 'adapters'}: must be a whole model, and holds adapters alone; a run has the merged"
+    )
+
+
 def test_a_hub_id_is_found_in_the_cache_without_network(tmp_path, monkeypatch):
     """The cache is laid out by hand as the hub's client does; conftest sets HF_HUB_OFFLINE=1."""
     commit = "0123456789abcdef0123456789abcdef01234567"
@@ -282,10 +329,7 @@ def test_a_hub_id_is_found_in_the_cache_without_network(tmp_path, monkeypatch):
 )
 def test_what_is_neither_a_folder_nor_in_the_cache_is_one_line(tmp_path, monkeypatch, path, complaint):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ConfigError) as error:
-        weights.resolve(path)
-    assert complaint in str(error.value)
-    assert "\n" not in str(error.value)
+    assert complaint in error_of_path(path)
 
 
 @pytest.mark.slow
