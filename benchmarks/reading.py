@@ -20,6 +20,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
+import jax
 from side_by_side import write_rows
 
 from rl import config as config_
@@ -28,6 +29,8 @@ from rl.config import Config
 from rl.engineering import SHIPPED_MODEL
 from rl.evaluation import reading
 from rl.evaluation.writers import PolicyWriter
+from rl.policy import Policy
+from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
@@ -61,8 +64,11 @@ def main() -> None:
 
 def read(name: str, config: Config, folder: str | None, limit: int | None) -> list[dict]:
     """Return rows for a checkpoint, or for random parameters where there is none."""
-    model = config.model.model_copy(update={"path": folder, "shape": None if folder else "tiny"})
-    writer = PolicyWriter(config.model_copy(update={"model": model}))
+    if folder:
+        policy, parameters = Policy.load(config, folder, make_key(config.seed, Purpose.PARAMETERS))
+    else:
+        policy, parameters = Policy.create(config, jax.random.key(config.seed))
+    writer = PolicyWriter(policy, parameters)
     with tempfile.TemporaryDirectory() as out, Display() as display:
         scores = reading.run(writer, config, name, limit, Path(out), display, Stop())["all"]
     figures = {

@@ -19,7 +19,9 @@ from rl.command import add_job_options, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
 from rl.evaluation import ApiSource, PolicySource, Source, answer_suite, evaluate, reading, to_markdown, to_text
 from rl.evaluation.writers import ApiWriter, PolicyWriter
+from rl.policy import Policy
 from rl.qwen3 import presets
+from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
@@ -166,6 +168,8 @@ def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
     else:
         path = options.model or options.api[1]
         config = config_.load(options.config or shipped(_fitting(options.model)), options.overrides)
+        whole = config.model.model_copy(update={"lora": LoRASection()})  # a run alone has adapters beside its model
+        config = config.model_copy(update={"model": whole})
         folder = Path("evaluations") / Path(path).name / suite
     return config, path, options.out or folder
 
@@ -199,8 +203,7 @@ def _writer(options: argparse.Namespace, config: Config, label: str) -> reading.
         return ApiWriter(_client(options), config, options.concurrency or 8)
     if jax.distributed.is_initialized():
         raise ConfigError("--reading: one process asks; start it alone")
-    model = config.model.model_copy(update={"path": label, "shape": None, "lora": LoRASection()})
-    return PolicyWriter(config.model_copy(update={"model": model}))
+    return PolicyWriter(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
 
 
 def _client(options: argparse.Namespace) -> "ChatClient":

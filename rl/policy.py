@@ -64,14 +64,36 @@ class Policy:
         shape = shape_of(config.model, folder)
         tokenizer = Tokenizer(folder or TINY_TOKENIZER)
         if len(tokenizer) > shape.vocab_size:
+            named = f"model.shape = {config.model.shape}" if folder is None else f"model.path = {folder}"
             raise ConfigError(
-                f"model.shape = {config.model.shape}: has {shape.vocab_size} tokens, the tokenizer {len(tokenizer)}"
+                f"{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be at least the "
+                f"{len(tokenizer)} tokens of its tokenizer"
             )
         if folder is None:
             graph, parameters = create(shape, seed_key, mesh)
         else:
             graph, parameters = weights.load(folder, shape, mesh, seed_key)
         return cls(graph=graph, shape=shape, tokenizer=tokenizer, mesh=mesh, config=config), parameters
+
+    @classmethod
+    def load(cls, config: Config, folder: Path | str, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
+        """The policy in a folder that `save` wrote, or in any checkpoint's where `config` has no adapters.
+
+        With adapters it is what was trained, the base of `config` and they beside it, and not their rounded merge.
+
+        Args:
+          config: of the run that `folder` is from; its model is loaded from there.
+          folder: a checkpoint, or an id of the Hugging Face hub.
+          seed_key: by which the run drew its first parameters.
+
+        Raises:
+          ConfigError: see `create`; or if the adapters cannot be read, or are not those of `config`.
+        """
+        if config.model.lora.rank:
+            policy, parameters = cls.create(config, seed_key)
+            return policy, lora.load(Path(folder) / "adapters", parameters)
+        model = config.model.model_copy(update={"path": str(folder), "shape": None})
+        return cls.create(config.model_copy(update={"model": model}), seed_key)
 
     def prompts(self, instances: Instance) -> Prompts:
         """Writes and tokenizes the user message of each instance ``[n]``.
@@ -193,7 +215,7 @@ class Policy:
         """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.
 
         Adapters are merged into the model, and written for themselves, in PEFT's format, to `adapters` in that folder:
-        merged into a base in bfloat16 they are rounded.
+        merged into a base in bfloat16 they are rounded. `load` reads what was trained.
 
         Raises:
           ConfigError: if the folder cannot be written.

@@ -16,6 +16,7 @@ from rl.config import Config
 from rl.evaluation.record import Answer
 from rl.policy import Policy, writer
 from rl.run.checkpoint import fingerprint
+from rl.run.keys import Purpose, make_key
 from rl.sampler import SamplingParams
 
 if TYPE_CHECKING:
@@ -87,11 +88,9 @@ class PolicySource(Source):
         say: Callable[[str], None],
     ):
         super().__init__(config, sampling, samples)
-        lora = config.model.lora.model_copy(update={"rank": 0})
-        model = config.model.model_copy(update={"path": path, "shape": None, "lora": lora})
-        config = config.model_copy(update={"model": model})
         roomy = config.text.model_copy(update={"max_prompt_tokens": 2**31})
-        policy, parameters = Policy.create(config.model_copy(update={"text": roomy}), jax.random.key(config.seed))
+        key = make_key(config.seed, Purpose.PARAMETERS)
+        policy, parameters = Policy.load(config.model_copy(update={"text": roomy}), path, key)
         tokens = policy.prompts(suite.instances).tokens
         longest = max(map(len, tokens))
         room = config.text.model_copy(update={"max_prompt_tokens": longest})

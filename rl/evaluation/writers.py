@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+from flax import nnx
 
 from rl.config import Config
 from rl.policy import Policy
@@ -40,22 +41,20 @@ class Writer:
 
 
 class PolicyWriter(Writer):
-    """A checkpoint, or random parameters where the settings name none.
+    """A language model on the devices here.
 
     Args:
-      config: whose `model` is loaded and whose `engineer` says how it writes.
-
-    Raises:
-      ConfigError: if the checkpoint cannot be read, or does not fit the settings or devices.
+      policy: whose `engineer` settings say how it writes.
+      parameters: as `Policy.create` and `Policy.load` give them.
     """
 
     masked = True
 
-    def __init__(self, config: Config):
-        self._policy, parameters = Policy.create(config, jax.random.key(config.seed))
+    def __init__(self, policy: Policy, parameters: nnx.State):
+        self._policy, self._settings = policy, policy.config.engineer
         self._fingerprint = fingerprint(parameters)
-        self._parameters = self._policy.rollout_parameters(parameters)
-        self._settings, self._key = config.engineer, jax.random.key(config.seed)
+        self._parameters = policy.rollout_parameters(parameters)
+        self._key = jax.random.key(policy.config.seed)
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the responses, beside the messages; plain values."""

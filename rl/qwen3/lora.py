@@ -14,7 +14,8 @@ from flax import nnx
 from flax.typing import PathParts
 from jax.experimental import multihost_utils
 from safetensors import SafetensorError
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as to_bytes
 
 from rl.config import ConfigError, LoRASection
 
@@ -82,12 +83,37 @@ def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_mo
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Under another name until it is whole, and the config last: no half an adapter that loads.
-        save_file(tensors, folder / "adapter_model.tmp", metadata={"format": "pt"})
+        # Written by us: the library's own files are for their owner alone (0600), whatever the umask.
+        (folder / "adapter_model.tmp").write_bytes(to_bytes(tensors, metadata={"format": "pt"}))
         os.replace(folder / "adapter_model.tmp", folder / "adapter_model.safetensors")
         (folder / "adapter_config.tmp").write_text(json.dumps(raw, indent=2) + "\n")
         os.replace(folder / "adapter_config.tmp", folder / "adapter_config.json")
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
+
+
+def load(folder: Path | str, parameters: nnx.State) -> nnx.State:
+    """Return the parameters of a model with the adapters that `save` wrote in place of its own.
+
+    Raises:
+      ConfigError: if the files cannot be read, or are not of adapters of these shapes.
+    """
+    try:
+        tensors = load_file(Path(folder) / "adapter_model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{folder}: cannot read the adapters there ({error})") from None
+    adapters, base = split(parameters)
+    read = []
+    for path, variable in nnx.to_flat_state(adapters):
+        parts = [tensors.pop(_name(path, i), np.zeros(())).T for i in range(variable.shape[0])]
+        if any(part.shape != variable.shape[1:] for part in parts):
+            shape = variable.shape[:0:-1]
+            raise ConfigError(f"{folder}: must hold {_name(path, 0)} of shape {shape}, as model.lora and the base say")
+        stack = jax.make_array_from_callback(variable.shape, variable.sharding, np.stack(parts).__getitem__)
+        read.append((path, variable.replace(stack)))
+    if tensors:
+        raise ConfigError(f"{folder}: holds {next(iter(tensors))}, which must be among model.lora.targets")
+    return nnx.merge_state(nnx.from_flat_state(read), base)
 
 
 def _name(path: PathParts, layer: int) -> str:

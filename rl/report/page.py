@@ -95,10 +95,15 @@ def _whole(run: Run, drawn: Mapping[str, Picture]) -> list[str]:
         html.section("Boards", [html.paragraph(_BOARDS), walking, samples] if walking else []),
         html.section("Beside the paper", shown(drawn, "published.png") or [html.paragraph(_NOT_COMPARABLE)]),
         designs(run),
-        html.section("Training", shown(drawn, "training.png")),
+        html.section("Training", [*shown(drawn, "training.png"), *_adapters(run)]),
         html.section("Time and memory", [*map(html.table, tables.time_tables(run)), *shown(drawn, "time.png")]),
         html.section("Run card", [html.table(table, of_words=True) for table in card.tables(run)] + [_settings(run)]),
     ]
+
+
+def _adapters(run: Run) -> list[str]:
+    table = tables.adapter_table(run)
+    return [html.table(table), html.note(_ADAPTERS)] if table else []
 
 
 def _settings(run: Run) -> str:
@@ -114,6 +119,10 @@ _BOARDS = (
     "Validation boards with the plans that the policy answered, before the rounds and after the last; nobody walks "
     "where the answer could not be read. A star flashes where agents collide, a ring where one is in a hole. In an "
     "answer that fails, the cell that loses the last valid plan is marked."
+)
+_ADAPTERS = (
+    "By training: from the base to the policy. By merging: from there to the model in final/ and best/, whose sums are "
+    "rounded to model.dtype; adapters/ in them holds what was trained, and rl.evaluate --run takes that."
 )
 _NOT_COMPARABLE = (
     "Nothing to set beside the paper's tables: they are of its benchmark with 3, 4 and 5 agents, and no evaluation of "

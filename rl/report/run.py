@@ -26,11 +26,13 @@ class Stage:
     Attributes:
       name: "before", "warm start", "round 0" and so on.
       samples: some boards with their greedy answers, the same boards at every stage of a run.
+      adapters: how far training and merging move an answer's log-probabilities; empty of a model without adapters.
     """
 
     name: str
     evidence: Evidence
     samples: tuple[dict[str, Any], ...]
+    adapters: dict[str, float]
 
     @property
     def title(self) -> str:
@@ -176,7 +178,8 @@ def _round(folder: Path) -> Round:
 def _stage(name: str, path: Path) -> Stage:
     with naming(path):
         evidence = Evidence.from_json(_of_kind(json.loads(path.read_text()), dict))
-    return Stage(name, evidence, samples=tuple(_read(path.with_name("samples.json"), [])))
+    samples = tuple(_read(path.with_name("samples.json"), []))
+    return Stage(name, evidence, samples, adapters=_read(path.with_name("adapters.json"), {}))
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -110,6 +110,17 @@ def kind_failure_table(run: Run, stage: Stage) -> Table:
     return Table(title, (run.row_name, "n", *FAILURES.values()), tuple(rows))
 
 
+def adapter_table(run: Run) -> Table | None:
+    """Show how far training has moved the answers of a model with adapters, and how far merging these would."""
+    rows = [
+        (stage.name, *(f"{stage.adapters[by]:.2g}" for by in ("training", "merging")))
+        for stage in run.stages
+        if stage.adapters
+    ]
+    title = "Adapters: mean change of the log-probability of an answer's token, in nats"
+    return Table(title, ("stage", "by training", "by merging"), rows) if rows else None
+
+
 def time_tables(run: Run) -> list[Table]:
     """Show the seconds of the rounds' steps by part, and its tokens a second; none where no clock was read."""
     seconds = {part: sum(row.get(part) or 0.0 for row in run.timings) for part in PARTS}

@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -18,14 +19,15 @@ from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Family, Kind
 from jaxlake.types import Instance, Verdict, coordinate
-from rl import distributed, sft
+from rl import distributed, grpo, sft
 from rl.collect import grpo_step, rounds_optimizer
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy, writer
-from rl.qwen3.logprobs import Sequences
+from rl.qwen3 import lora
+from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.tokenizer import check_fit
 from rl.run.boards import BoardSet, build_boards, even, mixed_boards
 from rl.run.checkpoint import Checkpoints
@@ -36,6 +38,9 @@ from rl.run.state import TrainState
 from rl.run.tracking import Display
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.sampler import Rollout, SamplingParams
+
+ADAPTER_ANSWERS = 16
+"""Answers of a validation that a process measures adapters on, evenly spread over its own."""
 
 
 class LanguageStudent:
@@ -166,7 +171,15 @@ class LanguageStudent:
             return rollout, policy.judge(prompts, rollout, optima)
 
         greedy, verdicts = answer(0, 1, SamplingParams(temperature=0.0))
-        _, sampled = answer(1, settings.samples, SamplingParams(settings.temperature, settings.top_k, settings.top_p))
+        sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
+        drawn, sampled = answer(1, settings.samples, sampling)
+        if policy.shape.lora is not None:
+            rows = np.linspace(0, len(drawn.tokens) - 1, ADAPTER_ANSWERS).astype(int)
+            asked = [prompts.tokens[row // settings.samples] for row in rows]
+            sequences = join(asked, config.text.max_prompt_tokens, drawn.tokens[rows], drawn.mask[rows])
+            check_stop = functools.partial(recorder.check_stop, self.state)
+            effects = adapter_effects(policy, self.state.parameters, sequences, check_stop)
+            recorder.directory.write(f"{name}/adapters.json", effects)
         rollout, verdicts, valid = distributed.all_gather((greedy, verdicts, sampled.valid))
         instances = boards.prompts.instances
         answers = Answers(
@@ -249,6 +262,39 @@ class LanguageStudent:
     def save(self, folder: Path) -> None:
         """Write model and tokenizer as a Hugging Face folder."""
         self.policy.save(folder, self.state.parameters)
+
+
+def adapter_effects(
+    policy: Policy, parameters: nnx.State, sequences: Sequences, check: Callable[[], None]
+) -> dict[str, float]:
+    """Return how far the adapters move the policy's answers, and how far merging them would.
+
+    Args:
+      sequences: this process's answers, numpy arrays.
+      check: called now and then; may raise.
+
+    Returns:
+      The mean absolute change of the log-probability of an answer's token, in nats: "training" from the base to the
+      policy, "merging" from there to the model that `Policy.save` writes, rounded to the dtype of the base.
+    """
+    assert policy.shape.lora is not None
+    trained, base = lora.split(parameters)
+    # Adapters that add nothing: base and merged model run in the policy's own compiled program.
+    nothing = jax.tree.map(jnp.zeros_like, trained)
+
+    def logprobs(parameters: nnx.State) -> np.ndarray:
+        return grpo.answer_logprobs_of(policy.graph, parameters, sequences, policy.mesh, policy.config.grpo, check)
+
+    ours = logprobs(parameters)
+    moved = np.array(
+        [
+            np.abs(ours - logprobs(nnx.merge_state(nothing, base))).sum(),
+            np.abs(ours - logprobs(nnx.merge_state(nothing, lora.merge(parameters, policy.shape.lora)))).sum(),
+            sequences.mask.sum(),
+        ]
+    )
+    training, merging, tokens = distributed.all_gather(moved[None]).sum(axis=0)
+    return {"training": training / tokens, "merging": merging / tokens}
 
 
 def draw_validation_set(policy: Policy, seed: int) -> BoardSet:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import os
 from pathlib import Path
 
 import jax
@@ -118,6 +119,45 @@ def test_adapters_are_saved_as_peft_names_them(adapted, tmp_path):
     assert (raw["peft_type"], raw["r"], raw["lora_alpha"]) == ("LORA", 4, 8.0)
     assert raw["target_modules"] == ["q_proj", "o_proj", "up_proj", "down_proj"]
     assert raw["base_model_name_or_path"] == "Qwen/Qwen3-4B"
+
+
+def test_others_may_read_adapters_as_the_umask_says(adapted, tmp_path):
+    before = os.umask(0o027)
+    try:
+        lora.save(tmp_path, ADAPTED.lora, adapted[1])
+    finally:
+        os.umask(before)
+    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {
+        "adapter_model.safetensors": 0o640,
+        "adapter_config.json": 0o640,
+    }
+
+
+@pytest.mark.parametrize("mesh", [None, make_mesh(4, 2)])
+def test_saved_adapters_come_back_bit_for_bit_on_any_mesh(adapted, tmp_path, mesh):
+    lora.save(tmp_path, ADAPTED.lora, adapted[1])
+    new = jax.tree.map(jnp.zeros_like, adapted[1])
+    new = new if mesh is None else shard_parameters(new, mesh)
+    trained, base = lora.split(lora.load(tmp_path, new))
+    jax.tree.map(np.testing.assert_array_equal, trained, lora.split(adapted[1])[0])
+    jax.tree.map(np.testing.assert_array_equal, base, lora.split(new)[1])
+    assert jax.tree.all(jax.tree.map(lambda x, y: x.sharding == y.sharding, trained, lora.split(new)[0]))
+
+
+def test_adapters_of_another_model_are_one_line(adapted, tmp_path):
+    lora.save(tmp_path, ADAPTED.lora, adapted[1])
+    for changes, complaint in [
+        ({"rank": 2}, r"must hold .*lora_A.weight of shape \(2, 48\)"),
+        ({"targets": ("q_proj", "k_proj")}, r"must hold base_model.model.model.layers.0.self_attn.k_proj.lora_"),
+        ({"targets": ("q_proj",)}, r"holds base_model.* must be among model.lora.targets"),
+    ]:
+        shape = dataclasses.replace(ADAPTED, lora=ADAPTED.lora.model_copy(update=changes))
+        parameters = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), abstract(shape)[1])
+        with pytest.raises(ConfigError, match=f"{tmp_path}: .*{complaint}"):
+            lora.load(tmp_path, parameters)
+    (tmp_path / "adapter_model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="cannot read the adapters there"):
+        lora.load(tmp_path, adapted[1])
 
 
 def test_a_runs_export_holds_the_merged_model_and_the_adapters_apart(adapted, tmp_path):

@@ -1,0 +1,122 @@
+"""A run with adapters: evaluated as it was trained, and told how far merging would move it."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from shapes import SMALL_JSON
+from stage import Said
+
+from rl import config as config_
+from rl import evaluate, train
+from rl.policy import Policy
+from rl.qwen3 import lora, weights
+from rl.qwen3.logprobs import join
+from rl.qwen3.model import token_positions
+from rl.qwen3.presets import read_config
+from rl.run.checkpoint import fingerprint
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.students import LanguageStudent
+from rl.students.language import adapter_effects
+
+SETTINGS = """
+model: {{shape: {folder}/shape.json, dtype: {dtype}, lora: {{rank: 2, alpha: 4.0}}}}
+mesh: {{fsdp: 1}}
+lake: {{kinds: [3]}}
+text: {{max_prompt_tokens: 32, max_new_tokens: 8}}
+sampler: {{rows: 8}}
+validation: {{instances: 8, samples: 2, temperature: 0.9}}
+warm_start: {{steps: 2, instances: 40, batch: 8, engineer_first: 0}}
+rounds: {{count: 1, instances: 8, epochs: 1}}
+grpo: {{prompts: 4, samples: 2, micro_batch: 4, engineer_every: 0, credit: outcome, learning_rate: 1.0e-2}}
+reward: {{kind: paper, free_tokens: 4, limit_tokens: 8}}
+engineer: {{kind: uniform}}
+"""
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def trained(request, tmp_path, quick_compilation):
+    """A run's folder, its policy, and parameters with both halves of the adapters drawn, as after some training."""
+    (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
+    (tmp_path / "config.yaml").write_text(SETTINGS.format(folder=tmp_path, dtype=request.param))
+    config = config_.load(tmp_path / "config.yaml")
+    policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
+    adapters, base = lora.split(parameters)
+    rng = np.random.default_rng(0)
+    adapters = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), adapters)
+    parameters = nnx.merge_state(adapters, base)
+    policy.save(tmp_path / "final", parameters)
+    return tmp_path, policy, parameters
+
+
+def test_a_run_is_loaded_as_it_was_trained_and_not_as_its_rounded_merge(trained):
+    folder, policy, parameters = trained
+    config = config_.load(folder / "config.yaml")
+    again, loaded = Policy.load(config, folder / "final", make_key(config.seed, Purpose.PARAMETERS))
+    assert again.graph == policy.graph
+    jax.tree.map(np.testing.assert_array_equal, loaded, parameters)
+
+
+@functools.partial(jax.jit, static_argnames="graph")
+def whole_logprobs(graph, parameters, tokens, valid) -> jax.Array:
+    model = nnx.merge(graph, parameters)
+    return jax.nn.log_softmax(model.logits(model(tokens, token_positions(valid), valid)))
+
+
+def logprobs_of(graph, parameters, sequences) -> np.ndarray:
+    """Of every answer token, by the whole softmax."""
+    logprobs = np.asarray(whole_logprobs(graph, parameters, sequences.tokens, sequences.valid))
+    rows, places = np.nonzero(sequences.mask)
+    places += sequences.starts[rows]
+    return logprobs[rows, places - 1, sequences.tokens[rows, places]]
+
+
+def test_effects_are_those_of_the_folders_that_are_written(trained):
+    folder, policy, parameters = trained
+    rng = np.random.default_rng(1)
+    mask = np.arange(8) < np.array([[8], [3], [5]])
+    prompts = [rng.integers(0, 896, 9).tolist() for _ in range(3)]
+    sequences = join(prompts, 32, rng.integers(0, 896, (3, 8)), mask)
+    effects = adapter_effects(policy, parameters, sequences, lambda: None)
+
+    shape = read_config(folder / "final", policy.shape.dtype)
+    weights.save(folder / "base", shape, lora.split(parameters)[1], dtype=shape.dtype)
+    ours = logprobs_of(policy.graph, parameters, sequences)
+    base, merged = (logprobs_of(*weights.load(folder / name, shape), sequences) for name in ("base", "final"))
+    training, merging = (np.abs(ours - others).mean() for others in (base, merged))
+    if shape.dtype == jnp.float32:
+        np.testing.assert_allclose(effects["training"], training, rtol=1e-4)
+        assert max(effects["merging"], merging) < 1e-5 < effects["training"]
+    else:  # whose products of other shapes are summed in another order
+        np.testing.assert_allclose([effects["training"], effects["merging"]], [training, merging], rtol=0.3)
+        assert 1e-3 < effects["merging"] < effects["training"]
+
+
+@pytest.mark.heavy
+def test_a_run_says_how_far_it_moved_and_is_evaluated_as_it_was_trained(tmp_path, capsys, quick_compilation):
+    (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
+    (tmp_path / "micro.yaml").write_text(SETTINGS.format(folder=tmp_path, dtype="bfloat16"))
+    run = tmp_path / "run"
+    assert train.main(["--config", str(tmp_path / "micro.yaml"), "--run", str(run)]) == 0
+    stages = ["before", "warm_start", "rounds/0"]
+    before, *later = (json.loads((run / stage / "adapters.json").read_text()) for stage in stages)
+    assert before == {"training": 0, "merging": 0}  # half of each adapter is 0 until something is learnt
+    assert all(effects["training"] > effects["merging"] > 0 for effects in later)
+    page = (run / "report/report.html").read_text()
+    assert all(f">{effects['training']:.2g}<" in page and f">{effects['merging']:.2g}<" in page for effects in later)
+
+    # The last checkpoint holds the adapters themselves, the run's seed and shape give the base.
+    config = config_.load(run / "config.yaml")
+    student = LanguageStudent(config)
+    student.restore(RunDirectory(run, config).checkpoints, Said())
+    capsys.readouterr()
+    arguments = ["--run", str(run), "--suite", "validation", "--limit", "1"]
+    assert evaluate.main(arguments) == 0
+    figures = json.loads((run / "evaluations/validation/scores.json").read_text())
+    assert figures["parameters"] == fingerprint(student.state.parameters)
+    assert "of them trained" in capsys.readouterr().out
