@@ -1,0 +1,221 @@
+"""Qwen3's own tokenizer does what is tested of the small one: texts, chats, prompts, grammars, others' folders."""
+
+import json
+import os
+import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+import yaml
+from published_tokenizer import published_tokenizer
+
+from engineer import proposal
+from jaxlake import text
+from jaxlake.config import LakeConfig, project
+from jaxlake.generate import candidates
+from jaxlake.generate.candidates import BLOCK
+from jaxlake.kinds import Kind
+from rl import config as config_
+from rl.command import shipped
+from rl.config import EngineerSection
+from rl.config.choices import Credit
+from rl.policy import Policy
+from rl.qwen3.model import Qwen3Config, create
+from rl.qwen3.sharding import make_mesh
+from rl.qwen3.tokenizer import Tokenizer
+from rl.sampler import Sampler
+from rl.sampler.grammar import BETWEEN, CUT, OPEN, GrammarSampler, Script
+from rl.students.language import check_room, fullest
+
+ROOT = Path(__file__).parents[3]
+VOCABULARY = 151_936
+"""Rows of the published models' embeddings, more than there are tokens."""
+KINDS = tuple(map(Kind.of, (3, 4, 10)))
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return published_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder) -> Tokenizer:
+    return Tokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    """The same folder, by transformers."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(folder))
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tokenizer):
+    return tokenizer.grammar_tokenizer(VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """Answers in the manners of real models, in several languages and with thoughts, and some that break tokenizers."""
+    answers = yaml.safe_load((ROOT / "tests/jaxlake/data/answers.yaml").read_text())
+    strange = ["", " ", "\t\n\n", "e\u0301\u200b\u200d\U0001f389\u00bd\ufb01", "12345 (10,3)", "<|im_end|>"]
+    return strange + [answer["text"] for answer in answers]
+
+
+def test_numbers_are_those_of_the_published_models(tokenizer):
+    assert len(tokenizer) == 151_669 <= VOCABULARY
+    assert (tokenizer.stop_ids, tokenizer.pad_id, tokenizer.end_think_id) == ((151645, 151643), 151643, 151668)
+
+
+def test_ids_are_those_of_transformers_and_come_back_as_text(tokenizer, theirs, texts):
+    for one in texts:
+        ids = tokenizer.encode(one)
+        assert ids == theirs.encode(one, add_special_tokens=False), one
+        assert tokenizer.decode(ids) == unicodedata.normalize("NFC", one).replace("<|im_end|>", "")
+
+
+def test_chats_are_those_of_transformers(tokenizer, theirs):
+    for thinking, end in ((True, ""), (False, "<think>\n\n</think>\n\n")):
+        chat = tokenizer.chat_text("Plan.", thinking=thinking)
+        assert chat == f"<|im_start|>user\nPlan.<|im_end|>\n<|im_start|>assistant\n{end}"
+        assert chat == theirs.apply_chat_template(
+            [{"role": "user", "content": "Plan."}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=thinking,
+        )
+        assert tokenizer.chat("Plan.", thinking=thinking) == theirs.encode(chat)
+
+
+def test_a_folder_that_either_version_of_transformers_saved_is_the_same_tokenizer(tokenizer, theirs, texts, tmp_path):
+    """What the version here saves, and with the other's name of the class and of the special tokens."""
+    theirs.save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    special = settings.pop("additional_special_tokens", None) or settings.pop("extra_special_tokens")
+    for name, key in (("Qwen2Tokenizer", "additional_special_tokens"), ("TokenizersBackend", "extra_special_tokens")):
+        file.write_text(json.dumps(settings | {"tokenizer_class": name, key: special}))
+        again = Tokenizer(tmp_path)
+        assert [again.encode(one) for one in texts[:50]] == [tokenizer.encode(one) for one in texts[:50]]
+        assert again.decode(tokenizer.encode("<|vision_pad|><think>3")) == "<think>3"
+        assert again.chat("3", thinking=False) == tokenizer.chat("3", thinking=False)
+
+
+def test_what_is_written_piece_by_piece_has_the_ids_of_the_whole(tokenizer):
+    parts = (tokenizer.chat_text("Design.", thinking=True), OPEN, "Size 3", CUT, BETWEEN, '{"3":{"data":0.5,"hole":0}}')
+    assert [token for part in parts for token in tokenizer.encode(part)] == tokenizer.encode("".join(parts))
+
+
+def test_plans_come_back_from_their_tokens(tokenizer):
+    plan = text.parse("0:(0,0)(0,1)(1,1)\n1:(9,9)(9,8)", max_size=10, max_agents=2, max_steps=4)
+    ids = tokenizer.completion(text.answer(plan, 10))
+    again = text.parse(tokenizer.decode(ids), max_size=10, max_agents=2, max_steps=4)
+    jax.tree.map(np.testing.assert_array_equal, plan, again)
+
+
+def test_a_cell_is_several_tokens_so_that_credit_must_be_shared(tokenizer):
+    assert tokenizer.pieces(tokenizer.encode("(3,4)(10,5)")) == ["(", "3", ",", "4", ")(", "1", "0", ",", "5", ")"]
+
+
+def test_the_boards_that_room_is_checked_with_have_the_longest_prompts(tokenizer):
+    """Within a few tokens of others; holes side by side, as in a first version, were 37 fewer than scattered ones."""
+
+    def longest(boards) -> int:
+        boards = jax.tree.map(np.asarray, boards)
+        return max(len(tokenizer.chat(text.prompt(boards[i], "verbose"), thinking=False)) for i in range(BLOCK))
+
+    kind = Kind.of(10)
+    checked = longest(fullest(kind))
+    assert 380 <= checked <= 390  # docs/policy.md
+    for number, hole in enumerate((0.3, 0.4, 0.5)):
+        others = candidates.draw(jax.random.key(1 + number), 0, BLOCK, candidates.Shape(kind, hole, 10, 2))
+        assert longest(others) <= checked + 4
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3-4b", "qwen3-4b-lora", "qwen3-4b-v5e-8"])
+def test_the_shipped_configurations_have_room_for_its_prompts(tokenizer, name):
+    config = config_.load(shipped(f"{name}.yaml"))
+    assert config.grpo.credit is Credit.OUTCOME
+    mesh = make_mesh(max(config.mesh.fsdp, 1), config.mesh.tp)  # -1: one GPU, and eight devices here
+    check_room(Policy(graph=None, shape=None, tokenizer=tokenizer, mesh=mesh, config=config))
+
+
+def answering(tokenizer, vocabulary, grammar) -> tuple[Script, np.ndarray]:
+    """A response whose thought of one token is over, and what its answer may begin with."""
+    settings = EngineerSection(max_thinking_tokens=1, max_answer_tokens=400)
+    sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=VOCABULARY))
+    script = Script(GrammarSampler(sampler, tokenizer, settings), vocabulary, grammar)
+    allowed, token = script.allow(None), tokenizer.encode("a")[0]
+    assert not allowed[list(tokenizer.stop_ids)].any() and allowed.sum() == len(tokenizer) - len(tokenizer.stop_ids)
+    for _ in tokenizer.encode(CUT) + tokenizer.encode(BETWEEN):
+        allowed = script.allow(token)
+        assert allowed.sum() == 1
+        token = int(allowed.argmax())
+    return script, script.allow(token)
+
+
+def test_a_grammar_admits_just_the_tokens_that_a_word_of_it_can_go_on_with(tokenizer, vocabulary):
+    """Beside all 151,669 tried one by one; letters that are certain get the one token that llguidance makes of them."""
+    words, pieces = ("yesterday", "yes, today", "no"), tokenizer.pieces(range(len(tokenizer)))
+    for tokens in (["y", "es", ",", " today"], ["yes", "ter", "day"], ["n", "o"]):
+        script, allowed = answering(tokenizer, vocabulary, f"start: {' | '.join(map(json.dumps, words))}")
+        written = ""
+        for piece in tokens:
+            left = [word.removeprefix(written) for word in words if word.startswith(written)]
+            possible = {i for i, x in enumerate(pieces) if x and any(rest.startswith(x) for rest in left)}
+            admitted = set(np.flatnonzero(allowed).tolist())
+            assert admitted <= possible and tokenizer.encode(piece)[0] in admitted
+            assert os.path.commonprefix(left) or admitted == possible
+            allowed, written = script.allow(tokenizer.encode(piece)[0]), written + piece
+        assert np.flatnonzero(allowed).tolist() == [tokenizer.stop_ids[0]]
+
+
+def test_the_grammar_of_configurations_takes_its_own_tokens_of_an_answer(tokenizer, vocabulary):
+    config = LakeConfig(kinds=KINDS, data=(0.125, 0.375, 0.5), hole=(0.0, 0.25, 0.495), wait=(1.0, 0.3, 0.005))
+    answer = proposal.to_answer(config)
+    script, allowed = answering(tokenizer, vocabulary, proposal.grammar(KINDS))
+    for token in tokenizer.encode(answer):
+        assert allowed[token], tokenizer.decode([token])
+        allowed = script.allow(token)
+    assert np.flatnonzero(allowed).tolist() == [tokenizer.stop_ids[0]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_tokens_are_drawn_the_answer_is_a_configuration(tokenizer, vocabulary, seed):
+    rng = np.random.default_rng(seed)
+    script, allowed = answering(tokenizer, vocabulary, proposal.grammar(KINDS))
+    written = []
+    while not allowed[tokenizer.stop_ids[0]]:
+        written.append(int(rng.choice(np.flatnonzero(allowed))))
+        allowed = script.allow(written[-1])
+    config, _ = project(json.loads(tokenizer.decode(written)), LakeConfig.uniform(KINDS, 0.25, 0.25))
+    assert config.kinds == KINDS and abs(sum(config.data) - 1) < 1e-6
+
+
+@pytest.mark.heavy
+def test_a_random_model_of_its_size_writes_within_the_grammar(tokenizer):
+    shape = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        rope_theta=1e6,
+    )
+    mesh = make_mesh(1, 1)
+    graph, parameters = create(shape, jax.random.key(0), mesh)
+    tokens = Sampler(graph, shape, mesh, 1, max_prompt_tokens=1, max_new_tokens=1, stop_ids=tokenizer.stop_ids)
+    settings = EngineerSection(max_prompt_tokens=16, max_thinking_tokens=8, max_answer_tokens=9, temperature=1.0)
+    sampler = GrammarSampler(tokens, tokenizer, settings)
+    for response in sampler.write(parameters, [("Today?", 'start: "yes" | "no"')] * 3, jax.random.key(0)):
+        assert response.answer in ("yes", "no")
+        assert response.raw.startswith(OPEN) and response.raw.endswith(f"{CUT}{BETWEEN}{response.answer}")
+        assert len(response.tokens) == len(response.logprobs) and response.tokens[-1] == tokenizer.stop_ids[0]
