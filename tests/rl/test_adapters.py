@@ -31,7 +31,8 @@ lake: {{kinds: [3]}}
 text: {{max_prompt_tokens: 32, max_new_tokens: 40}}
 sampler: {{rows: 8}}
 validation: {{instances: 8, samples: 2, temperature: 0.9}}
-warm_start: {{steps: 2, instances: 40, batch: 8, engineer_first: 0, optimizer: adamw, learning_rate: 0.05, warmup_steps: 0}}
+warm_start: {{steps: 2, instances: 40, batch: 8, engineer_first: 0, optimizer: adamw, learning_rate: 0.05,
+  warmup_steps: 0}}
 rounds: {{count: 1, instances: 8, epochs: 1}}
 grpo: {{prompts: 4, samples: 2, micro_batch: 4, engineer_every: 0, credit: outcome, learning_rate: 1.0e-2}}
 reward: {{kind: paper, free_tokens: 20, limit_tokens: 40}}
