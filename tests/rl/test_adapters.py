@@ -13,7 +13,7 @@ from stage import Said
 
 from rl import config as config_
 from rl import evaluate, train
-from rl.policy import Policy
+from rl.policy import Policy, Prompts
 from rl.qwen3 import lora, weights
 from rl.qwen3.logprobs import join
 from rl.qwen3.model import token_positions
@@ -21,6 +21,7 @@ from rl.qwen3.presets import read_config
 from rl.run.checkpoint import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
+from rl.sampler import Rollout
 from rl.students import LanguageStudent
 from rl.students.language import adapter_effects
 
@@ -77,13 +78,16 @@ def logprobs_of(graph, parameters, sequences) -> np.ndarray:
     return logprobs[rows, places - 1, sequences.tokens[rows, places]]
 
 
+@pytest.mark.heavy
 def test_effects_are_those_of_the_folders_that_are_written(trained):
     folder, policy, parameters = trained
     rng = np.random.default_rng(1)
-    mask = np.arange(8) < np.array([[8], [3], [5]])
-    prompts = [rng.integers(0, 896, 9).tolist() for _ in range(3)]
-    sequences = join(prompts, 32, rng.integers(0, 896, (3, 8)), mask)
-    effects = adapter_effects(policy, parameters, sequences, lambda: None)
+    mask = np.arange(70) < rng.integers(1, 71, (16, 1))  # some longer than what is looked at
+    prompts = [rng.integers(0, 896, 9).tolist() for _ in range(8)]
+    rollout = Rollout(tokens=rng.integers(0, 896, (16, 70)), mask=mask, logprobs=mask, truncated=mask[:, 0])
+    effects = adapter_effects(policy, parameters, Prompts(None, prompts), rollout, lambda: None)
+    asked = [prompt for prompt in prompts for _ in range(2)]
+    sequences = join(asked, 32, rollout.tokens[:, :64], mask[:, :64])
 
     shape = read_config(folder / "final", policy.shape.dtype)
     weights.save(folder / "base", shape, lora.split(parameters)[1], dtype=shape.dtype)
