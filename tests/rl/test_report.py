@@ -25,7 +25,7 @@ from rl.report.page import write
 from rl.report.published import comparable
 from rl.report.run import read
 from rl.report.samples import marked, samples_markdown
-from rl.report.tables import shares, table_text
+from rl.report.tables import adapter_table, shares, table_text
 
 SIZES = (3, 4, 5, 6)
 STEPS_PER_ROUND = 60
@@ -223,6 +223,15 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(run_dir: Path) -> Path:
     return write(run_dir)
+
+
+def test_a_run_with_adapters_shows_how_far_they_move_its_answers_and_merging_would(run_dir, tmp_path):
+    directory = shutil.copytree(run_dir, tmp_path / "run")
+    assert adapter_table(read(directory)) is None
+    for name, training, merging in (("before", 0.0, 0.0), ("rounds/1", 0.43448, 0.0066460)):
+        (directory / name / "adapters.json").write_text(json.dumps({"training": training, "merging": merging}))
+    table = adapter_table(read(directory))
+    assert list(table.rows) == [("before", "0", "0"), ("round 1", "0.43", "0.0066")]
 
 
 class Page(html.parser.HTMLParser):
