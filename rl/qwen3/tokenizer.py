@@ -119,7 +119,7 @@ class Tokenizer:
     def opened(self, *, thinking: bool) -> str:
         """Return the text of a thought that the chat template has begun where the assistant speaks, "" if none is open.
 
-        ``<think>\n`` of Qwen3-4B-Thinking-2507, whatever it is asked for: what such a model writes has no opening tag.
+        ``<think>\\n`` of Qwen3-4B-Thinking-2507, whatever it is asked for: what such a model writes has no opening tag.
         """
         _, tag, begun = self.chat_text("", thinking=thinking).rpartition("<think>")
         return tag + begun if tag and "</think>" not in begun else ""
