@@ -33,8 +33,22 @@ def grammar(kinds: Sequence[Kind]) -> str:
         rf'from{i}: "\"{kind}\":" entry' + (f' ("," from{i + 1})? | from{i + 1}' if i < last else "")
         for i, kind in enumerate(order)
     )
-    numbers = "\n".join(f"{name.upper()}: /{_multiples(limit)}/" for name, limit in LIMITS.items())
+    numbers = "\n".join(
+        f"{name.upper()}: /{'|'.join(map(re.escape, _multiples(limit)))}/" for name, limit in LIMITS.items()
+    )
     return 'start: "{" from0 "}"\n' + "\n".join(rest) + f'\nentry: "{{" {entry} "}}"\n{numbers}\n'
+
+
+def schema(kinds: Sequence[Kind]) -> dict[str, Any]:
+    """Return a JSON schema of the answer, for servers that hold a model to one and not to a grammar.
+
+    It names every kind, where the grammar lets some be left out: servers that are strict take no optional properties.
+    """
+    ratios = {name: {"$ref": f"#/$defs/{name}"} for name in LIMITS}
+    return {
+        **_closed({str(kind): _closed(ratios) for kind in sorted(kinds)}),
+        "$defs": {name: {"enum": [*map(json.loads, _multiples(limit))]} for name, limit in LIMITS.items()},
+    }
 
 
 def to_answer(config: LakeConfig) -> str:
@@ -215,8 +229,13 @@ _BRACE = re.compile("[{}]")
 _BRACE_OR_STRING = re.compile(r'[{}]|"(?:[^"\\\n]|\\.)*+"?')
 
 
-def _multiples(limit: float) -> str:
-    return "|".join(number(i * STEP).replace(".", r"\.") for i in range(round(limit / STEP) + 1))
+def _multiples(limit: float) -> list[str]:
+    return [number(i * STEP) for i in range(round(limit / STEP) + 1)]
+
+
+def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object that has these properties and no others."""
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def _finite(parsed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:

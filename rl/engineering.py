@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from engineer import (
     Training,
 )
 from engineer.engineers import Rule, bandit
+from engineer.proposal import schema
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import distributed
@@ -39,10 +40,12 @@ from rl.run.recorder import Recorder
 from rl.students import Student
 
 if TYPE_CHECKING:
-    from rl.sampler.api import ChatClient
+    from rl.sampler.api import ChatClient, Request
 
 API_LOG = "api.jsonl"
-"""File of a run with a line for every time that its engineer asked a server: how often, and the tokens it counted."""
+"""File of a run with a line for every time that its engineer asked a server: how, how often, the tokens it counted."""
+COST = ("requests", "prompt_tokens", "completion_tokens")
+"""What a line of it counts."""
 SHIPPED_MODEL = Path(__file__).parent / "tiny_engineer"
 """Folder of the language model that `engineer.kind = model` asks where no other is named."""
 
@@ -124,6 +127,20 @@ def check(config: Config) -> None:
         load_model(config.engineer, config.mesh)
 
 
+def check_server(config: Config, say: Callable[[str], None]) -> None:
+    """Ask a first small question of the engineer's server, where it has one, before there is a round to lose.
+
+    Args:
+      say: gets a line on what the server refuses.
+
+    Raises:
+      ConfigError: if it gets no answer; `engineer.api` can be mended then, and the run goes on.
+    """
+    if config.engineer.kind == LanguageKind.API:
+        client = _client(config)
+        distributed.from_main(lambda: client.check(_request(config, ""), say))
+
+
 def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
     rule = extensions.find("engineer.kind", name)
 
@@ -180,46 +197,63 @@ def _client(config: Config) -> "ChatClient":
 
 
 def _asking(student: Student, recorder: Recorder) -> Generate:
-    """By a server, without a grammar: the first process of a job asks, and all learn what it said."""
-    from rl.sampler.api import Request, RequestFailed
+    """By a server, a schema in place of the grammar: the first process of a job asks, and all learn what it said."""
+    from rl.sampler.api import RequestFailed
 
-    settings, client, state = student.config.engineer, _client(student.config), student.state
+    config, client, state = student.config, _client(student.config), student.state
+    limit = config.engineer.api.max_tokens
 
     def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
-        seed = int(jax.random.key_data(key)[-1]) % 2**31
-        request = Request(
-            message=message,
-            temperature=settings.temperature,
-            max_tokens=settings.max_thinking_tokens + settings.max_answer_tokens,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-        )
-        seeds = [(seed + i) % 2**31 if settings.temperature else None for i in range(count)]
+        seed = int(jax.random.key_data(key)[-1])
+        request = _request(config, message)
 
         def ask() -> dict[str, Any]:
-            texts, failed, prompt_tokens, completion_tokens = {}, [], 0, 0
-            requests = [dataclasses.replace(request, seed=seed) for seed in seeds]
+            responses, failed, prompt_tokens, completion_tokens = {}, [], 0, 0
+            requests = [dataclasses.replace(request, seed=(seed + i) % 2**31) for i in range(count)]
             for index, result in client.map(requests, concurrency=count):
                 if isinstance(result, RequestFailed):
                     failed.append(str(result))
                 else:
-                    texts[index] = result.text
+                    responses[index] = (result.response, result.truncated)
                     prompt_tokens += result.prompt_tokens or 0
                     completion_tokens += result.tokens or 0
-            cost = {"requests": count, "prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
-            return {"texts": [texts[index] for index in sorted(texts)], "failed": failed, "cost": cost}
+            cost = dict(zip(COST, (count, prompt_tokens, completion_tokens), strict=True))
+            asked = {"model": client.model, "max_tokens": limit, "sent": client.sent(request)}
+            asked["refused"] = sorted(client.refused)
+            return {"responses": [responses[i] for i in sorted(responses)], "failed": failed, "cost": cost, "as": asked}
 
         with recorder.interruptible(state):
             answers = distributed.from_main(ask)
-        recorder.directory.append(API_LOG, {"round": state.progress.round, **answers["cost"]})
-        recorder.display.say(f"round {state.progress.round}: {describe_cost(answers['cost'])}")
-        if not answers["texts"]:
+        where = f"round {state.progress.round}"
+        recorder.directory.append(API_LOG, {"round": state.progress.round, **answers["cost"], **answers["as"]})
+        recorder.display.say(f"{where}: {describe_cost(answers['cost'])}")
+        if not answers["responses"]:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:
-            recorder.display.say(f"round {state.progress.round}: a proposal is missing: {failure}")
-        return [Generation.of(text) for text in answers["texts"]]
+            recorder.display.say(f"{where}: a proposal is missing: {failure}")
+        if cut := sum(truncated for _, truncated in answers["responses"]):
+            recorder.display.say(
+                f"{where}: {cut} of {count} answers were cut off at engineer.api.max_tokens = {limit:,}"
+            )
+        return [Generation.of(text, limit if truncated else None) for text, truncated in answers["responses"]]
 
     return generate
+
+
+def _request(config: Config, message: str) -> "Request":
+    """Return a request to the engineer's server; like the policy as engineer, its model may think first."""
+    from rl.sampler.api import Request
+
+    settings = config.engineer
+    return Request(
+        message=message,
+        temperature=settings.temperature,
+        max_tokens=settings.api.max_tokens,
+        thinking=True,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        schema=schema(config.lake.kinds),
+    )
 
 
 def describe_cost(cost: Mapping[str, int]) -> str:

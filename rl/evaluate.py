@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ SHIPPED = ("qwen3-4b.yaml", "qwen3-0.6b.yaml", "small.yaml", "tiny.yaml")
 
 TIMEOUT = 600
 """Seconds for one answer of a server: 8,192 tokens at 14 a second."""
+CONCURRENCY = 8
+"""Requests to a server that are under way at once."""
 
 _DESCRIPTION = """\
 Has a policy answer a fixed suite, and scores the answers: valid, optimal and
@@ -100,7 +102,7 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     _check(options)
     config, label, folder = _subject(options)
     if options.reading:
-        reading.run(_writer(options, config, label), config, label, options.limit, folder, display, stop)
+        reading.run(_writer(options, config, label, display.say), config, label, options.limit, folder, display, stop)
         return
     sampling = _sampling(options, config)
     suite = load(SUITES[options.suite])
@@ -108,7 +110,9 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     asked = take(suite, range(min(options.limit or len(suite), len(suite))))
     source: Source
     if options.api:
-        source = ApiSource(_client(options), config, sampling, options.samples, options.concurrency or 8)
+        source = ApiSource(
+            _client(options), config, sampling, options.samples, options.concurrency or CONCURRENCY, display.say
+        )
     else:
         source = PolicySource(config, label, suite, sampling, options.samples, display.say)
     identity = {
@@ -197,10 +201,10 @@ def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
-def _writer(options: argparse.Namespace, config: Config, label: str) -> reading.Writer:
+def _writer(options: argparse.Namespace, config: Config, label: str, say: Callable[[str], None]) -> reading.Writer:
     """Return who writes the responses of the reading test."""
     if options.api:
-        return ApiWriter(_client(options), config, options.concurrency or 8)
+        return ApiWriter(_client(options), config, options.concurrency or CONCURRENCY, say)
     if jax.distributed.is_initialized():
         raise ConfigError("--reading: one process asks; start it alone")
     return PolicyWriter(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
@@ -263,7 +267,9 @@ def _parser() -> argparse.ArgumentParser:
         f"checkpoint, else {SHIPPED[0]})",
     )
     api = parser.add_argument_group("with --api")
-    api.add_argument("--concurrency", type=int, metavar="N", help="requests under way at once (default: 8)")
+    api.add_argument(
+        "--concurrency", type=int, metavar="N", help=f"requests under way at once (default: {CONCURRENCY})"
+    )
     api.add_argument("--timeout", type=int, metavar="S", help=f"seconds for one answer (default: {TIMEOUT})")
     api.add_argument("--key-env", metavar="NAME", help="environment variable with the key (default: OPENAI_API_KEY)")
     add_job_options(parser)

@@ -52,6 +52,7 @@ def execute(
         student = students.create(config)
         display.say(student.describe())
         engineering.check(config)
+        engineering.check_server(config, display.say)
         student.check()
         trackers = Trackers(config, directory.path, display.say)
         profiler = Profiler(config.tracking, directory.path)

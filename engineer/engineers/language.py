@@ -25,17 +25,19 @@ class Generation:
     Attributes:
       raw: the whole response, verbatim.
       thinking, answer: its parts.
+      cut_at: tokens at which a limit ended it; None where it ended by itself, or where nobody is told.
     """
 
     raw: str
     thinking: str
     answer: str
+    cut_at: int | None = None
 
     @classmethod
-    def of(cls, raw: str) -> "Generation":
+    def of(cls, raw: str, cut_at: int | None = None) -> "Generation":
         """Part a response whose thinking, where it shows any, is closed by a tag."""
         thinking, closed, answer = raw.rpartition("</think>")
-        return cls(raw, thinking.strip().removeprefix("<think>").strip(), answer if closed else raw)
+        return cls(raw, thinking.strip().removeprefix("<think>").strip(), answer if closed else raw, cut_at)
 
 
 class NoAnswer(Exception):
@@ -187,6 +189,9 @@ def read_answer(engineer: str, generation: Generation, previous: LakeConfig, mas
     text, kinds = generation.answer, previous.kinds
     parsed, repairs = (proposal.parse(text), ()) if masked else parse_lenient(text, kinds)
     fault = proposal.fault(text, parsed, kinds)
+    # What stands in a thought that was cut off is a draft, and a chat template may have opened it unseen in the prompt.
+    if generation.cut_at is not None and (fault or "</think>" not in generation.raw):
+        fault = f"the answer was cut off at {generation.cut_at:,} tokens"
     read = Proposal(
         engineer=engineer,
         raw=generation.raw,

@@ -10,7 +10,7 @@ from typing import Literal
 from rl.comparison.config import Resolved
 from rl.config import Config
 from rl.config.choices import LanguageKind
-from rl.engineering import API_LOG, describe_cost
+from rl.engineering import API_LOG, COST, describe_cost
 from rl.run.state import needs_reference
 
 EVALUATION = "evaluation.json"
@@ -74,6 +74,7 @@ def describe_costs(stages: Sequence[Stage]) -> Iterator[str]:
         if log.exists():
             engineer = costs.setdefault(stage.path.parent.name, Counter())
             for line in log.read_text().splitlines():
-                engineer.update({name: count for name, count in json.loads(line).items() if name != "round"})
+                row = json.loads(line)
+                engineer.update({name: row[name] for name in COST})
     for engineer, cost in costs.items():
         yield f"{engineer}: {describe_cost(cost)}"

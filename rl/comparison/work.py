@@ -58,9 +58,13 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
 
 
 def _decisive(comparison: Resolved, engineers: Collection[str]) -> dict[str, Any]:
-    """Return by dotted key the values that the results of these engineers depend on."""
-    values = comparison.model_dump(mode="json")
-    return flat(values | {"engineers": {name: comparison.engineers[name] for name in sorted(engineers)}})
+    """Return by dotted key the values that the results of these engineers depend on, not how a server is reached."""
+    values = comparison.model_dump(mode="json", exclude={"run": {"engineer": {"api"}}})
+    kept = {
+        name: {key: value for key, value in comparison.engineers[name].items() if key != "api"}
+        for name in sorted(engineers)
+    }
+    return flat(values | {"engineers": kept})
 
 
 def reopen(out: Path) -> Resolved:

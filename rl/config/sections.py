@@ -384,12 +384,13 @@ class GateSection(Section):
 
 
 class ApiSection(Section):
-    """The server that engineer.kind = api asks."""
+    """The server that engineer.kind = api asks. A run may go on with other values than it was begun with."""
 
     url: str | None = Field(None, description="of an OpenAI-compatible server, such as http://localhost:8000/v1")
     model: str | None = Field(None, description="its name there")
     key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key")
     timeout: Count = Field(600, description="seconds for one answer")
+    max_tokens: Count = Field(8192, description="room for one answer with its thoughts, which may take thousands")
 
 
 class EngineerSection(Section):

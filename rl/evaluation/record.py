@@ -37,7 +37,7 @@ class Record:
 
     Args:
       folder: made if it is not there.
-      identity: flat plain values that say whose answers these are and to what; a folder with others is refused.
+      identity: plain JSON values that say whose answers these are and to what; a folder with others is refused.
 
     Attributes:
       answers: all that it holds, by id and sample.

@@ -59,6 +59,13 @@ def _facts(evaluation: Evaluation) -> list[str]:
     facts = [f"{about['suite']} suite, {of}, {answers} each, {how}; optimal by {objective}"]
     if missing:
         facts.append(f"{missing:,} answers are missing and count as invalid.")
+    if refused := about.get("refused"):
+        facts.append(f"The server refused {', '.join(refused)}: there its own defaults hold, whatever is asked for.")
+    if evaluation.identical:
+        facts.append(
+            f"All answers to a board are the same, on every board, at temperature {about['temperature']:g}: pass@k is "
+            "pass@1. Does the source sample?"
+        )
     if cut := evaluation.lengths["truncated"]:
         facts.append(
             f"{cut:.1f} % of the answers were cut off at text.max_new_tokens = "

@@ -64,6 +64,7 @@ class Evaluation:
       scores: the verdicts.
       lines: a line for every slice.
       lengths: of all answers.
+      identical: every board with several answers has the same one each time.
     """
 
     about: Mapping[str, Any]
@@ -71,6 +72,7 @@ class Evaluation:
     scores: Scores
     lines: tuple[Line, ...]
     lengths: Lengths
+    identical: bool
 
     @property
     def agents(self) -> list[int]:
@@ -90,6 +92,7 @@ class Evaluation:
             **self.about,
             **head,
             "lengths": self.lengths,
+            "identical": self.identical,
             "lines": [line.to_json() for line in self.lines],
             **{name: scores[name] for name in ("failures", "failures_by_family") if name in scores},
         }
@@ -112,9 +115,11 @@ def evaluate(
       about: goes into the result as it is.
     """
     tokens, truncated = (np.full((len(asked), samples), np.nan) for _ in range(2))
+    texts: dict[str, list[str]] = {identifier: [] for identifier in asked.ids}
     for place, identifier in enumerate(asked.ids):
         for sample in range(samples):
             if answer := answers.get((identifier, sample)):
+                texts[identifier].append(answer.answer)
                 truncated[place, sample] = answer.truncated
                 tokens[place, sample] = np.nan if answer.tokens is None else answer.tokens
     agents, size = np.asarray(asked.instances.num_agents), np.array([kind.board for kind in asked.kinds], object)
@@ -137,7 +142,9 @@ def evaluate(
         )
         for part in slices(agents, asked.wait_subset, size)
     )
-    return Evaluation(about, samples, scores, lines, _lengths(tokens, truncated))
+    several = [answers for answers in texts.values() if len(answers) > 1]
+    identical = bool(several) and all(len(set(answers)) == 1 for answers in several)
+    return Evaluation(about, samples, scores, lines, _lengths(tokens, truncated), identical)
 
 
 def score_answers(

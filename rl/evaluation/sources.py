@@ -20,7 +20,7 @@ from rl.run.keys import Purpose, make_key
 from rl.sampler import SamplingParams
 
 if TYPE_CHECKING:
-    from rl.sampler.api import ChatClient
+    from rl.sampler.api import ChatClient, Request
 
 CALL = 4
 """Answers in one call of the sampler, in multiples of its rows. The last ones of a call leave rows empty, which costs
@@ -160,19 +160,38 @@ class PolicySource(Source):
 
 
 class ApiSource(Source):
-    """A model behind an API.
+    """A model behind an API, which is asked a first small question at once.
 
     Args:
       concurrency: requests under way at once.
+      say: gets a line on what the server refuses.
+
+    Raises:
+      ApiError: if the question gets no answer.
     """
 
-    def __init__(self, client: "ChatClient", config: Config, sampling: SamplingParams, samples: int, concurrency: int):
+    def __init__(
+        self,
+        client: "ChatClient",
+        config: Config,
+        sampling: SamplingParams,
+        samples: int,
+        concurrency: int,
+        say: Callable[[str], None],
+    ):
         super().__init__(config, sampling, samples)
         self._client, self._concurrency = client, concurrency
+        client.check(self._request("", 0), say)
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the answers, beside the boards; plain values."""
-        return super().identity() | {"url": self._client.url, "api_model": self._client.model}
+        return super().identity() | {
+            "thinking": self._config.text.thinking,
+            "url": self._client.url,
+            "api_model": self._client.model,
+            "sent": self._client.sent(self._request("", 0)),
+            "refused": sorted(self._client.refused),
+        }
 
     def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:
         """Ask for what is missing, and write each answer as it comes.
@@ -180,23 +199,12 @@ class ApiSource(Source):
         Raises:
           ApiError: if no request can succeed, or `FAILURES_IN_A_ROW` did not.
         """
-        from rl.sampler.api import ApiError, Request, RequestFailed  # needs a package that not everyone has
+        from rl.sampler.api import ApiError, RequestFailed  # needs a package that not everyone has
 
-        settings = self._config.text
-        put_in_words = writer(settings)
+        put_in_words = writer(self._config.text)
         wanted = [(place, sample) for place, sample in zip(*np.nonzero(missing), strict=True)]
         prompts = {place: put_in_words(asked.instances[place]) for place, _ in wanted}
-        requests = [
-            Request(
-                message=prompts[place],
-                temperature=self._sampling.temperature,
-                max_tokens=settings.max_new_tokens,
-                seed=self._seed(asked.ids[place], sample) if self._sampling.temperature else None,
-                top_p=self._sampling.top_p,
-                top_k=self._sampling.top_k,
-            )
-            for place, sample in wanted
-        ]
+        requests = [self._request(prompts[place], self._seed(asked.ids[place], sample)) for place, sample in wanted]
         in_a_row = 0
         with contextlib.closing(self._client.map(requests, self._concurrency)) as results:  # type: ignore[type-var]
             for index, result in results:
@@ -211,6 +219,19 @@ class ApiSource(Source):
                     continue
                 in_a_row = 0
                 write([Answer(identifier, int(sample), result.text, result.tokens, result.truncated)])
+
+    def _request(self, message: str, seed: int) -> "Request":
+        from rl.sampler.api import Request  # needs a package that not everyone has
+
+        return Request(
+            message=message,
+            temperature=self._sampling.temperature,
+            max_tokens=self._config.text.max_new_tokens,
+            thinking=self._config.text.thinking,
+            seed=seed,
+            top_p=self._sampling.top_p,
+            top_k=self._sampling.top_k,
+        )
 
     def _seed(self, identifier: str, sample: int) -> int:
         """Return a seed for each answer, the same whenever it is asked for."""

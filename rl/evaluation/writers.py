@@ -1,7 +1,7 @@
 """The writers of an engineer's responses in the reading test: a checkpoint on the devices here, or a server's model."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,7 +12,7 @@ from rl.policy import Policy
 from rl.run.checkpoint import fingerprint
 
 if TYPE_CHECKING:
-    from rl.sampler.api import ChatClient
+    from rl.sampler.api import ChatClient, Request
 
 AT_ONCE = 48
 """Responses that a checkpoint writes side by side; a process that is killed loses so many."""
@@ -79,20 +79,31 @@ class PolicyWriter(Writer):
 
 
 class ApiWriter(Writer):
-    """A model behind an API.
+    """A model behind an API, which is asked a first small question at once; its words are free, no schema holds it.
 
     Args:
       concurrency: requests under way at once.
+      say: gets a line on what the server refuses, and on responses that were cut off.
+
+    Raises:
+      ApiError: if the question gets no answer.
     """
 
     masked = False
 
-    def __init__(self, client: "ChatClient", config: Config, concurrency: int):
-        self._client, self._settings, self._concurrency = client, config.engineer, concurrency
+    def __init__(self, client: "ChatClient", config: Config, concurrency: int, say: Callable[[str], None]):
+        self._client, self._settings, self._concurrency, self._say = client, config.engineer, concurrency, say
+        client.check(self._request("", 0), say)
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the responses, beside the messages; plain values."""
-        return {"url": self._client.url, "api_model": self._client.model}
+        return {
+            "url": self._client.url,
+            "api_model": self._client.model,
+            "max_tokens": self._settings.api.max_tokens,
+            "sent": self._client.sent(self._request("", 0)),
+            "refused": sorted(self._client.refused),
+        }
 
     def fits(self, message: str) -> bool:
         """Whether there is room: a server knows its own."""
@@ -104,21 +115,29 @@ class ApiWriter(Writer):
         Raises:
           ApiError: if a request fails.
         """
-        from rl.sampler.api import ApiError, Request, RequestFailed  # needs a package that not everyone has
+        from rl.sampler.api import ApiError, RequestFailed  # needs a package that not everyone has
 
-        settings = self._settings
-        asked = [
-            Request(
-                message=message,
-                temperature=settings.temperature,
-                max_tokens=settings.max_thinking_tokens + settings.max_answer_tokens,
-                seed=i if settings.temperature else None,
-                top_p=settings.top_p,
-                top_k=settings.top_k,
-            )
-            for i, (message, _) in enumerate(requests)
-        ]
+        asked = [self._request(message, seed) for seed, (message, _) in enumerate(requests)]
+        cut = 0
         for index, result in self._client.map(asked, self._concurrency):
             if isinstance(result, RequestFailed):
                 raise ApiError(f"{self._client.url}: {result}; the same command asks again")
+            cut += result.truncated
             yield index, result.text
+        if cut:
+            limit = self._settings.api.max_tokens
+            self._say(f"{cut:,} of {len(asked):,} responses were cut off at engineer.api.max_tokens = {limit:,}")
+
+    def _request(self, message: str, seed: int) -> "Request":
+        from rl.sampler.api import Request  # needs a package that not everyone has
+
+        settings = self._settings
+        return Request(
+            message=message,
+            temperature=settings.temperature,
+            max_tokens=settings.api.max_tokens,
+            thinking=True,
+            seed=seed,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+        )

@@ -21,6 +21,10 @@ ORIGIN = "origin.json"
 """Where a run that was not begun by itself comes from: {"run": that one's folder from here, "validation_seed"}."""
 
 
+MENDABLE = "engineer.api."
+"""Settings that may change while a run stands: how a server is reached, where a mistake must not cost the rounds."""
+
+
 class InUse(ConfigError):
     """Another process works in the folder."""
 
@@ -33,7 +37,7 @@ class RunDirectory:
 
     Args:
       path: of the folder, which need not be there.
-      config: of the run. A folder that holds another configuration is refused.
+      config: of the run. A folder that holds another configuration is refused, but for what is `MENDABLE` in it.
 
     Raises:
       ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
@@ -57,7 +61,7 @@ class RunDirectory:
             raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
 
     def create(self) -> None:
-        """Makes the folder, with the configuration in it; a run that is there stays as it is.
+        """Makes the folder, with the configuration in it; of a run that is there only what is `MENDABLE` changes.
 
         Raises:
           InUse: if another process has made it in the meantime.
@@ -66,9 +70,9 @@ class RunDirectory:
             self.claim()
             if distributed.agree((self.path / "config.yaml").exists()):
                 raise InUse(f"{self.path}: was begun by another process just now; give the command again")
-            self.write("config.yaml", self.config.to_yaml())
-            self.write("provenance.json", provenance(self.config))
             self._is_run = True
+        self.write("config.yaml", self.config.to_yaml())
+        self.write("provenance.json", provenance(self.config))
 
     def claim(self) -> None:
         """Keeps other jobs away from now on, also where there is no run yet; a mistake can still be found then.
@@ -83,7 +87,8 @@ class RunDirectory:
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
         """Checkpoints of this run."""
-        digest = hashlib.sha256(self.config.to_yaml().encode()).hexdigest()
+        identity = json.dumps(_identity(self.config.model_dump(mode="json")), sort_keys=True)
+        digest = hashlib.sha256(identity.encode()).hexdigest()
         return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep, digest)
 
     @property
@@ -122,7 +127,7 @@ class RunDirectory:
         self._is_taken = True
 
     def _refuse_other(self) -> None:
-        ours, theirs = flat(self.config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))
+        ours, theirs = _identity(self.config.model_dump(mode="json")), _identity(read(self.path / "config.yaml"))
         for key in [*ours, *(theirs.keys() - ours.keys())]:
             if ours.get(key) != theirs.get(key):
                 raise ConfigError(
@@ -194,3 +199,8 @@ class RunDirectory:
         for name, length in progress.log_bytes.items():
             if distributed.is_main() and (self.path / name).exists():
                 os.truncate(self.path / name, length)
+
+
+def _identity(values: dict[str, Any]) -> dict[str, Any]:
+    """Return by dotted key what must stay for a run to go on."""
+    return {key: value for key, value in flat(values).items() if not key.startswith(MENDABLE)}

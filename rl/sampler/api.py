@@ -1,15 +1,16 @@
 """A client of chat completions as OpenAI's servers speak them, and vLLM, llama.cpp, Ollama, OpenRouter and others too.
 
 The `openai` package sends requests, and repeats them after waits that double or that the server names. This file adds
-what it leaves open: bodies that hold no answer, a limit on a whole attempt, one line for what no further request can
-mend (no server, no key, no such model), and many requests at once.
+what it leaves open: bodies that hold no answer, fields that a server refuses, a limit on a whole attempt, one line for
+what no further request can mend (no server, no key, no such model), and many requests at once.
 """
 
 import concurrent.futures
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -25,6 +26,19 @@ except ModuleNotFoundError as error:
 
 CONNECT_TIMEOUT = 30.0
 """Seconds for one attempt to reach the server."""
+CHECK_TOKENS, CHECK_ATTEMPTS = 16, 2
+"""Room for the answer to a first small question, and how often it is asked: all attempts would take half a minute."""
+OPTIONAL = {
+    "temperature": "temperature",
+    "seed": "seed",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "chat_template_kwargs": "chat_template_kwargs|enable_thinking",
+    "response_format": "response_format|json_schema|schema|grammar",
+}
+"""Fields that a request can do without, with what a server calls one that it refuses."""
 HEADERS = frozenset(
     {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
 )
@@ -51,12 +65,21 @@ class Completion:
       tokens: how many it took, thoughts included, as the server counts; None where it does not.
       truncated: whether the limit on tokens ended it.
       prompt_tokens: length of the message, as the server counts; None where it does not.
+      thinking: what the server sends separately as thoughts; empty where it sends none, or within the text.
     """
 
     text: str
     tokens: int | None
     truncated: bool
     prompt_tokens: int | None = None
+    thinking: str = ""
+
+    @property
+    def response(self) -> str:
+        """Thoughts and text in one, as a model writes them: tags around the thoughts, without an end if it was cut."""
+        if not self.thinking:
+            return self.text
+        return f"<think>\n{self.thinking}" + (f"\n</think>\n\n{self.text}" if self.text else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,16 +88,36 @@ class Request:
 
     Attributes:
       temperature: 0 is greedy.
-      seed: makes a server that heeds it repeatable; None leaves it out.
-      top_p, top_k: 1 and 0 leave them out; OpenAI's own servers know no top_k.
+      max_tokens: room for the answer, thoughts included.
+      thinking: whether the chat template lets the model think first, where it can be told.
+      seed: makes a server that heeds it repeatable.
+      top_p, top_k: draw among the likeliest tokens; 1 and 0 draw among all.
+      schema: JSON schema that the answer, after its thoughts, must fit; None for free text.
     """
 
     message: str
     temperature: float
     max_tokens: int
-    seed: int | None = None
+    thinking: bool
+    seed: int = 0
     top_p: float = 1.0
     top_k: int = 0
+    schema: Mapping[str, Any] | None = None
+
+    def optional(self) -> dict[str, Any]:
+        """Return the fields of the request that a server may refuse, all that its own defaults could change among them.
+
+        Left out they are not off: llama.cpp draws with top_k 40, top_p .95 and min_p .05, and others by what a
+        checkpoint's generation_config.json says, repetition penalties in it.
+        """
+        fields = {"temperature": self.temperature, "repetition_penalty": 1.0}
+        fields |= {"chat_template_kwargs": {"enable_thinking": self.thinking}}
+        if self.temperature:
+            fields |= {"top_p": self.top_p, "top_k": self.top_k, "min_p": 0.0, "seed": self.seed}
+        if self.schema is not None:
+            schema = {"name": "answer", "strict": True, "schema": self.schema}
+            fields |= {"response_format": {"type": "json_schema", "json_schema": schema}}
+        return fields
 
 
 class ChatClient:
@@ -87,6 +130,9 @@ class ChatClient:
       key_name: what the user calls the key, for messages.
       timeout: seconds for one attempt, from the question to the end of the answer.
       attempts: for each request; 8 of them bridge half a minute.
+
+    Attributes:
+      refused: names of optional fields that the server takes no request with, and that are left out from then on.
 
     Raises:
       ApiError: if the URL or the key cannot be one.
@@ -114,8 +160,31 @@ class ChatClient:
         self._key, self._key_name, self._timeout, self._attempts = key, key_name, timeout, attempts
         self._reached = False  # until then a server that cannot be reached is taken for a wrong address
         self._limit_key = "max_tokens"
+        self.refused: frozenset[str] = frozenset()
 
-    def map(self, requests: Sequence[Request], concurrency: int) -> Iterator[tuple[int, Completion | RequestFailed]]:
+    def check(self, request: Request, say: Callable[[str], None]) -> None:
+        """Ask a small question in the manner of a request, so that a mistake shows before there is work to lose.
+
+        Args:
+          say: gets a line on what the server refuses.
+
+        Raises:
+          ApiError: if it gets no answer, also without what the server refuses.
+        """
+        question = dataclasses.replace(request, message="Answer with the word yes.", max_tokens=CHECK_TOKENS)
+        ((_, result),) = self.map([question], concurrency=1, attempts=CHECK_ATTEMPTS)
+        if isinstance(result, RequestFailed):
+            raise ApiError(f"{self.url}: a first small request for the model {self.model!r} failed: {result}")
+        if self.refused:
+            say(f"{self.url}: refuses {', '.join(sorted(self.refused))}, so there its own defaults hold")
+
+    def sent(self, request: Request) -> dict[str, Any]:
+        """Return the optional fields that go out with a request, its own seed aside."""
+        return {name: value for name, value in request.optional().items() if name not in self.refused | {"seed"}}
+
+    def map(
+        self, requests: Sequence[Request], concurrency: int, attempts: int | None = None
+    ) -> Iterator[tuple[int, Completion | RequestFailed]]:
         """Yield the answers as they come, each with its request's index; `concurrency` requests are under way at once.
 
         A request has failed if every attempt did, or the server refuses it. Closing the iterator breaks off what is
@@ -124,7 +193,7 @@ class ChatClient:
         Raises:
           ApiError: if no request can succeed.
         """
-        client, waiting = self._client(), iter(enumerate(requests))
+        client, waiting = self._client(attempts or self._attempts), iter(enumerate(requests))
         under_way: dict[concurrent.futures.Future[Completion | RequestFailed], int] = {}
         with anyio.from_thread.start_blocking_portal() as portal:  # an event loop in a thread of its own
             try:
@@ -141,34 +210,41 @@ class ChatClient:
                     future.cancel()
                 portal.call(client.close)
 
-    def _client(self) -> openai.AsyncOpenAI:
+    def _client(self, attempts: int) -> openai.AsyncOpenAI:
         try:
             return openai.AsyncOpenAI(
                 base_url=self.url,
                 api_key=self._key or "none",  # the package insists on one; it is not sent
-                max_retries=self._attempts - 1,
+                max_retries=attempts - 1,
                 timeout=openai.Timeout(None, connect=CONNECT_TIMEOUT),
                 http_client=_HttpClient(self),
             )
         except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
             raise ApiError(f"{self.url}: {self._line(str(error))}") from None
 
-    async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> Completion | RequestFailed:
-        limit_key = self._limit_key
+    async def _ask(
+        self, client: openai.AsyncOpenAI, request: Request, dropped: frozenset[str] = frozenset()
+    ) -> Completion | RequestFailed:
+        """Ask without the optional fields that are known to be refused and those to be `dropped`."""
+        limit_key, dropped = self._limit_key, dropped | self.refused
         body: dict[str, Any] = {"model": self.model, "messages": [{"role": "user", "content": request.message}]}
-        body |= {"temperature": request.temperature, limit_key: request.max_tokens}
-        body |= {"seed": request.seed} if request.seed is not None else {}
-        body |= {"top_p": request.top_p} if request.top_p < 1 else {}
-        body |= {"top_k": request.top_k} if request.top_k else {}
+        body |= {limit_key: request.max_tokens}
+        body |= {name: value for name, value in request.optional().items() if name not in dropped}
         try:
-            return _read((await client.post("/chat/completions", body=body, cast_to=httpx2.Response)).text)
+            completion = _read((await client.post("/chat/completions", body=body, cast_to=httpx2.Response)).text)
         except openai.APIConnectionError as error:
             return RequestFailed(self._line(_reason(error)))
         except openai.APIStatusError as error:
-            if limit_key == "max_tokens" and "max_completion_tokens" in error.response.text:
+            said = error.response.text
+            if limit_key == "max_tokens" and "max_completion_tokens" in said:
                 self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
-                return await self._ask(client, request)
+                return await self._ask(client, request, dropped)
+            named = {name for name, words in OPTIONAL.items() if name in body and re.search(rf"\b({words})\b", said)}
+            if named and error.status_code in (400, 422):
+                return await self._ask(client, request, dropped | named)
             return self._refusal(error)
+        self.refused |= dropped  # now that it answers without them: another mistake may have named them in passing
+        return completion
 
     def _refusal(self, error: openai.APIStatusError) -> RequestFailed:
         """Put a refusal into a line; raise it where every request would be refused."""
@@ -244,7 +320,8 @@ def _read(body: str) -> Completion:
         if isinstance(answer, dict) and answer.get("error"):
             raise _NoAnswer(f"status 200 with an error: {json.dumps(answer['error'])}")
         choice = answer["choices"][0]
-        text, reason = choice["message"].get("content"), choice.get("finish_reason")
+        message, reason = choice["message"], choice.get("finish_reason")
+        text, thinking = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
         usage = answer.get("usage") or {}
         tokens, prompt_tokens = (
             count if type(count := usage.get(f"{part}_tokens")) is int else None for part in ("completion", "prompt")
@@ -256,5 +333,8 @@ def _read(body: str) -> Completion:
         if not truncated:
             raise _NoAnswer(f"an empty answer (finish_reason {json.dumps(reason)})")
         text = ""
-    text = text.encode(errors="replace").decode()  # halves of surrogate pairs, which no file takes
-    return Completion(text, tokens, truncated, prompt_tokens)
+    # Halves of surrogate pairs, which no file takes.
+    text, thinking = (
+        part.encode(errors="replace").decode() if isinstance(part, str) else "" for part in (text, thinking)
+    )
+    return Completion(text, tokens, truncated, prompt_tokens, thinking.strip())

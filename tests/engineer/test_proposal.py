@@ -11,12 +11,14 @@ from llguidance import LLMatcher, LLTokenizer
 from llguidance.numpy import allocate_token_bitmask, apply_token_bitmask_inplace, fill_next_token_bitmask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from engineer.proposal import Proposal, distance, fault, grammar, number, parse, to_answer
+from engineer.proposal import Proposal, distance, fault, grammar, number, parse, schema, to_answer
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 
 KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
 END = "<|im_end|>"
+COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+"""JSON without white space, as the grammar has it."""
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +68,13 @@ def test_random_logits_yield_a_legal_configuration_200_times_of_200(tokenizer):
     assert {len(parse(answer)) for answer in answers} == {1, 2, 3, 4}
 
 
-def test_every_multiple_within_its_limit_can_be_written_and_nothing_else(tokenizer):
-    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar(KINDS[:1])))
+@pytest.mark.parametrize("by", ["grammar", "schema"])
+def test_every_multiple_within_its_limit_can_be_written_and_nothing_else(tokenizer, by):
+    forms = {
+        "grammar": LLMatcher.grammar_from_lark(grammar(KINDS[:1])),
+        "schema": LLMatcher.grammar_from_json_schema(schema(KINDS[:1]), overrides=COMPACT),
+    }
+    matcher = LLMatcher(tokenizer, forms[by])
     for name, limit in (("data", 200), ("hole", 100), ("wait", 200)):
         for text in [
             *(number(i * 0.005) for i in range(210)),
@@ -123,6 +130,24 @@ def test_no_other_kinds_can_be_written(tokenizer, names, accepted):
     matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar(MIXED)))
     entry = '{"data":0.25,"hole":0.1,"wait":0}'
     tokens = tokenizer.tokenize_str("{" + ",".join(f'"{name}":{entry}' for name in names) + "}")
+    assert (matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()) == accepted
+
+
+@pytest.mark.parametrize(
+    ("names", "entry", "accepted"),
+    [
+        (("3", "3x3", "rooms6", "corridor8x3"), '{"data":0.25,"hole":0.1,"wait":0}', True),
+        (("3", "3x3", "rooms6"), '{"data":0.25,"hole":0.1,"wait":0}', False),
+        ((), "", False),
+        (("3", "3x3", "rooms6", "corridor8x3", "maze6"), '{"data":0.25,"hole":0.1,"wait":0}', False),
+        (("3", "3x3", "rooms6", "corridor8x3"), '{"data":0.25,"hole":0.1}', False),
+        (("3", "3x3", "rooms6", "corridor8x3"), '{"data":0.25,"hole":0.1,"wait":0,"size":3}', False),
+        (("3", "3x3", "rooms6", "corridor8x3"), '{"data":"0.25","hole":0.1,"wait":0}', False),
+    ],
+)
+def test_the_schema_takes_whole_configurations_of_the_runs_kinds_alone(tokenizer, names, entry, accepted):
+    tokens = tokenizer.tokenize_str("{" + ",".join(f'"{name}":{entry}' for name in names) + "}")
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_json_schema(schema(MIXED), overrides=COMPACT))
     assert (matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()) == accepted
 
 

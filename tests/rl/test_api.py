@@ -1,6 +1,7 @@
 """The chat client against a server that misbehaves: what is asked again, what ends everything, and in which words."""
 
 import contextlib
+import dataclasses
 import importlib
 import itertools
 import socket
@@ -14,7 +15,8 @@ import pytest
 from rl.config import ConfigError
 from rl.sampler.api import ApiError, ChatClient, Completion, Request, RequestFailed
 
-QUESTION = Request("Where to?", temperature=0.0, max_tokens=64)
+QUESTION = Request("Where to?", temperature=0.0, max_tokens=64, thinking=False)
+DRAWN = Request("?", temperature=0.7, max_tokens=1, thinking=True, seed=5, top_p=0.9, top_k=20)
 
 
 @pytest.fixture(autouse=True)
@@ -79,18 +81,110 @@ def test_the_question_is_the_message_alone_and_the_answer_comes_with_its_length(
             "messages": [{"role": "user", "content": "Where to?"}],
             "temperature": 0.0,
             "max_tokens": 64,
+            "repetition_penalty": 1.0,
+            "chat_template_kwargs": {"enable_thinking": False},
         }
     ]
     assert server.headers[0]["Authorization"] is None
 
 
-def test_key_seed_and_cuts_are_sent_where_they_are_given(server):
+def test_a_draw_from_the_whole_distribution_is_asked_for_in_so_many_words(server):
+    """Fields that are left out are a server's choice: llama.cpp's is top_k 40, top_p .95 and min_p .05."""
+    complete(client_of(server), dataclasses.replace(DRAWN, top_p=1.0, top_k=0))
+    (asked,) = server.asked
+    sent = {name: asked[name] for name in ("temperature", "seed", "top_p", "top_k", "min_p", "repetition_penalty")}
+    assert sent == {"temperature": 0.7, "seed": 5, "top_p": 1, "top_k": 0, "min_p": 0, "repetition_penalty": 1}
+    assert asked["chat_template_kwargs"] == {"enable_thinking": True}
+
+
+def test_key_cuts_and_schema_are_sent_where_they_are_given(server):
     client = ChatClient(server.url + "/chat/completions/", "m", "sk-secret", timeout=5)
-    complete(client, Request("?", temperature=0.7, max_tokens=1, seed=5, top_p=0.9, top_k=20))
+    complete(client, dataclasses.replace(DRAWN, schema={"type": "object"}))
     (asked,) = server.asked
     assert (asked["seed"], asked["top_p"], asked["top_k"]) == (5, 0.9, 20)
+    assert asked["response_format"]["type"] == "json_schema"
+    assert asked["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert asked["path"] == "/v1/chat/completions"
     assert server.headers[0]["Authorization"] == "Bearer sk-secret"
+
+
+def strict(*known, form="{}"):
+    """A server that takes these fields alone, and names one of the others in each refusal."""
+
+    def respond(handler, body, number):
+        unknown = sorted(body.keys() - {"path", "model", "messages", "max_tokens", *known})
+        handler.send(422, {"detail": form.format(unknown[0])}) if unknown else handler.say("fine")
+
+    return respond
+
+
+@pytest.mark.parametrize("form", ["Unexpected fields in the request: {{'{}'}}", "property '{}' is unsupported"])
+def test_optional_fields_that_a_server_refuses_are_dropped_once_and_said_once(server, form):
+    server.respond = strict("temperature", "top_p", form=form)
+    client, said = client_of(server), []
+    client.check(DRAWN, said.append)
+    refused = ["chat_template_kwargs", "min_p", "repetition_penalty", "seed", "top_k"]
+    assert said == [f"{server.url}: refuses {', '.join(refused)}, so there its own defaults hold"]
+    assert len(server.asked) == 6 and client.refused == set(refused)
+    results = dict(client.map([DRAWN] * 5, concurrency=2))
+    assert [result.text for result in results.values()] == ["fine"] * 5 and len(server.asked) == 11
+    assert client.sent(DRAWN) == {"temperature": 0.7, "top_p": 0.9}
+    assert server.asked[-1].keys() == {"path", "model", "messages", "max_tokens", "temperature", "top_p"}
+
+
+@pytest.mark.parametrize(
+    ("told", "field"),
+    [
+        ("Unsupported value: 'temperature' does not support 0.7 with this model.", "temperature"),
+        ("failed to parse grammar", "response_format"),
+        ("enable_thinking: unexpected keyword", "chat_template_kwargs"),
+    ],
+)
+def test_a_field_is_known_by_what_servers_say_of_it(server, told, field):
+    server.respond = lambda handler, body, number: handler.send(400, told) if field in body else handler.say("fine")
+    client = client_of(server)
+    assert complete(client, dataclasses.replace(DRAWN, schema={})).text == "fine"
+    assert client.refused == {field} and len(server.asked) == 2
+
+
+def test_a_field_that_another_mistake_names_in_passing_is_sent_again(server):
+    told = "the prompt is too long, whatever the temperature"
+    server.respond = lambda handler, body, number: handler.send(400, told) if number < 2 else handler.say("fine")
+    client = client_of(server)
+    with pytest.raises(RequestFailed, match=told):
+        complete(client, DRAWN)
+    complete(client, DRAWN)
+    assert not client.refused and server.asked[-1]["temperature"] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "asked"),
+    [(400, "Server is pinned to 'org/other'; requested 'some/model'.", 1), (500, "Internal Server Error", 2)],
+)
+def test_a_first_small_request_ends_a_mistake_in_one_line_at_once(server, status, told, asked):
+    server.respond = lambda handler, *_: handler.send(status, told)
+    line = f"{server.url}: a first small request for the model 'some/model' failed: status {status}: {told}"
+    with pytest.raises(ApiError) as error:
+        client_of(server).check(dataclasses.replace(DRAWN, message="long " * 1000, max_tokens=8192), print)
+    assert str(error.value) == line and len(server.asked) == asked
+    assert server.asked[0]["max_tokens"] == 16 and len(server.asked[0]["messages"][0]["content"]) < 50
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize(
+    ("content", "reason", "response"),
+    [
+        ("More holes.", "stop", "<think>\nHm. So.\n</think>\n\nMore holes."),
+        (None, "length", "<think>\nHm. So."),
+    ],
+)
+def test_thoughts_that_a_server_sends_separately_are_kept_apart(server, name, content, reason, response):
+    message = {"content": content, name: "\nHm. So.\n"}
+    server.respond = lambda handler, *_: handler.send(
+        200, {"choices": [{"message": message, "finish_reason": reason}], "usage": {"completion_tokens": 64}}
+    )
+    found = complete(client_of(server))
+    assert (found.text, found.thinking, found.response) == (content or "", "Hm. So.", response)
 
 
 def test_half_a_surrogate_pair_in_an_answer_does_not_reach_a_file(server):
@@ -268,7 +362,7 @@ def test_many_requests_keep_to_the_concurrency_and_lose_none(server):
             troubles[number // 3 % 4](handler)
 
     server.respond = respond
-    requests = [Request(f"question {i}", 0.0, 8) for i in range(100)]
+    requests = [Request(f"question {i}", 0.0, 8, False) for i in range(100)]
     results = dict(client_of(server).map(requests, concurrency=6))
     assert sorted(results) == list(range(100))
     assert all(results[i].text == f"QUESTION {i}" for i in range(100))
@@ -280,7 +374,7 @@ def test_one_failed_request_leaves_the_others_alone(server):
         handler.send(400, "no") if body["messages"][0]["content"] == "3" else handler.say("fine")
 
     server.respond = respond
-    results = dict(client_of(server).map([Request(str(i), 0.0, 8) for i in range(6)], concurrency=3))
+    results = dict(client_of(server).map([Request(str(i), 0.0, 8, False) for i in range(6)], concurrency=3))
     assert [type(results[i]) for i in range(6)] == [Completion] * 3 + [RequestFailed] + [Completion] * 2
 
 

@@ -1,5 +1,6 @@
 """Checkpoints and the run's folder: nothing is lost, damage is found, a full disk and a second process are told."""
 
+import contextlib
 import hashlib
 import json
 import math
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl.config import Config, ConfigError, RunError
+from rl.config import Config, ConfigError, RunError, load
 from rl.run.checkpoint import Checkpoints, Snapshot, fingerprint, finite
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
@@ -206,6 +207,27 @@ def test_another_configuration_or_model_is_refused(run):
 
     with pytest.raises(ConfigError, match=r"parameters.w is \[64, 48\] float32 there, \[64, 49\] float32 here"):
         Checkpoints(run / "checkpoints", 2, "config").restore(wider, pytest.fail)
+
+
+def test_how_the_engineers_server_is_reached_may_change_while_a_run_stands(tmp_path):
+    def config(**api) -> Config:
+        named = {"url": "http://localhost:8000/v1", "model": "m"} | api
+        return Config(**{"engineer": {"kind": "api", "template": None, "api": named}})
+
+    def reopened(config: Config) -> RunDirectory:
+        return RunDirectory(tmp_path / "run", config)
+
+    with contextlib.closing(reopened(config())) as directory:
+        directory.create()
+        directory.checkpoints.save(state(5))
+    mended = config(url="http://localhost:8001/v1", model="n", max_tokens=20_000)
+    with contextlib.closing(reopened(mended)) as directory:
+        assert same_bits(directory.checkpoints.restore(like, pytest.fail), state(5))
+        directory.create()
+    assert load(tmp_path / "run/config.yaml") == mended
+    other = mended.model_copy(update={"engineer": mended.engineer.model_copy(update={"temperature": 0.5})})
+    with pytest.raises(ConfigError, match="another configuration \\(engineer.temperature = 0.6 there, 0.5 here"):
+        reopened(other)
 
 
 FILL = """

@@ -65,9 +65,14 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     assert first + "\n" != (run.recorder.directory.path / "rounds/1/context.md").read_text() == second + "\n"
     assert [body["model"] for body in server.asked] == ["designer"] * 2
     assert server.asked[0]["seed"] != server.asked[1]["seed"]
-    log = (run.recorder.directory.path / "api.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in (run.recorder.directory.path / "api.jsonl").read_text().splitlines()]
     costs = {"round": 1, "requests": 1, "prompt_tokens": 100, "completion_tokens": 7}
-    assert [json.loads(line) for line in log] == [costs, costs]
+    assert len(rows) == 2 and all(row | costs == row for row in rows)
+    sent = {"temperature": 0.6, "repetition_penalty": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
+    assert rows[0]["sent"].items() >= sent.items() and rows[0]["refused"] == []
+    assert (rows[0]["model"], rows[0]["max_tokens"]) == ("designer", 8192)
+    schema = server.asked[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"].keys() == {"3", "4"}
     assert any("1 requests to the engineer's server, 100 tokens read and 7 written" in line for line in run.lines)
 
 
@@ -87,6 +92,61 @@ def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, ser
     run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"}, proposals=2)
     assert len(run.design(1).candidates) == 1
     assert any("a proposal is missing: " in line and "too hot" in line for line in run.lines)
+
+
+def thinks(tokens):
+    """A server with a reasoning model, which thinks so many tokens and then answers in 60; cut off where told to be."""
+
+    def respond(handler, body, number):
+        room = body["max_tokens"]
+        text = LEGAL if room >= tokens + 60 else None
+        message = {"content": text, "reasoning_content": "Hm. " * min(room, tokens)}
+        choice = {"message": message, "finish_reason": "stop" if text else "length"}
+        usage = {"prompt_tokens": 100, "completion_tokens": min(room, tokens + 60)}
+        handler.send(200, {"choices": [choice], "usage": usage})
+
+    return respond
+
+
+def test_a_model_that_thinks_3000_tokens_has_room_to_answer(stage, server):
+    server.respond = thinks(3000)
+    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
+    engineering.check_server(run.student.config, run.lines.append)
+    proposal = run.design(1)
+    assert (proposal.attempts, proposal.errors) == (1, ()) and proposal.projected.hole == (0.1, 0.2)
+    assert proposal.thinking == " ".join(["Hm."] * 3000) and len(server.asked) == 2
+
+
+def test_an_answer_that_was_cut_off_is_told_to_the_user_and_to_the_model(stage, server):
+    server.respond = thinks(3000)
+    api = {"url": server.url, "model": "designer", "max_tokens": 256}
+    run = after_round_0(stage, kind="api", template=None, api=api)
+    proposal = run.design(1)
+    told = "the answer was cut off at 256 tokens"
+    assert proposal.fallback and proposal.errors == (told, told)
+    assert f"could not be used: {told}." in server.asked[1]["messages"][0]["content"]
+    assert any("1 of 1 answers were cut off at engineer.api.max_tokens = 256" in line for line in run.lines)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(stage, server, closed):
+    """The chat template of a model that always thinks opens the thought in the prompt, so the answer has no tag."""
+    said = f"Perhaps {LEGAL} but" + (f"</think>{LEGAL} as" if closed else "")
+    server.respond = lambda handler, *_: handler.say(said, "length")
+    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
+    assert run.design(1).fallback == (not closed)
+
+
+def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(stage, server):
+    server.respond = lambda handler, body, number: (
+        handler.send(422, "Unexpected fields: {'top_k', 'min_p'}") if "top_k" in body else handler.say(LEGAL)
+    )
+    run, said = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"}), []
+    engineering.check_server(run.student.config, said.append)
+    assert said == [f"{server.url}: refuses min_p, top_k, so there its own defaults hold"]
+    run.design(1)
+    (row,) = (json.loads(line) for line in (run.recorder.directory.path / "api.jsonl").read_text().splitlines())
+    assert row["refused"] == ["min_p", "top_k"] and "top_p" in row["sent"] and "top_k" not in row["sent"]
 
 
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):

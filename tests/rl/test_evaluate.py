@@ -312,9 +312,11 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     assert (status, err) == (0, "")
     benchmark = evaluate.load("test")
     prompts = {text.prompt(benchmark.instances[i], text.PromptStyle.VERBOSE) for i in range(63)}
-    assert {body["messages"][0]["content"] for body in server.asked} == prompts
-    assert len(server.asked) == 63 and 2 <= server.most <= 8
-    assert all(body["temperature"] == 0 and body["max_tokens"] == 8192 and "seed" not in body for body in server.asked)
+    first, *asked = server.asked  # a small question before there is work to lose
+    assert {body["messages"][0]["content"] for body in asked} == prompts and first["max_tokens"] == 16
+    assert len(asked) == 63 and 2 <= server.most <= 8
+    assert all(body["temperature"] == 0 and body["max_tokens"] == 8192 and "seed" not in body for body in asked)
+    assert all(body["chat_template_kwargs"] == {"enable_thinking": True} for body in asked)
     figures = json.loads((tmp_path / "e/scores.json").read_text())
     (all_of_it,) = (x for x in figures["lines"] if (x["agents"], x["wait_subset"], x["size"]) == (None, None, None))
     # The wait subsets of a cell are three boards of its mean, so that each board counts the same.
@@ -350,16 +352,44 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
     (line,) = (line for line in out.splitlines() if "37.5 (37.5)" in line)
     assert line.split("  ")[0] == "2" and "mean" in line and "9.4 (9.4)  18.8 (18.8)" in line
     assert "| 2 | 0.50 | 3x3 | 25.0 (25.0) | 50.0 (50.0) | 100.0 (100.0) |" in (tmp_path / "e/report.md").read_text()
-    assert len({body["seed"] for body in server.asked}) == 32 and {body["temperature"] for body in server.asked} == {1}
-    seeds = {json.dumps([body["messages"], body["seed"]]) for body in server.asked}
+    asked = server.asked[1:]
+    assert len({body["seed"] for body in asked}) == 32 and {body["temperature"] for body in asked} == {1}
+    seeds = {json.dumps([body["messages"], body["seed"]]) for body in asked}
     server.asked.clear(), seen.clear()
     command(*arguments, "--out", tmp_path / "again", "--concurrency", 1)
-    assert {json.dumps([body["messages"], body["seed"]]) for body in server.asked} == seeds
+    assert {json.dumps([body["messages"], body["seed"]]) for body in server.asked[1:]} == seeds
+
+
+def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, command, tmp_path):
+    server.respond = lambda handler, body, number: (
+        handler.send(422, "Unexpected fields: {'top_k', 'min_p'}") if "top_k" in body else handler.say(f"no {number}")
+    )
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
+    status, out, _ = command(*arguments)
+    assert status == 0 and out.count("refuses min_p, top_k, so there its own defaults hold") == 1
+    assert len(server.asked) == 1 + 1 + 8
+    sent = {"temperature": 1.0, "repetition_penalty": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
+    for name in ("evaluation.json", "scores.json"):
+        held = json.loads((tmp_path / name).read_text())
+        assert held["sent"] == sent | {"top_p": 1.0} and held["refused"] == ["min_p", "top_k"]
+    assert "The server refused min_p, top_k: there its own defaults hold" in (tmp_path / "report.md").read_text()
+    server.respond = lambda handler, *_: handler.say("fine")  # another server now, which takes everything
+    status, _, err = command(*arguments)
+    assert status == 2 and "holds another evaluation (sent = " in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_samples_that_are_all_the_same_are_told(server, command, tmp_path, sampled):
+    """transformers serve is greedy at any temperature where generation_config.json does not say do_sample."""
+    server.respond = lambda handler, body, number: handler.say(f"no {number == 5 if sampled else 0}")
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
+    _, out, _ = command(*arguments)
+    told = "All answers to a board are the same, on every board, at temperature 1: pass@k is pass@1."
+    assert [told in " ".join(text.split()) for text in (out, (tmp_path / "report.md").read_text())] == [not sampled] * 2
 
 
 def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, command, tmp_path):
-    answers = ["refused"] * 3
-    server.respond = lambda handler, *_: handler.send(400, answers.pop()) if answers else handler.say("fine")
+    server.respond = lambda handler, _, number: handler.send(400, "refused") if 0 < number < 4 else handler.say("fine")
     arguments = ("--api", server.url, "m", "--suite", "validation", "--out", tmp_path / "e")
     status, out, err = command(*arguments)
     assert status == 1 and err.count("\n") == 1
@@ -368,15 +398,23 @@ def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, co
     assert json.loads((tmp_path / "e/scores.json").read_text())["missing"] == 3
     status, out, err = command(*arguments)
     assert (status, err) == (0, "") and "Goes on: 21 of 24 answers are there" in out
-    assert len(server.asked) == 27 and len(set(lines_of(tmp_path / "e"))) == 24
+    assert len(server.asked) == 29 and len(set(lines_of(tmp_path / "e"))) == 24
 
 
-def test_a_server_that_refuses_everything_is_given_up_soon(server, command, tmp_path):
+def test_a_server_that_refuses_everything_is_told_at_once_and_nothing_is_written(server, command, tmp_path):
     server.respond = lambda handler, *_: handler.send(400, "unknown field top_k")
     arguments = ("--api", server.url, "m", "--suite", "benchmark", "--out", tmp_path / "e")
     status, _, err = command(*arguments)
-    assert (status, len(server.asked) < 30) == (2, True)
-    assert err == f"error: {server.url}: 10 requests in a row failed, the last: status 400: unknown field top_k\n"
+    assert status == 2 and len(server.asked) == 1 and not (tmp_path / "e").exists()
+    told = "a first small request for the model 'm' failed: status 400: unknown field top_k"
+    assert err == f"error: {server.url}: {told}\n"
+
+
+def test_a_server_that_begins_to_refuse_everything_is_given_up_soon(server, command, tmp_path):
+    server.respond = lambda handler, _, number: handler.send(400, "too long") if number else handler.say("yes")
+    status, _, err = command("--api", server.url, "m", "--suite", "benchmark", "--out", tmp_path / "e")
+    assert (status, len(server.asked) < 31) == (2, True)
+    assert err == f"error: {server.url}: 10 requests in a row failed, the last: status 400: too long\n"
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -401,7 +439,7 @@ def test_a_stop_keeps_what_came_and_says_how_to_go_on(server, command, tmp_path,
     status, out, _ = command(*arguments)
     assert status == 0 and f"Goes on: {there} of 24 answers are there" in out
     assert len(lines_of(tmp_path / "e")) == len(set(lines_of(tmp_path / "e"))) == 24
-    assert 24 - there <= len(server.asked) <= 24 - there + 2  # of the first command two were under way
+    assert 25 - there <= len(server.asked) <= 25 - there + 2  # of the first command two were under way
 
 
 def test_keys_come_from_the_environment_and_a_missing_one_is_told(server, command, tmp_path, monkeypatch):

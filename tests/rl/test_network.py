@@ -287,6 +287,34 @@ def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(student.state.learner.parameters))
 
 
+@pytest.mark.heavy
+def test_a_mistake_about_the_engineers_server_is_mended_without_losing_round_0(tmp_path, server, capsys):
+    """A wrong port before the run; in it a model that is gone after round 0, in whose place another is named."""
+    design = json.dumps({"3": {"data": 0.4, "hole": 0.2, "wait": 0.1}, "4": {"data": 0.6, "hole": 0.3, "wait": 0}})
+
+    def respond(handler, body, number):
+        gone = number > 0 and body["model"] == "old"
+        handler.send(404, {"error": {"message": "no such model"}}) if gone else handler.say(design)
+
+    def command(*overrides: str) -> tuple[int, str]:
+        start = ["--config", str(shipped("lab.yaml")), "--run", str(tmp_path / "run"), *OVERRIDES]
+        status = main([*start, "engineer.kind=api", "engineer.template=null", *overrides])
+        return status, capsys.readouterr().err
+
+    server.respond = respond
+    url = f"engineer.api.url={server.url}"
+    status, error = command("engineer.api.url=http://127.0.0.1:9/v1", "engineer.api.model=old")
+    assert status == 2 and "http://127.0.0.1:9/v1: not reached: " in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    status, error = command(url, "engineer.api.model=old")
+    assert status == 2 and "knows no model 'old'" in error and error.count("\n") == 1
+    before = (tmp_path / "run/rounds/0/evidence.json").stat().st_mtime_ns
+    assert command(url, "engineer.api.model=new") == (0, "")
+    assert (tmp_path / "run/rounds/0/evidence.json").stat().st_mtime_ns == before
+    rows = [json.loads(line) for line in (tmp_path / "run/api.jsonl").read_text().splitlines()]
+    assert [(row["round"], row["model"]) for row in rows] == [(1, "new"), (2, "new")]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
