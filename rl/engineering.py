@@ -83,13 +83,13 @@ def make(student: Student, recorder: Recorder, k: int) -> Engineer:
 
 
 def language_engineer(
-    student: Student, settings: EngineerSection, generate: Generate, tokenizer: Tokenizer
+    student: Student, settings: EngineerSection, generate: Generate, tokenizer: Tokenizer | None
 ) -> LanguageEngineer:
     """Return a language model that designs for a student as the settings say, and takes its first proposal.
 
     Args:
       generate: how the model writes.
-      tokenizer: by which the room for its message is counted.
+      tokenizer: by which the room for its message is counted; None where a server has its own.
 
     Raises:
       ConfigError: if the template cannot be used.
@@ -102,7 +102,7 @@ def language_engineer(
         attempts=settings.attempts,
         masked=settings.kind != LanguageKind.API,
         shuffled=settings.kind in SHUFFLED,
-        fits=lambda text: tokenizer.fits(text, settings.max_prompt_tokens),
+        fits=lambda text: tokenizer is None or tokenizer.fits(text, settings.max_prompt_tokens),
     )
 
 
@@ -164,15 +164,15 @@ def _recorded(directory: RunDirectory, k: int, generate: Generate) -> Generate:
     return recorded
 
 
-def _generate(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer]:
+def _generate(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer | None]:
     """Return how the model behind the settings writes, and what counts the tokens of a message to it."""
     config, kind = student.config, student.config.engineer.kind
     if kind == LanguageKind.API:
-        return _asking(student, recorder), student.tokenizer
+        return _asking(student, recorder), None
     if kind in MODELS:
         policy, parameters = load_model(config.engineer, config.mesh)
         return policy.generation(parameters, recorder.stoppable(student.state, lambda done: None)), policy.tokenizer
-    return student.generation(recorder, base=kind == LanguageKind.BASE), student.tokenizer
+    return student.generation(recorder, base=kind == LanguageKind.BASE)
 
 
 @functools.lru_cache(4)

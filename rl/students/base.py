@@ -30,7 +30,6 @@ class Student(Protocol):
     Attributes:
       config: of the run.
       state: all that a checkpoint holds.
-      tokenizer: by which the room for an engineer's message is counted where no other model reads it.
       validation_boards: ``[n]``, which no training shows; known after `prepare`.
     """
 
@@ -39,9 +38,6 @@ class Student(Protocol):
 
     @property
     def state(self) -> State: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
 
     @property
     def validation_boards(self) -> Instance: ...
@@ -124,8 +120,8 @@ class Student(Protocol):
         """Return the parameters with which an engineer of that name designed, for their fingerprint."""
         ...
 
-    def generation(self, recorder: Recorder, base: bool) -> Generate:
-        """Return how the student writes text, or as it was when the rounds began; a student that can."""
+    def generation(self, recorder: Recorder, base: bool) -> tuple[Generate, Tokenizer]:
+        """Return how the student writes text, or as it was when the rounds began, and its tokens; one that can."""
         ...
 
     def details(self) -> str:

@@ -29,7 +29,7 @@ from rl.policy import Policy, Prompts, writer
 from rl.qwen3 import lora
 from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.model import Qwen3, abstract
-from rl.qwen3.tokenizer import check_fit
+from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.run.boards import BoardSet, build_boards, even, mixed_boards
 from rl.run.checkpoint import Checkpoints
 from rl.run.keys import Purpose, make_key
@@ -57,7 +57,6 @@ class LanguageStudent:
     def __init__(self, config: Config):
         self.config = config
         self.policy, self._parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
-        self.tokenizer = self.policy.tokenizer
         self.optimizer = rounds_optimizer(config)
         self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
         self.state: TrainState
@@ -241,10 +240,11 @@ class LanguageStudent:
         """Return the reference's parameters for the engineer `base`, else the current ones."""
         return self.state.reference_parameters() if engineer == "base" else self.state.parameters
 
-    def generation(self, recorder: Recorder, base: bool) -> Generate:
+    def generation(self, recorder: Recorder, base: bool) -> tuple[Generate, Tokenizer]:
         """Return generation with its parameters, or those at the start of the rounds, held to the grammar."""
         parameters = self.state.reference_parameters() if base else self.state.parameters
-        return self.policy.generation(parameters, recorder.stoppable(self.state, lambda done: None))
+        generate = self.policy.generation(parameters, recorder.stoppable(self.state, lambda done: None))
+        return generate, self.policy.tokenizer
 
     def details(self) -> str:
         """Describe GRPO as the settings have it."""
@@ -331,7 +331,7 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
-    reads = isinstance(engineer.kind, LanguageKind)
+    reads = isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API
     taught_too = config.warm_start.steps > 0 or config.grpo.engineer_every > 0
     if reads:
         texts = sft.engineer_texts(policy, np.random.default_rng(0), examples, (engineer.context,))

@@ -122,7 +122,6 @@ class NetworkStudent:
 
     def __init__(self, config: Config):
         self.config, self.settings = config, config.student.network
-        self.tokenizer = Tokenizer()
         self.state: NetworkState
         self.validation: Dataset
         self._validation_key: jax.Array
@@ -357,7 +356,7 @@ class NetworkStudent:
         """Return the network's parameters: who designed for it is not known by them."""
         return self.state.learner.parameters
 
-    def generation(self, recorder: Recorder, base: bool) -> Generate:
+    def generation(self, recorder: Recorder, base: bool) -> tuple[Generate, Tokenizer]:
         """Raise ValueError: a network writes nothing, and a configuration that asks it to is refused."""
         raise ValueError("a network that plays writes no text")
 
