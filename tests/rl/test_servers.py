@@ -1,0 +1,126 @@
+"""The API against servers that are not ours, with a random model: what they refuse, ignore and take, end to end.
+
+They need pip install '.[servers]'.
+"""
+
+import json
+from pathlib import Path
+
+import jax
+import pytest
+import servers
+from shapes import SMALL_JSON
+from stage import Stage, nothing_valid
+
+from jaxlake.config import LakeConfig
+from rl import config as config_
+from rl import engineering
+from rl.evaluate import main
+from rl.policy import Policy
+
+pytestmark = pytest.mark.heavy
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("stage"))
+
+
+def save(folder: Path) -> Path:
+    """Write a random model as a run leaves one."""
+    folder.mkdir()
+    (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
+    config = config_.validate(config_.Config, {"model": {"shape": str(folder / "shape.json")}}, "a test")
+    policy, parameters = Policy.create(config, jax.random.key(1))
+    policy.save(folder / "final", parameters)
+    return folder / "final"
+
+
+@pytest.fixture(scope="module")
+def transformers_serve(tmp_path_factory):
+    """URL and model; its files are readable for their owner alone, as some that save_pretrained writes are."""
+    pytest.importorskip("transformers.cli.serve", reason="transformers serve needs pip install '.[servers]'")
+    for name in ("torch", "fastapi", "uvicorn", "accelerate"):
+        pytest.importorskip(name, reason="transformers serve needs pip install '.[servers]'")
+    folder = save(tmp_path_factory.mktemp("transformers") / "run")
+    for file in folder.iterdir():
+        file.chmod(0o600)
+    with servers.transformers_serve(folder) as url:
+        yield url, str(folder)
+
+
+@pytest.fixture(scope="module")
+def llama_cpp(tmp_path_factory):
+    """URL and model."""
+    for name in ("xllamacpp", "gguf"):
+        pytest.importorskip(name, reason="llama.cpp's server needs pip install '.[servers]'")
+    with servers.llama_cpp(save(tmp_path_factory.mktemp("llama") / "run")) as url:
+        yield url, "tiny"
+
+
+def evaluate(server, folder: Path, capsys) -> tuple[int, str, str]:
+    """Answer two boards twice; return status, and what was said and complained of in one line each."""
+    command = ["--api", *server, "--suite", "validation", "--limit", "2", "--samples", "2", "--concurrency", "1"]
+    status = main([*command, "--out", str(folder), "text.max_new_tokens=24"])
+    out, err = capsys.readouterr()
+    return status, " ".join(out.split()), err
+
+
+def design(stage: Stage, server, **api):
+    """Let the server's model design round 1; return the proposal, what was said, and how it was asked."""
+    url, model = server
+    api = {"url": url, "model": model} | api
+    run = stage.run({"kind": "api", "template": None, "temperature": 1.0, "api": api})
+    run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
+    engineering.check_server(run.student.config, run.lines.append)
+    proposal = run.design(1)
+    rows = (run.recorder.directory.path / "api.jsonl").read_text().splitlines()
+    return proposal, run.lines, json.loads(rows[0])
+
+
+def test_transformers_refuses_fields_by_name_and_stays_greedy_which_is_told(transformers_serve, tmp_path, capsys):
+    """Its generation_config.json, without do_sample, decides; temperature is read, and nothing is drawn."""
+    status, out, err = evaluate(transformers_serve, tmp_path / "e", capsys)
+    assert (status, err) == (0, "")
+    assert out.count("refuses min_p, repetition_penalty, top_k, so there its own defaults hold") == 1
+    assert "All answers to a board are the same, on every board, at temperature 1" in out
+    held = json.loads((tmp_path / "e/evaluation.json").read_text())
+    assert held["refused"] == ["min_p", "repetition_penalty", "top_k"]
+    assert held["sent"] == {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "chat_template_kwargs": {"enable_thinking": True},
+    }
+
+
+def test_transformers_takes_no_schema_and_says_nothing_so_answers_are_read_tolerantly(stage, transformers_serve):
+    proposal, lines, row = design(stage, transformers_serve, max_tokens=24)
+    assert "response_format" in row["sent"] and proposal.fallback
+    assert set(proposal.errors) == {"the answer was cut off at 24 tokens"}
+    assert any("1 of 1 answers were cut off at engineer.api.max_tokens = 24" in line for line in lines)
+
+
+def test_a_model_that_transformers_does_not_serve_ends_in_one_line(transformers_serve, tmp_path, capsys):
+    url, folder = transformers_serve
+    status, _, err = evaluate((url, "org/other"), tmp_path / "e", capsys)
+    told = f"Server is pinned to '{folder}'; requested 'org/other'."[:100]
+    assert status == 2 and told in err and err.count("\n") == 1 and not (tmp_path / "e").exists()
+
+
+def test_llama_cpp_takes_every_field_and_draws_from_the_whole_distribution(llama_cpp, tmp_path, capsys):
+    status, out, err = evaluate(llama_cpp, tmp_path / "e", capsys)
+    assert (status, err) == (0, "") and "refuses" not in out and "All answers to a board are the same" not in out
+    held = json.loads((tmp_path / "e/evaluation.json").read_text())
+    assert held["refused"] == [] and held["sent"].keys() >= {"top_k", "top_p", "min_p", "chat_template_kwargs"}
+    lines = (tmp_path / "e/answers.jsonl").read_text()
+    assert evaluate(llama_cpp, tmp_path / "again", capsys)[0] == 0  # and by the seeds it draws the same again
+    assert sorted((tmp_path / "again/answers.jsonl").read_text().splitlines()) == sorted(lines.splitlines())
+
+
+def test_llama_cpp_holds_random_weights_to_a_legal_design(stage, llama_cpp):
+    proposal, _, row = design(stage, llama_cpp)
+    assert row["refused"] == [] and (proposal.attempts, proposal.errors, proposal.fallback) == (1, (), False)
+    assert proposal.parsed.keys() == {"3", "4"}
+    for entry in proposal.parsed.values():
+        assert all(abs(ratio * 200 - round(ratio * 200)) < 1e-9 for ratio in entry.values())
+        assert entry["hole"] <= 0.5 and max(entry.values()) <= 1
