@@ -110,7 +110,7 @@ class Request:
         Left out they are not off: llama.cpp draws with top_k 40, top_p .95 and min_p .05, and others by what a
         checkpoint's generation_config.json says, repetition penalties in it.
         """
-        fields = {"temperature": self.temperature, "repetition_penalty": 1.0}
+        fields: dict[str, Any] = {"temperature": self.temperature, "repetition_penalty": 1.0}
         fields |= {"chat_template_kwargs": {"enable_thinking": self.thinking}}
         if self.temperature:
             fields |= {"top_p": self.top_p, "top_k": self.top_k, "min_p": 0.0, "seed": self.seed}
