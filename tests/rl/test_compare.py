@@ -265,6 +265,20 @@ def test_a_comment_may_be_mended_and_an_engineer_added_in_the_midst_of_a_compari
         comparison.open_folder(tmp_path / "out", comparison.load(another))
 
 
+def test_how_a_server_is_reached_may_be_mended_in_the_midst_of_a_comparison(tmp_path):
+    def served(port: int, more: str = "") -> comparison.Resolved:
+        api = f"{{kind: api, template: null, api: {{url: 'http://localhost:{port}/v1', model: m}}{more}}}"
+        return comparison.load(write(tmp_path, COMPARISON.replace("evaluation:", f"  served: {api}\nevaluation:")))
+
+    comparison.open_folder(tmp_path / "out", served(8000))
+    (tmp_path / "out/start").mkdir()
+    (tmp_path / "out/start/config.yaml").touch()  # begun
+    comparison.open_folder(tmp_path / "out", served(8001))
+    assert comparison.reopen(tmp_path / "out").engineers["served"]["api"]["url"] == "http://localhost:8001/v1"
+    with pytest.raises(ConfigError, match=r"engineers.served.temperature = None there, 0.5 here"):
+        comparison.open_folder(tmp_path / "out", served(8001, ", temperature: 0.5"))
+
+
 def test_overrides_reach_the_run_and_the_comparison(tmp_path):
     found = comparison.load(write(tmp_path), ["seeds=[7]", "overrides.grpo.learning_rate=1e-3"])
     assert found.arm("by_itself", 7).grpo.learning_rate == 1e-3

@@ -361,7 +361,7 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
 
     answer = '{"3":{"data":1,"hole":0.1,"wait":0},"4":{"data":0,"hole":0.2,"wait":0}}'
     server.respond = lambda handler, body, number: handler.say(answer)
-    api = f"engineers.served={{kind: api, api: {{url: '{server.url}', model: m}}}}"
+    api = f"engineers.served={{kind: api, template: null, api: {{url: '{server.url}', model: m}}}}"
     assert compare(["--config", str(path), "--out", str(out), api]) == 0
     assert "served: 4 requests to the engineer's server, 400 tokens read and 28 written" in capsys.readouterr().out
     designed = json.loads((out / "arms/served/seed1/rounds/2/config.json").read_text())
