@@ -12,6 +12,7 @@ import pytest
 from engineer.engineers.rules import frontier_design
 from engineer.examples import think
 from engineer.proposal import to_answer
+from rl.command import shipped
 from rl.config import Config, ConfigError
 from rl.config.sections import LakeSection
 from rl.evaluate import main
@@ -187,3 +188,22 @@ def test_a_checkpoint_reads_by_command_and_goes_on(config, tmp_path, capsys):
     assert scores["all"]["states"] == 6 and scores["all"]["legal"] == 6  # the grammar holds whoever knows nothing
     assert np.isfinite(scores["all"]["equivariant"]["data"])
     assert re.search(r"weakest kind right, %\s+[\d.]+ \[\d+-\d+\]", capsys.readouterr().out)
+
+
+def test_a_server_is_asked_for_words_and_designs_in_a_room_of_its_own(server, tmp_path, capsys):
+    """No schema: it would forbid the words. Of the two states' six responses those with an odd number are cut off."""
+    design = '{"3":{"data":1,"hole":0.1,"wait":0}}'
+    server.respond = lambda handler, body, number: (
+        handler.send(422, "Unexpected fields: {'top_k'}")
+        if "top_k" in body
+        else handler.say(f"Weakest: 3. {design}", "length" if number % 2 else "stop")
+    )
+    command = ["--api", server.url, "m", "--config", str(shipped("tiny.yaml")), "--reading", "--limit", "1"]
+    assert main([*command, "--out", str(tmp_path), "warm_start.steps=0", "engineer.template=null"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("refuses top_k, so there its own defaults hold") == 1
+    assert "3 of 6 responses were cut off at engineer.api.max_tokens = 8,192" in said
+    assert {body["max_tokens"] for body in server.asked[2:]} == {8192} and len(server.asked) == 8
+    assert not any("response_format" in body for body in server.asked)
+    about = json.loads((tmp_path / "reading.json").read_text())["about"]
+    assert (about["max_tokens"], about["refused"], about["sent"]["temperature"]) == (8192, ["top_k"], 0.6)
