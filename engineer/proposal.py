@@ -44,10 +44,11 @@ def schema(kinds: Sequence[Kind]) -> dict[str, Any]:
 
     It names every kind, where the grammar lets some be left out: servers that are strict take no optional properties.
     """
-    ratios = {name: {"$ref": f"#/$defs/{name}"} for name in LIMITS}
+    names = {limit: f"at_most_{limit:.0%}".replace("%", "_percent") for limit in LIMITS.values()}
+    ratios = {name: {"$ref": f"#/$defs/{names[limit]}"} for name, limit in LIMITS.items()}
     return {
         **_closed({str(kind): _closed(ratios) for kind in sorted(kinds)}),
-        "$defs": {name: {"enum": [*map(json.loads, _multiples(limit))]} for name, limit in LIMITS.items()},
+        "$defs": {name: {"enum": [*map(json.loads, _multiples(limit))]} for limit, name in names.items()},
     }
 
 

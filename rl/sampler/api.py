@@ -190,6 +190,9 @@ class ChatClient:
         A request has failed if every attempt did, or the server refuses it. Closing the iterator breaks off what is
         under way.
 
+        Args:
+          attempts: for each request; None for the client's own number.
+
         Raises:
           ApiError: if no request can succeed.
         """

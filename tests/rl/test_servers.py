@@ -17,6 +17,7 @@ from rl import config as config_
 from rl import engineering
 from rl.evaluate import main
 from rl.policy import Policy
+from rl.sampler.api import ChatClient, Request
 
 pytestmark = pytest.mark.heavy
 
@@ -60,7 +61,7 @@ def llama_cpp(tmp_path_factory):
 
 def evaluate(server, folder: Path, capsys) -> tuple[int, str, str]:
     """Answer two boards twice; return status, and what was said and complained of in one line each."""
-    command = ["--api", *server, "--suite", "validation", "--limit", "2", "--samples", "2", "--concurrency", "1"]
+    command = ["--api", *server, "--suite", "validation", "--limit", "2", "--samples", "2"]
     status = main([*command, "--out", str(folder), "text.max_new_tokens=24"])
     out, err = capsys.readouterr()
     return status, " ".join(out.split()), err
@@ -107,14 +108,19 @@ def test_a_model_that_transformers_does_not_serve_ends_in_one_line(transformers_
     assert status == 2 and told in err and err.count("\n") == 1 and not (tmp_path / "e").exists()
 
 
-def test_llama_cpp_takes_every_field_and_draws_from_the_whole_distribution(llama_cpp, tmp_path, capsys):
+def test_llama_cpp_takes_every_field(llama_cpp, tmp_path, capsys):
     status, out, err = evaluate(llama_cpp, tmp_path / "e", capsys)
     assert (status, err) == (0, "") and "refuses" not in out and "All answers to a board are the same" not in out
     held = json.loads((tmp_path / "e/evaluation.json").read_text())
     assert held["refused"] == [] and held["sent"].keys() >= {"top_k", "top_p", "min_p", "chat_template_kwargs"}
-    lines = (tmp_path / "e/answers.jsonl").read_text()
-    assert evaluate(llama_cpp, tmp_path / "again", capsys)[0] == 0  # and by the seeds it draws the same again
-    assert sorted((tmp_path / "again/answers.jsonl").read_text().splitlines()) == sorted(lines.splitlines())
+
+
+def test_llama_cpp_draws_from_the_whole_distribution(llama_cpp):
+    """100 first tokens of 896 that are about equally likely; by its own defaults it draws among 40."""
+    url, model = llama_cpp
+    requests = [Request("Go.", temperature=1.0, max_tokens=1, thinking=True, seed=seed) for seed in range(100)]
+    answers = dict(ChatClient(url, model, timeout=60).map(requests, concurrency=2))
+    assert len({answer.text for answer in answers.values()}) > 60
 
 
 def test_llama_cpp_holds_random_weights_to_a_legal_design(stage, llama_cpp):
