@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -49,24 +50,24 @@ def _free_port() -> str:
 def _running(program: list[str]) -> Iterator[str]:
     """Run a Python program whose last argument is its port, and end it."""
     url = f"http://127.0.0.1:{program[-1]}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", *program],
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        deadline = time.monotonic() + 300  # importing PyTorch takes a minute on a busy machine
-        while not _is_up(f"{url}/health"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                process.kill()
-                raise RuntimeError(f"the server did not come up:\n{process.communicate()[0][-2000:]}")
-            time.sleep(0.2)
-        yield f"{url}/v1"
-    finally:
-        process.kill()
-        process.communicate()
+    with tempfile.TemporaryFile("w+") as log:  # a pipe that nobody reads is full after some hundred requests
+        process = subprocess.Popen(
+            [sys.executable, "-c", *program],
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            deadline = time.monotonic() + 300  # importing PyTorch takes a minute on a busy machine
+            while not _is_up(f"{url}/health"):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise RuntimeError(f"the server did not come up:\n{log.read()[-2000:]}")
+                time.sleep(0.2)
+            yield f"{url}/v1"
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _is_up(url: str) -> bool:
