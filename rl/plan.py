@@ -1,4 +1,4 @@
-"""The command `python -m rl.plan`: compiles a run's programs ahead of time, says whether they fit, and runs none.
+"""The command `python -m rl.plan`: compiles a run's programs ahead of time and runs none: do they fit, and how long?
 
 For a TPU topology it needs no TPU, only libtpu's compiler, and the figures are those of the programs that such a TPU
 would run. Without a topology it asks the compiler of the devices that are here.
@@ -24,10 +24,11 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from jaxlake.commands import command_parser
-from rl import command, grpo, policy, sft
+from rl import command, cost, grpo, policy, sft
 from rl import config as config_
 from rl.collect import rounds_optimizer
 from rl.config import Config, ConfigError
+from rl.config.choices import AttentionKind
 from rl.grpo.optimizer import make_optimizer
 from rl.qwen3 import lora, model, sharding, weights
 from rl.run.state import needs_reference
@@ -96,13 +97,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
         limit = memory(mesh)
         figures = show(mesh, programs(config, mesh), limit)
+        costs = show_hours(config, mesh, figures)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     fits = all(x.fits for x in figures)
     if options.json:
         rows = [dataclasses.asdict(x) for x in figures]
-        options.json.write_text(json.dumps({"limit": limit, "fits": fits, "programs": rows}, indent=1) + "\n")
+        told = {"limit": limit, "fits": fits, "programs": rows, "hours": costs}
+        options.json.write_text(json.dumps(told, indent=1) + "\n")
     return 0 if fits else 1
 
 
@@ -221,6 +224,43 @@ def show(mesh: Mesh, planned: Sequence[Program], limit: int) -> list[Figures]:
     return figures
 
 
+def show_hours(config: Config, mesh: Mesh, figures: Sequence[Figures]) -> dict[str, float]:
+    """Print how often each program runs and what that takes; return hours by device, were all answers the longest.
+
+    Attention counts as products of whole squares, as XLA does it, since nobody can look into a kernel; one that leaves
+    out what the mask hides does half of these.
+    """
+    plain = config.model_copy(update={"model": config.model.model_copy(update={"attention": AttentionKind.XLA})})
+    flops = {program.name: cost.matmul_flops(program.lower()) / mesh.size for program in programs(plain, mesh)}
+    measured = {x.name: (flops[x.name], x.arguments + x.outputs) for x in figures}
+    work, most = cost.work_of(config), config.text.max_new_tokens
+    lengths = sorted({most, min(config.reward.free_tokens, most)}, reverse=True)
+    phases = {tokens: cost.phases(config, mesh, measured, tokens) for tokens in lengths}
+    own = cost.rates_of(mesh.devices.flat[0])
+    devices = [*([own] if own and own not in cost.RATES.values() else []), *cost.RATES.values()]
+    shown = own or devices[0]
+    print(
+        f"\n{work.steps:,} steps of {work.answers:,} answers, {work.validations} validations of "
+        f"{work.validation_answers:,}: {work.generated_answers * most / 1e9:,.3f} G tokens\nif every one has {most:,}"
+        f"\n\n{f'{mesh.size} x {shown.name}':24}{'runs':>12}{'TFLOP':>10}{'GB':>10}{'seconds':>10}{'hours':>10}"
+    )
+    for x in phases[most]:
+        seconds = x.seconds(shown)
+        each = f"{x.flops / 1e12:10.3g}{x.bytes / 1e9:10.3g}{seconds:10.3g}"
+        print(f"{x.name:24}{x.runs:12,}{each}{x.runs * seconds / 3600:10,.2f}")
+    print(
+        f"\nOperations at {cost.MATRIX_SHARE:.0%} of a device's rate or bytes at {cost.MEMORY_SHARE:.0%}, whichever "
+        "take longer: shares that an H200 reached.\nLeft out: boards, judging, the engineer, checkpoints, "
+        "compilation, exchange between devices.\n\n"
+        f"{f'hours on {mesh.size} x':24}{'TFLOP/s':>12}{'TB/s':>10}"
+        + "".join(f"{f'{tokens:,} tokens':>16}" for tokens in lengths)
+    )
+    for rates in devices:
+        columns = "".join(f"{cost.hours(phases[tokens], rates):16,.2f}" for tokens in lengths)
+        print(f"{rates.name:24}{rates.flops / 1e12:12.3g}{rates.memory / 1e12:10.3g}{columns}")
+    return {rates.name: cost.hours(phases[most], rates) for rates in devices}
+
+
 def topology_devices(name: str) -> list[jax.Device]:
     """Return descriptions of the chips of a TPU topology such as ``v5e:2x4``, for which XLA can compile.
 
@@ -280,13 +320,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "rl.plan",
         "Compiles all programs of a run, for the devices that are here or for TPUs that\n"
-        "are not, and prints what each takes of a device's memory. Ends with 0 if\n"
-        "everything fits, with 1 if something does not.\n\n"
+        "are not, and prints what each takes of a device's memory, and the hours that the\n"
+        "run would take at most. Ends with 0 if everything fits, with 1 if something does\n"
+        "not.\n\n"
         "  arguments  the program's own: weights, optimizer state, cache, batches\n"
         "  outputs    made beside them; what replaces an argument is not counted again\n"
         "  temporary  what the program needs while it runs\n"
         "  beside     what else of the run lies there meanwhile, such as the optimizer's\n"
-        "             state during a rollout",
+        "             state during a rollout\n\n"
+        "Of the hours, by program:\n\n"
+        "  runs       in the whole run, were all answers of the length given; of decode a\n"
+        "             run is a token\n"
+        "  TFLOP      products of matrices in a run on a device, recomputed ones too\n"
+        "  GB         arguments, read once, and outputs; of decode the weights and the\n"
+        "             whole cache",
         "examples:\n"
         "  python -m rl.plan --config configs/tiny.yaml\n"
         "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"

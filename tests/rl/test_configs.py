@@ -22,7 +22,9 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "tiny-long": (1, 2 * GIB),
     "small": (1, 16 * USABLE),
     "qwen3-0.6b": (1, 24 * USABLE),
+    "qwen3-0.6b-smoke": (1, 24 * USABLE),
     "qwen3-4b": (1, 141 * USABLE),
+    "qwen3-4b-smoke": (1, 80 * USABLE),
     "qwen3-4b-lora": (1, 24 * USABLE),
     "qwen3-4b-v5e-8": (8, 15.75 * GIB),
 }

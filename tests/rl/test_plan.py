@@ -68,6 +68,7 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys, t
     assert plan.main(arguments) == 0
     fitting = json.loads((tmp_path / "plan.json").read_text())
     assert fitting["fits"] and fitting["programs"][0]["needed"] == 4 * MEGABYTE
+    assert set(fitting["hours"]) >= {"H100", "H200", "A100 80GB", "v5e", "v5p", "v6e", "this CPU, measured"}
 
     monkeypatch.setattr(plan, "memory", lambda mesh: 3 * MEGABYTE)
     assert plan.main(arguments) == 1
