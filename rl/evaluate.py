@@ -1,6 +1,7 @@
 """The command `python -m rl.evaluate`: answers of a run, a checkpoint or a model behind an API to the fixed suites."""
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -17,7 +18,17 @@ from rl import config as config_
 from rl import distributed
 from rl.command import add_job_options, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
-from rl.evaluation import ApiSource, PolicySource, Source, answer_suite, evaluate, reading, to_markdown, to_text
+from rl.evaluation import (
+    ApiSource,
+    Evaluation,
+    PolicySource,
+    Source,
+    answer_suite,
+    evaluate,
+    reading,
+    to_markdown,
+    to_text,
+)
 from rl.evaluation.writers import ApiWriter, PolicyWriter
 from rl.policy import Policy
 from rl.qwen3 import presets
@@ -61,6 +72,8 @@ in the folder of the evaluation:
   reading.md, .json        of --reading
   answers.jsonl            every answer; python -m jaxlake.score reads a suite's
   evaluation.json          whose answers they are, and how they were asked for
+  greedy/                  of a checkpoint that thinks: greedy answers beside
+                           the sampled ones, which are the headline
 
 exit status:
   0 done, 1 some answers are missing, 2 a mistake in the command or the
@@ -109,22 +122,33 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     suite = take(suite, spread(suite))
     asked = take(suite, range(min(options.limit or len(suite), len(suite))))
     source: Source
+    greedy: PolicySource | None = None
     if options.api:
         source = ApiSource(
             _client(options), config, sampling, options.samples, options.concurrency or CONCURRENCY, display.say
         )
     else:
-        source = PolicySource(config, label, suite, sampling, options.samples, display.say)
-    identity = {
-        "suite": options.suite,
-        "sha256": suite.account["sha256"],
-        "style": config.text.model_dump(mode="json")["style"],
-        **source.identity(),
-    }
-    answers = answer_suite(source, asked, folder, identity, display, stop)
-    if answers is None:
+        source = policy = PolicySource(config, label, suite, sampling, options.samples, display.say)
+        if config.text.thinking and options.temperature is None:
+            greedy = policy.greedy()
+
+    def answered(source: Source, folder: Path, task: str) -> Evaluation | None:
+        """Return the scores of a source's answers; None on all processes but the first."""
+        identity = {
+            "suite": options.suite,
+            "sha256": suite.account["sha256"],
+            "style": config.text.model_dump(mode="json")["style"],
+            **source.identity(),
+        }
+        answers = answer_suite(source, asked, folder, identity, display, stop, task)
+        about = {"model": label, **identity}
+        return None if answers is None else evaluate(asked, answers, source.samples, config.lake.objective, about)
+
+    result = answered(source, folder, "answers")
+    beside = answered(greedy, folder / "greedy", "greedy answers") if greedy else None
+    if result is None:
         return
-    result = evaluate(asked, answers, options.samples, config.lake.objective, {"model": label, **identity})
+    result = dataclasses.replace(result, greedy=beside)
     write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
     write_whole(folder / "report.md", to_markdown(result).encode())
     display.say(f"\n{to_text(result)}\n\nReport: {folder / 'report.md'}")
@@ -194,10 +218,14 @@ def _fitting(model: str | None) -> str:
 
 
 def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
-    """Return greedy sampling for one answer to a board, that of `validation` for several; or by --temperature."""
+    """Return greedy sampling for one answer to a board, that of `validation` for several; or by --temperature.
+
+    With thinking that of `validation` for one, too: greedy thoughts run in circles, and the authors of Qwen3 advise
+    against them.
+    """
     settings, temperature = config.validation, options.temperature
     if temperature is None:
-        temperature = settings.temperature if options.samples > 1 else 0.0
+        temperature = settings.temperature if options.samples > 1 or config.text.thinking else 0.0
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
@@ -251,7 +279,7 @@ def _parser() -> argparse.ArgumentParser:
         "--temperature",
         type=float,
         metavar="T",
-        help="0 is greedy (default: 0 for one answer, validation.temperature for several)",
+        help="0 is greedy (default: 0 for one answer, validation.temperature for several and with thinking)",
     )
     parser.add_argument(
         "--out",

@@ -12,7 +12,7 @@ NOTE = (
     'In brackets 95 % intervals by Wilson, over boards. A mean counts every size the same (the paper\'s "Sum"). '
     "Optimal | valid: of the valid answers, those that are optimal."
 )
-OURS = "this model"
+OURS, GREEDY = "this model", "this model, greedy"
 _PAIR = "valid / optimal %"
 
 
@@ -71,6 +71,9 @@ def _facts(evaluation: Evaluation) -> list[str]:
             f"{cut:.1f} % of the answers were cut off at text.max_new_tokens = "
             f"{about['max_new_tokens']:,}; with more room some of them may be valid."
         )
+    if evaluation.greedy:
+        sampled, greedy = (_printed(_pair(one.whole[-1])) for one in (evaluation, evaluation.greedy))
+        facts.append(f"Valid / optimal %, mean over agents and sizes: {sampled} sampled, {greedy} greedy.")
     return facts
 
 
@@ -157,10 +160,13 @@ def _comparable(evaluation: Evaluation) -> bool:
 
 def _beside(evaluation: Evaluation, agents: int) -> Table:
     """Set a number of agents beside the paper: valid / optimal of each size, ours first."""
-    ours = {line.size: _pair(line) for line in evaluation.whole if line.agents == agents}
+    ours = {
+        name: {line.size: _pair(line) for line in one.whole if line.agents == agents}
+        for name, one in _ours(evaluation).items()
+    }
     rows = {row.model: row for row in published().rows if row.num_agents == agents}
     pairs = {model: {**row.by_size, None: row.mean} for model, row in rows.items()}
-    printed = {OURS: ours, **pairs}
+    printed = {**ours, **pairs}
     columns = {size: _side(size) for size in next(iter(rows.values())).by_size} | {None: "Sum"}
     misprints = [text for text in published().misprints if f"{agents} agents" in text]
     note = f"Published: {published().source}." + "".join(f" Misprint: {text}." for text in misprints)
@@ -172,7 +178,12 @@ def _beside(evaluation: Evaluation, agents: int) -> Table:
 
 def _beside_sums(evaluation: Evaluation) -> Table:
     """Set all numbers of agents beside the paper at once, the means over sizes alone."""
-    means = {(OURS, line.agents): _pair(line) for line in evaluation.whole if line.size is None}
+    means = {
+        (name, line.agents): _pair(line)
+        for name, one in _ours(evaluation).items()
+        for line in one.whole
+        if line.size is None
+    }
     means |= {(row.model, row.num_agents): row.mean for row in published().rows}
     return Table.grid(
         "Mean over sizes beside the published",
@@ -182,6 +193,11 @@ def _beside_sums(evaluation: Evaluation) -> Table:
         lambda *key: _printed(means[key]),
         f"Published: {published().source}.",
     )
+
+
+def _ours(evaluation: Evaluation) -> dict[str, Evaluation]:
+    """Name the evaluations of this model: sampled or greedy, or both."""
+    return {OURS: evaluation} | ({GREEDY: evaluation.greedy} if evaluation.greedy else {})
 
 
 def _beside_contexts(evaluation: Evaluation) -> Table:

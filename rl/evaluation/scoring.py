@@ -65,6 +65,7 @@ class Evaluation:
       lines: a line for every slice.
       lengths: of all answers.
       identical: every board with several answers has the same one each time.
+      greedy: of greedy answers by the same model to the same boards, to be set beside these; None without.
     """
 
     about: Mapping[str, Any]
@@ -73,6 +74,7 @@ class Evaluation:
     lines: tuple[Line, ...]
     lengths: Lengths
     identical: bool
+    greedy: "Evaluation | None" = None
 
     @property
     def agents(self) -> list[int]:
@@ -95,6 +97,7 @@ class Evaluation:
             "identical": self.identical,
             "lines": [line.to_json() for line in self.lines],
             **{name: scores[name] for name in ("failures", "failures_by_family") if name in scores},
+            **({"greedy": self.greedy.to_json()} if self.greedy else {}),
         }
 
 

@@ -1,6 +1,7 @@
 """The sources of answers to a suite: a checkpoint on the devices here, or a model behind an API."""
 
 import contextlib
+import copy
 import dataclasses
 import zlib
 from collections.abc import Callable, Sequence
@@ -106,12 +107,25 @@ class PolicySource(Source):
                 f"{config.text.max_prompt_tokens} is for training)"
             )
 
+    def greedy(self) -> "PolicySource":
+        """Return the same checkpoint as a source of one greedy answer to each board."""
+        other = copy.copy(self)
+        other._sampling, other.samples, other.failures = SamplingParams(0.0), 1, {}
+        return other
+
     def identity(self) -> dict[str, Any]:
         """Return what decides on the answers, beside the boards; plain values."""
+        text = self._config.text
+        capped = (
+            {}
+            if text.thinking_cap is None
+            else {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop}
+        )
         return super().identity() | {
             "parameters": self._fingerprint,
             "dtype": self._config.model.dtype,
-            "thinking": self._config.text.thinking,
+            "thinking": text.thinking,
+            **capped,
         }
 
     def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:

@@ -191,6 +191,24 @@ def test_a_checkpoint_by_itself_answers_as_the_run_does(trained, command, tmp_pa
     assert (there / "evaluation.json").read_text() == (here / "evaluation.json").read_text()
 
 
+@pytest.mark.heavy
+def test_a_model_that_thinks_is_sampled_with_its_greedy_answers_beside(trained, command, tmp_path):
+    """The baseline before a training: one command, and the published figures of the paper's base model beside it."""
+    common = ("--run", trained, "--suite", "benchmark", "text.thinking=true")
+    status, out, err = command(*common, "--out", tmp_path / "e")
+    assert (status, err) == (0, "")
+    assert "63 of 3,150 boards, one answer each, sampled at temperature 0.9" in " ".join(out.split())
+    assert command(*common, "--temperature", 0, "--out", tmp_path / "g")[0] == 0
+    assert lines_of(tmp_path / "e/greedy") == lines_of(tmp_path / "g") != lines_of(tmp_path / "e")
+    assert not (tmp_path / "g/greedy").exists()  # whoever names a temperature gets it alone
+    figures, greedy = (json.loads((tmp_path / name / "scores.json").read_text()) for name in "eg")
+    assert figures["greedy"]["lines"] == greedy["lines"] and figures["temperature"] == 0.9
+    rows = {line.split("  ")[0]: line for line in out.splitlines()}
+    assert "this model" in rows and "this model, greedy" in rows
+    base = rows[next(name for name in rows if name.startswith("Qwen3-4B base"))]
+    assert all(published in base for published in ("14.83", "3.43", "1.44"))
+
+
 def test_a_checkpoint_without_a_configuration_gets_the_shipped_one_of_its_shape(tmp_path):
     tiny = presets.shape_of("tiny", np.float32)
     (tmp_path / "config.json").write_text(json.dumps({name: getattr(tiny, name, "qwen3") for name in SMALL_JSON}))
@@ -315,7 +333,8 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     first, *asked = server.asked  # a small question before there is work to lose
     assert {body["messages"][0]["content"] for body in asked} == prompts and first["max_tokens"] == 16
     assert len(asked) == 63 and 2 <= server.most <= 8
-    assert all(body["temperature"] == 0 and body["max_tokens"] == 8192 and "seed" not in body for body in asked)
+    advised = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_tokens": 8192}  # Qwen's for thinking
+    assert all(advised.items() <= body.items() and "seed" in body for body in asked)
     assert all(body["chat_template_kwargs"] == {"enable_thinking": True} for body in asked)
     figures = json.loads((tmp_path / "e/scores.json").read_text())
     (all_of_it,) = (x for x in figures["lines"] if (x["agents"], x["wait_subset"], x["size"]) == (None, None, None))
@@ -353,7 +372,7 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
     assert line.split("  ")[0] == "2" and "mean" in line and "9.4 (9.4)  18.8 (18.8)" in line
     assert "| 2 | 0.50 | 3x3 | 25.0 (25.0) | 50.0 (50.0) | 100.0 (100.0) |" in (tmp_path / "e/report.md").read_text()
     asked = server.asked[1:]
-    assert len({body["seed"] for body in asked}) == 32 and {body["temperature"] for body in asked} == {1}
+    assert len({body["seed"] for body in asked}) == 32 and {body["temperature"] for body in asked} == {0.6}
     seeds = {json.dumps([body["messages"], body["seed"]]) for body in asked}
     server.asked.clear(), seen.clear()
     command(*arguments, "--out", tmp_path / "again", "--concurrency", 1)
@@ -368,10 +387,10 @@ def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, comma
     status, out, _ = command(*arguments)
     assert status == 0 and out.count("refuses min_p, top_k, so there its own defaults hold") == 1
     assert len(server.asked) == 1 + 1 + 8
-    sent = {"temperature": 1.0, "repetition_penalty": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
+    sent = {"temperature": 0.6, "repetition_penalty": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
     for name in ("evaluation.json", "scores.json"):
         held = json.loads((tmp_path / name).read_text())
-        assert held["sent"] == sent | {"top_p": 1.0} and held["refused"] == ["min_p", "top_k"]
+        assert held["sent"] == sent | {"top_p": 0.95} and held["refused"] == ["min_p", "top_k"]
     assert "The server refused min_p, top_k: there its own defaults hold" in (tmp_path / "report.md").read_text()
     server.respond = lambda handler, *_: handler.say("fine")  # another server now, which takes everything
     status, _, err = command(*arguments)
@@ -384,7 +403,7 @@ def test_samples_that_are_all_the_same_are_told(server, command, tmp_path, sampl
     server.respond = lambda handler, body, number: handler.say(f"no {number == 5 if sampled else 0}")
     arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
     _, out, _ = command(*arguments)
-    told = "All answers to a board are the same, on every board, at temperature 1: pass@k is pass@1."
+    told = "All answers to a board are the same, on every board, at temperature 0.6: pass@k is pass@1."
     assert [told in " ".join(text.split()) for text in (out, (tmp_path / "report.md").read_text())] == [not sampled] * 2
 
 
