@@ -222,6 +222,8 @@ def collect(
     valid answer differences in reward of their own. Places in the batch that no group fills count nowhere: their masks
     are empty, their advantages 0.
 
+    Tokens that the sampler wrote to close a thought are in the batch and count nowhere: the policy did not choose them.
+
     With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
     tokens, entropy and mismatch among it, is said of these.
 
@@ -249,6 +251,8 @@ def collect(
         "groups_sampled": float(len(taken)),
         "groups_kept": float((kept >= 0).sum()),
     }
+    if config.text.thinking_cap is not None:
+        described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
 
     rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
     chosen, of_all = rows[filled], np.zeros(len(instances), np.float32)
@@ -272,7 +276,7 @@ def collect(
         mask,
     )
     batch = grpo.Batch(
-        sequences=sequences.replace(mask=sequences.mask & counts[:, None]),
+        sequences=sequences.replace(mask=sequences.mask & counts[:, None] & ~rollout.forced[rows]),
         sampler_logprobs=rollout.logprobs[rows],
         advantages=np.where(filled[:, None], advantages, np.float32(0)),
     )

@@ -21,8 +21,9 @@ from rl.qwen3 import lora, presets, weights
 from rl.qwen3.model import Qwen3, Qwen3Config, create
 from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
-from rl.sampler import Rollout, Sampler, SamplingParams
+from rl.sampler import Rollout, Sampler, SamplingParams, ThinkingBudget
 from rl.sampler.grammar import GrammarSampler
+from rl.sampler.thinking import closing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,16 +133,27 @@ class Policy:
         """The sampler of answers to boards.
 
         Raises:
-          ConfigError: if `sampler.rows` does not fit the mesh.
+          ConfigError: if `sampler.rows` does not fit the mesh, or `text.max_thinking_tokens` leaves no room for a plan.
         """
+        settings, thinking = self.config.text, None
+        if (cap := settings.thinking_cap) is not None:
+            end = tuple(closing(self.tokenizer, settings.early_stop))
+            if cap + len(end) >= settings.max_new_tokens:
+                raise ConfigError(
+                    f"text.max_thinking_tokens = {cap} must be below {settings.max_new_tokens - len(end)}, as "
+                    f"text.max_new_tokens = {settings.max_new_tokens} holds the {len(end)} tokens that close a thought "
+                    "and a plan besides"
+                )
+            thinking = ThinkingBudget(cap, end, self.tokenizer.end_think_id)
         return Sampler(
             graph=self.graph,
             config=self.shape,
             mesh=self.mesh,
             rows=self.config.sampler.rows,
-            max_prompt_tokens=self.config.text.max_prompt_tokens,
-            max_new_tokens=self.config.text.max_new_tokens,
+            max_prompt_tokens=settings.max_prompt_tokens,
+            max_new_tokens=settings.max_new_tokens,
             stop_ids=self.tokenizer.stop_ids,
+            thinking=thinking,
         )
 
     def rollout(
@@ -209,7 +221,7 @@ class Policy:
 
     def grammar_sampler(self) -> GrammarSampler:
         """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
-        return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer)
+        return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer, self.config.text.early_stop)
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
         """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.

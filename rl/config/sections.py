@@ -158,6 +158,18 @@ class TextSection(Section):
     max_new_tokens: Annotated[Count, inferred(8192, "its base model's answers have up to 7,464 on average")] = Field(
         40, description="room for the answer, which is cut off there"
     )
+    max_thinking_tokens: Annotated[Count | None, ours("it speaks of no cap")] = Field(
+        None, description="of these, room for its thought, which is closed there if it has no end yet; null: no cap"
+    )
+    early_stop: Annotated[str | None, ours("it speaks of none")] = Field(
+        None,
+        description="what the policy or the engineer says where a thought is closed at its cap; null: nothing",
+    )
+
+    @property
+    def thinking_cap(self) -> int | None:
+        """Tokens after which the policy's thought is closed; None without a cap or without thoughts."""
+        return self.max_thinking_tokens if self.thinking else None
 
 
 class SamplerSection(Section):
@@ -445,7 +457,7 @@ class CheckpointSection(Section):
 
 
 class TrackingSection(Section):
-    """Trackers that get the metrics beside metrics.jsonl, and a profile of some steps."""
+    """Trackers that get the metrics beside metrics.jsonl, a profile of some steps, and what larger runs would take."""
 
     tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
     wandb: WandbMode = Field(WandbMode.OFF, description="Weights & Biases, with extra `track`")
@@ -454,6 +466,9 @@ class TrackingSection(Section):
         10, description="step of the process at which jax.profiler begins to record"
     )
     profile_steps: Annotated[int, Field(ge=0)] = Field(0, description="steps that it records; 0: none")
+    forecast: tuple[str, ...] | None = Field(
+        None, description="configurations whose hours the end of the run tells, at its own rates; null: none"
+    )
 
 
 class Config(Section):

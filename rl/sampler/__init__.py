@@ -2,5 +2,6 @@
 
 from rl.sampler.batch import Guide, Rollout, Sampler
 from rl.sampler.draw import SamplingParams
+from rl.sampler.thinking import ThinkingBudget
 
-__all__ = ["Guide", "Rollout", "Sampler", "SamplingParams"]
+__all__ = ["Guide", "Rollout", "Sampler", "SamplingParams", "ThinkingBudget"]

@@ -37,14 +37,16 @@ class Rollout(Record):
 
     Attributes:
       tokens: int32 ``[B, T]``; whatever stands where `mask` is False is padding.
-      mask: bool ``[B, T]``, True for each sampled token, the stop token included.
-      logprobs: float32 ``[B, T]`` of the sampled tokens in the whole distribution, under the temperature used (greedy:
+      mask: bool ``[B, T]``, True for each token of the answer, the stop token included.
+      forced: bool ``[B, T]``, tokens of the mask that the sampler wrote to close a thought: no choice of the model's.
+      logprobs: float32 ``[B, T]`` of the tokens in the whole distribution, under the temperature used (greedy:
         under temperature 1).
       truncated: bool ``[B]``, no stop token came in time.
     """
 
     tokens: Array
     mask: Array
+    forced: Array
     logprobs: Array
     truncated: Array
 
@@ -88,7 +90,7 @@ class Sampler(SamplerSpec):
           parameters: as `sharding.for_rollout` lays them out.
           prompts: tokens of each, at least one. Of several processes, each brings equally many of its own.
           key: draws the tokens, the same on all processes.
-          guides: one an answer, which is then written token by token.
+          guides: one an answer, which is then written token by token; not with a cap on thoughts (`thinking`).
           first_request: number of the first answer; None counts on from process to process.
           progress: called with the number of finished answers whenever the host has its say; may raise.
 
@@ -139,7 +141,8 @@ class Sampler(SamplerSpec):
                 progress(int((count > 0).sum()))
         ended = np.isin(tokens[np.arange(total), count - 1], self.stop_ids)
         mask = np.arange(self.max_new_tokens) < count[:, None]
-        return Rollout(tokens=tokens, mask=mask, logprobs=logprobs, truncated=~ended)
+        forced = self.thinking.forced(tokens, mask) if self.thinking else np.zeros_like(mask)
+        return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=~ended)
 
     def lower(self, parameters: nnx.State, samples: int) -> dict[str, jax.stages.Lowered]:
         """Lower the two programs as `generate` runs them for the longest prompts, for a mesh that need not be here.

@@ -11,11 +11,11 @@ from flax import nnx
 from rl.config import EngineerSection
 from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.sampler import Guide, Sampler, SamplingParams
+from rl.sampler.thinking import closing
 
 OPEN = "<think>\n"
-CUT = "\n</think>"
-"""Closes a thought that has reached its cap; one that the model closes itself stays as it wrote it."""
 BETWEEN = "\n\n"
+"""Follows the end of a thought; one that the model closes itself stays as it wrote it."""
 
 
 class Written(NamedTuple):
@@ -49,11 +49,13 @@ class GrammarSampler:
       tokenizer: of the model.
       settings: room for the message in its chat format, caps of thought and answer, how both are drawn, and how many
         responses are written at once; more than these wait for each other.
+      early_stop: sentence that ends a thought at its cap; None for none.
     """
 
     sampler: Sampler
     tokenizer: Tokenizer
     settings: EngineerSection
+    early_stop: str | None = None
 
     def write(
         self,
@@ -112,12 +114,13 @@ class GrammarSampler:
         """The sampler of tokens, with room for forced ones and for the one that ends an answer."""
         settings, shards = self.settings, self.sampler.shards
         opening = len(self.tokenizer.encode(OPEN))
-        forced = len(self.tokenizer.encode(CUT) + self.tokenizer.encode(BETWEEN))
+        forced = len(closing(self.tokenizer, self.early_stop))
         return dataclasses.replace(
             self.sampler,
             rows=shards * -(-settings.proposals * jax.process_count() // shards),
             max_prompt_tokens=settings.max_prompt_tokens + opening,
             max_new_tokens=settings.max_thinking_tokens + forced + settings.max_answer_tokens + 1,
+            thinking=None,  # a guide closes thoughts here, as the grammar begins behind them
         )
 
 
@@ -133,7 +136,7 @@ class Script:
         """`vocabulary`: the tokenizer as llguidance wants it."""
         import llguidance
 
-        self.tokenizer, self.settings = sampler.tokenizer, sampler.settings
+        self.tokenizer, self.settings, self.early_stop = sampler.tokenizer, sampler.settings, sampler.early_stop
         self.vocabulary_size = sampler.sampler.config.vocab_size
         self.matcher = llguidance.LLMatcher(vocabulary, grammar)
         self.allow: Guide = self._write().send
@@ -149,7 +152,7 @@ class Script:
         while self.thought_to < self.settings.max_thinking_tokens and not closed:
             closed = (yield text) == tokenizer.end_think_id
             self.thought_to += not closed
-        forced = tokenizer.encode(BETWEEN) if closed else tokenizer.encode(CUT) + tokenizer.encode(BETWEEN)
+        forced = tokenizer.encode(BETWEEN) if closed else closing(tokenizer, self.early_stop)
         for token in forced:
             yield tokens == token
         self.answer_from = self.thought_to + closed + len(forced)

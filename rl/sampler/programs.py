@@ -15,6 +15,7 @@ from rl.qwen3.attention import device_of
 from rl.qwen3.model import KVCache, Qwen3, Qwen3Config
 from rl.qwen3.sharding import abstract_at
 from rl.sampler.draw import SamplingParams, draw
+from rl.sampler.thinking import ThinkingBudget
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,7 @@ class SamplerSpec:
       rows: answers under way at once on all devices.
       max_prompt_tokens, max_new_tokens: P and T.
       stop_ids: tokens that end an answer.
+      thinking: the cap on thoughts; None for none.
     """
 
     graph: nnx.GraphDef[Qwen3]
@@ -37,6 +39,7 @@ class SamplerSpec:
     max_prompt_tokens: int
     max_new_tokens: int
     stop_ids: tuple[int, ...]
+    thinking: ThinkingBudget | None = None
 
 
 @record
@@ -209,7 +212,7 @@ def decode(
     Args:
       state: donated.
       key: uint32 data of a key.
-      sampling, truncated, allowed: as in `draw`.
+      sampling, truncated, allowed: as in `draw`; the last is None with a cap on thoughts.
       need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
       steps: int32 scalar.
 
@@ -240,7 +243,8 @@ def decode(
             state.last, state.lengths - 1 + state.count, state.cache, seen, prompt_slots + place
         )
         drawn = jax.vmap(uniforms)(state.requests, state.count)
-        token, logprob = draw(model.logits(hidden), drawn, sampling, truncated=truncated, allowed=allowed)
+        may = spec.thinking.allowed(state.tokens, state.count, spec.config.vocab_size) if spec.thinking else allowed
+        token, logprob = draw(model.logits(hidden), drawn, sampling, truncated=truncated, allowed=may)
         alive = ~state.done
         written = alive[:, None] & (jnp.arange(time) == state.count[:, None])
         count = state.count + alive

@@ -19,6 +19,7 @@ from jaxlake.types import Check
 from rl import distributed
 from rl.collect import answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
+from rl.grpo import policy_loss
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.boards import BoardSet
@@ -53,10 +54,12 @@ class Scripted(Policy):
     Attributes:
       says: of the tokens of a prompt, the answers to be given whenever it is asked, as (text, whether it ends).
       asked: the key of each call and how many prompts came with it.
+      forced: places of tokens that the sampler wrote itself, in each answer.
     """
 
     says: dict[tuple[int, ...], list[list[tuple[str, bool]]]]
     asked: list[tuple[jax.Array, int]]
+    forced: tuple[int, ...] = ()
 
     def rollout_parameters(self, parameters):
         return parameters
@@ -68,7 +71,9 @@ class Scripted(Policy):
         tokens, mask = self.tokenizer.pad_right(ids, ROOM, "room")
         progress(len(answers))
         logprobs = np.where(mask, -1 - np.arange(len(ids))[:, None] / 8, 0).astype(np.float32)
-        return Rollout(tokens=tokens, mask=mask, logprobs=logprobs, truncated=np.array([not e for _, e in answers]))
+        truncated = np.array([not ends for _, ends in answers])
+        forced = mask & np.isin(np.arange(ROOM), self.forced)
+        return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=truncated)
 
 
 class Step:
@@ -143,6 +148,25 @@ def test_a_batch_holds_each_prompt_with_its_answers_side_by_side(scene):
     np.testing.assert_allclose(found.batch.advantages[:, 0], [-1, 1, 1, -1, 0, 0], atol=1e-3)
     np.testing.assert_allclose(found.batch.sampler_logprobs[:, 0], -1 - np.arange(6) / 8)
     assert found.batch.old_logprobs is None and found.batch.reference_logprobs is None
+
+
+def test_tokens_that_the_policy_did_not_choose_are_read_and_get_no_gradient(scene):
+    run, lake = scene(["o."], prompts=1)
+    whole = gathered((run, lake)).batch
+    run, lake = scene(["o."], prompts=1)
+    run.policy = dataclasses.replace(run.policy, forced=(1, 2))
+    batch = gathered((run, lake)).batch
+    np.testing.assert_array_equal(batch.sequences.tokens, whole.sequences.tokens)
+    np.testing.assert_array_equal(batch.sequences.valid, whole.sequences.valid)
+    np.testing.assert_array_equal(batch.advantages, whole.advantages)
+    lost = whole.sequences.mask & ~batch.sequences.mask
+    assert [np.flatnonzero(row).tolist() for row in lost] == [[1, 2], [1, 2]]
+
+    def loss(logprobs):
+        return policy_loss(logprobs, np.zeros(logprobs.shape, np.float32), batch, run.policy.config.grpo)[0]
+
+    gradient = np.asarray(jax.grad(loss)(batch.sampler_logprobs))
+    np.testing.assert_array_equal(gradient != 0, batch.sequences.mask)
 
 
 def test_the_metrics_describe_the_answers(scene):

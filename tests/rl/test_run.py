@@ -212,7 +212,8 @@ def validated(
         lengths = np.minimum([len(says[i]) for i in places], 30)
         mask = np.arange(30) < lengths[:, None]
         tokens = np.broadcast_to(places[:, None], mask.shape).astype(np.int32)
-        return Rollout(tokens=tokens, mask=mask, logprobs=np.zeros(mask.shape, np.float32), truncated=lengths == 30)
+        logprobs = np.zeros(mask.shape, np.float32)
+        return Rollout(tokens=tokens, mask=mask, forced=mask & False, logprobs=logprobs, truncated=lengths == 30)
 
     policy = run.policy
     policy.texts = lambda tokens, mask: [says[i] for i in tokens[:, 0]]

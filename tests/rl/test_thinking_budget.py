@@ -1,0 +1,171 @@
+"""A thought at its cap is closed by the sampler, as a token by token decoding says; its tokens teach nothing."""
+
+import dataclasses
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from shapes import SMALL, SMALL_JSON
+
+from rl.config import Config, ConfigError, TextSection
+from rl.policy import Policy
+from rl.qwen3.logprobs import answer_logprobs, join
+from rl.qwen3.model import create, token_positions
+from rl.qwen3.sharding import make_mesh
+from rl.qwen3.tokenizer import Tokenizer
+from rl.sampler import Sampler, SamplingParams, ThinkingBudget
+from rl.sampler.thinking import closing
+
+STOP, END = 3, 5
+BUDGET = ThinkingBudget(4, (11, 12, END, 13), END)
+TOKENS = 14
+PROMPTS = [[1 + i, *range(6, 6 + i % 4)] for i in range(12)]
+SENTENCE = "Considering the limited time by the user, I have to give the solution based on the thinking directly now."
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A sampler with a cap, one without, and the parameters of both."""
+    mesh = make_mesh(1, 1)
+    graph, parameters = create(dataclasses.replace(SMALL, num_hidden_layers=2), jax.random.key(1), mesh)
+    config = dataclasses.replace(SMALL, num_hidden_layers=2)
+    free = Sampler(graph, config, mesh, 12, max_prompt_tokens=4, max_new_tokens=TOKENS, stop_ids=(STOP,))
+    return dataclasses.replace(free, thinking=BUDGET), free, parameters
+
+
+def write(sampler, parameters, temperature=1.0, prompts=PROMPTS, seed=0):
+    sampling = SamplingParams(temperature)
+    return sampler.generate(parameters, prompts, jax.random.key(seed), samples=1, sampling=sampling)
+
+
+def by_hand(logits_behind, prompt):
+    """A greedy answer by a whole forward pass a token: (token, its log-probability, whether it was forced) of each."""
+    written, answer, to_come = list(prompt), [], None
+    while len(answer) < TOKENS and (not answer or answer[-1][0] != STOP):
+        padded = np.zeros(4 + TOKENS, np.int32)
+        padded[: len(written)] = written
+        logprobs = np.asarray(jax.nn.log_softmax(logits_behind(padded, len(written))))
+        if len(answer) == BUDGET.tokens and END not in written[len(prompt) :]:
+            to_come = list(BUDGET.closing)
+        token = to_come.pop(0) if (forced := bool(to_come)) else int(logprobs.argmax())
+        answer.append((token, logprobs[token], forced))
+        written.append(token)
+    return answer
+
+
+def test_a_capped_answer_is_what_decoding_by_hand_gives(model):
+    capped, _, parameters = model
+    rollout = write(capped, parameters, temperature=0.0)
+
+    @jax.jit
+    def logits_behind(tokens, length):
+        valid = jnp.arange(len(tokens))[None] < length
+        net = nnx.merge(capped.graph, parameters)
+        return net.logits(net(tokens[None], token_positions(valid), valid))[0, length - 1]
+
+    for row, prompt in enumerate(PROMPTS):
+        tokens, logprobs, forced = map(np.array, zip(*by_hand(logits_behind, prompt), strict=True))
+        mask = rollout.mask[row]
+        np.testing.assert_array_equal(rollout.tokens[row][mask], tokens)
+        np.testing.assert_array_equal(rollout.forced[row][mask], forced)
+        np.testing.assert_allclose(rollout.logprobs[row][mask], logprobs, atol=1e-5)
+    assert not rollout.forced[~rollout.mask].any()
+    assert rollout.forced.any(axis=1).any()
+
+
+@pytest.fixture(scope="module")
+def sampled(model):
+    """Sampled answers to many prompts, with a cap and without, from the same keys."""
+    return [write(sampler, model[2], prompts=PROMPTS * 8) for sampler in model[:2]]
+
+
+def test_the_cap_changes_nothing_before_it_and_nothing_of_thoughts_that_end_in_time(sampled):
+    capped, free = sampled
+    before, ended, closed = (np.zeros(len(capped.tokens), int) for _ in range(3))
+    for row in range(len(capped.tokens)):
+        own = free.tokens[row][free.mask[row]].tolist()
+        thought = own[: BUDGET.tokens]
+        written = capped.tokens[row][capped.mask[row]].tolist()
+        if END in thought:
+            closed[row] = 1
+            assert written == own and not capped.forced[row].any()
+        elif len(own) <= BUDGET.tokens and own[-1] == STOP:
+            ended[row] = 1
+            assert written == own and not capped.forced[row].any()
+        else:
+            before[row] = 1
+            assert written[:8] == [*thought, *BUDGET.closing]
+            assert np.flatnonzero(capped.forced[row]).tolist() == [4, 5, 6, 7]
+    assert before.any() and ended.any() and closed.any()
+
+
+@pytest.mark.heavy
+def test_rows_that_are_filled_again_remember_no_earlier_thought(model, sampled):
+    capped, _, parameters = model
+    queued = write(dataclasses.replace(capped, rows=3), parameters, prompts=PROMPTS * 8)
+    np.testing.assert_array_equal(queued.mask, sampled[0].mask)
+    np.testing.assert_array_equal(queued.tokens[queued.mask], sampled[0].tokens[queued.mask])
+    np.testing.assert_array_equal(queued.forced, sampled[0].forced)
+
+
+def test_logprobs_of_forced_tokens_are_the_trainers(model, sampled):
+    capped, parameters = sampled[0], model[2]
+    sequences = join(PROMPTS * 8, 4, capped.tokens, capped.mask)
+    logprobs, _ = answer_logprobs(nnx.merge(model[0].graph, parameters), sequences, 1.0)
+    np.testing.assert_allclose(capped.logprobs[capped.mask], np.asarray(logprobs)[capped.mask], atol=1e-5)
+    assert capped.logprobs[capped.forced].max() < 0
+
+
+@pytest.fixture
+def policy(tmp_path):
+    """A policy with random weights and the shipped tokenizer, by settings of its text."""
+    (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
+
+    def make(**text):
+        settings = {"thinking": True, "max_prompt_tokens": 80, "max_new_tokens": 120, "early_stop": SENTENCE} | text
+        config = Config(
+            model={"shape": str(tmp_path / "shape.json")},
+            mesh={"fsdp": 1},
+            text=TextSection(**settings),
+            grpo={"credit": "outcome"},
+            sampler={"rows": 8},
+        )
+        return Policy.create(config, jax.random.key(0))
+
+    return make
+
+
+@pytest.mark.heavy
+def test_the_policys_thought_is_closed_by_the_sentence_and_an_answer_follows(policy):
+    made, parameters = policy(max_thinking_tokens=20)
+    prompts = [made.tokenizer.chat("board", thinking=True)] * 8
+    rollout = made.sampler.generate(made.rollout_parameters(parameters), prompts, jax.random.key(0))
+    cut = rollout.forced.any(axis=1)
+    assert cut.any()
+    for text, tokens, forced in zip(
+        made.texts(rollout.tokens, rollout.mask), rollout.tokens, rollout.forced, strict=True
+    ):
+        if forced.any():
+            assert made.tokenizer.decode(tokens[forced].tolist()) == f"\n\n{SENTENCE}\n</think>\n\n"
+            assert f"{SENTENCE}\n</think>\n\n" in text
+
+
+def test_without_a_sentence_the_tag_alone_closes_a_thought():
+    tokenizer = Tokenizer()
+    assert tokenizer.decode(closing(tokenizer, None)) == "\n</think>\n\n"
+    assert closing(tokenizer, None).count(tokenizer.end_think_id) == 1
+
+
+def test_a_cap_that_leaves_no_room_for_a_plan_is_refused(policy):
+    needed = len(closing(Tokenizer(), SENTENCE))
+    said = f"text.max_thinking_tokens = 110 must be below {120 - needed}, as text.max_new_tokens = 120 holds"
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        policy(max_thinking_tokens=110)[0].sampler  # noqa: B018 - what it is made for
+
+
+def test_without_thinking_there_is_no_cap(policy):
+    assert policy(thinking=False, max_thinking_tokens=110)[0].sampler.thinking is None
