@@ -144,7 +144,8 @@ class Policy:
                     f"text.max_new_tokens = {settings.max_new_tokens} holds the {len(end)} tokens that close a thought "
                     "and a plan besides"
                 )
-            thinking = ThinkingBudget(cap, end, self.tokenizer.end_think_id)
+            (open_id,) = [None] if self.tokenizer.opened(thinking=True) else self.tokenizer.encode("<think>")
+            thinking = ThinkingBudget(cap, end, open_id, self.tokenizer.end_think_id)
         return Sampler(
             graph=self.graph,
             config=self.shape,

@@ -20,13 +20,15 @@ class ThinkingBudget:
     """The cap on the thoughts of a sampler's answers.
 
     Attributes:
-      tokens: of an answer, after which its thought is closed unless the model has closed it.
+      tokens: of an answer, after which its thought is closed if it is still open.
       closing: tokens that are written then, whatever the model would write.
+      open_id: the token of `<think>`, with which an answer opens a thought; None if the prompt has opened it.
       end_id: the token of `</think>`.
     """
 
     tokens: int
     closing: tuple[int, ...]
+    open_id: int | None
     end_id: int
 
     def allowed(self, tokens: Array, count: Array, vocabulary: int) -> jax.Array:
@@ -48,5 +50,7 @@ class ThinkingBudget:
         return np.asarray(forced)
 
     def _is_open(self, tokens: Array) -> Array:
-        """Whether no `</think>` is among the tokens up to the cap; means nothing while these are not all written."""
-        return ~(tokens[:, : self.tokens] == self.end_id).any(axis=1)
+        """Whether a thought is open at the cap, bool ``[B]``; means nothing before all tokens up to it are written."""
+        before = tokens[:, : self.tokens]
+        unclosed = ~(before == self.end_id).any(axis=1)
+        return unclosed if self.open_id is None else unclosed & (before == self.open_id).any(axis=1)

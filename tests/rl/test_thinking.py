@@ -48,6 +48,7 @@ def read(written: str, by: Policy) -> bool:
     rollout = Rollout(
         tokens=tokens,
         mask=np.ones(tokens.shape, bool),
+        forced=np.zeros(tokens.shape, bool),
         logprobs=np.zeros(tokens.shape, np.float32),
         truncated=np.array([False]),
     )

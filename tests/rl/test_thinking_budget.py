@@ -20,8 +20,8 @@ from rl.qwen3.tokenizer import Tokenizer
 from rl.sampler import Sampler, SamplingParams, ThinkingBudget
 from rl.sampler.thinking import closing
 
-STOP, END = 3, 5
-BUDGET = ThinkingBudget(4, (11, 12, END, 13), END)
+STOP, OPEN, END = 3, 2, 5
+BUDGET = ThinkingBudget(4, (11, 12, END, 13), None, END)
 TOKENS = 14
 PROMPTS = [[1 + i, *range(6, 6 + i % 4)] for i in range(12)]
 SENTENCE = "Considering the limited time by the user, I have to give the solution based on the thinking directly now."
@@ -42,14 +42,15 @@ def write(sampler, parameters, temperature=1.0, prompts=PROMPTS, seed=0):
     return sampler.generate(parameters, prompts, jax.random.key(seed), samples=1, sampling=sampling)
 
 
-def by_hand(logits_behind, prompt):
+def by_hand(logits_behind, prompt, opens):
     """A greedy answer by a whole forward pass a token: (token, its log-probability, whether it was forced) of each."""
     written, answer, to_come = list(prompt), [], None
     while len(answer) < TOKENS and (not answer or answer[-1][0] != STOP):
         padded = np.zeros(4 + TOKENS, np.int32)
         padded[: len(written)] = written
         logprobs = np.asarray(jax.nn.log_softmax(logits_behind(padded, len(written))))
-        if len(answer) == BUDGET.tokens and END not in written[len(prompt) :]:
+        own = written[len(prompt) :]
+        if len(answer) == BUDGET.tokens and END not in own and (OPEN in own or not opens):
             to_come = list(BUDGET.closing)
         token = to_come.pop(0) if (forced := bool(to_come)) else int(logprobs.argmax())
         answer.append((token, logprobs[token], forced))
@@ -57,8 +58,12 @@ def by_hand(logits_behind, prompt):
     return answer
 
 
-def test_a_capped_answer_is_what_decoding_by_hand_gives(model):
+@pytest.mark.parametrize("opens", [False, pytest.param(True, marks=pytest.mark.heavy)])
+def test_a_capped_answer_is_what_decoding_by_hand_gives(model, opens):
+    """Whether the prompt opens the thought or the answer does."""
     capped, _, parameters = model
+    if opens:
+        capped = dataclasses.replace(capped, thinking=dataclasses.replace(BUDGET, open_id=OPEN))
     rollout = write(capped, parameters, temperature=0.0)
 
     @jax.jit
@@ -68,13 +73,14 @@ def test_a_capped_answer_is_what_decoding_by_hand_gives(model):
         return net.logits(net(tokens[None], token_positions(valid), valid))[0, length - 1]
 
     for row, prompt in enumerate(PROMPTS):
-        tokens, logprobs, forced = map(np.array, zip(*by_hand(logits_behind, prompt), strict=True))
+        tokens, logprobs, forced = map(np.array, zip(*by_hand(logits_behind, prompt, opens), strict=True))
         mask = rollout.mask[row]
         np.testing.assert_array_equal(rollout.tokens[row][mask], tokens)
         np.testing.assert_array_equal(rollout.forced[row][mask], forced)
         np.testing.assert_allclose(rollout.logprobs[row][mask], logprobs, atol=1e-5)
     assert not rollout.forced[~rollout.mask].any()
-    assert rollout.forced.any(axis=1).any()
+    assert rollout.forced.any(), "some thoughts are open at the cap"
+    assert not opens or not rollout.forced.any(axis=1)[rollout.mask[:, 4]].all(), "and some answers have none"
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +148,11 @@ def policy(tmp_path):
 @pytest.mark.heavy
 def test_the_policys_thought_is_closed_by_the_sentence_and_an_answer_follows(policy):
     made, parameters = policy(max_thinking_tokens=20)
-    prompts = [made.tokenizer.chat("board", thinking=True)] * 8
-    rollout = made.sampler.generate(made.rollout_parameters(parameters), prompts, jax.random.key(0))
+    opening = made.tokenizer.encode("<think>\n")  # as a template that opens the thought, which a random model does not
+    budget = dataclasses.replace(made.sampler.thinking, open_id=None)
+    prompts = [made.tokenizer.chat("board", thinking=True) + opening] * 8
+    sampler = dataclasses.replace(made.sampler, thinking=budget)
+    rollout = sampler.generate(made.rollout_parameters(parameters), prompts, jax.random.key(0))
     cut = rollout.forced.any(axis=1)
     assert cut.any()
     for text, tokens, forced in zip(
