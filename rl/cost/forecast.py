@@ -110,7 +110,7 @@ def forecast(run: Path, wanted: Sequence[Target]) -> Table | None:
                     target.name,
                     f"{work.steps:,}",
                     f"{tokens:,}",
-                    f"{work.generated_answers * tokens / 1e9:.3f}",
+                    f"{work.generated_answers * tokens / 1e9:.2f}",
                     f"{write:,.1f}",
                     "-" if rates.trained is None else f"{train:,.1f}",
                     f"{validate:,.1f}",
@@ -125,5 +125,5 @@ def forecast(run: Path, wanted: Sequence[Target]) -> Table | None:
         "answer counts as trained on. Of longer answers each token costs more, with more rows at a time less: "
         "python -m rl.plan has both."
     )
-    header = ("hours at the rates of this run", "steps", "tokens", "G tokens", "write", "train", "validate", "all")
-    return Table("What larger runs take", header, rows, note)
+    header = ("hours of", "steps", "tokens", "G tokens", "write", "train", "validate", "all")
+    return Table("Hours of larger runs at the rates of this one", header, rows, note)
