@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
@@ -50,6 +51,7 @@ class Program:
       arguments: abstract arrays that it takes, batches left out.
       beside: what lies on the devices meanwhile and is no argument.
       layer_size: elements of one layer's keys on a device, if the program decodes; else 0.
+      cache: that it reads then.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Program:
     arguments: Any
     beside: Any = ()
     layer_size: int = 0
+    cache: Any = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +151,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
         Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (trainer, shared)),
         Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
         Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
-        Program("decode", lambda: answer(settings.samples)["decode"], generating, beside, layer_size),
+        Program("decode", lambda: answer(settings.samples)["decode"], generating, beside, layer_size, state.cache),
         Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), trainer),
         Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
     ]
@@ -231,11 +234,18 @@ def show_hours(config: Config, mesh: Mesh, figures: Sequence[Figures]) -> dict[s
     out what the mask hides does half of these.
     """
     plain = config.model_copy(update={"model": config.model.model_copy(update={"attention": AttentionKind.XLA})})
-    flops = {program.name: cost.matmul_flops(program.lower()) / mesh.size for program in programs(plain, mesh)}
-    measured = {x.name: (flops[x.name], x.arguments + x.outputs) for x in figures}
+    costs = {}
+    for program, x in zip(programs(plain, mesh), figures, strict=True):
+        lowered = program.lower()
+        costs[x.name] = cost.ProgramCost(
+            flops=cost.matmul_flops(lowered) / mesh.size,
+            bytes=x.arguments + x.outputs,
+            cache=per_device(program.cache),
+            answers=_sequences(lowered) if x.name in ("gradient", "log-probs") else 0,
+        )
     work, most = cost.work_of(config), config.text.max_new_tokens
     lengths = sorted({most, min(config.reward.free_tokens, most)}, reverse=True)
-    phases = {tokens: cost.phases(config, mesh, measured, tokens) for tokens in lengths}
+    phases = {tokens: cost.phases(config, mesh, costs, tokens) for tokens in lengths}
     own = cost.rates_of(mesh.devices.flat[0])
     devices = [*([own] if own and own not in cost.RATES.values() else []), *cost.RATES.values()]
     shown = own or devices[0]
@@ -250,8 +260,8 @@ def show_hours(config: Config, mesh: Mesh, figures: Sequence[Figures]) -> dict[s
         print(f"{x.name:24}{x.runs:12,}{each}{x.runs * seconds / 3600:10,.2f}")
     print(
         f"\nOperations at {cost.MATRIX_SHARE:.0%} of a device's rate or bytes at {cost.MEMORY_SHARE:.0%}, whichever "
-        "take longer: shares that an H200 reached.\nLeft out: boards, judging, the engineer, checkpoints, "
-        "compilation, exchange between devices.\n\n"
+        "take longer:\nshares that an H200 reached. Left out: boards, judging, the engineer, checkpoints, compilation,"
+        "\nexchange between devices.\n\n"
         f"{f'hours on {mesh.size} x':24}{'TFLOP/s':>12}{'TB/s':>10}"
         + "".join(f"{f'{tokens:,} tokens':>16}" for tokens in lengths)
     )
@@ -259,6 +269,12 @@ def show_hours(config: Config, mesh: Mesh, figures: Sequence[Figures]) -> dict[s
         columns = "".join(f"{cost.hours(phases[tokens], rates):16,.2f}" for tokens in lengths)
         print(f"{rates.name:24}{rates.flops / 1e12:12.3g}{rates.memory / 1e12:10.3g}{columns}")
     return {rates.name: cost.hours(phases[most], rates) for rates in devices}
+
+
+def _sequences(lowered: jax.stages.Lowered) -> int:
+    """Return how many sequences a program trains on at once: its one matrix of integers holds their tokens."""
+    shapes = [x.shape for x in jax.tree.leaves(lowered.args_info) if x.dtype == np.int32 and len(x.shape) == 2]
+    return shapes[0][0]
 
 
 def topology_devices(name: str) -> list[jax.Device]:
@@ -332,8 +348,8 @@ def _parser() -> argparse.ArgumentParser:
         "  runs       in the whole run, were all answers of the length given; of decode a\n"
         "             run is a token\n"
         "  TFLOP      products of matrices in a run on a device, recomputed ones too\n"
-        "  GB         arguments, read once, and outputs; of decode the weights and the\n"
-        "             whole cache",
+        "  GB         arguments, read once, and outputs; of decode the weights and what\n"
+        "             of the cache is filled on average",
         "examples:\n"
         "  python -m rl.plan --config configs/tiny.yaml\n"
         "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"

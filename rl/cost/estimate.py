@@ -9,8 +9,23 @@ from jax.sharding import Mesh
 from rl.config import Config
 from rl.cost.devices import MATRIX_SHARE, MEMORY_SHARE, Rates
 from rl.cost.work import work_of
-from rl.qwen3 import sharding
 from rl.sampler.schedule import prompts_at_once
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramCost:
+    """What one run of a program takes, for the longest answers; of a program that decodes, one token of all rows.
+
+    Attributes:
+      flops, bytes: on one device. Bytes are the program's arguments, read once, and its new outputs.
+      cache: bytes among them of a cache, of which only what is filled is read.
+      answers: sequences that go through at once, on all devices; 0 if it is no program that trains on them.
+    """
+
+    flops: float
+    bytes: float
+    cache: float = 0.0
+    answers: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +34,7 @@ class Phase:
 
     Attributes:
       runs: in the whole run; a token's loop counts a run a token.
-      flops, bytes: of one run on one device. Bytes are the program's arguments, read once, and its new outputs.
+      flops, bytes: of one run on one device.
     """
 
     name: str
@@ -37,12 +52,13 @@ def hours(phases: list[Phase], rates: Rates) -> float:
     return sum(phase.runs * phase.seconds(rates) for phase in phases) / 3600
 
 
-def phases(config: Config, mesh: Mesh, programs: Mapping[str, tuple[float, float]], tokens: int) -> list[Phase]:
+def phases(config: Config, mesh: Mesh, costs: Mapping[str, ProgramCost], tokens: int) -> list[Phase]:
     """List the phases of a run whose answers all have `tokens` tokens, in the order of the programs.
 
     Args:
-      programs: flops and bytes of one run on a device, by name as `rl.plan` lists them, for the longest answers.
-      tokens: at most `text.max_new_tokens`; a gradient of fewer is a smaller share of that of the longest.
+      costs: of programs, by name as `rl.plan` lists them.
+      tokens: at most `text.max_new_tokens`. A gradient of fewer is a smaller share of that of the longest, and a cache
+        is filled by the prompt and, on average, half of the answer.
     """
     work, settings, text, validation = work_of(config), config.grpo, config.text, config.validation
     shards = mesh.shape["fsdp"]
@@ -57,26 +73,27 @@ def phases(config: Config, mesh: Mesh, programs: Mapping[str, tuple[float, float
         return math.ceil(prompts / (shards * (width // samples)))
 
     validated = waves(validation.instances, 1) + waves(validation.instances, validation.samples)
-    micro_batches = math.ceil(work.answers / sharding.rows_for(settings.micro_batch, mesh))
     passes = (settings.updates > 1) + (settings.kl_coefficient > 0)
     rehearsals = work.steps // settings.engineer_every if settings.engineer_every else 0
     warm = config.warm_start
     taught = min(warm.engineer_first, warm.steps) + max(warm.steps - warm.engineer_first, 0) // warm.engineer_every
-    share = (text.max_prompt_tokens + tokens) / (text.max_prompt_tokens + text.max_new_tokens)
+    room = text.max_prompt_tokens + text.max_new_tokens
     runs = {
-        "warm start, plans": (warm.steps - taught, 1.0),
-        "warm start, engineer": (taught, 1.0),
-        "cast": (work.steps + 2 * work.validations, 1.0),
-        "prefill": (work.steps * calls(settings.prompts, settings.samples), 1.0),
-        "prefill, validation": (2 * work.validations * calls(validation.instances, 1), 1.0),
-        "decode": ((work.steps * waves(settings.prompts, settings.samples) + work.validations * validated) * tokens, 1),
-        "log-probs": (work.steps * micro_batches * passes, share),
-        "gradient": (work.steps * micro_batches * settings.iterations, share),
-        "update": (work.steps * settings.updates, 1.0),
-        "rehearsal": (rehearsals, 1.0),
+        "warm start, plans": warm.steps - taught,
+        "warm start, engineer": taught,
+        "cast": work.steps + 2 * work.validations,
+        "prefill": work.steps * calls(settings.prompts, settings.samples),
+        "prefill, validation": 2 * work.validations * calls(validation.instances, 1),
+        "decode": (work.steps * waves(settings.prompts, settings.samples) + work.validations * validated) * tokens,
+        "log-probs": work.steps * passes,
+        "gradient": work.steps * settings.iterations,
+        "update": work.steps * settings.updates,
+        "rehearsal": rehearsals,
     }
-    return [
-        Phase(name, runs[name][0], flops * runs[name][1], size)
-        for name, (flops, size) in programs.items()
-        if name in runs
-    ]
+    found = []
+    for name, each in costs.items():
+        micro_batches = math.ceil(work.answers / each.answers) if each.answers else 1
+        flops = each.flops * (text.max_prompt_tokens + tokens) / room if each.answers else each.flops
+        unfilled = each.cache * (text.max_new_tokens - tokens / 2) / room
+        found.append(Phase(name, runs[name] * micro_batches, flops, each.bytes - unfilled))
+    return found

@@ -62,8 +62,11 @@ def test_the_papers_run_has_the_steps_and_tokens_that_it_is_known_to_have():
     assert (work.validations, work.validation_answers) == (4, 400 * 5)
 
 
-def phases(config, tokens, programs=("prefill", "decode", "gradient", "update")):
-    return {x.name: x for x in cost.phases(config, MESH, dict.fromkeys(programs, (1e12, 1e9)), tokens)}
+def phases(config, tokens):
+    plain = cost.ProgramCost(1e12, 1e9)
+    costs = {"prefill": plain, "update": plain, "decode": dataclasses.replace(plain, cache=6e8)}
+    costs["gradient"] = dataclasses.replace(plain, answers=4)
+    return {x.name: x for x in cost.phases(config, MESH, costs, tokens)}
 
 
 def test_programs_run_as_often_as_the_queue_runs_them_when_all_answers_are_as_long():
@@ -87,6 +90,8 @@ def test_shorter_answers_take_as_much_less():
     long, short = (phases(PAPER, tokens) for tokens in (8192, 3840))
     assert short["decode"].runs / long["decode"].runs == pytest.approx(3840 / 8192)
     assert short["gradient"].flops / long["gradient"].flops == (512 + 3840) / (512 + 8192)
+    for found, tokens in ((long, 8192), (short, 3840)):  # weights, and the filled part of the cache
+        assert found["decode"].bytes == pytest.approx(4e8 + 6e8 * (512 + tokens / 2) / (512 + 8192))
 
 
 def test_a_run_takes_its_operations_or_its_bytes_whichever_is_longer():

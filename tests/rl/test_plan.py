@@ -56,10 +56,10 @@ def test_no_weight_is_gathered_for_a_token(tiny):
 
 
 def one_program():
-    """A program of one product on one device."""
+    """A program of one product on one device, in the place of an update."""
     sharding = NamedSharding(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp")), P())
     x = jax.ShapeDtypeStruct((512, 512), jnp.float32, sharding=sharding)
-    return plan.Program("product", lambda: jax.jit(lambda x: x @ x).lower(x), x, (x, x))
+    return plan.Program("update", lambda: jax.jit(lambda x: x @ x).lower(x), x, (x, x))
 
 
 def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys, tmp_path):
@@ -73,7 +73,7 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys, t
     monkeypatch.setattr(plan, "memory", lambda mesh: 3 * MEGABYTE)
     assert plan.main(arguments) == 1
     said = capsys.readouterr().out
-    assert "does NOT fit: product takes the most, 4.00 of 3.00 MiB" in said
+    assert "does NOT fit: update takes the most, 4.00 of 3.00 MiB" in said
     assert max(map(len, said.splitlines())) <= 100
     assert not json.loads((tmp_path / "plan.json").read_text())["fits"]
 
