@@ -194,7 +194,7 @@ def test_a_checkpoint_by_itself_answers_as_the_run_does(trained, command, tmp_pa
 @pytest.mark.heavy
 def test_a_model_that_thinks_is_sampled_with_its_greedy_answers_beside(trained, command, tmp_path):
     """The baseline before a training: one command, and the published figures of the paper's base model beside it."""
-    common = ("--run", trained, "--suite", "benchmark", "text.thinking=true")
+    common = ("--run", trained, "--suite", "benchmark", "text.thinking=true", "grpo.credit=outcome")
     status, out, err = command(*common, "--out", tmp_path / "e")
     assert (status, err) == (0, "")
     assert "63 of 3,150 boards, one answer each, sampled at temperature 0.9" in " ".join(out.split())
