@@ -43,7 +43,7 @@ from side_by_side import fail, write_rows
 
 from engineer import PastRound
 from engineer.evidence import Evidence
-from jaxlake.config import MAX_HOLE, LakeConfig
+from jaxlake.config import LakeConfig
 from rl.qwen3.presets import PRESETS
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, draw, panels
 
@@ -137,21 +137,18 @@ VARIANTS = (
     Variant("exact-24x8", "exact credit", (*EXACT, "grpo.samples=8")),
     Variant("exact-250", "exact credit", EXACT, warm=Warm("250", ("warm_start.steps=250",)), prompts=96),
     Variant("exact-750", "exact credit", EXACT, warm=Warm("750", ("warm_start.steps=750",)), prompts=96),
-    Variant("hardest", "brackets, outcome", ("engineer.kind=learning_curves:hardest",), steps=120),
+    Variant("hardest", "brackets, outcome", ("engineer.kind=engineer.engineers.rules:hardest",), steps=120),
     Variant("target", "brackets, outcome", ("engineer.kind=learning_curves:target",), steps=120),
     Variant(
-        "exact-hardest", "brackets, exact", (*EXACT, "engineer.kind=learning_curves:hardest"), steps=120, prompts=96
+        "exact-hardest",
+        "brackets, exact",
+        (*EXACT, "engineer.kind=engineer.engineers.rules:hardest"),
+        steps=120,
+        prompts=96,
     ),
     Variant("exact-target", "brackets, exact", (*EXACT, "engineer.kind=learning_curves:target"), steps=120, prompts=96),
 )
 QUICK = Variant("quick", "rate", SHORT, Warm("quick", SHORT_WARM), steps=3, prompts=4)
-
-
-def hardest(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """An engineer: only the largest boards, with as many holes as there can be and a wait on each."""
-    kinds = history[-1].config.kinds
-    data = tuple(float(kind == kinds[-1]) for kind in kinds)
-    return LakeConfig(kinds=kinds, data=data, hole=(MAX_HOLE,) * len(kinds), wait=(1.0,) * len(kinds))
 
 
 def target(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:

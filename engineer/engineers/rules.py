@@ -169,6 +169,17 @@ def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) 
     return _even(history, [float(level < max(1, len(kinds) // 4)) for level in _levels(kinds)])
 
 
+def hardest(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Only the last kind, with as many holes as there can be and a wait on each board: the worst design.
+
+    Not among `RULES`, as nobody trains by it: a comparison that wants to know what design can lose names it
+    ``engineer.engineers.rules:hardest``.
+    """
+    kinds = history[-1].config.kinds
+    data = tuple(float(kind == kinds[-1]) for kind in kinds)
+    return LakeConfig(kinds=kinds, data=data, hole=(MAX_HOLE,) * len(kinds), wait=(1.0,) * len(kinds))
+
+
 def agents_ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Climb by hand, whatever the evidence: one agent more each round, and the rung below with it.
 

@@ -28,7 +28,14 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "qwen3-4b-lora": (1, 24 * USABLE),
     "qwen3-4b-v5e-8": (8, 15.75 * GIB),
 }
-COMPARISONS = ("compare-tiny", "compare-contexts", "compare-small", "compare-lab", "compare-families")
+COMPARISONS = (
+    "compare-tiny",
+    "compare-language",
+    "compare-contexts",
+    "compare-small",
+    "compare-lab",
+    "compare-families",
+)
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 
@@ -76,7 +83,9 @@ def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
     found = comparison.load(CONFIGS / f"{name}.yaml")
     stages = comparison.plan(found, tmp_path)
     starts = 0 if found.run.plays else 1  # a network is taught nothing before its rounds
-    runs = {"compare-lab": 20 * (1 + 17), "compare-families": 8 * (1 + 8)}.get(name, 5 * 9)
+    runs = {"compare-lab": 20 * (1 + 17), "compare-language": 8 * (1 + 7), "compare-families": 8 * (1 + 8)}.get(
+        name, 5 * 9
+    )
     assert len(stages) == starts + len(found.seeds) * (1 + len(found.engineers)) == starts + runs
     taught = set(found.run.warm_start.contexts)
     engineers = [stage.config.engineer for stage in stages]

@@ -421,11 +421,11 @@ def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, co
 
 
 def test_a_server_that_refuses_everything_is_told_at_once_and_nothing_is_written(server, command, tmp_path):
-    server.respond = lambda handler, *_: handler.send(400, "unknown field top_k")
+    server.respond = lambda handler, *_: handler.send(400, "no messages today")
     arguments = ("--api", server.url, "m", "--suite", "benchmark", "--out", tmp_path / "e")
     status, _, err = command(*arguments)
     assert status == 2 and len(server.asked) == 1 and not (tmp_path / "e").exists()
-    told = "a first small request for the model 'm' failed: status 400: unknown field top_k"
+    told = "a first small request for the model 'm' failed: status 400: no messages today"
     assert err == f"error: {server.url}: {told}\n"
 
 
