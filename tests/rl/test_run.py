@@ -220,7 +220,7 @@ def validated(
     policy.read = lambda instances, rollout: Policy.read(policy, instances, rollout)
     policy.rollout, policy.judge = answer, functools.partial(Policy.judge, policy)
     policy.rollout_parameters = lambda parameters: parameters
-    policy.config = Config(validation={"instances": 3, "samples": 2})
+    policy.config = Config(validation={"instances": 3, "samples": 2, "kinds": (3,)})
     boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
     validation = BoardSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), np.array([ALONE] * 3, object), environment)
     student = LanguageStudent.__new__(LanguageStudent)  # without a model, as the answers are given

@@ -27,8 +27,10 @@ from rl.qwen3.model import Qwen3Config, create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
 from rl.sampler import Sampler
-from rl.sampler.grammar import BETWEEN, CUT, OPEN, GrammarSampler, Script
+from rl.sampler.grammar import BETWEEN, OPEN, GrammarSampler, Script
 from rl.students.language import check_room, fullest
+
+CUT = "\n</think>"
 
 ROOT = Path(__file__).parents[3]
 VOCABULARY = 151_936
