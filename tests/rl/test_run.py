@@ -40,7 +40,7 @@ class OnePolicy:
 
     def __init__(self, config: Config, dtype: str = "float32"):
         self.config, self.mesh = config, make_mesh(-1, 1)
-        self.shape = type("Shape", (), {"dtype": jnp.dtype(dtype)})
+        self.shape = type("Shape", (), {"lora": None, "dtype": jnp.dtype(dtype)})
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
         folder.mkdir()
