@@ -241,19 +241,9 @@ def _asking(student: Student, recorder: Recorder) -> Generate:
 
 
 def _request(config: Config, message: str) -> "Request":
-    """Return a request to the engineer's server; like the policy as engineer, its model may think first."""
     from rl.sampler.api import Request
 
-    settings = config.engineer
-    return Request(
-        message=message,
-        temperature=settings.temperature,
-        max_tokens=settings.api.max_tokens,
-        thinking=True,
-        top_p=settings.top_p,
-        top_k=settings.top_k,
-        schema=schema(config.lake.kinds),
-    )
+    return Request.to_engineer(config.engineer, message, schema=schema(config.lake.kinds))
 
 
 def describe_cost(cost: Mapping[str, int]) -> str:

@@ -131,13 +131,4 @@ class ApiWriter(Writer):
     def _request(self, message: str, seed: int) -> "Request":
         from rl.sampler.api import Request  # needs a package that not everyone has
 
-        settings = self._settings
-        return Request(
-            message=message,
-            temperature=settings.temperature,
-            max_tokens=settings.api.max_tokens,
-            thinking=True,
-            seed=seed,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-        )
+        return Request.to_engineer(self._settings, message, seed)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic
 
-from rl.config import ConfigError
+from rl.config import ConfigError, EngineerSection
 
 try:
     import anyio.from_thread
@@ -103,6 +103,22 @@ class Request:
     top_p: float = 1.0
     top_k: int = 0
     schema: Mapping[str, Any] | None = None
+
+    @classmethod
+    def to_engineer(
+        cls, settings: EngineerSection, message: str, seed: int = 0, schema: Mapping[str, Any] | None = None
+    ) -> "Request":
+        """Return a request to an engineer's server; like the policy as engineer, its model may think first."""
+        return cls(
+            message=message,
+            temperature=settings.temperature,
+            max_tokens=settings.api.max_tokens,
+            thinking=True,
+            seed=seed,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            schema=schema,
+        )
 
     def optional(self) -> dict[str, Any]:
         """Return the fields of the request that a server may refuse, all that its own defaults could change among them.

@@ -333,13 +333,17 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     distributed.share(config.validation.instances, "validation.instances")
     reads = isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API
     taught_too = config.warm_start.steps > 0 or config.grpo.engineer_every > 0
+
+    @functools.cache  # what the engineer reads is mostly what it is taught, and 64 of these take half a second
+    def drawn(shown: tuple[str, ...]) -> tuple[Sequence[list[int]], ...]:
+        return tuple(zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples, shown), strict=True))
+
     if reads:
-        texts = sft.engineer_texts(policy, np.random.default_rng(0), examples, (engineer.context,))
-        contexts, _, answers = zip(*texts, strict=True)
+        contexts, _, answers = drawn((engineer.context,))
         check_fit(contexts, engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
         check_fit(answers, engineer.max_answer_tokens, "engineer.max_answer_tokens")
     if taught_too:
-        contexts, taught, _ = zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples), strict=True)
+        contexts, taught, _ = drawn(config.warm_start.contexts)
         check_fit(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
         check_fit(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
 

@@ -1,5 +1,6 @@
 """Qwen3's own tokenizer does what is tested of the small one: texts, chats, prompts, grammars, others' folders."""
 
+import dataclasses
 import json
 import os
 import unicodedata
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 from published_tokenizer import published_tokenizer
+from shapes import SMALL
 
 from engineer import proposal
 from jaxlake import text
@@ -23,16 +25,16 @@ from rl.command import shipped
 from rl.config import EngineerSection
 from rl.config.choices import Credit
 from rl.policy import Policy
-from rl.qwen3.model import Qwen3Config, create
+from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
 from rl.sampler import Sampler
-from rl.sampler.grammar import BETWEEN, OPEN, GrammarSampler, Script
+from rl.sampler.grammar import OPEN, GrammarSampler, Script
+from rl.sampler.thinking import closing
 from rl.students.language import check_room, fullest
 
-CUT = "\n</think>"
-
 ROOT = Path(__file__).parents[3]
+CLOSED = "\n</think>\n\n"
 VOCABULARY = 151_936
 """Rows of the published models' embeddings, more than there are tokens."""
 KINDS = tuple(map(Kind.of, (3, 4, 10)))
@@ -109,7 +111,7 @@ def test_a_folder_that_either_version_of_transformers_saved_is_the_same_tokenize
 
 
 def test_what_is_written_piece_by_piece_has_the_ids_of_the_whole(tokenizer):
-    parts = (tokenizer.chat_text("Design.", thinking=True), OPEN, "Size 3", CUT, BETWEEN, '{"3":{"data":0.5,"hole":0}}')
+    parts = (tokenizer.chat_text("Design.", thinking=True), OPEN, "Size 3", CLOSED, '{"3":{"data":0.5,"hole":0}}')
     assert [token for part in parts for token in tokenizer.encode(part)] == tokenizer.encode("".join(parts))
 
 
@@ -155,7 +157,7 @@ def answering(tokenizer, vocabulary, grammar) -> tuple[Script, np.ndarray]:
     script = Script(GrammarSampler(sampler, tokenizer, settings), vocabulary, grammar)
     allowed, token = script.allow(None), tokenizer.encode("a")[0]
     assert not allowed[list(tokenizer.stop_ids)].any() and allowed.sum() == len(tokenizer) - len(tokenizer.stop_ids)
-    for _ in tokenizer.encode(CUT) + tokenizer.encode(BETWEEN):
+    for _ in closing(tokenizer, None):
         allowed = script.allow(token)
         assert allowed.sum() == 1
         token = int(allowed.argmax())
@@ -202,16 +204,7 @@ def test_whatever_tokens_are_drawn_the_answer_is_a_configuration(tokenizer, voca
 
 @pytest.mark.heavy
 def test_a_random_model_of_its_size_writes_within_the_grammar(tokenizer):
-    shape = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        rope_theta=1e6,
-    )
+    shape = dataclasses.replace(SMALL, vocab_size=VOCABULARY)
     mesh = make_mesh(1, 1)
     graph, parameters = create(shape, jax.random.key(0), mesh)
     tokens = Sampler(graph, shape, mesh, 1, max_prompt_tokens=1, max_new_tokens=1, stop_ids=tokenizer.stop_ids)
@@ -219,5 +212,5 @@ def test_a_random_model_of_its_size_writes_within_the_grammar(tokenizer):
     sampler = GrammarSampler(tokens, tokenizer, settings)
     for response in sampler.write(parameters, [("Today?", 'start: "yes" | "no"')] * 3, jax.random.key(0)):
         assert response.answer in ("yes", "no")
-        assert response.raw.startswith(OPEN) and response.raw.endswith(f"{CUT}{BETWEEN}{response.answer}")
+        assert response.raw.startswith(OPEN) and response.raw.endswith(f"{CLOSED}{response.answer}")
         assert len(response.tokens) == len(response.logprobs) and response.tokens[-1] == tokenizer.stop_ids[0]
