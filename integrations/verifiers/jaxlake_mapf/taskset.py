@@ -1,5 +1,6 @@
 """Boards as tasks, fixed or drawn without end, and what a reply's plan is worth. Runs no model."""
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 
@@ -12,6 +13,7 @@ from jaxlake import AnswerFormat, Check, Instance, LakeConfig, PromptStyle, Solu
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.benchmark import SETS, load
 from jaxlake.kinds import Kind, read_kinds
+from jaxlake.types import Verdict
 
 _BLOCK = 256
 """Boards that are drawn at once, or solved before the first task; those that follow in a fixed set are solved together,
@@ -27,18 +29,23 @@ class MapfData(vf.TaskData):
     """An optimal plan by the exact solver, in the format that the prompt asks for. No model sees it."""
 
 
+@functools.lru_cache(256)  # the reward and the metrics are asked for one after the other, by many rollouts at once
+def _judged(reply: str, level: str) -> tuple[Verdict, np.ndarray]:
+    return judge([reply], [level])
+
+
 class MapfTask(vf.Task[MapfData]):
     """Plan the paths of all agents in one reply."""
 
     @vf.reward(weight=1.0)
     async def accuracy(self, trace: vf.Trace) -> float:
         """Return the paper's accuracy, from 0 to 1: 0 for a plan that is not valid, 1 for an optimal one."""
-        return float(judge([trace.last_reply], [self.data.level])[1][0])
+        return float(_judged(trace.last_reply, self.data.level)[1][0])
 
     @vf.metric
     async def verdict(self, trace: vf.Trace) -> dict[str, bool]:
         """Return which of the eight checks pass, whether all do (``valid``), and whether the plan is ``optimal``."""
-        found, _ = judge([trace.last_reply], [self.data.level])
+        found, _ = _judged(trace.last_reply, self.data.level)
         checks = {check.name.lower(): passed for check, passed in zip(Check, found.checks[0].tolist(), strict=True)}
         return checks | {"valid": found.valid.item(), "optimal": found.optimal.item()}
 
