@@ -7,10 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake import text
 from jaxlake.benchmark import load, take
 from jaxlake.board_text import from_text
-from jaxlake.solve import solve
 from jaxlake.types import Objective
 from rl.config import Config, ConfigError
 from rl.evaluation.record import Answer
@@ -83,10 +81,12 @@ def test_what_is_taught_follows_on_what_the_prompt_has_begun(always):
 
 
 def test_the_answers_of_a_server_tell_whether_its_template_begins_a_thought():
+    drafts = [
+        "0:(1,2)(1,1)\n1:(2,2)(2,1)(2,0)(1,0)(0,0)\n2:(0,1)(0,2)",
+        "0:(2,0)(1,0)(0,0)\n1:(2,1)(3,1)\n2:(1,1)(1,1)(1,0)\n3:(0,1)(0,2)",
+    ]
     suite = load("test")
-    boards = take(suite, np.flatnonzero(suite.instances.num_agents == 3)[:2])
-    plans = solve(boards.instances).plan
-    drafts = [text.answer(plans[i], boards.instances.max_size) for i in range(2)]
+    boards = take(suite, np.flatnonzero(np.isin(suite.ids, ["3ag_3x3_hr0.1_000", "4ag_4x4_hr0.5_020"])))
 
     def valid(*texts: str) -> list[bool]:
         answers = {(name, 0): Answer(name, 0, said, None, True) for name, said in zip(boards.ids, texts, strict=True)}
