@@ -1,5 +1,7 @@
 """Causal self-attention behind one function, and attention of new tokens to a cache; axis letters as in `model`."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
@@ -9,6 +11,9 @@ from jaxlake.record import Array
 from rl.config import ConfigError
 from rl.config.choices import AttentionKind
 from rl.qwen3.sharding import cache_spec
+
+SLOTS_AT_ONCE = 512
+"""Of a row's keys in one pass of `read_rows`: 1 MiB of Qwen3-4B's. A row reads half of them too much on average."""
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: AttentionKind, mesh: Mesh | None) -> jax.Array:
@@ -133,63 +138,124 @@ def xla(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array) -> jax.Array:
 
 def attend_cached(
     q: jax.Array,
-    keys: jax.Array,
-    values: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    cache: tuple[Array, Array],
     layer: jax.Array | int,
-    seen: jax.Array,
+    lengths: jax.Array,
     kind: AttentionKind,
     mesh: Mesh | None,
-) -> jax.Array:
-    """Compute attention of one new token a row to a layer of the cache, with the softmax in float32.
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """Write one new token a row to a layer of the cache, and compute its attention to the row's tokens so far.
 
-    Beside cuDNN's kernel for whole sequences, which has none for a cache in this layout, it is `flash_decoding`.
-    Elsewhere products and sums, not matrix products, which have as few rows as a key-value head has query heads: they
-    make XLA copy the layer out of the cache, transposed, on CPU and TPU alike. The sums of a group's query heads are
-    one operation with several results, so that the cache is read once and not once for each of them, except on the CPU,
-    where that is not vectorised (19 ms a token against 30 at batch 32, four layers of width 512, one core).
+    A row reads its own tokens and not the room for more: `flash_decoding` where cuDNN's kernel computes whole sequences
+    (it has none for a cache), `read_rows` elsewhere. The softmax is in float32.
 
     Args:
       q: ``[B, N, H]``.
-      keys, values: ``[L, S, K, B, H]``.
+      k, v: ``[B, K, H]``.
+      cache: keys and values ``[L, B, K, S, H]``.
       layer: which of the L.
-      seen: bool ``[B, S]``, the slots a row looks at, at least one.
+      lengths: int32 ``[B]``, at most S: tokens of each row with the new one, whose slot is the last of them. 0 where
+        nothing is wanted of a row: its slot 0 is written, nothing is read, and its result is 0.
       kind: the model's kernel, as `choose_kernel` returns it.
       mesh: of the model.
 
     Returns:
+      ``[B, N, H]``, and the cache.
+    """
+    _, _, groups, slots, dim = cache[0].shape
+    on_gpu = device_of(mesh).platform == "gpu"
+    fused = kind is AttentionKind.CUDNN and slots >= 16 and dim >= 16 and dim.bit_count() == 1
+    read = flash_decoding if fused else functools.partial(read_rows, at_once=on_gpu)
+
+    def write_and_read(
+        q: jax.Array, k: jax.Array, v: jax.Array, keys: Array, values: Array, layer: jax.Array, lengths: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        place = layer, jnp.arange(len(lengths)), slice(None), jnp.maximum(lengths - 1, 0)
+        keys, values = (
+            old.at[place].set(new, unique_indices=True, mode="promise_in_bounds")
+            for old, new in ((jnp.asarray(keys), k), (jnp.asarray(values), v))
+        )
+        return read(q, keys, values, layer, lengths), keys, values
+
+    arguments = q, k, v, *cache, jnp.asarray(layer, jnp.int32), lengths
+    if mesh is None:
+        y, *written = write_and_read(*arguments)
+    else:
+        whole = cache_spec(groups, mesh)
+        row = P("fsdp", whole[2], None)
+        y, *written = jax.shard_map(
+            write_and_read,
+            mesh=mesh,
+            in_specs=(row, row, row, whole, whole, P(), P("fsdp")),
+            out_specs=(row, whole, whole),
+            check_vma=False,
+        )(*arguments)
+    return y, (written[0], written[1])
+
+
+def read_rows(
+    q: jax.Array, keys: jax.Array, values: jax.Array, layer: jax.Array, lengths: jax.Array, at_once: bool = False
+) -> jax.Array:
+    """Read a layer of the cache row by row, `SLOTS_AT_ONCE` slots at a time, as far as each row is filled.
+
+    At 32 rows of 256 tokens, all filled, four layers of width 512 take 24 ms a token on one core, against 81 with all
+    rows in one sum of products over a cache whose rows lie side by side.
+
+    Args:
+      q, lengths: as `attend_cached` takes them.
+      keys, values: ``[L, B, K, S, H]``.
+      layer: int32 scalar.
+      at_once: all rows side by side, as far as the longest is filled: GPUs, on which each pass through a loop waits for
+        the host.
+
+    Returns:
       ``[B, N, H]``.
     """
-    batch, heads, dim = q.shape
-    if kind is AttentionKind.CUDNN and keys.shape[1] >= 16 and dim >= 16 and dim.bit_count() == 1:
-        number = jnp.asarray(layer, jnp.int32)
-        if mesh is None:
-            return flash_decoding(q, keys, values, number, seen)
-        cache = cache_spec(keys.shape[2], mesh)
-        row = P("fsdp", cache[2], None)
-        spread = jax.shard_map(
-            flash_decoding, mesh=mesh, in_specs=(row, cache, cache, P(), P("fsdp")), out_specs=row, check_vma=False
-        )
-        return spread(q, keys, values, number, seen)
-    keys, values = keys[layer], values[layer]
-    q = q.reshape(batch, keys.shape[1], -1, dim).transpose(2, 1, 0, 3).astype(jnp.float32) * dim**-0.5  # [G, K, B, H]
-    total = _sums_on_cpu if device_of(mesh).platform == "cpu" else _sums
-    scores = total([keys * one for one in q], axis=3)  # G times [S, K, B]
-    shares = [jax.nn.softmax(jnp.where(seen.T[:, None], one, -1e30), axis=0) for one in scores]
-    read = total([values * one[..., None] for one in shares], axis=0)  # G times [K, B, H]
-    return jnp.stack(read, axis=2).astype(values.dtype).swapaxes(0, 1).reshape(batch, heads, dim)
+    _, batch, groups, slots, dim = keys.shape
+    tile = min(slots, SLOTS_AT_ONCE)
+
+    def row(inputs: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        number, mine, length = inputs
+
+        def body(i: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            total, peak, weight = carry
+            begin = i * tile
+            start = jnp.minimum(begin, slots - tile)  # the last tile overlaps the one before it, and leaves that out
+            size = 1, 1, groups, tile, dim
+            k, v = (jax.lax.dynamic_slice(x, (layer, number, 0, start, 0), size)[0, 0] for x in (keys, values))
+            at = start + jnp.arange(tile)
+            scores = jnp.einsum("KGH,KSH->KGS", mine, k, preferred_element_type=jnp.float32) * dim**-0.5
+            scores = jnp.where((at >= begin) & (at < length), scores, -1e30)
+            higher = jnp.maximum(peak, scores.max(axis=-1))
+            shares = jnp.exp(scores - higher[..., None])
+            fade = jnp.exp(peak - higher)
+            read = jnp.einsum("KGS,KSH->KGH", shares.astype(v.dtype), v, preferred_element_type=jnp.float32)
+            return total * fade[..., None] + read, higher, weight * fade + shares.sum(axis=-1)
+
+        nothing = jnp.zeros(mine.shape, jnp.float32)
+        start = nothing, jnp.full(mine.shape[:2], -1e30, jnp.float32), nothing[..., 0]
+        total, _, weight = jax.lax.fori_loop(0, -(-length // tile), body, start)
+        return total / jnp.maximum(weight, 1.0)[..., None]  # at least 1, the largest one's, but in rows of no tokens
+
+    inputs = jnp.arange(batch), q.reshape(batch, groups, -1, dim), lengths
+    read = jax.vmap(row)(inputs) if at_once else jax.lax.map(row, inputs)
+    return read.reshape(q.shape).astype(values.dtype)
 
 
 def flash_decoding(
-    q: jax.Array, keys: jax.Array, values: jax.Array, layer: jax.Array, seen: jax.Array, interpret: bool = False
+    q: jax.Array, keys: jax.Array, values: jax.Array, layer: jax.Array, lengths: jax.Array, interpret: bool = False
 ) -> jax.Array:
     """Read a layer of the cache once, as Triton's kernel on a GPU; `interpret`: anywhere, slowly, for tests.
 
-    Each program reads 256 slots of one row and key-value head, and what they found is joined afterwards (Dao et al.
-    2023, Flash-Decoding). On an H200 it reads 3.2 TB/s, as fast as a copy, where XLA's sums reach .25 to .55.
+    Each program reads up to 1,024 slots of one row and key-value head, as far as they are filled, and what they found
+    is joined afterwards (Dao et al. 2023, Flash-Decoding). What a program hands on for that are 8 KiB, those that
+    found nothing too: with 256 slots each, that would be two thirds of what a row of 1,500 tokens reads of 8,704 slots.
 
     Args:
-      q, seen: as `attend_cached` takes them.
-      keys, values: the whole cache, ``[L, S, K, B, H]``, S at least 16 and H a power of two, 16 or more: a slice of it
+      q, lengths: as `attend_cached` takes them.
+      keys, values: the whole cache, ``[L, B, K, S, H]``, S at least 16 and H a power of two, 16 or more: a slice of it
         would be a copy.
       layer: int32 scalar.
 
@@ -199,23 +265,24 @@ def flash_decoding(
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    _, slots, groups, batch, dim = keys.shape
-    tile, most = min(64, 1 << (slots.bit_length() - 1)), 256
+    _, batch, groups, slots, dim = keys.shape
+    tile, most = min(64, 1 << (slots.bit_length() - 1)), 1024
     heads = q.shape[1] // groups
     rows = 16 * -(-heads // 16)  # a matrix unit's products have 16 rows at least
     q = (q * dim**-0.5).astype(keys.dtype).reshape(batch, groups, heads, dim)
     q = jnp.pad(q, ((0, 0), (0, 0), (0, rows - heads), (0, 0)))
 
-    def kernel(layer_ref, q_ref, k_ref, v_ref, seen_ref, sum_ref, peak_ref, weight_ref):  # type: ignore[no-untyped-def]
+    def kernel(layer_ref, q_ref, k_ref, v_ref, length_ref, sum_ref, peak_ref, weight_ref):  # type: ignore[no-untyped-def]
         row, group, part = (pl.program_id(axis) for axis in range(3))
-        layer, mine = layer_ref[0], q_ref[row, group]
+        layer, mine, length = layer_ref[0], q_ref[row, group], length_ref[row]
 
         def body(i, carry):  # type: ignore[no-untyped-def]
             total, peak, weight = carry
             begin = part * most + i * tile
             start = jnp.minimum(begin, slots - tile)  # the last tile overlaps the one before it, and leaves that out
-            k, v = (ref[layer, pl.ds(start, tile), group, row] for ref in (k_ref, v_ref))
-            counts = seen_ref[row, pl.ds(start, tile)] & (start + jnp.arange(tile) >= begin)
+            k, v = (ref[layer, row, group, pl.ds(start, tile)] for ref in (k_ref, v_ref))
+            at = start + jnp.arange(tile)
+            counts = (at >= begin) & (at < length)
             scores = jnp.where(counts, jnp.dot(mine, k.T, preferred_element_type=jnp.float32), -1e30)
             higher = jnp.maximum(peak, scores.max(axis=1))
             shares = jnp.where(counts, jnp.exp(scores - higher[:, None]), 0.0)
@@ -224,7 +291,8 @@ def flash_decoding(
             return total * fade[:, None] + read, higher, weight * fade + shares.sum(axis=1)
 
         nothing = jnp.zeros((rows, dim), jnp.float32), jnp.full(rows, -1e30, jnp.float32), jnp.zeros(rows, jnp.float32)
-        found = jax.lax.fori_loop(0, most // tile, body, nothing)
+        filled = jnp.clip(length - part * most, 0, most)
+        found = jax.lax.fori_loop(0, (filled + tile - 1) // tile, body, nothing)
         for ref, x in zip((sum_ref, peak_ref, weight_ref), found, strict=True):
             ref[part, group, row] = x
 
@@ -239,21 +307,8 @@ def flash_decoding(
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
         name="flash_decoding",
     )
-    total, peak, weight = run(layer[None], q, keys, values, seen)
+    total, peak, weight = run(layer[None], q, keys, values, lengths)
     share = jnp.exp(peak - peak.max(axis=0))
-    read = (total * share[..., None]).sum(axis=0) / (weight * share).sum(axis=0)[..., None]  # [K, B, rows, H]
+    weight = jnp.maximum((weight * share).sum(axis=0), 1.0)  # at least 1, the largest one's, but in rows of no tokens
+    read = (total * share[..., None]).sum(axis=0) / weight[..., None]  # [K, B, rows, H]
     return read[:, :, :heads].transpose(1, 0, 2, 3).reshape(batch, groups * heads, dim).astype(values.dtype)
-
-
-def _sums(terms: list[jax.Array], axis: int) -> list[jax.Array]:
-    add = lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True))  # noqa: E731
-    return jax.lax.reduce(tuple(terms), (jnp.float32(0),) * len(terms), add, (axis,))
-
-
-def _sums_on_cpu(terms: list[jax.Array], axis: int) -> list[jax.Array]:
-    if axis == 0:
-        return [term.sum(axis) for term in terms]
-    # A window as wide as the axis: XLA:CPU vectorises it, and a sum over the innermost axis it does not (0.9 ms against
-    # 1.7 for all of the attention of one layer at batch 32, as above).
-    window = (1,) * axis + terms[0].shape[axis:]
-    return [jax.lax.reduce_window(term, 0.0, jax.lax.add, window, window, "valid")[..., 0] for term in terms]

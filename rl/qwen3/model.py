@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -23,10 +22,6 @@ from rl.config.choices import AttentionKind, Remat
 from rl.qwen3.attention import attend, attend_cached, choose_kernel, device_of
 from rl.qwen3.lora import merge_matrix
 from rl.qwen3.sharding import cache_spec, named_sharding
-
-TIME_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
-"""How a cache lies in memory: its axes in their own order."""
-
 
 CHECKPOINTS = {
     Remat.NONE: lambda body: body,
@@ -68,10 +63,10 @@ class Qwen3Config:
 
 @record
 class KVCache(Record):
-    """Keys and values of every layer, time-major so that a batch writes one slot in place.
+    """Keys and values of every layer; token t of a row is in its slot t, so that its tokens lie side by side.
 
     Attributes:
-      keys, values: ``[L, S, K, B, H]`` in the compute dtype.
+      keys, values: ``[L, B, K, S, H]`` in the compute dtype.
     """
 
     keys: Array
@@ -80,7 +75,7 @@ class KVCache(Record):
     @classmethod
     def zeros(cls, config: Qwen3Config, batch: int, slots: int) -> "KVCache":
         """Return an empty cache with room for `slots` tokens of `batch` sequences."""
-        shape = (config.num_hidden_layers, slots, config.num_key_value_heads, batch, config.head_dim)
+        shape = (config.num_hidden_layers, batch, config.num_key_value_heads, slots, config.head_dim)
         return cls(keys=jnp.zeros(shape, config.dtype), values=jnp.zeros(shape, config.dtype))
 
     @staticmethod
@@ -314,48 +309,41 @@ class Qwen3(nnx.Module):
         """Return the hidden states of `__call__`, and a cache of T slots with the keys and values of these tokens."""
 
         def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            cached = k.transpose(1, 2, 0, 3), v.transpose(1, 2, 0, 3)  # [T, K, B, H]
+            cached = k.swapaxes(1, 2), v.swapaxes(1, 2)  # [B, K, T, H]
             return attend(q, k, v, valid, self.kernel, self.mesh), cached
 
         rotation = self._rotation(positions)
         x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, rotation, attention_fn))
         return self.norm(x), KVCache(keys=keys, values=values)
 
-    def decode(
-        self, tokens: Array, positions: Array, cache: KVCache, seen: jax.Array, slot: Array
-    ) -> tuple[jax.Array, KVCache]:
-        """Return hidden states of one new token a row, and the cache with its keys and values written at `slot`.
+    def decode(self, tokens: Array, lengths: jax.Array, cache: KVCache) -> tuple[jax.Array, KVCache]:
+        """Return hidden states of one new token a row, and the cache with its keys and values written.
 
         Args:
-          tokens, positions: int32 ``[B]``.
-          cache: of S slots.
-          seen: bool ``[B, S]``, the slots each row looks at, `slot` among them.
-          slot: int32 scalar, the same for all rows.
+          tokens: int32 ``[B]``.
+          lengths: int32 ``[B]``, tokens of each row with the new one, which is the last of them; 0 where nothing is
+            wanted of a row.
+          cache: of at least as many slots.
 
         Returns:
           ``[B, D]`` in the compute dtype, and the cache.
         """
 
-        def write(old: Array, new: jax.Array, number: jax.Array) -> jax.Array:
-            new = new.transpose(1, 2, 0, 3)[None]  # [1, 1, K, B, H]
-            # In the layout it came in, or XLA:TPU lays the new keys out anew for the whole cache and copies that.
-            return with_layout_constraint(jax.lax.dynamic_update_slice(old, new, (number, slot, 0, 0, 0)), TIME_MAJOR)
-
         def layer(
             carried: tuple[jax.Array, KVCache], call: DecoderLayer, number: jax.Array
         ) -> tuple[tuple[jax.Array, KVCache], None]:
-            # The whole cache is carried through the layers and one slot of it written: handed out as one part a layer,
+            # The whole cache is carried through the layers and one slot a row written: handed out as one part a layer,
             # every layer's was copied out of the cache and back in for every token.
             x, cache = carried
 
             def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
-                keys, values = write(cache.keys, k, number), write(cache.values, v, number)
-                y = attend_cached(q[:, 0], keys, values, number, seen, self.kernel, self.mesh)
+                whole, new = (cache.keys, cache.values), (y[:, 0] for y in (q, k, v))
+                y, (keys, values) = attend_cached(*new, whole, number, lengths, self.kernel, self.mesh)
                 return y[:, None], KVCache(keys=keys, values=values)
 
             return call(x, rotation, attention_fn), None
 
-        rotation = self._rotation(positions[:, None])
+        rotation = self._rotation(jnp.maximum(lengths - 1, 0)[:, None])
         x = self._embed(tokens[:, None])
         (x, cache), _ = self._scan((x, cache), layer, jnp.arange(self.config.num_hidden_layers))
         return self.norm(x)[:, 0], cache

@@ -66,8 +66,8 @@ def named_sharding(spec: P, shape: tuple[int, ...], mesh: Mesh | None) -> NamedS
 
 
 def cache_spec(heads: int, mesh: Mesh) -> P:
-    """Return the spec of a cache ``[L, S, K, B, H]``: rows over `fsdp`, heads over `tp` where it divides them."""
-    return P(None, None, "tp" if heads % mesh.shape["tp"] == 0 else None, "fsdp", None)
+    """Return the spec of a cache ``[L, B, K, S, H]``: rows over `fsdp`, heads over `tp` where it divides them."""
+    return P(None, "fsdp", "tp" if heads % mesh.shape["tp"] == 0 else None, None, None)
 
 
 def shardings(tree: Any, mesh: Mesh) -> Any:

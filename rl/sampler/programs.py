@@ -47,9 +47,7 @@ class State(Record):
     """Rows under way, B of them, and what they have written so far.
 
     Attributes:
-      cache: of P + T slots. The first P hold the row's own prompt, all but its last token; the others are a ring that
-        all rows write at the same place, ``clock % T``. A row draws at most T tokens, so it never meets itself.
-      clock: int32 scalar, steps since the beginning.
+      cache: of P + T slots; a row's prompt, all but its last token, and then what was fed one by one.
       lengths: int32 ``[B]``, tokens of the prompt.
       last: int32 ``[B]``, the token that goes in next.
       requests: uint32 ``[B]``, numbers that the draws depend on.
@@ -59,7 +57,6 @@ class State(Record):
     """
 
     cache: KVCache
-    clock: Array
     lengths: Array
     last: Array
     requests: Array
@@ -135,7 +132,7 @@ def shardings(spec: SamplerSpec) -> State:
 
     cache = place(KVCache.spec(spec.config, spec.mesh))
     by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), place(P("fsdp")))
-    return State(cache=KVCache(keys=cache, values=cache), clock=place(P()), **by_row)
+    return State(cache=KVCache(keys=cache, values=cache), **by_row)
 
 
 def empty(spec: SamplerSpec) -> State:
@@ -143,7 +140,6 @@ def empty(spec: SamplerSpec) -> State:
     rows, time = spec.rows, spec.max_new_tokens
     return State(
         cache=KVCache.zeros(spec.config, rows, spec.max_prompt_tokens + time),
-        clock=jnp.int32(0),
         lengths=jnp.ones(rows, jnp.int32),
         last=jnp.zeros(rows, jnp.int32),
         requests=jnp.zeros(rows, jnp.uint32),
@@ -169,24 +165,23 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arri
     valid = slots < arrivals.sizes[:, None]
     _, fresh = model.prefill(arrivals.prompts, jnp.broadcast_to(slots, valid.shape), valid)
 
-    def insert(old: Array, new: Array, sizes: Array, source: Array) -> jax.Array:
+    def insert(old: Array, new: Array, source: Array) -> jax.Array:
         # Layer by layer: as one operation the copies to all samples would lie beside the cache for a moment.
-        in_prompt = (slots[:, None] < sizes[source]) & (source >= 0)  # [slots, rows]
+        taken = (source >= 0)[:, None, None, None]
 
         def layer(i: jax.Array, old: jax.Array) -> jax.Array:
-            copies = new[i][:, :, source]
-            current = jax.lax.dynamic_slice_in_dim(old[i], 0, len(slots), axis=0)
-            written = jnp.where(in_prompt[:, None, :, None], copies, current)
+            current = jax.lax.dynamic_slice_in_dim(old[i], 0, len(slots), axis=2)
+            written = jnp.where(taken, new[i][source], current)  # slots behind the prompt are not read before written
             return jax.lax.dynamic_update_slice(old, written[None], (i, 0, 0, 0, 0))
 
         return jax.lax.fori_loop(0, old.shape[0], layer, old)
 
     # Per shard, so that no keys or values travel.
     cache, rows = KVCache.spec(spec.config, spec.mesh), P("fsdp")
-    scatter = jax.shard_map(insert, mesh=spec.mesh, in_specs=(cache, cache, rows, rows), out_specs=cache)
+    scatter = jax.shard_map(insert, mesh=spec.mesh, in_specs=(cache, cache, rows), out_specs=cache)
     taken = arrivals.source >= 0
     return state.replace(
-        cache=jax.tree.map(lambda old, new: scatter(old, new, arrivals.sizes, arrivals.source), state.cache, fresh),
+        cache=jax.tree.map(lambda old, new: scatter(old, new, arrivals.source), state.cache, fresh),
         lengths=jnp.where(taken, arrivals.lengths, state.lengths),
         last=jnp.where(taken, arrivals.last, state.last),
         requests=jnp.where(taken, arrivals.requests, state.requests),
@@ -221,7 +216,7 @@ def decode(
     """
     model = nnx.merge(spec.graph, parameters)
     key = jax.random.wrap_key_data(key)
-    prompt_slots, time = spec.max_prompt_tokens, spec.max_new_tokens
+    time = spec.max_new_tokens
 
     def uniforms(request: Array, number: Array) -> jax.Array:
         return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,))
@@ -233,25 +228,17 @@ def decode(
 
     def body(carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
         state, step = carry
-        place = state.clock % time
-        # A ring slot holds what was written `age` steps ago, and a row has been here for `count` steps.
-        age = (state.clock - jnp.arange(time)) % time
-        seen = jnp.concatenate(
-            [jnp.arange(prompt_slots) < state.lengths[:, None] - 1, age <= state.count[:, None]], axis=1
-        )
-        hidden, cache = model.decode(
-            state.last, state.lengths - 1 + state.count, state.cache, seen, prompt_slots + place
-        )
+        alive = ~state.done
+        filled = jnp.where(alive, state.lengths + state.count, 0)
+        hidden, cache = model.decode(state.last, filled, state.cache)
         drawn = jax.vmap(uniforms)(state.requests, state.count)
         may = spec.thinking.allowed(state.tokens, state.count, spec.config.vocab_size) if spec.thinking else allowed
         token, logprob = draw(model.logits(hidden), drawn, sampling, truncated=truncated, allowed=may)
-        alive = ~state.done
         written = alive[:, None] & (jnp.arange(time) == state.count[:, None])
         count = state.count + alive
         stopped = (token[:, None] == jnp.array(spec.stop_ids)).any(axis=1)
         state = State(
             cache=cache,
-            clock=state.clock + 1,
             lengths=state.lengths,
             last=jnp.where(alive, token, state.last),
             requests=state.requests,

@@ -1,5 +1,6 @@
 """Every kernel against the scores written out, and the choice between them."""
 
+import functools
 from types import SimpleNamespace
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 from rl.config import ConfigError
 from rl.config.choices import AttentionKind
 from rl.qwen3 import attention
-from rl.qwen3.attention import attend, attend_cached, choose_kernel, cudnn, flash_decoding, splash, xla
+from rl.qwen3.attention import attend, attend_cached, choose_kernel, cudnn, flash_decoding, read_rows, splash, xla
 from rl.qwen3.sharding import make_mesh
 
 CPU = SimpleNamespace(platform="cpu", device_kind="cpu")
@@ -57,48 +58,78 @@ def test_attention_is_the_softmax_over_the_tokens_up_to_each():
             np.testing.assert_allclose(y[row, time, head], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_attention_to_a_cache_is_the_softmax_over_the_slots_seen(platform, monkeypatch):
-    """The sums of a group's heads are one operation but on the CPU; both are run here."""
-    monkeypatch.setattr(attention, "device_of", lambda mesh: SimpleNamespace(platform=platform))
-    q, keys, values, seen = cache_inputs(slots=7, dim=8)
-    read = attend_cached(q, keys, values, 1, seen, AttentionKind.XLA, None)
-    np.testing.assert_allclose(read, cache_by_hand(q, keys[1], values[1], seen), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("slots", [7, 16, 300])
+def test_a_row_reads_its_own_tokens_in_the_cache(monkeypatch, slots, at_once):
+    """One tile of all slots, whole tiles, and a last one that overlaps."""
+    monkeypatch.setattr(attention, "SLOTS_AT_ONCE", 16)
+    q, _, _, (keys, values), lengths = cache_inputs(slots, dim=8)
+    read = jax.jit(functools.partial(read_rows, at_once=at_once))(q, keys, values, jnp.int32(1), lengths)
+    np.testing.assert_allclose(read, cache_by_hand(q, keys[1], values[1], lengths), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots", [16, 300, 512])
-def test_flash_decoding_is_the_softmax_over_the_slots_seen(slots):
-    """Fewer slots than a tile, a last tile that overlaps, whole parts; of one row all but one slot is hidden."""
-    q, keys, values, seen = cache_inputs(slots, dim=16)
-    seen[2] = np.arange(slots) == slots - 1
-    read = flash_decoding(q, keys, values, jnp.int32(1), jnp.asarray(seen), interpret=not ON_GPU)
-    expected = cache_by_hand(q, keys[1], values[1], seen)
+@pytest.mark.parametrize("slots", [16, 300, 1100])
+def test_flash_decoding_is_the_softmax_over_a_rows_tokens(slots):
+    """Fewer slots than a tile, a last tile that overlaps, and a second part, which only one row needs."""
+    q, _, _, (keys, values), lengths = cache_inputs(slots, dim=16)
+    read = flash_decoding(q, keys, values, jnp.int32(1), lengths, interpret=not ON_GPU)
+    expected = cache_by_hand(q, keys[1], values[1], lengths)
     np.testing.assert_allclose(read, expected, rtol=1e-4, atol=2e-3 if ON_GPU else 1e-5)  # a GPU multiplies in TF32
+
+
+@pytest.mark.parametrize("mesh", [None, (2, 2)])
+def test_a_new_token_goes_behind_its_row_and_nowhere_else(mesh):
+    mesh = mesh and make_mesh(*mesh, devices=jax.devices()[:4])
+    q, k, v, cache, lengths = cache_inputs(slots=12, dim=8)
+    attend_to_cache = jax.jit(lambda *x: attend_cached(*x, AttentionKind.XLA, mesh))
+    y, written = attend_to_cache(q, k, v, cache, 1, lengths)
+    for old, new, found in zip(cache, (k, v), written, strict=True):
+        expected = np.array(old)
+        for row, length in enumerate(lengths):
+            expected[1, row, :, max(length - 1, 0)] = new[row]
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(y, cache_by_hand(q, written[0][1], written[1][1], lengths), rtol=1e-4, atol=1e-5)
+
+
+def test_slots_that_no_row_fills_are_not_read(monkeypatch):
+    """What lies behind a row's last tile may be anything, even if it would spoil a product with zero."""
+    monkeypatch.setattr(attention, "SLOTS_AT_ONCE", 4)
+    q, _, _, (keys, values), lengths = cache_inputs(slots=12, dim=8)
+    behind = np.arange(12) >= -(-np.asarray(lengths)[:, None] // 4) * 4  # [B, S]
+    assert behind.any() and not behind.all()
+    spoilt = [jnp.where(behind[:, None, :, None], jnp.nan, x) for x in (keys, values)]
+    read = read_rows(q, *spoilt, jnp.int32(1), lengths)
+    np.testing.assert_array_equal(read, read_rows(q, keys, values, jnp.int32(1), lengths))
 
 
 @pytest.mark.skipif(not ON_GPU, reason="Triton's kernel runs on NVIDIA GPUs")
 def test_on_a_gpu_a_cache_is_read_by_flash_decoding_on_a_mesh_and_without():
-    q, keys, values, seen = cache_inputs(300, 64, jnp.bfloat16)
+    q, k, v, cache, lengths = cache_inputs(300, 64, jnp.bfloat16)
     for mesh in None, make_mesh(1, 1):
         program = jax.jit(lambda *x, mesh=mesh: attend_cached(*x, AttentionKind.CUDNN, mesh))
-        assert "flash_decoding" in program.lower(q, keys, values, 1, seen).as_text()
-        read = np.asarray(program(q, keys, values, 1, seen), np.float32)
-        np.testing.assert_allclose(read, cache_by_hand(q, keys[1], values[1], seen), rtol=5e-2, atol=2e-2)
+        assert "flash_decoding" in program.lower(q, k, v, cache, 1, lengths).as_text()
+        y, (keys, values) = program(q, k, v, cache, 1, lengths)
+        expected = cache_by_hand(q, keys[1], values[1], lengths)
+        np.testing.assert_allclose(np.asarray(y, np.float32), expected, rtol=5e-2, atol=2e-2)
 
 
 def cache_inputs(slots: int, dim: int, dtype=jnp.float32):
-    """q of three rows and four heads, two layers of keys and values with two heads, and what is seen."""
+    """q, k and v of four rows, two layers of a cache with two heads, and lengths: all, none, one and a part."""
     rng = np.random.default_rng(0)
-    q, keys, values = rng.normal(size=(3, 4, dim)), *rng.normal(size=(2, 2, slots, 2, 3, dim))
-    return *(jnp.asarray(x, dtype) for x in (q, keys, values)), rng.random((3, slots)) < 0.6
+    q, k, v = rng.normal(size=(4, 4, dim)), *rng.normal(size=(2, 4, 2, dim))
+    cache = rng.normal(size=(2, 2, 4, 2, slots, dim))
+    lengths = jnp.array([slots, 0, 1, slots // 2], jnp.int32)
+    return *(jnp.asarray(x, dtype) for x in (q, k, v)), tuple(jnp.asarray(cache, dtype)), lengths
 
 
-def cache_by_hand(q, keys, values, seen) -> np.ndarray:
-    """The attention of each row and head to one layer's cache."""
+def cache_by_hand(q, keys, values, lengths) -> np.ndarray:
+    """The attention of each row and head to one layer's cache; 0 where a row has no token."""
     q, keys, values = (np.asarray(x, np.float32) for x in (q, keys, values))
     read = np.zeros(q.shape)
     for row, head in np.ndindex(q.shape[:2]):
-        read[row, head] = by_hand(q[row, head], keys[:, head // 2, row], values[:, head // 2, row], seen[row])
+        looks = np.arange(keys.shape[2]) < lengths[row]
+        if looks.any():
+            read[row, head] = by_hand(q[row, head], keys[row, head // 2], values[row, head // 2], looks)
     return read
 
 
