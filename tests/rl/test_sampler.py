@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -12,7 +13,7 @@ from rl.qwen3.logprobs import answer_logprobs, join
 from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.sampler import Sampler, SamplingParams, batch
-from rl.sampler.draw import draw
+from rl.sampler.draw import draw, likeliest
 from rl.sampler.programs import programs
 from rl.sampler.schedule import Schedule
 
@@ -266,6 +267,28 @@ def test_draws_follow_what_top_k_and_top_p_leave(sampling):
     found, expected = drawn(logits, sampling), by_hand(logits, sampling)
     assert (found[expected == 0] == 0).all()
     np.testing.assert_allclose(found, expected, atol=4.5 * np.sqrt(0.25 / 4000))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [SamplingParams(top_k=1), SamplingParams(top_k=7), SamplingParams(top_p=0.7), SamplingParams(top_k=30, top_p=0.9)],
+    ids=str,
+)
+def test_the_likeliest_are_those_at_the_head_of_a_sorted_vocabulary(sampling):
+    """Of rows of few and of large numbers, of both signs, some forbidden, without two that are equal."""
+    rng = np.random.default_rng(0)
+    logits = (
+        rng.normal(size=(6, 97)) * [[0.01], [1], [3], [3], [30], [300]] - [[0], [0], [20], [-20], [0], [0]]
+    ).astype(np.float32)
+    logits[:, 40:50] = -np.inf
+    for found, row in zip(np.asarray(likeliest(jnp.asarray(logits), sampling)), logits, strict=True):
+        np.testing.assert_array_equal(found, by_hand(row - row.max(), sampling) > 0)
+
+
+@pytest.mark.parametrize("sampling", [SamplingParams(top_k=2), SamplingParams(top_p=0.4)], ids=str)
+def test_tokens_as_likely_as_the_last_stay_in(sampling):
+    logits = jnp.log(jnp.array([[0.1, 0.2, 0.3, 0.2, 0.2]]))
+    np.testing.assert_array_equal(likeliest(logits, sampling), [[False, True, True, True, True]])
 
 
 def test_a_token_that_may_not_come_never_does():
