@@ -108,8 +108,12 @@ def add_logprobs(
         sequences = sequences.replace(mask=sequences.mask & learns)
 
     def logprobs(parameters: nnx.State) -> np.ndarray:
-        check_stop = functools.partial(recorder.check_stop, state)
-        values = grpo.answer_logprobs_of(policy.graph, parameters, sequences, policy.mesh, settings, check_stop)
+        check_stop, values = functools.partial(recorder.check_stop, state), np.zeros(sequences.mask.shape, np.float32)
+        for number in range(settings.minibatches):
+            rows = minibatch_rows(number, settings)
+            values[rows] = grpo.answer_logprobs_of(
+                policy.graph, parameters, sequences[rows], policy.mesh, settings, check_stop
+            )
         watch.lap("logprob")
         return values
 
@@ -136,7 +140,7 @@ def make_updates(
     config, settings = policy.config, policy.config.grpo
     schedule = learning_rate(settings, planned_updates(config))
     for number in range(state.progress.update, settings.updates):
-        batch = minibatch(pending.batch, number % settings.minibatches, settings)
+        batch = pending.batch[minibatch_rows(number % settings.minibatches, settings)]
         rate = float(schedule(updates_made(state.optimizer_state)))
         metrics = make_update(policy, state, recorder, batch, optimizer, config.text.max_new_tokens)
         metrics["learning_rate"] = rate
@@ -173,15 +177,15 @@ def make_update(
     return metrics
 
 
-def minibatch(batch: grpo.Batch, number: int, settings: GRPOSection) -> grpo.Batch:
-    """Part `number` of a step's batch, this process's rows: of all groups every `minibatches`-th.
+def minibatch_rows(number: int, settings: GRPOSection) -> np.ndarray:
+    """Mark part `number` of a step's batch, bool over this process's rows: of all groups every `minibatches`-th.
 
     Not groups side by side, as these are on one process: so each has an equal part of every minibatch, and the parts
     hold the same groups for any number of processes.
     """
     count = settings.prompts * settings.samples
     rows = np.arange(count)[distributed.share(count, "grpo.prompts")]
-    return batch[rows // settings.samples % settings.minibatches == number]
+    return rows // settings.samples % settings.minibatches == number
 
 
 def summary(updates: list[dict[str, float]]) -> dict[str, float]:

@@ -26,7 +26,7 @@ class Sequences(Record):
     """Prompts, each with its answer right behind it, padded at the end.
 
     Attributes:
-      tokens: int32 ``[B, L]``; L has room for the longest prompt and T more.
+      tokens: int32 ``[B, L]``; L is larger than T.
       valid: bool ``[B, L]``, False on the padding.
       starts: int32 ``[B]``, where the answer begins, at least 1.
       mask: bool ``[B, T]``, answer tokens that count in the loss.
@@ -62,11 +62,10 @@ def take(sequences: Sequences, rows: Array, count: int) -> Sequences:
     return taken.replace(mask=taken.mask & (np.arange(count) < len(rows))[:, None])
 
 
-def cut(sequences: Sequences, room: int) -> Sequences:
-    """Keep room for answers of `room` tokens; longer ones lose their end."""
-    width = sequences.tokens.shape[1] - sequences.mask.shape[1] + room
+def cut(sequences: Sequences, width: int) -> Sequences:
+    """Keep the first `width` tokens of each row, at least two, and the room for answers that this leaves."""
     return sequences.replace(
-        tokens=sequences.tokens[:, :width], valid=sequences.valid[:, :width], mask=sequences.mask[:, :room]
+        tokens=sequences.tokens[:, :width], valid=sequences.valid[:, :width], mask=sequences.mask[:, : width - 1]
     )
 
 
@@ -103,11 +102,15 @@ def answer_logprobs(model: Qwen3, sequences: Sequences, temperature: float) -> t
     Returns:
       Two float32 ``[B, T]``; what stands outside of `mask` means nothing.
     """
-    time = sequences.mask.shape[1]
+    width, time = sequences.tokens.shape[1], sequences.mask.shape[1]
     hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)
-    answers_of = jax.vmap(lambda row, start: jax.lax.dynamic_slice_in_dim(row, start, time))
-    hidden = constrain(answers_of(hidden, sequences.starts - 1), model.mesh, "fsdp", None, None)
-    return token_logprobs(hidden, model.head, answers_of(sequences.tokens, sequences.starts), temperature, model.mesh)
+    # Where a row has no room for `time` tokens from its answer on, they begin before it, and are moved afterwards.
+    begin = jnp.minimum(sequences.starts - 1, width - time - 1)
+    part = jax.vmap(lambda row, start: jax.lax.dynamic_slice_in_dim(row, start, time))
+    hidden = constrain(part(hidden, begin), model.mesh, "fsdp", None, None)
+    found = token_logprobs(hidden, model.head, part(sequences.tokens, begin + 1), temperature, model.mesh)
+    logprobs, entropy = (part(jnp.pad(x, ((0, 0), (0, time))), sequences.starts - 1 - begin) for x in found)
+    return logprobs, entropy
 
 
 def token_logprobs(
