@@ -1,4 +1,4 @@
-"""One update of the parameters: micro-batches of few shapes, sums over all processes, and nothing that is not finite."""
+"""One update of the parameters: micro-batches of few shapes, sums over all processes, nothing that is not finite."""
 
 import functools
 from collections.abc import Callable
@@ -176,7 +176,7 @@ def micro_batches(sequences: Sequences, rows: np.ndarray, most: int, mesh: Mesh)
 
 
 def widths(room: int) -> list[int]:
-    """Return the widths that rows are padded to, in order: the whole room, and down to a sixteenth of it four an octave.
+    """Return the widths that rows are padded to, in order: the whole room, and four an octave down to a sixteenth.
 
     These are 4, 5, 6 and 7 times a power of two, so that what is padded is a ninth of a long row on average. Each is a
     program, made when it is first needed: 17 for 8,704 tokens, 5 for the 80 of the tiny run.

@@ -172,11 +172,8 @@ def attend_cached(
     def write_and_read(
         q: jax.Array, k: jax.Array, v: jax.Array, keys: Array, values: Array, layer: jax.Array, lengths: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        place = layer, jnp.arange(len(lengths)), slice(None), jnp.maximum(lengths - 1, 0)
-        keys, values = (
-            old.at[place].set(new, unique_indices=True, mode="promise_in_bounds")
-            for old, new in ((jnp.asarray(keys), k), (jnp.asarray(values), v))
-        )
+        last = jnp.maximum(lengths - 1, 0)
+        keys, values = (write(old, new, layer, last, on_gpu) for old, new in ((keys, k), (values, v)))
         return read(q, keys, values, layer, lengths), keys, values
 
     arguments = q, k, v, *cache, jnp.asarray(layer, jnp.int32), lengths
@@ -193,6 +190,20 @@ def attend_cached(
             check_vma=False,
         )(*arguments)
     return y, (written[0], written[1])
+
+
+def write(cache: Array, new: jax.Array, layer: jax.Array, slots: jax.Array, at_once: bool) -> jax.Array:
+    """Write ``[B, K, H]`` into a layer of the cache ``[L, B, K, S, H]``, each row at its own of `slots`, in place.
+
+    Row by row, unless `at_once` as in `read_rows`: for a scatter XLA:TPU copies the whole cache, twice a layer.
+    """
+    if at_once:
+        return jnp.asarray(cache).at[layer, jnp.arange(len(slots)), :, slots].set(new)
+
+    def row(i: jax.Array, cache: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_update_slice(cache, new[i][None, None, :, None], (layer, i, 0, slots[i], 0))
+
+    return jax.lax.fori_loop(0, len(slots), row, cache)
 
 
 def read_rows(

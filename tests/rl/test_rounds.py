@@ -12,7 +12,7 @@ import rl.sft.stage
 from jaxlake.config import LakeConfig
 from rl import collect as collecting
 from rl import distributed
-from rl.collect import minibatch, planned_updates, summary
+from rl.collect import minibatch_rows, planned_updates, summary
 from rl.config import Config, ConfigError, GRPOSection
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
@@ -214,13 +214,13 @@ def test_minibatches_are_whole_groups_and_the_same_for_any_number_of_processes(m
         sampler_logprobs=np.zeros((16, 1), np.float32),
         advantages=np.repeat(np.arange(8), 2).astype(np.float32)[:, None],  # each group's number
     )
-    whole = [minibatch(batch, number, settings).advantages[:, 0].tolist() for number in range(4)]
+    whole = [batch[minibatch_rows(number, settings)].advantages[:, 0].tolist() for number in range(4)]
     assert whole == [[0, 0, 4, 4], [1, 1, 5, 5], [2, 2, 6, 6], [3, 3, 7, 7]]
     for process in range(2):
         mine = slice(8 * process, 8 * process + 8)
         monkeypatch.setattr(distributed, "share", lambda count, what, mine=mine: mine)
         part = jax.tree.map(lambda x, mine=mine: x[mine], batch)
-        found = [minibatch(part, number, settings).advantages[:, 0].tolist() for number in range(4)]
+        found = [part[minibatch_rows(number, settings)].advantages[:, 0].tolist() for number in range(4)]
         assert found == [both[2 * process : 2 * process + 2] for both in whole]
 
 

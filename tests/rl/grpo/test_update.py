@@ -32,17 +32,17 @@ def nothing():
     """A check that finds no reason to stop."""
 
 
-def given_batch(seed=0, shortest=5):
+def given_batch(seed=0):
     """Sixteen answers to prompts of one to four tokens; one has no token that counts, two have nothing to learn from.
 
-    Its log-probabilities are what a uniform policy would give, more or less, so that some ratios are clipped. Answers
-    of five to eight tokens need more than half of the room, so that there is one program for all.
+    Its log-probabilities are what a uniform policy would give, more or less, so that some ratios are clipped. All rows
+    are padded to the whole room of twelve tokens, so that there is one program for all.
     """
     rng = np.random.default_rng(seed)
     prompts = [rng.integers(0, 16, n).tolist() for n in rng.integers(1, 5, 16)]
     answers, mask = (
         rng.integers(0, 16, (16, ROOM)).astype(np.int32),
-        np.arange(ROOM) < rng.integers(shortest, ROOM + 1, (16, 1)),
+        np.arange(ROOM) < rng.integers(5, ROOM + 1, (16, 1)),
     )
     advantages = rng.normal(size=(16, ROOM)).astype(np.float32)
     advantages[4:6] = 0  # skipped, but their tokens count in the mean
@@ -154,30 +154,71 @@ def test_micro_batches_and_meshes_give_the_gradient_of_the_whole_batch(
     assert metrics["rows_computed"] == 15 / 16
 
 
-@pytest.mark.heavy
-def test_short_answers_go_through_with_little_room_and_nothing_else_changes(monkeypatch, parameters):
-    data, rooms, accumulate = given_batch(shortest=1), [], update_module.accumulate
-    lengths = data.sequences.mask.sum(axis=-1)
-
-    def padded(x):
-        return np.concatenate([x, np.zeros((16, 3 * ROOM), x.dtype)], axis=1) if x.ndim == 2 else x
+def noted_shapes(monkeypatch):
+    """Rows, rows that count, and width of each micro-batch from now on."""
+    shapes, accumulate = [], update_module.accumulate
 
     def noted(graph, trained, frozen, total, micro, **rest):
-        assert micro.sequences.tokens.shape[1] == 4 + micro.old_logprobs.shape[1]
-        rooms.append((micro.old_logprobs.shape[1], int(micro.sequences.mask.any(axis=-1).sum())))
+        rows, width = micro.sequences.tokens.shape
+        assert micro.old_logprobs.shape == micro.sequences.mask.shape == (rows, min(ROOM, width - 1))
+        shapes.append((rows, int(micro.sequences.mask.any(axis=-1).sum()), width))
         return accumulate(graph, trained, frozen, total, micro, **rest)
 
     monkeypatch.setattr(update_module, "accumulate", noted)
-    found, metrics = gradient(parameters, data, micro_batch=16, **EVERYTHING)
-    through = lengths[lengths > 0]
-    assert rooms == [(2, (through <= 2).sum()), (4, ((through > 2) & (through <= 4)).sum()), (8, (through > 4).sum())]
-    rooms.clear()
-    whole, same = gradient(
-        parameters, jax.tree.map(padded, data), micro_batch=16, **EVERYTHING
-    )  # of 32, of which 8 are a quarter
-    assert rooms == [(8, len(through))]
-    assert_close(found, whole, rel=1e-5)
-    assert metrics == pytest.approx(same, rel=1e-5)
+    return shapes
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
+def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_changes(
+    monkeypatch, parameters, expected, aggregation
+):
+    """The gradient is that of all rows at once, all padded to the whole room."""
+    monkeypatch.setattr(update_module, "FINEST", 1)
+    monkeypatch.setattr(update_module, "ENOUGH_TOKENS", 20)
+    shapes, data = noted_shapes(monkeypatch), given_batch()
+    found, metrics = gradient(parameters, data, micro_batch=16, aggregation=aggregation, **EVERYTHING)
+    value, wanted = expected[aggregation]
+    assert_close(found, wanted, rel=1e-5)
+    assert metrics["loss"] == pytest.approx(value, rel=1e-5)
+    # A room of 12 tokens: two rows of 12 are 20 tokens and more, three of 8 are no more than those two.
+    sizes = {12: 2, 10: 2, 8: 3, 7: 3, 6: 4, 5: 4}
+    assert all(rows == sizes[width] for rows, _, width in shapes)
+    longest = sorted(data.sequences.valid.sum(axis=-1)[data.sequences.mask.any(axis=-1)])[::-1]
+    for _, count, width in shapes:
+        mine, longest = longest[:count], longest[count:]
+        assert max(mine) <= width < max(mine) * 1.25
+    assert not longest and len({width for *_, width in shapes}) > 2
+
+
+def test_widths_are_four_an_octave():
+    assert update_module.widths(80) == [16, 32, 48, 64, 80]
+    assert update_module.widths(600)[::-1] == [600, 512, 448, 384, 320, 256, 224, 192, 160, 128, 112, 96, 80, 64, 48]
+    ladder = np.array(update_module.widths(8704))
+    lengths = np.arange(640, 8705)
+    padded = ladder[np.searchsorted(ladder, lengths)]
+    assert (padded >= lengths).all() and (padded <= 1.25 * lengths).all()
+    assert len(ladder) == 17
+
+
+@pytest.mark.parametrize(
+    ("most", "mesh", "expected"),
+    [
+        (
+            4,
+            (1, 1),
+            {8704: 1, 4096: 2, 2048: 4, 640: 4},
+        ),  # a row of the room is enough, and shorter ones fill its place
+        (16, (4, 2), {8704: 4, 4096: 8, 2048: 16, 640: 16}),  # as many on each of four devices
+        (1, (8, 1), {8704: 8, 640: 8}),
+    ],
+)
+def test_long_rows_go_through_with_few_beside_them(most, mesh, expected):
+    assert {w: update_module.rows_of_width(w, 8704, most, make_mesh(*mesh)) for w in expected} == expected
+
+
+def test_short_rows_go_through_as_many_as_asked_for():
+    assert {update_module.rows_of_width(w, 80, 16, ONE) for w in update_module.widths(80)} == {16}
 
 
 def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parameters):
@@ -217,8 +258,8 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
 
 @pytest.fixture
 def another_process(monkeypatch):
-    """Makes `update` believe that there is a second process, which counts 20 answers, 30 tokens and 7 micro-batches."""
-    other = {5: [18, 20, 30, 19, 25], 3: [0, 0, 7]}
+    """Makes `update` believe that there is a second process, which has 20 answers, 30 tokens and 25 rows to compute."""
+    other = {5: [18, 20, 30, 19, 25], 1: [25], 25: [0] * 25}
     told = lambda mine: np.concatenate([mine, np.array([other[mine.shape[1]]], np.int32)])  # noqa: E731
     monkeypatch.setattr(distributed, "all_gather", told)
     calls, accumulate = [], update_module.accumulate
@@ -238,6 +279,34 @@ def test_rows_of_another_process_count_in_the_mean_and_in_the_number_of_micro_ba
     assert_close(found, jax.tree.map(lambda g: g * mine / (mine + all_), alone), rel=1e-5)
     assert metrics["loss"] == pytest.approx(before["loss"] * mine / (mine + all_), rel=1e-5)
     assert metrics["rows_computed"] == pytest.approx((13 + 18) / (16 + 20))
+
+
+def test_processes_agree_on_the_shapes_of_their_micro_batches(monkeypatch):
+    """Each takes its own rows, in one order, by the longest of all processes; none is left out or twice there."""
+    monkeypatch.setattr(update_module, "FINEST", 1)
+    batches = [given_batch(seed).sequences[: 16 - 5 * seed] for seed in (0, 1)]
+    rows = [np.arange(len(batch.starts)) for batch in batches]
+    counts, lengths = [np.array([[len(one)]], np.int32) for one in rows], []
+    for batch in batches:
+        lengths.append(np.zeros((1, 16), np.int32))
+        lengths[-1][0, : len(batch.starts)] = np.sort(batch.valid.sum(axis=-1))[::-1]
+
+    parts = []
+    for process, (batch, mine) in enumerate(zip(batches, rows, strict=True)):
+        exchanges = iter((counts, lengths))
+
+        def exchange(sent, process=process, exchanges=exchanges):
+            of_all = next(exchanges)
+            np.testing.assert_array_equal(sent, of_all[process])
+            return np.concatenate(of_all)
+
+        monkeypatch.setattr(distributed, "all_gather", exchange)
+        parts.append(update_module.micro_batches(batch, mine, 4, ONE))
+    shapes = [[(part.size, part.width) for part in one] for one in parts]
+    assert shapes[0] == shapes[1] and len(set(shapes[0])) > 1
+    for batch, mine, one in zip(batches, rows, parts, strict=True):
+        assert sorted(np.concatenate([part.rows for part in one])) == mine.tolist()
+        assert all(batch.valid[part.rows].sum(axis=-1).max(initial=0) <= part.width for part in one)
 
 
 def test_a_process_without_rows_takes_part_and_adds_nothing(another_process, parameters):
