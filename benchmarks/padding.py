@@ -10,9 +10,10 @@ weights and of what is read of the cache: counted and not timed, so they are
 the same on every machine. *Least* are those of the tokens that exist, *padded*
 those of the whole room for every answer. The ratio is ours by the least.
 
-Then the clock, on the CPU: the tiny model with a sixty-fourth of the tokens.
-An update as it is, and with every answer padded; and decoding with sixteen
-times the room that is needed, beside decoding with what is needed.
+Then the clock, on the CPU: the tiny model. An update of answers of a
+sixty-fourth of the tokens, as it is and with every answer padded; and decoding
+of answers of a sixteenth with sixteen times the room that is needed, beside
+the same with what is needed.
 
 examples:
   python benchmarks/padding.py
@@ -51,7 +52,7 @@ jax.config.update("jax_platforms", "cpu")
 MEAN, SIGMA, ROOM = 1500, 0.8, 8192
 PROMPTS, SAMPLES, ROWS, MICRO_BATCH = 8, 8, 48, 4
 PROMPT_ROOM, PROMPT_TOKENS = 512, (230, 440)
-SCALE = 64  # of the clock's lengths
+SHORTER = 64, 16  # by which the clock's answers are, in updates and in decoding
 MOST = 1.2
 MESH = make_mesh(fsdp=1, tp=1)
 
@@ -206,15 +207,16 @@ Sides = tuple[Callable[[], dict[str, float]], Callable[[], dict[str, float]], di
 
 def clock_update(rng: np.random.Generator) -> Sides:
     """An update of ours beside one with every answer padded, in tokens that exist a second."""
-    config, room = presets.shape_of("tiny"), ROOM // SCALE
+    config, scale = presets.shape_of("tiny"), SHORTER[0]
+    room = ROOM // scale
     graph, parameters = create(config, jax.random.key(0), MESH)
     settings = GRPOSection(micro_batch=MICRO_BATCH, learning_rate=1e-6)
     optimizer = make_optimizer(settings, 1000)
     held = [parameters, grpo.init(optimizer, parameters, MESH)]
-    prompts, answers = (np.maximum(x // SCALE, 1) for x in draw_lengths(rng))
+    prompts, answers = (np.maximum(x // scale, 1) for x in draw_lengths(rng))
     mask = np.arange(room) < answers[:, None]
     values = rng.normal(size=mask.shape).astype(np.float32)
-    sequences = join([[1] * p for p in prompts], PROMPT_ROOM // SCALE, np.ones(mask.shape, np.int32), mask)
+    sequences = join([[1] * p for p in prompts], PROMPT_ROOM // scale, np.ones(mask.shape, np.int32), mask)
     batch = grpo.Batch(sequences=sequences, sampler_logprobs=values, advantages=values)
     name = f"update, {len(answers)} answers"
 
@@ -234,20 +236,20 @@ def clock_update(rng: np.random.Generator) -> Sides:
 
 def clock_decode() -> Sides:
     """The same answers with much room and with enough, in tokens a second."""
-    config = presets.shape_of("tiny")
+    config, scale = presets.shape_of("tiny"), SHORTER[1]
     graph, parameters = create(config, jax.random.key(0), MESH)
     parameters = for_rollout(parameters, config.dtype, MESH)
-    prompts = np.random.default_rng(0).integers(0, config.vocab_size, (PROMPTS * 2, PROMPT_ROOM // SCALE)).tolist()
-    stops = tuple(range(config.vocab_size * SCALE // MEAN))
-    name = f"decode, room for {16 * ROOM // SCALE:,} tokens"
+    prompts = np.random.default_rng(0).integers(0, config.vocab_size, (PROMPTS, PROMPT_ROOM // scale)).tolist()
+    stops = tuple(range(config.vocab_size * scale // MEAN))
+    name = f"decode, room for {16 * ROOM // scale:,} tokens"
 
     def side(room: int) -> dict[str, float]:
-        sampler = Sampler(graph, config, MESH, ROWS, PROMPT_ROOM // SCALE, room, stops)
+        sampler = Sampler(graph, config, MESH, ROWS, PROMPT_ROOM // scale, room, stops)
         start = time.perf_counter()
         answers = sampler.generate(parameters, prompts, jax.random.key(1), samples=SAMPLES)
         return {name: answers.mask.sum() / (time.perf_counter() - start)}
 
-    sides = [functools.partial(side, room) for room in (16 * ROOM // SCALE, ROOM // SCALE)]
+    sides = [functools.partial(side, room) for room in (16 * ROOM // scale, ROOM // scale)]
     for one in sides:
         one()
     return *sides, {name: None}

@@ -15,8 +15,8 @@ from rl.qwen3.sharding import cache_spec
 
 ROW_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
 """How a cache lies in memory, its axes in their own order: XLA:TPU would lay it out for the write, and copy it."""
-SLOTS_AT_ONCE = 512
-"""Of a row's keys in one pass of `read_rows`: 1 MiB of Qwen3-4B's. A row reads half of them too much on average."""
+SLOTS_AT_ONCE = 256
+"""Slots of a row in one pass of `read_rows`: half a MiB of Qwen3-4B's keys. Half of them are too many on average."""
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: AttentionKind, mesh: Mesh | None) -> jax.Array:
