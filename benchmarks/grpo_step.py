@@ -35,6 +35,7 @@ import time
 from pathlib import Path
 
 import jax
+import machine
 import numpy as np
 from sampler_speed import PACKAGES
 from side_by_side import Peer, Row, Unavailable, alternate, environment, fail, header, read_options, report, row
@@ -101,7 +102,7 @@ def main() -> None:
                     return {name: sum(answer["lengths"]) / answer["seconds"]}
 
                 mine(), theirs()
-                print(f"float32, median of {repeats} turns")
+                print(f"float32, median of {repeats} turns; this machine: {machine.measure()}")
                 print(header("answer tokens per second of a step", "tunix"))
                 (compared,) = alternate(mine, theirs, {name: TARGET}, repeats)
     except Unavailable as reason:

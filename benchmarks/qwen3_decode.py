@@ -22,6 +22,7 @@ import tempfile
 import time
 
 import jax
+import machine
 import numpy as np
 from side_by_side import Peer, Row, Unavailable, alternate, fail, header, read_options, report, require
 
@@ -58,14 +59,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         weights.save(folder, CONFIG, parameters)
         print(f"float32, prompts of {PROMPT} tokens, answers of {new_tokens}, {cores} cores, median of {repeats} turns")
-        print(header("tokens per second", "torch"))
         try:
             with Peer("torch_qwen3.py", folder, cores) as peer:
+                print_machine(peer)
+                print(header("tokens per second", "torch"))
                 for batch in batches:
                     rows += compare(ours, peer, batch, new_tokens, repeats)
         except Unavailable as reason:
             fail(f"no peer: {reason}")
     report(rows, options.json)
+
+
+def print_machine(peer: Peer) -> machine.Rates:
+    """Print and return what this machine can do, in XLA and in the peer's torch: some of a ratio is theirs."""
+    rates, theirs = machine.measure(), peer.ask(task="product", side=1024)["flops"]
+    print(f"this machine: {rates}, with torch {theirs / 1e12:,.3g} ({theirs / rates.product:.2f} of XLA's)")
+    return rates
 
 
 def compare(ours: "Ours", peer: Peer, batch: int, new_tokens: int, repeats: int) -> list[Row]:

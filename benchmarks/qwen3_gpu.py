@@ -41,6 +41,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")  # 0.75 by defau
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
+import machine  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from side_by_side import Peer, Unavailable, fail, header, read_options, report, row  # noqa: E402
@@ -91,8 +92,7 @@ def main() -> None:
         if not options.quick:
             fail("no GPU here; --quick runs the tiny model anywhere")
         print(f"No GPU here: this is a {device['platform']}, and the figures say nothing but that the script works.")
-    rates = f"copies {device['copy'] / 1e9:,.3g} GB/s, multiplies {device['product'] / 1e12:,.3g} TFLOP/s"
-    print(f"{device['kind']}, JAX {jax.__version__}, {device['bytes'] / 2**30:.0f} GiB, {rates}")
+    print(f"{device['kind']}, JAX {jax.__version__}, {device['bytes'] / 2**30:.0f} GiB, {device['rates']}")
     print(f"{header('tokens per second', 'bound')}  peak GiB")
     rows = []
     for case in cases(options.quick, device["bytes"]):
@@ -144,8 +144,7 @@ def describe() -> dict:
         "platform": device.platform,
         "kind": device.device_kind,
         "bytes": memory(device).get("bytes_limit", 0),
-        "copy": copy_bandwidth(),
-        "product": product_flops(),
+        "rates": machine.measure(jnp.bfloat16),
         "torch": device.platform == "gpu" and importlib.util.find_spec("torch") is not None,
     }
 
@@ -176,13 +175,13 @@ def decode(case: Case, device: dict) -> dict:
     )
     step = stored + case.rows * (case.tokens + case.new_tokens / 2) * token
     facts = {
-        "copy_gb_s": device["copy"] / 1e9,
+        "copy_gb_s": device["rates"].copy / 1e9,
         "step_ms": 1e3 * min(taken) / (case.new_tokens - 1),
         "peak_gib": peak_gib(),
         "kernels": longest_kernels(functools.partial(seconds, case.new_tokens)),
     }
     rates = [case.rows * (case.new_tokens - 1) / t for t in taken]
-    return {"rates": rates, "bound": case.rows * device["copy"] / step, "facts": facts}
+    return {"rates": rates, "bound": case.rows * device["rates"].copy / step, "facts": facts}
 
 
 def generate_with_transformers(case: Case) -> str:
@@ -253,38 +252,7 @@ def train_flops(config: Qwen3Config, length: int) -> float:
 
 
 def peak_flops(device: dict) -> float:
-    return next((flops for name, flops in PEAKS.items() if name in device["kind"]), device["product"])
-
-
-def product_flops() -> float:
-    """FLOP/s of square products in bfloat16; of random numbers, for some chips are faster with zeros."""
-    side, count = (8192, 10) if jax.devices()[0].platform == "gpu" else (512, 1)
-    x = jax.random.normal(jax.random.key(0), (side, side), jnp.bfloat16)
-    w = x / jnp.bfloat16(side**0.5)  # keeps the numbers from growing
-    return 2 * side**3 * count / fastest(lambda x: repeat(count, lambda y: y @ w, x), x)
-
-
-def copy_bandwidth() -> float:
-    """Bytes a second, read and written, of adding one to two gigabytes; to 8 MB off a GPU."""
-    size, count = (2**30, 10) if jax.devices()[0].platform == "gpu" else (2**22, 1)
-    x = jnp.zeros(size, jnp.bfloat16)
-    return 2 * x.nbytes * count / fastest(lambda x: repeat(count, lambda y: y + 1, x), x)
-
-
-def repeat(count: int, function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """Apply a function several times: one call of the host takes .2 ms, as long as a gigabyte's way through a GPU."""
-    return jax.lax.fori_loop(0, count, lambda _, x: function(x), x)
-
-
-def fastest(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> float:
-    """Seconds of the best of ten calls; the first also compiles."""
-    program = jax.jit(function)
-    taken = []
-    for _ in range(10):
-        start = time.perf_counter()
-        jax.block_until_ready(program(x))
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+    return next((flops for name, flops in PEAKS.items() if name in device["kind"]), device["rates"].product)
 
 
 def memory(device: jax.Device) -> dict:

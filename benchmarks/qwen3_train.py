@@ -1,8 +1,12 @@
 """How many tokens a second are trained on? Forward, backward and AdamW, ours
 against torch's on the CPU.
 
-Both train the same random Qwen3 of four layers and width 512, float32, on the
-mean cross-entropy of the next tokens, on all cores that this process may use.
+Both train the same random Qwen3, float32, on the mean cross-entropy of the
+next tokens, on all cores that this process may use: one of four layers and
+width 512, and two layers of Qwen3-0.6B with a fourteenth of its vocabulary,
+so that layers and head have their shares of it. Below each line ours beside
+the machine: the tokens that plain products at XLA's rate would allow, their
+FLOPs being those of forward and backward pass without the optimizer.
 Ours is the supervised step of `rl/sft/`; the peer is `transformers`' model
 with torch's fused AdamW, in a process of its own. It reads the folder that we
 wrote, and its losses must be ours. They take turns: rates are medians, the
@@ -11,9 +15,9 @@ ratio is that of the turns' ratios.
 examples:
   pip install torch
   python benchmarks/qwen3_train.py
-      seven turns of 8 x 512 tokens; some two minutes
+      seven turns of 8 x 512 tokens; some five minutes
   python benchmarks/qwen3_train.py --quick
-      two turns of 8 x 128 tokens: under a minute
+      two turns of 8 x 128 tokens: a minute
 """
 
 import dataclasses
@@ -24,18 +28,21 @@ import time
 import jax
 import numpy as np
 import optax
-from qwen3_decode import CONFIG
-from side_by_side import Peer, Unavailable, alternate, fail, header, read_options, report, require
+from qwen3_decode import CONFIG, print_machine
+from qwen3_gpu import train_flops
+from side_by_side import Peer, Row, Unavailable, alternate, fail, header, read_options, report, require, row
 
 from rl import grpo, sft
 from rl.config.choices import Remat  # noqa: E402
-from rl.qwen3 import lora, weights
+from rl.qwen3 import lora, presets, weights
 from rl.qwen3.logprobs import join
-from rl.qwen3.model import create
+from rl.qwen3.model import Qwen3Config, create
 from rl.qwen3.sharding import make_mesh, shard_batch
 
 BATCH = 8
-TARGET = 1.0
+LAYERS = 2, 28  # of Qwen3-0.6B: ours, and all
+TARGETS = {"train": (1.0, None), "train 0.6B's layers": (None, 0.6)}
+"""Of the ratio to the peer, and of ours to what the machine's products allow."""
 OPTIMIZER = optax.adamw(1e-4, weight_decay=0.01)  # as in peers/torch_qwen3.py
 
 
@@ -43,32 +50,47 @@ def main() -> None:
     options = read_options(__doc__, quick="two turns of shorter rows")
     require("torch", "torch")
     length, repeats = (128, 2) if options.quick else (512, 7)
-    cores = len(os.sched_getaffinity(0))
+    print(f"float32, {len(os.sched_getaffinity(0))} cores, median of {repeats} turns")
+    whole = presets.shape_of("qwen3-0.6b")
+    part = dataclasses.replace(
+        whole, num_hidden_layers=LAYERS[0], vocab_size=whole.vocab_size * LAYERS[0] // LAYERS[1] // 64 * 64
+    )
+    rows = []
+    for (name, targets), config in zip(TARGETS.items(), (CONFIG, part), strict=True):
+        # As the peer: there is memory for all activations.
+        config = dataclasses.replace(config, remat=Remat.NONE)
+        rows += compare(f"{name}, {BATCH} x {length} tokens", config, length, repeats, *targets)
+    report(rows, options.json)
 
-    config = dataclasses.replace(CONFIG, remat=Remat.NONE)  # as the peer: there is memory for all activations
+
+def compare(
+    name: str, config: Qwen3Config, length: int, repeats: int, target: float | None, share_target: float | None
+) -> list[Row]:
+    """Both sides' tokens a second, and ours beside what the machine's products allow; each is compiled before."""
     mesh = make_mesh(fsdp=1, tp=1)
     graph, parameters = create(config, jax.random.key(0), mesh)
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (BATCH, length)).astype(np.int32)
-    name = f"train, {BATCH} x {length} tokens"
+    flops = train_flops(config, length)
     with tempfile.TemporaryDirectory() as folder:
         weights.save(folder, config, parameters)
         ours = Ours(graph, parameters, mesh, tokens)
-        print(f"float32, {cores} cores, median of {repeats} turns")
-        print(header("tokens per second", "torch"))
         try:
-            with Peer("torch_qwen3.py", folder, cores) as peer:
+            with Peer("torch_qwen3.py", folder, len(os.sched_getaffinity(0))) as peer:
+                rates = print_machine(peer)
+                print(header("tokens per second", "torch"))
                 sides = ours.train, lambda: peer.ask(task="train", rows=tokens.tolist())
                 for _ in range(2):
                     losses = [side()["loss"] for side in sides]
                     if not np.isclose(*losses, rtol=1e-3):
                         raise AssertionError(f"not the same loss: {losses}")
-                rates = (lambda side=side: {name: tokens.size / side()["all"]} for side in sides)
-                rows = alternate(*rates, {name: TARGET}, repeats)
+                per_second = (lambda side=side: {name: tokens.size / side()["all"]} for side in sides)
+                (compared,) = alternate(*per_second, {name: target}, repeats)
         except Unavailable as reason:
             fail(f"no peer: {reason}")
-    for row in rows:
-        print(row.line())
-    report(rows, options.json)
+    bound = rates.product / flops
+    share = row(f"{name}, of the machine", [compared.ours] * 2, [bound] * 2, share_target)
+    print(f"{compared.line()}\n{share.line()}")
+    return [compared, share]
 
 
 class Ours:

@@ -27,6 +27,7 @@ import tempfile
 import time
 
 import jax
+import machine
 import numpy as np
 from side_by_side import Peer, Unavailable, alternate, environment, fail, header, read_options, report
 
@@ -90,7 +91,7 @@ def main() -> None:
                 sides = [functools.partial(rate, side) for side in (ours, theirs)]
                 for side in sides:
                     side()
-                print(f"float32, median of {repeats} turns")
+                print(f"float32, median of {repeats} turns; this machine: {machine.measure()}")
                 print(header("tokens per second, end to end", "tunix"))
                 rows = alternate(*sides, {name: TARGET}, repeats)
     except Unavailable as reason:
