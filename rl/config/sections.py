@@ -255,7 +255,7 @@ class GRPOSection(OptimizerFields):
     warmup_steps: WarmupSteps = 10
     prompts: Count = Field(96, description="instances a step")
     samples: Annotated[int, Field(ge=2)] = Field(2, description="answers to each")
-    micro_batch: Count = Field(16, description="answers that go through the backward pass at once")
+    micro_batch: Count = Field(16, description="answers that go through the backward pass at once, at most")
     minibatches: Count = Field(1, description="parts that a step's answers are split into, an update each")
     iterations: Count = Field(1, description="passes over a step's answers")
     resampling: Annotated[int, Field(ge=0)] = Field(

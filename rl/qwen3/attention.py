@@ -264,9 +264,9 @@ def flash_decoding(
 ) -> jax.Array:
     """Read a layer of the cache once, as Triton's kernel on a GPU; `interpret`: anywhere, slowly, for tests.
 
-    Each program reads up to 1,024 slots of one row and key-value head, as far as they are filled, and what they found
-    is joined afterwards (Dao et al. 2023, Flash-Decoding). What a program hands on for that are 8 KiB, those that
-    found nothing too: with 256 slots each, that would be two thirds of what a row of 1,500 tokens reads of 8,704 slots.
+    Each program reads an eighth of the slots of one row and key-value head, 256 at least, as far as they are filled,
+    and what they found is joined afterwards (Dao et al. 2023, Flash-Decoding). For that each hands on 8 KiB, empty
+    ones too: at 256 of 8,704 slots each, they would be two thirds of the bytes that a row of 1,500 tokens needs.
 
     Args:
       q, lengths: as `attend_cached` takes them.
@@ -281,7 +281,8 @@ def flash_decoding(
     from jax.experimental.pallas import triton
 
     _, batch, groups, slots, dim = keys.shape
-    tile, most = min(64, 1 << (slots.bit_length() - 1)), 1024
+    tile = min(64, 1 << (slots.bit_length() - 1))
+    most = max(256, -(-slots // (8 * tile)) * tile)
     heads = q.shape[1] // groups
     rows = 16 * -(-heads // 16)  # a matrix unit's products have 16 rows at least
     q = (q * dim**-0.5).astype(keys.dtype).reshape(batch, groups, heads, dim)

@@ -68,9 +68,9 @@ def test_a_row_reads_its_own_tokens_in_the_cache(monkeypatch, slots, at_once):
     np.testing.assert_allclose(read, cache_by_hand(q, keys[1], values[1], lengths), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots", [16, 300, 1100])
+@pytest.mark.parametrize("slots", [16, 300, 2500])
 def test_flash_decoding_is_the_softmax_over_a_rows_tokens(slots):
-    """Fewer slots than a tile, a last tile that overlaps, and a second part, which only one row needs."""
+    """One part of one tile, a last tile that overlaps, and parts of more than 256 slots, of which rows need few."""
     q, _, _, (keys, values), lengths = cache_inputs(slots, dim=16)
     read = flash_decoding(q, keys, values, jnp.int32(1), lengths, interpret=not ON_GPU)
     expected = cache_by_hand(q, keys[1], values[1], lengths)
