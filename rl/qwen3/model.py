@@ -337,8 +337,10 @@ class Qwen3(nnx.Module):
             x, cache = carried
 
             def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, KVCache]:
-                whole, new = (cache.keys, cache.values), (y[:, 0] for y in (q, k, v))
-                y, (keys, values) = attend_cached(*new, whole, number, lengths, self.kernel, self.mesh)
+                whole = cache.keys, cache.values
+                y, (keys, values) = attend_cached(
+                    q[:, 0], k[:, 0], v[:, 0], whole, number, lengths, self.kernel, self.mesh
+                )
                 return y[:, None], KVCache(keys=keys, values=values)
 
             return call(x, rotation, attention_fn), None
