@@ -1,5 +1,5 @@
 """What this machine can do at best: the rates of a plain product of matrices and of a plain copy, beside which the
-other benchmarks' figures mean something. By itself it prints them.
+other benchmarks' figures mean something.
 """
 
 import dataclasses
@@ -52,7 +52,3 @@ def fastest(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> float:
         jax.block_until_ready(program(x))
         taken.append(time.perf_counter() - start)
     return min(taken)
-
-
-if __name__ == "__main__":
-    print(measure())

@@ -128,7 +128,10 @@ def _skills(rng: np.random.Generator, kinds: tuple[Kind, ...], validated: tuple[
     difficulties = [kind.difficulty for kind in met]
     ends = min(difficulties), max(difficulties)
     middle = sum(ends) / 2 if kinds == validated else rng.uniform(ends[0] - 3, ends[1])
-    return {kind: skill - slope * (kind.difficulty - middle) + rng.normal(0, 0.6) for kind in met}
+    skills = np.array([skill - slope * (kind.difficulty - middle) + rng.normal(0, 0.6) for kind in met])
+    if rng.random() < 0.5:
+        rng.shuffle(skills)
+    return dict(zip(met, skills.tolist(), strict=True))
 
 
 def _evidence(rng: np.random.Generator, skills: dict[Kind, float], kinds: Sequence[Kind], n: int) -> Evidence:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,7 +32,7 @@ from rl import distributed
 from rl.config import Config, EngineerSection, MeshSection, ModelSection, RunError, extensions
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.context import read_context
-from rl.policy import Policy
+from rl.policy import SHIPPED_MODEL, Policy
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder
@@ -46,8 +45,6 @@ API_LOG = "api.jsonl"
 """File of a run with a line for every time that its engineer asked a server: how, how often, the tokens it counted."""
 COST = ("requests", "prompt_tokens", "completion_tokens")
 """What a line of it counts."""
-SHIPPED_MODEL = Path(__file__).parent / "tiny_engineer"
-"""Folder of the language model that `engineer.kind = model` asks where no other is named."""
 
 
 def make(student: Student, recorder: Recorder, k: int) -> Engineer:

@@ -25,6 +25,9 @@ from rl.sampler import Rollout, Sampler, SamplingParams, ThinkingBudget
 from rl.sampler.grammar import GrammarSampler
 from rl.sampler.thinking import closing
 
+SHIPPED_MODEL = Path(__file__).parent / "tiny_engineer"
+"""Folder of a small language model that reads evidence, which `configs/tiny-engineer.yaml` says how to make."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Prompts:
@@ -54,14 +57,14 @@ class Policy:
 
     @classmethod
     def create(cls, config: Config, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
-        """The policy and its first parameters: those of `model.path`, or random ones drawn by `seed_key`.
+        """The policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
 
         Raises:
           ConfigError: if the checkpoint cannot be read, is not of `model.shape`, or the mesh or `model.attention` does
             not fit the devices.
         """
         mesh = make_mesh(config.mesh.fsdp, config.mesh.tp)
-        folder = None if config.model.path is None else weights.resolve(config.model.path)
+        folder = checkpoint(config.model)
         shape = shape_of(config.model, folder)
         tokenizer = Tokenizer(folder or TINY_TOKENIZER)
         if len(tokenizer) > shape.vocab_size:
@@ -236,9 +239,22 @@ class Policy:
         if self.shape.lora is None:
             shape = self.shape
         else:
-            lora.save(folder / "adapters", self.shape.lora, parameters, self.config.model.path)
+            base = self.config.model.path or checkpoint(self.config.model)
+            lora.save(folder / "adapters", self.shape.lora, parameters, None if base is None else str(base))
             shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
+
+
+def checkpoint(settings: ModelSection) -> Path | None:
+    """The folder of the first parameters: that of `model.path`, or without one the shipped model's where `model.shape`
+    is its name. None: they are random.
+
+    Raises:
+      ConfigError: if there is no such folder.
+    """
+    if settings.path is None:
+        return SHIPPED_MODEL if settings.shape == "tiny" else None
+    return weights.resolve(settings.path)
 
 
 def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:

@@ -9,7 +9,6 @@ from jaxlake.commands import command_parser
 from rl import command, teaching
 from rl import config as config_
 from rl.config import Config, ConfigError
-from rl.engineering import SHIPPED_MODEL
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.run.directory import RunDirectory
@@ -43,8 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     def work(stop: Stop) -> None:
         if options.steps < 0:
             raise ConfigError(f"--steps {options.steps}: must be at least 0")
-        shipped = [f"model.path={SHIPPED_MODEL}", "model.shape=null"]
-        config = config_.load(options.config or command.shipped("teach.yaml"), [*shipped, *options.overrides])
+        config = config_.load(options.config or command.shipped("teach.yaml"), options.overrides)
         if config.plays:
             raise ConfigError("student.kind = network writes no designs; a language model is taught")
         with contextlib.closing(RunDirectory(options.run, config)) as directory, Display() as display:

@@ -119,7 +119,9 @@ class ModelSection(Section):
         "tiny", description="name of a preset, or a config.json (file or its folder); null: that of model.path"
     )
     path: Annotated[str | None, paper("Qwen/Qwen3-4B", "the backbone")] = Field(
-        None, description="checkpoint: a folder or a Hugging Face id; null: random weights and the shipped tokenizer"
+        None,
+        description="checkpoint: a folder or a Hugging Face id; null: random weights and the shipped tokenizer, with "
+        "shape = tiny the shipped weights, which read tables and cannot plan",
     )
     dtype: Dtype = Field(Dtype.FLOAT32, description="of the matrix work; parameters that are trained are float32")
     remat: Remat = Field(Remat.FULL, description="what the backward pass computes again")
@@ -176,7 +178,7 @@ class SamplerSection(Section):
     """The generation of answers."""
 
     rows: Count = Field(
-        96, description="answers generated at once, over all devices; the others wait until one is finished"
+        192, description="answers generated at once, over all devices; the others wait until one is finished"
     )
 
 
@@ -210,10 +212,10 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        1400, description="updates; 0: no warm start"
+        600, description="updates; 0: no warm start"
     )
     engineer_first: Annotated[int, Field(ge=0)] = Field(
-        1100, description="so many updates at the beginning are all on engineer examples"
+        300, description="so many updates at the beginning are all on engineer examples"
     )
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = Field(32, description="plans a step")

@@ -12,8 +12,8 @@ from rl.train import show_results
 
 DESCRIPTION = """\
 Teaches a policy the plans of the exact solver and the answers of an
-environment engineer: the warm start of a run, validated before and after. What
-it learned is in <run>/final, for transformers and for other runs.
+environment engineer: the warm start of a run, validated at its end. What it
+learned is in <run>/final, for transformers and for other runs.
 
 Without arguments: a small model from scratch, a minute or two on two CPU
 cores, results in runs/tiny. Stopped or killed, it goes on when the same

@@ -1,5 +1,7 @@
 """The supervised steps of a run: its warm start, from wherever it stands, and the rehearsals of its rounds."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import numpy as np
 import optax
@@ -40,22 +42,26 @@ def warm_start(
     config, settings, progress = policy.config, policy.config.warm_start, state.progress
     rate = learning_rate(settings, settings.steps)
     recorder.display.stage("warm start", settings.steps, done=progress.step)
-    for step in range(progress.step, settings.steps):
-        watch = Stopwatch()
+
+    def draw(step: int) -> tuple[str, Sequences, np.ndarray]:
         rng = generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
         if plans is None or step < settings.engineer_first or step % settings.engineer_every == 0:
-            kind, examples = "engineer", engineer_examples(policy, rng)
-            rows = np.arange(settings.engineer_batch)
-        else:
-            kind, examples = "plan", plans
-            rows = rng.choice(len(plans.tokens), settings.batch, replace=False)
-        watch.lap("host")
-        now = float(rate(updates_made(state.optimizer_state)))
-        metrics = teach(policy, state, recorder, optimizer, examples, rows) | {"learning_rate": now}
-        watch.lap("update")
-        loss = metrics.pop("loss")
-        row = {"phase": "warm_start", f"{kind}_loss": loss} | metrics
-        recorder.step_done(state, row, watch.seconds, f"{kind} loss {loss:.3f}", config.checkpoint.every_steps)
+            return "engineer", engineer_examples(policy, rng), np.arange(settings.engineer_batch)
+        return "plan", plans, rng.choice(len(plans.tokens), settings.batch, replace=False)
+
+    with ThreadPoolExecutor(1) as beside:  # eight examples take 20 ms, a fifth of their update
+        drawn = beside.submit(draw, progress.step)
+        for step in range(progress.step, settings.steps):
+            watch = Stopwatch()
+            kind, examples, rows = drawn.result()
+            drawn = beside.submit(draw, step + 1)
+            watch.lap("host")
+            now = float(rate(updates_made(state.optimizer_state)))
+            metrics = teach(policy, state, recorder, optimizer, examples, rows) | {"learning_rate": now}
+            watch.lap("update")
+            loss = metrics.pop("loss")
+            row = {"phase": "warm_start", f"{kind}_loss": loss} | metrics
+            recorder.step_done(state, row, watch.seconds, f"{kind} loss {loss:.3f}", config.checkpoint.every_steps)
 
 
 def rehearse(policy: Policy, state: TrainState, recorder: Recorder, optimizer: optax.GradientTransformation) -> float:

@@ -108,12 +108,10 @@ def test_a_run_says_how_far_it_moved_and_is_evaluated_as_it_was_trained(tmp_path
     (tmp_path / "micro.yaml").write_text(SETTINGS.format(folder=tmp_path, dtype="bfloat16"))
     run = tmp_path / "run"
     assert train.main(["--config", str(tmp_path / "micro.yaml"), "--run", str(run)]) == 0
-    stages = ["before", "warm_start", "rounds/0"]
-    before, *later = (json.loads((run / stage / "adapters.json").read_text()) for stage in stages)
-    assert before == {"training": 0, "merging": 0}  # half of each adapter is 0 until something is learnt
-    assert all(effects["training"] > effects["merging"] > 0 for effects in later)
+    found = [json.loads((run / stage / "adapters.json").read_text()) for stage in ("warm_start", "rounds/0")]
+    assert all(effects["training"] > effects["merging"] > 0 for effects in found)
     page = (run / "report/report.html").read_text()
-    assert all(f">{effects['training']:.2g}<" in page and f">{effects['merging']:.2g}<" in page for effects in later)
+    assert all(f">{effects['training']:.2g}<" in page and f">{effects['merging']:.2g}<" in page for effects in found)
 
     # The last checkpoint holds the adapters themselves, the run's seed and shape give the base.
     config = config_.load(run / "config.yaml")

@@ -116,7 +116,7 @@ def test_all_engineers_of_a_seed_share_the_warm_start_and_round_0(out):
         for engineer in ("fixed_random", "by_itself"):
             arm = out / "arms" / engineer / f"seed{seed}"
             assert (arm / "metrics.jsonl").read_bytes().startswith(shared)
-            for name in ("before/evidence.json", "warm_start/evidence.json", "rounds/0/proposal.json"):
+            for name in ("warm_start/evidence.json", "rounds/0/proposal.json"):
                 assert (arm / name).read_bytes() == (prefix / name).read_bytes()
     assert steps(out / "start/seed0", 0) != steps(out / "start/seed5", 0)
 
@@ -136,9 +136,9 @@ def test_all_stages_are_validated_on_the_same_boards(out):
     arm = out / "arms/by_itself/seed5"
     asked = [
         [sample["instance"] for sample in json.loads((arm / place / "samples.json").read_text())]
-        for place in ("before", "warm_start", "rounds/0", "rounds/1")
+        for place in ("warm_start", "rounds/0", "rounds/1")
     ]
-    assert asked[0] == asked[1] == asked[2] == asked[3]
+    assert asked[0] == asked[1] == asked[2]
 
 
 @pytest.mark.heavy

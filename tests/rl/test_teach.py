@@ -14,7 +14,7 @@ from jaxlake.config import LakeConfig
 from rl import branch, teaching
 from rl.config import Config, ConfigError, GRPOSection
 from rl.evaluation.reading import write_state
-from rl.policy import Policy
+from rl.policy import SHIPPED_MODEL, Policy
 from rl.sampler.grammar import Written
 from rl.students.network.student import OTHERS
 from rl.teach import main
@@ -165,8 +165,8 @@ def test_an_engineer_comes_to_write_what_gained_most_and_a_stopped_command_ends_
             }
         ).to_yaml()
     )
-    options = ["--config", str(settings), "--branches", str(out), "model.path=null", "model.shape=tiny"]
-    options += ["rounds.count=3"]
+    options = ["--config", str(settings), "--branches", str(out), "rounds.count=3"]
+    options += [f"model.shape={SHIPPED_MODEL}"]  # its shape, and random weights
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main([*options, "--steps", "2", "--run", str(whole)]) == 0
     rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]

@@ -10,10 +10,9 @@ from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import config as config_
-from rl.config import Config, MeshSection, ModelSection
+from rl.config import Config, MeshSection
 from rl.context import read_context
-from rl.engineering import SHIPPED_MODEL
-from rl.policy import Policy
+from rl.policy import SHIPPED_MODEL, Policy
 from rl.qwen3.presets import shape_of
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
 
@@ -41,8 +40,7 @@ def test_it_was_taught_the_kinds_and_targets_of_the_lab():
 
 @pytest.mark.heavy
 def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
-    model = ModelSection(path=str(SHIPPED_MODEL), shape=None)
-    config = Config(model=model, mesh=MeshSection(fsdp=1), engineer=MADE_BY.engineer)
+    config = Config(mesh=MeshSection(fsdp=1), engineer=MADE_BY.engineer)
     policy, parameters = Policy.create(config, jax.random.key(0))
     kinds, targets = LAB.lake.kinds, LAB.target_kinds
     trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
