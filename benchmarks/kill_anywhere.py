@@ -82,7 +82,7 @@ KINDS = {
 }
 SAVING = "middle of a save"
 WANTED = ("rollout", "update", SAVING, "validation", "engineer decoding", "between rounds")
-COMPARED = ("metrics.jsonl", "config.yaml", "before/*", "warm_start/*", "rounds/*/*", "best/*", "final/*")
+COMPARED = ("metrics.jsonl", "config.yaml", "warm_start/*", "rounds/*/*", "best/*", "final/*")
 
 
 @dataclasses.dataclass(frozen=True)

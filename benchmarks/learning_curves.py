@@ -241,13 +241,11 @@ class Trainer:
             print(f"{time.strftime('%H:%M:%S')} {run.name}: {gains}, {result['processor']:.0f} s", flush=True)
 
     def _shape(self, name: str | None) -> tuple[str, ...]:
-        """Write a model's shape as a config.json; return the setting that names it."""
-        if name is None:
-            return ()
-        folder = self._out / "shapes" / name
+        """Write a model's shape as a config.json; return the setting that names it, and no shipped weights with it."""
+        folder = self._out / "shapes" / (name or "tiny")
         folder.mkdir(parents=True, exist_ok=True)
         fields = {k: v for k, v in dataclasses.asdict(PRESETS["tiny"]).items() if isinstance(v, int | float | bool)}
-        (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"} | fields | SHAPES[name]))
+        (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"} | fields | SHAPES.get(name, {})))
         return (f"model.shape={folder}",)
 
     def _command(self, module: str, run: Path, overrides: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ Trains a policy to plan paths for several agents on frozen lakes, in rounds:
 after each, the policy reads the evidence of its own failures and designs the
 environment of the next.
 
-Without arguments: a small model from scratch, minutes on two CPU cores,
+Without arguments: a small model that is shipped, minutes on two CPU cores,
 results in runs/tiny. A run that was stopped or killed goes on when the same
 command is given again."""
 EXAMPLES = """\

@@ -212,10 +212,10 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        600, description="updates; 0: no warm start"
+        460, description="updates; 0: no warm start"
     )
     engineer_first: Annotated[int, Field(ge=0)] = Field(
-        300, description="so many updates at the beginning are all on engineer examples"
+        150, description="so many updates at the beginning are all on engineer examples"
     )
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = Field(32, description="plans a step")
@@ -226,7 +226,7 @@ class WarmStartSection(OptimizerFields):
     max_context_tokens: Count = Field(72, description="room for what an example shows the engineer")
     max_answer_tokens: Count = Field(76, description="room for its thought and answer")
     optimizer: OptimizerName = Optimizer.MUON
-    learning_rate: PeakRate = 4e-3
+    learning_rate: PeakRate = 1e-2
     warmup_steps: WarmupSteps = 30
     weight_decay: WeightDecay = 0.1
     holes: Holes = (0.2, 0.3, 0.4)

@@ -15,7 +15,7 @@ Teaches a policy the plans of the exact solver and the answers of an
 environment engineer: the warm start of a run, validated at its end. What it
 learned is in <run>/final, for transformers and for other runs.
 
-Without arguments: a small model from scratch, a minute or two on two CPU
+Without arguments: a small model that is shipped, a minute or two on two CPU
 cores, results in runs/tiny. Stopped or killed, it goes on when the same
 command is given again; python -m rl.train with the same options goes on with
 the rounds."""
