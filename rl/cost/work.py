@@ -12,7 +12,7 @@ class Work:
     Attributes:
       steps: of GRPO, in all rounds.
       answers: of a step.
-      validations: how often the validation's boards are answered, before and after every stage.
+      validations: how often the validation's boards are answered: before the rounds and after each.
       validation_answers: of each, the greedy ones and the sampled.
     """
 
@@ -38,6 +38,6 @@ def work_of(config: Config) -> Work:
     return Work(
         steps=rounds.count * rounds.epochs * (rounds.instances // settings.prompts),
         answers=settings.prompts * settings.samples,
-        validations=rounds.count + 1 + (config.warm_start.steps > 0),
+        validations=rounds.count + 1,
         validation_answers=config.validation.instances * (1 + config.validation.samples),
     )
