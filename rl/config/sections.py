@@ -212,7 +212,7 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        520, description="updates; 0: no warm start"
+        560, description="updates; 0: no warm start"
     )
     engineer_first: Annotated[int, Field(ge=0)] = Field(
         250, description="so many updates at the beginning are all on engineer examples"
@@ -296,7 +296,7 @@ class GRPOSection(OptimizerFields):
     max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
     temperature: Temperature = Field(1.0, description="of the answers")
     engineer_every: Annotated[int, Field(ge=0), paper(0, "it speaks of none")] = Field(
-        2,
+        4,
         description="every so many steps the policy rehearses engineer examples of the warm start, whoever designs, so "
         "that runs can be compared; 0: never",
     )
