@@ -25,8 +25,9 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """Errors of a disk that are nobody's mistake in this program: full, over quota, read-only, broken."""
 
 CPU_DEVICES = 2
-"""Devices that a CPU of two or more cores is for JAX: of the tiny run a rollout takes .26 s by two and .45 by one, an update
-.52 and .66. XLA's own threads split operations that are too small. Two, as batches of a few rows can be halved."""
+"""Devices that a CPU of two or more cores is for JAX. By two a rollout of the tiny run takes .26 s and by one .45, an
+update .52 and .66: XLA's own threads split operations that are too small. Two, as batches of a few rows can be halved.
+"""
 
 WIDTH, COLUMN = 79, 36
 """Length of a line in the list of settings in --help, and where in it the meaning of a setting begins."""
