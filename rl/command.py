@@ -24,11 +24,6 @@ from rl.run.tracking import Display
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """Errors of a disk that are nobody's mistake in this program: full, over quota, read-only, broken."""
 
-CPU_DEVICES = 2
-"""Devices that a CPU of two or more cores is for JAX. By two a rollout of the tiny run takes .26 s and by one .45, an
-update .52 and .66: XLA's own threads split operations that are too small. Two, as batches of a few rows can be halved.
-"""
-
 WIDTH, COLUMN = 79, 36
 """Length of a line in the list of settings in --help, and where in it the meaning of a setting begins."""
 
@@ -105,15 +100,9 @@ def run(
 def join(options: argparse.Namespace, stop: Stop) -> None:
     """Join this process with the others of its job, as the options of `add_job_options` say.
 
-    A CPU becomes `CPU_DEVICES`, unless XLA_FLAGS say how many or JAX has begun.
-
     Raises:
       ConfigError: see `distributed.initialize`; or if the devices that JAX_PLATFORMS asks for are not here.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores >= CPU_DEVICES and "host_platform_device_count" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={CPU_DEVICES}"
     distributed.initialize(options.coordinator, options.processes, options.process)
     try:
         jax.devices()
