@@ -77,7 +77,7 @@ EXACT = (
     "grpo.schedule=linear",
     "grpo.learning_rate=5e-4",
 )
-"""As shipped, but for the rehearsals, the warmup and a rate of 8e-4."""
+"""As shipped, but for the rehearsals, the warmup and a rate of 1.2e-3."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,8 @@ def main() -> None:
     options = parser.parse_args()
 
     lab = config_.load(shipped("tiny-engineer.yaml"))
-    asked: dict[str, tuple[Config, str | None]] = {"shipped": (lab, str(SHIPPED_MODEL)), "untrained": (lab, None)}
+    random = config_.load(shipped("tiny-engineer.yaml"), [f"model.shape={SHIPPED_MODEL}"])  # its shape, without its weights
+    asked: dict[str, tuple[Config, str | None]] = {"shipped": (lab, str(SHIPPED_MODEL)), "untrained": (random, None)}
     if options.run:
         config = config_.load(options.run / "config.yaml")
         asked |= {f"{options.run.name} after the rounds": (config, str(options.run / "final"))}

@@ -10,16 +10,19 @@ from jaxlake.benchmark import load
 
 INDEX = 417
 
-with LakeEnv(base_url=sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8000").sync() as env:
-    result, moves = env.reset(split="test", index=INDEX), 0
-    print(result.observation.prompt, "\n")
-    rng = random.Random(0)
-    while not result.done:
-        result = env.step(LakeAction(moves="".join(map(rng.choice, result.observation.legal_moves))))
-        moves += 1
-    print(f"{result.observation.task}: {moves} random moves, reward {result.reward}")
+try:
+    with LakeEnv(base_url=sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8000").sync() as env:
+        result, moves = env.reset(split="test", index=INDEX), 0
+        print(result.observation.prompt, "\n")
+        rng = random.Random(0)
+        while not result.done:
+            result = env.step(LakeAction(moves="".join(map(rng.choice, result.observation.legal_moves))))
+            moves += 1
+        print(f"{result.observation.task}: {moves} random moves, reward {result.reward}")
 
-    instance = load("test").instances[INDEX]
-    env.reset(split="test", index=INDEX)
-    result = env.step(LakeAction(plan=answer(solve(instance).plan, instance.max_size)))
-    print(f"{result.observation.task}: the solver's plan, reward {result.reward}, cost {result.observation.cost}")
+        instance = load("test").instances[INDEX]
+        env.reset(split="test", index=INDEX)
+        result = env.step(LakeAction(plan=answer(solve(instance).plan, instance.max_size)))
+        print(f"{result.observation.task}: the solver's plan, reward {result.reward}, cost {result.observation.cost}")
+except ConnectionError as error:
+    sys.exit(f"{error}. A server must run: jaxlake-openenv --port 8000")

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 import time
 
 from jaxlake_openenv import LakeAction, LakeEnv
@@ -50,4 +51,7 @@ if __name__ == "__main__":
     parser.add_argument("--url", default="http://localhost:8000", help="of the server (default: http://localhost:8000)")
     parser.add_argument("--clients", type=int, default=1, help="sessions at a time (default: 1)")
     options = parser.parse_args()
-    asyncio.run(main(options.url, options.clients))
+    try:
+        asyncio.run(main(options.url, options.clients))
+    except ConnectionError as error:
+        sys.exit(f"{error}. A server must run: jaxlake-openenv --port 8000")

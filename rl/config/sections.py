@@ -252,7 +252,7 @@ class GRPOSection(OptimizerFields):
     whole, and where top-k or top-p cut something off, every ratio would be off by the mass cut away.
     """
 
-    learning_rate: PeakRate = 8e-4
+    learning_rate: PeakRate = 1.2e-3
     schedule: Schedule = Field(Schedule.LINEAR, description="of the rate, after the warmup")
     warmup_steps: WarmupSteps = 10
     prompts: Count = Field(96, description="instances a step")
