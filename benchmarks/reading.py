@@ -46,7 +46,7 @@ def main() -> None:
     options = parser.parse_args()
 
     lab = config_.load(shipped("tiny-engineer.yaml"))
-    random = config_.load(shipped("tiny-engineer.yaml"), [f"model.shape={SHIPPED_MODEL}"])  # its shape, without its weights
+    random = config_.load(shipped("tiny-engineer.yaml"), [f"model.shape={SHIPPED_MODEL}"])  # its shape and no weights
     asked: dict[str, tuple[Config, str | None]] = {"shipped": (lab, str(SHIPPED_MODEL)), "untrained": (random, None)}
     if options.run:
         config = config_.load(options.run / "config.yaml")
