@@ -29,7 +29,7 @@ from engineer.proposal import schema
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import distributed
-from rl.config import Config, EngineerSection, MeshSection, ModelSection, RunError, extensions
+from rl.config import Config, EngineerSection, MeshSection, ModelSection, RunError, TextSection, extensions
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.context import read_context
 from rl.policy import SHIPPED_MODEL, Policy
@@ -121,7 +121,7 @@ def check(config: Config) -> None:
     if config.engineer.kind == LanguageKind.API:
         _client(config)
     if config.engineer.kind in MODELS:
-        load_model(config.engineer, config.mesh)
+        load_model(config.engineer, config.mesh, config.text.early_stop)
 
 
 def check_server(config: Config, say: Callable[[str], None]) -> None:
@@ -167,20 +167,24 @@ def _generate(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer
     if kind == LanguageKind.API:
         return _asking(student, recorder), None
     if kind in MODELS:
-        policy, parameters = load_model(config.engineer, config.mesh)
+        policy, parameters = load_model(config.engineer, config.mesh, config.text.early_stop)
         return policy.generation(parameters, recorder.stoppable(student.state, lambda done: None)), policy.tokenizer
     return student.generation(recorder, base=kind == LanguageKind.BASE)
 
 
 @functools.lru_cache(4)
-def load_model(settings: EngineerSection, mesh: MeshSection) -> tuple[Policy, nnx.State]:
+def load_model(settings: EngineerSection, mesh: MeshSection, early_stop: str | None) -> tuple[Policy, nnx.State]:
     """Load the language model that is only an engineer; once for all rounds and runs of a process.
+
+    Args:
+      early_stop: what it says where its thought is closed at its cap, as `text.early_stop`.
 
     Raises:
       ConfigError: if `engineer.model` holds none, or does not fit the devices.
     """
     folder = settings.model or str(SHIPPED_MODEL)
-    config = Config(model=ModelSection(path=folder, shape=None), mesh=mesh, engineer=settings)
+    text = TextSection(early_stop=early_stop)
+    config = Config(model=ModelSection(path=folder, shape=None), mesh=mesh, engineer=settings, text=text)
     return Policy.create(config, jax.random.key(0))
 
 

@@ -43,7 +43,7 @@ def model_designs(folder: Path, student: Student) -> list[Design]:
     config, history = student.config, past_rounds(student.state.progress)
     key = make_key(config.seed, Purpose.DESIGN, len(history))
     settings = config.engineer.model_copy(update={"model": str(folder)})
-    policy, parameters = engineering.load_model(settings, config.mesh)
+    policy, parameters = engineering.load_model(settings, config.mesh, config.text.early_stop)
     generate = policy.generation(parameters, lambda done: None)
     designs = []
     for kind, name in zip(MODELS, (f"{folder}", f"{folder} shuffled"), strict=True):

@@ -53,6 +53,23 @@ def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monke
         np.testing.assert_allclose(found, before + moved, rtol=1e-6)
 
 
+def test_a_model_that_is_only_an_engineer_ends_a_cut_thought_as_the_run_says(stage, monkeypatch):
+    run, said = after_round_0(stage, kind="model"), []
+    text = run.student.config.text.model_copy(update={"early_stop": "Time is up."})
+    run.student.config = run.student.config.model_copy(update={"text": text})
+
+    def write(parameters, requests, key, progress):
+        return [("", "", LEGAL)] * len(requests)
+
+    def sampler(policy):
+        said.append((policy.config.engineer.kind, policy.config.text.early_stop))
+        return SimpleNamespace(write=write)
+
+    monkeypatch.setattr(Policy, "grammar_sampler", sampler)
+    run.design(1)
+    assert said == [("model", "Time is up.")]
+
+
 def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
     says = ["More of size 4, I think.", f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
     server.respond = lambda handler, body, number: handler.say(says[number])
