@@ -134,16 +134,21 @@ def _engineer_loss(axes: Axes, run: Run) -> None:
 
 
 def _seconds(axes: Axes, run: Run) -> None:
-    """Draw medians, as the first step of a shape waits for its compilation."""
+    """Draw medians, as the first step of a shape waits for its compilation; a rehearsal by how often there is one."""
     series = {part: _series(run, part) for part in PARTS}
     timed = {part: y for part, y in series.items() if not np.isnan(y).all()}
     if timed:
         width = max(3, len(run.steps) // 20)
         begins = np.clip(np.arange(len(run.steps)) - width // 2, 0, max(0, len(run.steps) - width))
-        medians = [[np.nanmedian(y[begin : begin + width]) for begin in begins] for y in timed.values()]
+        medians = [[_a_step(y[begin : begin + width]) for begin in begins] for y in timed.values()]
         colours = [PART_COLOURS[part] for part in timed]
         axes.stackplot(np.arange(1, len(run.steps) + 1), *medians, colors=colours, labels=list(timed), linewidth=0)
         axes.set_ylim(0, None)
+
+
+def _a_step(seconds: np.ndarray) -> float:
+    known = seconds[~np.isnan(seconds)]
+    return float(np.median(known)) * len(known) / len(seconds) if len(known) else 0.0
 
 
 def _compilations(axes: Axes, run: Run) -> None:

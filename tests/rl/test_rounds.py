@@ -146,13 +146,13 @@ def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Scene, Lak
     """Round 1's configuration from an engineer that answers these in turn; also the messages that it got."""
     run, got, left = stage.run(), [], list(answers)
 
-    def write(parameters, message, grammar, key, count, progress):
-        got.append(message)
+    def write(parameters, requests, key, progress):
+        got.append(requests[0][0])
         progress(0)
         answer = left.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return [(f"<think>\n</think>\n\n{answer}", "", answer)] * count
+        return [(f"<think>\n</think>\n\n{answer}", "", answer)] * len(requests)
 
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
     run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())

@@ -350,7 +350,7 @@ def test_a_finished_run_says_so_and_shows_its_result_again(workspace, unbroken, 
 def test_another_configuration_may_not_enter_a_run(workspace, unbroken, capsys):
     assert main(arguments(workspace, "unbroken", "grpo.learning_rate=1e-3")) == 2
     error = capsys.readouterr().err
-    assert "grpo.learning_rate = 0.0001 there, 0.001 here" in error
+    assert f"grpo.learning_rate = {config_.Config().grpo.learning_rate} there, 0.001 here" in error
     assert error.count("\n") == 1
 
 
