@@ -84,7 +84,8 @@ def test_effects_are_those_of_the_folders_that_are_written(trained):
     rng = np.random.default_rng(1)
     mask = np.arange(70) < rng.integers(1, 71, (16, 1))  # some longer than what is looked at
     prompts = [rng.integers(0, 896, 9).tolist() for _ in range(8)]
-    rollout = Rollout(tokens=rng.integers(0, 896, (16, 70)), mask=mask, logprobs=mask, truncated=mask[:, 0])
+    tokens = rng.integers(0, 896, (16, 70))
+    rollout = Rollout(tokens=tokens, mask=mask, logprobs=mask, truncated=mask[:, 0], forced=np.zeros_like(mask))
     effects = adapter_effects(policy, parameters, Prompts(None, prompts), rollout, lambda: None)
     asked = [prompt for prompt in prompts for _ in range(2)]
     sequences = join(asked, 32, rollout.tokens[:, :64], mask[:, :64])

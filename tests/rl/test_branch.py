@@ -14,6 +14,7 @@ from rl.branching.designs import draw_designs
 from rl.config import Config
 from rl.evaluation.reading import read_state
 from rl.report.branch import read
+from rl.report.branch.gains import SEVERAL
 from rl.run.keys import Purpose, make_key
 
 
@@ -94,7 +95,8 @@ def test_states_are_trained_branched_from_and_kept_as_an_engineer_reads_them(tmp
     for i, state in enumerate(states):
         history, key = state.history, make_key(5 + i, Purpose.BRANCH, len(state.history))
         designs = {row["origin"]: row["config"] for row in found if row["state"] == state.name}
-        assert designs["uniform"] == RULES["uniform"](history[-1].evidence, history, key).to_dict()
+        named = {name: config for origin, config in designs.items() for name in origin.split(SEVERAL)}
+        assert named["uniform"] == RULES["uniform"](history[-1].evidence, history, key).to_dict()
         assert len({str(config) for config in designs.values()}) == len(designs) > 3  # no design twice
         assert state.history[-1].round in (0, 1)
     assert len(read(tmp_path / "out").states) == 2

@@ -30,7 +30,7 @@ rounds: {{count: 2, instances: 16}}
 grpo: {{prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}}
 reward: {{free_tokens: 12, limit_tokens: 64}}
 validation: {{kinds: [corridor5, rooms5x3], instances: 12, samples: 2}}
-engineer: {{context: V6+E+X, max_prompt_tokens: 2048, max_thinking_tokens: 4, max_answer_tokens: 192}}
+engineer: {{template: null, context: V6+E+X, max_prompt_tokens: 2048, max_thinking_tokens: 4, max_answer_tokens: 192}}
 """
 
 
@@ -77,7 +77,8 @@ def test_the_engineer_reads_what_is_designed_and_what_is_validated(run):
     context = (run / "rounds/1/context.md").read_text()
     assert "To be designed: 3 rooms5 corridor5. Validated, what the policy is judged by: rooms5x3 corridor5." in context
     assert "\ncorridor: one lane" in context and "\nmaze: " not in context
-    assert list(json.loads((run / "rounds/1/proposal.json").read_text())["parsed"]) == DESIGNED
+    written = json.loads((run / "rounds/1/proposal.json").read_text())["parsed"]
+    assert list(written) == [kind for kind in DESIGNED if kind in written] != []  # it may leave kinds out
 
 
 def test_samples_are_of_the_targets(run):
