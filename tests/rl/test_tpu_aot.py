@@ -22,6 +22,14 @@ from rl.qwen3.sharding import make_mesh
 pytestmark = pytest.mark.tpu_aot
 pytest.importorskip("libtpu")
 
+
+@pytest.fixture(autouse=True)
+def precision_of_a_run():
+    """The tests' own, float32's, is one that libtpu 0.0.52 refuses in attention's bfloat16 products."""
+    with jax.default_matmul_precision("default"):
+        yield
+
+
 CONFIG = Path(__file__).parents[2] / "configs" / "qwen3-4b-v5e-8.yaml"
 GIB = 2**30
 
