@@ -10,8 +10,9 @@ from jaxlake.benchmark import load
 
 INDEX = 417
 
-try:
-    with LakeEnv(base_url=sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8000").sync() as env:
+
+def main(url: str) -> None:
+    with LakeEnv(base_url=url).sync() as env:
         result, moves = env.reset(split="test", index=INDEX), 0
         print(result.observation.prompt, "\n")
         rng = random.Random(0)
@@ -24,5 +25,10 @@ try:
         env.reset(split="test", index=INDEX)
         result = env.step(LakeAction(plan=answer(solve(instance).plan, instance.max_size)))
         print(f"{result.observation.task}: the solver's plan, reward {result.reward}, cost {result.observation.cost}")
-except ConnectionError as error:
-    sys.exit(f"{error}. A server must run: jaxlake-openenv --port 8000")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else "http://localhost:8000")
+    except ConnectionError as error:
+        sys.exit(f"{error}. A server must run: jaxlake-openenv --port 8000")

@@ -77,8 +77,12 @@ def test_the_engineer_reads_what_is_designed_and_what_is_validated(run):
     context = (run / "rounds/1/context.md").read_text()
     assert "To be designed: 3 rooms5 corridor5. Validated, what the policy is judged by: rooms5x3 corridor5." in context
     assert "\ncorridor: one lane" in context and "\nmaze: " not in context
-    written = json.loads((run / "rounds/1/proposal.json").read_text())["parsed"]
-    assert list(written) == [kind for kind in DESIGNED if kind in written] != []  # it may leave kinds out
+    proposal = json.loads((run / "rounds/1/proposal.json").read_text())
+    written = list(proposal["parsed"])
+    assert written and written == [kind for kind in DESIGNED if kind in written]
+    designed = LakeConfig.from_dict(proposal["projected"])
+    left_out = [share for kind, share in zip(designed.kinds, designed.data, strict=True) if str(kind) not in written]
+    assert list(map(str, designed.kinds)) == DESIGNED and not any(left_out)
 
 
 def test_samples_are_of_the_targets(run):

@@ -57,6 +57,7 @@ def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
     history = [PastRound(0, LakeConfig.random(kinds, jax.random.key(1)), evidence)]
     proposal = engineer.propose(evidence, history, jax.random.key(2))
     assert not proposal.fallback and not proposal.errors
-    assert {*proposal.parsed} <= {
-        *map(str, kinds)
-    } and proposal.projected.kinds == kinds  # what it leaves out has no data
+    named = [str(kind) in proposal.parsed for kind in kinds]
+    assert sum(named) == len(proposal.parsed) == 4  # as many as `frontier`, by which it was taught
+    assert proposal.projected.kinds == kinds
+    assert [share > 0 for share in proposal.projected.data] == named  # what it leaves out has no data
