@@ -84,12 +84,12 @@ def test_transformers_refuses_fields_by_name_and_stays_greedy_which_is_told(tran
     status, out, err = evaluate(transformers_serve, tmp_path / "e", capsys)
     assert (status, err) == (0, "")
     assert out.count("refuses min_p, repetition_penalty, top_k, so there its own defaults hold") == 1
-    assert "All answers to a board are the same, on every board, at temperature 1" in out
+    assert "All answers to a board are the same, on every board, at temperature 0.6" in out
     held = json.loads((tmp_path / "e/evaluation.json").read_text())
     assert held["refused"] == ["min_p", "repetition_penalty", "top_k"]
     assert held["sent"] == {
-        "temperature": 1.0,
-        "top_p": 1.0,
+        "temperature": 0.6,
+        "top_p": 0.95,
         "chat_template_kwargs": {"enable_thinking": True},
     }
 
