@@ -83,9 +83,12 @@ def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
     found = comparison.load(CONFIGS / f"{name}.yaml")
     stages = comparison.plan(found, tmp_path)
     starts = 0 if found.run.plays else 1  # a network is taught nothing before its rounds
-    runs = {"compare-lab": 20 * (1 + 17), "compare-language": 8 * (1 + 7), "compare-families": 8 * (1 + 8)}.get(
-        name, 5 * 9
-    )
+    runs = {
+        "compare-lab": 20 * (1 + 17),
+        "compare-contexts": 20 * (1 + 8),
+        "compare-language": 8 * (1 + 7),
+        "compare-families": 8 * (1 + 8),
+    }.get(name, 5 * 9)
     assert len(stages) == starts + len(found.seeds) * (1 + len(found.engineers)) == starts + runs
     taught = set(found.run.warm_start.contexts)
     engineers = [stage.config.engineer for stage in stages]
