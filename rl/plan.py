@@ -189,11 +189,14 @@ def compile(program: Program, limit: int) -> Figures:
         arguments, outputs, refused = per_device(program.arguments), 0, True
         temporaries = total - arguments
     else:
-        stats, text = compiled.memory_analysis(), compiled.as_text()
-        assert stats is not None and text is not None  # some platforms of JAX have none; CPU, GPU and TPU do
+        stats = compiled.memory_analysis()
+        assert stats is not None  # some platforms of JAX have none; CPU, GPU and TPU do
         outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
         arguments, temporaries = stats.argument_size_in_bytes, stats.temp_size_in_bytes
-        loop = read_token_loop(text, program.layer_size) if program.layer_size else None
+        if program.layer_size:  # of libtpu 0.0.52 the text of a v5p gradient cannot be read
+            text = compiled.as_text()
+            assert text is not None
+            loop = read_token_loop(text, program.layer_size)
     needed = arguments + outputs + temporaries + beside
     seconds, fits = time.perf_counter() - started, needed <= limit and not refused
     return Figures(program.name, seconds, arguments, outputs, temporaries, beside, needed, fits, loop)
