@@ -28,7 +28,7 @@ others of its kind, on other machines that share the disk."""
 EXAMPLES = """\
 python -m rl.compare --config configs/compare-tiny.yaml --jobs 2
 python -m rl.compare --out runs/two seeds=[0,1] overrides.rounds.count=2
-python -m rl.compare --config configs/compare-contexts.yaml"""
+python -m rl.compare --config configs/compare-lab.yaml --jobs 2"""
 LAYOUT = """\
 compare.yaml              every value that decides on the result
 start/                    the warm start, a run; in it seed<k>/, round 0 with
