@@ -153,7 +153,7 @@ class Watcher(threading.Thread):
             time.sleep(0.001)
 
     def _write(self, moment: Moment) -> None:
-        with self._log.open("a") as file:
+        with self._log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dataclasses.asdict(moment)) + "\n")
 
     def _kinds(self) -> set[str]:
@@ -180,9 +180,11 @@ class Watcher(threading.Thread):
 def write_micro(folder: Path, credit: str) -> None:
     """A configuration of seconds with this `grpo.credit`, `micro.yaml`, and the shape it names."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "shape.json").write_text(json.dumps(SHAPE))
+    (folder / "shape.json").write_text(json.dumps(SHAPE), encoding="utf-8")
     settings = MICRO.replace("CREDIT", credit).replace("REWARD", REWARDS[credit])
-    (folder / "micro.yaml").write_text(f"model: {{shape: {folder.absolute()}/shape.json}}\n{settings}")
+    (folder / "micro.yaml").write_text(
+        f"model: {{shape: {folder.absolute()}/shape.json}}\n{settings}", encoding="utf-8"
+    )
 
 
 def go(folder: Path, run: str, log: Path, target: Moment | None = None, number: int = signal.SIGKILL) -> Disturbance:
@@ -230,7 +232,7 @@ def draw(trace: list[Moment], kinds: tuple[str, ...], count: int, rng: random.Ra
 
 def read(log: Path) -> list[Moment]:
     """The moments in a log."""
-    return [Moment(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+    return [Moment(**json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -254,13 +256,13 @@ def _last_record(run: Path) -> dict:
     """The record of the last checkpoint: sums of every array, and the progress without the length of the timings and
     the number of the best checkpoint (each stop saves one more)."""
     last = max((run / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
-    record = json.loads((last / "progress" / "metadata").read_text())["record"]
+    record = json.loads((last / "progress" / "metadata").read_text(encoding="utf-8"))["record"]
     del record["progress"]["log_bytes"]["timings.jsonl"], record["progress"]["best"]["checkpoint"]
     return record
 
 
 def _lines(run: Path) -> int:
-    return (run / "timings.jsonl").read_text().count("\n")
+    return (run / "timings.jsonl").read_text(encoding="utf-8").count("\n")
 
 
 def kill(folder: Path, one: str, other: str, kinds: tuple[str, ...], count: int, seed: int) -> list[Disturbance]:
@@ -309,7 +311,9 @@ def main() -> int:
     print(f"{time.perf_counter() - started:.0f} s")
     if options.json:
         row = {"name": f"differences after {len(killed)} kills", "ours": len(found), "peer": None, "ratio": None}
-        options.json.write_text(json.dumps({"rows": [row | {"target": 0, "met": not found}]}, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps({"rows": [row | {"target": 0, "met": not found}]}, indent=1) + "\n", encoding="utf-8"
+        )
     return bool(found)
 
 

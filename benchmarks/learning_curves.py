@@ -245,17 +245,19 @@ class Trainer:
         folder = self._out / "shapes" / (name or "tiny")
         folder.mkdir(parents=True, exist_ok=True)
         fields = {k: v for k, v in dataclasses.asdict(PRESETS["tiny"]).items() if isinstance(v, int | float | bool)}
-        (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"} | fields | SHAPES.get(name, {})))
+        (folder / "config.json").write_text(
+            json.dumps({"model_type": "qwen3"} | fields | SHAPES.get(name, {})), encoding="utf-8"
+        )
         return (f"model.shape={folder}",)
 
     def _command(self, module: str, run: Path, overrides: Sequence[str]) -> bool:
         """Run a command unless its run is finished, and note its processor time; return whether it is finished now."""
         note = cost_path(run)
-        spent = json.loads(note.read_text()) if note.exists() else {"processor": 0.0, "finished": False}
+        spent = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"processor": 0.0, "finished": False}
         if spent["finished"]:
             return True
         settings = {text.split("=")[0]: text for text in overrides}  # the last one wins, and each may be given once
-        with run.with_name(run.name + ".log").open("a") as log:
+        with run.with_name(run.name + ".log").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, "--run", str(run), *settings.values()],
                 stdout=log,
@@ -267,7 +269,7 @@ class Trainer:
         spent["processor"] += usage.ru_utime + usage.ru_stime
         # A run that was stopped ends with 0 as well; only a whole one leaves its policy.
         spent["finished"] = process.returncode == 0 and (run / "final" / "config.json").exists()
-        note.write_text(json.dumps(spent) + "\n")
+        note.write_text(json.dumps(spent) + "\n", encoding="utf-8")
         if not spent["finished"]:  # the others are worth having all the same
             print(f"{run}: ended with {process.returncode}, see {log.name}", file=sys.stderr, flush=True)
         return spent["finished"]
@@ -293,7 +295,7 @@ def read_all(out: Path, variant: Variant, seeds: Sequence[int]) -> dict[int, dic
 
 
 def _finished(note: Path) -> bool:
-    return json.loads(note.read_text())["finished"]
+    return json.loads(note.read_text(encoding="utf-8"))["finished"]
 
 
 @functools.cache
@@ -304,8 +306,8 @@ def read(run: Path) -> dict[str, Any]:
       `stages`, its validations as (processor seconds, percentages), where the seconds of the whole command are spread
       evenly over the rounds, as these are equally long; what a step measures, over the first and the last steps.
     """
-    steps = [json.loads(line) for line in (run / "metrics.jsonl").open()]
-    processor = json.loads(cost_path(run).read_text())["processor"]
+    steps = [json.loads(line) for line in (run / "metrics.jsonl").open(encoding="utf-8")]
+    processor = json.loads(cost_path(run).read_text(encoding="utf-8"))["processor"]
     stages = [(0.0, validation(run / "before"))]
     stages += [(processor * (k + 1) / ROUNDS, validation(run / "rounds" / str(k))) for k in range(ROUNDS)]
     ends = {key: (_mean(steps[:NEAR], key), _mean(steps[-NEAR:], key)) for key in ("entropy", "zero_advantage")}
@@ -320,7 +322,7 @@ def _mean(steps: Sequence[Mapping[str, float]], key: str) -> float:
 
 def validation(folder: Path) -> dict[str, float]:
     """Percentages of boards: solved greedily, by a sampled answer on average, and by one of eight samples at least."""
-    evidence = json.loads((folder / "evidence.json").read_text())
+    evidence = json.loads((folder / "evidence.json").read_text(encoding="utf-8"))
     counts = ("n", "valid", "optimal", "groups", "all_invalid")
     total = {key: sum(row[key] for row in evidence["by_size"]) for key in counts}
     return {

@@ -65,7 +65,8 @@ def compare(run: Path, seed: int, seconds: float) -> list[dict]:
     """Two rows, greedy and sampled, in percent; the interval of a gain takes the two validations for independent."""
     last = max((run / "rounds").iterdir(), key=lambda folder: int(folder.name))
     before, after = (
-        Evidence.from_json(json.loads((folder / "evidence.json").read_text())) for folder in (run / "warm_start", last)
+        Evidence.from_json(json.loads((folder / "evidence.json").read_text(encoding="utf-8")))
+        for folder in (run / "warm_start", last)
     )
     rows = []
     for way, target in TARGETS.items():

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))  # rl and engineer are not installed, and Read the
 import jaxlake  # noqa: E402
 from rl import config  # noqa: E402
 
-REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
 
 project = "jaxlake"
 version = release = jaxlake.__version__

@@ -102,7 +102,7 @@ def load(name: str = "test") -> Benchmark:
         raise ValueError(f"set = {name!r} must be one of {', '.join(SETS)}")
     with np.load(FOLDER / f"{name}.npz") as file:
         arrays = {field: file[field] for field in file.files}
-    account = json.loads(_MANIFEST.read_text())[name]
+    account = json.loads(_MANIFEST.read_text(encoding="utf-8"))[name]
     if content_hash(arrays) != account["sha256"]:
         raise ValueError(f"{FOLDER / name}.npz does not have the content that {_MANIFEST.name} names: install it anew")
     return _unpacked(name, arrays, account)
@@ -115,7 +115,7 @@ def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], fold
         fields: dict[str, Any] = arrays  # not of arrays alone: NumPy 2.1 has an option among the names of the fields
         np.savez_compressed(folder / f"{name}.npz", **fields)
         manifest[name] = {"sha256": content_hash(arrays), **account}
-    (folder / _MANIFEST.name).write_text(_json(manifest))
+    (folder / _MANIFEST.name).write_text(_json(manifest), encoding="utf-8")
 
 
 def pack(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

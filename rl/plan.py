@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         rows = [dataclasses.asdict(x) for x in figures]
         told = {"limit": limit, "fits": fits, "programs": rows, "hours": costs}
-        options.json.write_text(json.dumps(told, indent=1) + "\n")
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return 0 if fits else 1
 
 

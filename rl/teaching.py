@@ -73,7 +73,7 @@ def read_states(folder: Path, policy: Policy) -> list[State]:
     config, path = policy.config, folder / FILE
     try:
         branches = {state.name: state for state in gains.read(folder).states}
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise ConfigError(f"--branches {folder}: {error}") from None
     found = []

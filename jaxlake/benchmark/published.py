@@ -44,7 +44,7 @@ class Published:
 @functools.cache
 def published() -> Published:
     """The paper's figures, arXiv 2606.17682."""
-    found = json.loads((FOLDER / "published.json").read_text())
+    found = json.loads((FOLDER / "published.json").read_text(encoding="utf-8"))
     rows = []
     for agents, models in found["tables"].items():
         for model, cells in models.items():

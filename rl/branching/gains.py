@@ -108,7 +108,7 @@ def branch_all(
             for repeat, gain in enumerate(repeats)
         ]
         out.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
+        with path.open("a", encoding="utf-8") as file:
             file.write("".join(lines))
         best = max((gain.overall.after, design.origin) for (_, design), (gain, *_) in zip(some, gains, strict=True))
         display.advance(f"best of these {best[0]:.1%} ({best[1]})", steps=len(some))
@@ -147,7 +147,7 @@ def _done(path: Path, head: dict[str, Any], asked: Branches) -> set[int]:
     """
     if not path.exists():
         return set()
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     repeats: dict[int, set[int]] = {}
     for number, line in enumerate(whole.splitlines(), 1):

@@ -49,7 +49,7 @@ def train_states(config: Config, count: int, out: Path, display: Display, stop: 
 def keep_state(out: Path, name: str, progress: Progress) -> None:
     """Add a state to ``states.jsonl`` unless it is there."""
     path = out / FILE
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     if name not in (json.loads(line)["name"] for line in lines):
         lines.append(json.dumps(write_state(name, past_rounds(progress))))
         out.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def describe_costs(stages: Sequence[Stage]) -> Iterator[str]:
         log = stage.path / API_LOG
         if log.exists():
             engineer = costs.setdefault(stage.path.parent.name, Counter())
-            for line in log.read_text().splitlines():
+            for line in log.read_text(encoding="utf-8").splitlines():
                 row = json.loads(line)
                 engineer.update({name: row[name] for name in COST})
     for engineer, cost in costs.items():

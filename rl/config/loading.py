@@ -83,7 +83,7 @@ def read(path: Path) -> Values:
       ConfigError: if it cannot be read or holds something else; one line.
     """
     try:
-        values = _parse(path.read_text(), str(path)) or {}
+        values = _parse(path.read_text(encoding="utf-8"), str(path)) or {}
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; those that come with jaxlake are in {SHIPPED}") from None
     except OSError as error:

@@ -65,7 +65,11 @@ def measure(run: Path) -> Measured | None:
     Steps that waited for the compiler are left out, unless all of them did.
     """
     metrics, timings = (
-        [row for row in map(json.loads, (run / f"{name}.jsonl").read_text().splitlines()) if row["phase"] == "round"]
+        [
+            row
+            for row in map(json.loads, (run / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
+            if row["phase"] == "round"
+        ]
         for name in ("metrics", "timings")
     )
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = list(zip(metrics, timings, strict=True))

@@ -90,7 +90,7 @@ class Record:
     def _refuse_other(self, identity: dict[str, Any]) -> None:
         path = self.folder / IDENTITY
         try:
-            held = json.loads(path.read_text())
+            held = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
             held = None
         if not isinstance(held, dict):

@@ -111,8 +111,8 @@ def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:
         "model_max_length": 40960,
         "clean_up_tokenization_spaces": False,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE + "\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -88,7 +88,7 @@ def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_mo
         # Written by us: the library's own files are for their owner alone (0600), whatever the umask.
         (folder / "adapter_model.tmp").write_bytes(to_bytes(tensors, metadata={"format": "pt"}))
         os.replace(folder / "adapter_model.tmp", folder / "adapter_model.safetensors")
-        (folder / "adapter_config.tmp").write_text(json.dumps(raw, indent=2) + "\n")
+        (folder / "adapter_config.tmp").write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
         os.replace(folder / "adapter_config.tmp", folder / "adapter_config.json")
     except OSError as error:
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None

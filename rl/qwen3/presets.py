@@ -98,7 +98,7 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
     path = Path(path)
     path = path / "config.json" if path.is_dir() else path
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot read it ({error})") from None
     if not isinstance(raw, dict) or raw.get("model_type") != "qwen3":

@@ -89,7 +89,7 @@ class Tokenizer:
         if not file.exists():
             return [self._tokenizer.convert_tokens_to_ids("<|endoftext|>")]
         try:
-            ends = json.loads(file.read_text()).get("eos_token_id") or []
+            ends = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") or []
         except (OSError, ValueError, AttributeError) as error:
             raise ConfigError(f"{file}: cannot read it ({error})") from None
         ends = ends if isinstance(ends, list) else [ends]

@@ -248,7 +248,7 @@ def _files(folder: Path) -> tuple[list[Path], list[str]]:
     present = {file.name for file in folder.glob("*.safetensors")}
     if (folder / INDEX).exists():
         try:
-            listed = set(json.loads((folder / INDEX).read_text())["weight_map"].values())
+            listed = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
     else:
@@ -383,7 +383,7 @@ def _write(path: Path, parts: Iterable[bytes | np.ndarray]) -> None:
 def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:
     """Write config.json in the spelling of the published checkpoints, which transformers 4 and 5 read."""
     beside = tokenizer and tokenizer.folder / "config.json"
-    published = json.loads(beside.read_text()) if beside and beside.exists() else {}
+    published = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
     raw: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
     raw |= {name: getattr(config, name) for name in FIELDS}
     raw |= {"rope_theta": config.rope_theta, "rope_scaling": None, "hidden_act": "silu", "attention_bias": False}

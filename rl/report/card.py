@@ -38,7 +38,7 @@ def _facts(run: Run) -> Table:
         "training steps": f"{len(run.warm_start)} of the warm start, {len(run.steps)} of the rounds",
         "seconds in those steps": f"{run.seconds:,.0f} (boards, validations and designs not counted)",
         "settings by origin": ", ".join(f"{count} {tag}" for tag, count in Counter(tags).most_common()) or UNKNOWN,
-        "config.yaml": f"sha256 {_hash(path.read_text())}" if path.exists() else UNKNOWN,
+        "config.yaml": f"sha256 {_hash(path.read_text(encoding='utf-8'))}" if path.exists() else UNKNOWN,
     }
     return Table("This run", ("", ""), tuple(rows.items()))
 

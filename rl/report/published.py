@@ -82,7 +82,7 @@ def _panel(axes: Axes, agents: int, by_size: Mapping[int, Share]) -> None:
 
 def _read(path: Path, cells: Callable[[Any], dict[tuple[int, int], Share]]) -> dict[tuple[int, int], Share]:
     with naming(path, "no scores of a benchmark"):
-        return cells(json.loads(path.read_text()))
+        return cells(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _from_columns(evaluation: Mapping) -> dict[tuple[int, int], Share]:

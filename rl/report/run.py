@@ -170,21 +170,21 @@ def read(run_dir: str | Path) -> Run:
 def _round(folder: Path) -> Round:
     path, context = folder / "config.json", folder / "context.md"
     with naming(path):
-        config = LakeConfig.from_dict(_of_kind(json.loads(path.read_text()), dict))
-    words = context.read_text() if context.exists() else ""
+        config = LakeConfig.from_dict(_of_kind(json.loads(path.read_text(encoding="utf-8")), dict))
+    words = context.read_text(encoding="utf-8") if context.exists() else ""
     return Round(int(folder.name), config, _read(folder / "proposal.json", {}), words)
 
 
 def _stage(name: str, path: Path) -> Stage:
     with naming(path):
-        evidence = Evidence.from_json(_of_kind(json.loads(path.read_text()), dict))
+        evidence = Evidence.from_json(_of_kind(json.loads(path.read_text(encoding="utf-8")), dict))
     samples = tuple(_read(path.with_name("samples.json"), []))
     return Stage(name, evidence, samples, adapters=_read(path.with_name("adapters.json"), {}))
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a log; a last line without its end is still being written."""
-    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    whole = path.read_text(encoding="utf-8").rpartition("\n")[0] if path.exists() else ""
     with naming(path):
         return [_of_kind(json.loads(line), dict) for line in whole.splitlines() if line]
 
@@ -192,7 +192,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 def _read(path: Path, missing: Any, parse: Callable[[str], Any] = json.loads) -> Any:
     """Read a file, which must be of the kind of what stands for a missing one."""
     with naming(path):
-        return _of_kind(parse(path.read_text()), type(missing)) if path.exists() else missing
+        return _of_kind(parse(path.read_text(encoding="utf-8")), type(missing)) if path.exists() else missing
 
 
 def _of_kind(value: Any, kind: type) -> Any:

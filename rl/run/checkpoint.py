@@ -143,7 +143,9 @@ class Checkpoints:
         shutil.copytree(source.folder / str(step), copy)
         record["progress"] |= {"best": None, "config_hash": self._config_hash, **changes}
         record["arrays"] = {name: x for name, x in record["arrays"].items() if name.split(".")[0] not in unused}
-        (copy / "progress" / "metadata").write_text(json.dumps({"record": record, "digest": _digest(record)}))
+        (copy / "progress" / "metadata").write_text(
+            json.dumps({"record": record, "digest": _digest(record)}), encoding="utf-8"
+        )
         return Progress(**record["progress"])
 
     def check(self) -> None:
@@ -251,7 +253,7 @@ class Checkpoints:
     def _read(self, step: int) -> tuple[Progress, dict[str, Any]]:
         """The progress, and all that is no array, checked."""
         try:
-            saved = json.loads((self.folder / str(step) / "progress" / "metadata").read_text())
+            saved = json.loads((self.folder / str(step) / "progress" / "metadata").read_text(encoding="utf-8"))
             record = saved["record"]
             if _digest(record) != saved["digest"]:
                 raise ValueError

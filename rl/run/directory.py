@@ -95,7 +95,9 @@ class RunDirectory:
     def validation_seed(self) -> int:
         """Seed that the validation set is drawn by: the run's, or that of its origin, whose boards it keeps."""
         origin = self.path / ORIGIN
-        return json.loads(origin.read_text())["validation_seed"] if origin.exists() else self.config.seed
+        return (
+            json.loads(origin.read_text(encoding="utf-8"))["validation_seed"] if origin.exists() else self.config.seed
+        )
 
     def close(self) -> None:
         """Waits until everything is written, and lets go of the folder."""
@@ -138,7 +140,7 @@ class RunDirectory:
     def has_rounds(self) -> bool:
         """Whether steps of a round are logged; before the first of them there is always a checkpoint."""
         log = self.path / "metrics.jsonl"
-        return log.exists() and '"phase": "round"' in log.read_text()
+        return log.exists() and '"phase": "round"' in log.read_text(encoding="utf-8")
 
     def write(self, name: str, content: str | dict | list) -> None:
         """Writes a file of the run whole or not at all; what is no string becomes JSON."""
@@ -149,13 +151,13 @@ class RunDirectory:
         if not isinstance(content, str):
             content = json.dumps(finite(content), indent=1, allow_nan=False) + "\n"
         partial = target.with_name(target.name + ".partial")
-        partial.write_text(content)
+        partial.write_text(content, encoding="utf-8")
         os.replace(partial, target)
 
     def amend(self, name: str, values: dict[str, Any]) -> None:
         """Adds keys to a JSON file of the run, and to the objects in it."""
         if distributed.is_main():
-            held = json.loads((self.path / name).read_text())
+            held = json.loads((self.path / name).read_text(encoding="utf-8"))
             for key, value in values.items():
                 held[key] = held.get(key, {}) | value if isinstance(value, dict) else value
             self.write(name, held)
@@ -164,7 +166,7 @@ class RunDirectory:
         """Adds a row to a JSON-lines file."""
         if not distributed.is_main():
             return
-        with (self.path / name).open("a") as file:
+        with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(row), allow_nan=False) + "\n")
 
     @contextlib.contextmanager

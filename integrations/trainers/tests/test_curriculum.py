@@ -158,7 +158,9 @@ def test_a_report_that_cannot_be_is_refused_in_a_line():
 
 def test_a_file_describes_a_curriculum(tmp_path):
     path = tmp_path / "curriculum.yaml"
-    path.write_text("kinds: [3-4, rooms5]\nhole: 0.2\nwait: 0.3\ntasks_per_round: 24\nanswer_format: moves\n")
+    path.write_text(
+        "kinds: [3-4, rooms5]\nhole: 0.2\nwait: 0.3\ntasks_per_round: 24\nanswer_format: moves\n", encoding="utf-8"
+    )
     assert [next(EngineerCurriculum.from_file(path)) for _ in range(2)] == [
         next(curriculum(answer_format="moves")) for _ in range(2)
     ]
@@ -182,7 +184,7 @@ def test_a_file_describes_a_curriculum(tmp_path):
 )
 def test_a_file_that_cannot_be_is_refused_in_a_line(tmp_path, text, line):
     path = tmp_path / "curriculum.yaml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError) as error:
         EngineerCurriculum.from_file(path)
     assert str(error.value).startswith(f"{path}: ") and line in str(error.value) and "\n" not in str(error.value)

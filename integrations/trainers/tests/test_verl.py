@@ -41,7 +41,9 @@ def tokenizer():
 def config(tmp_path):
     """What of verl's `data` section matters here."""
     curriculum = tmp_path / "curriculum.yaml"
-    curriculum.write_text("kinds: [3, 4]\nengineer: learnability\nhole: 0.2\nwait: 0.3\ntasks_per_round: 12\n")
+    curriculum.write_text(
+        "kinds: [3, 4]\nengineer: learnability\nhole: 0.2\nwait: 0.3\ntasks_per_round: 12\n", encoding="utf-8"
+    )
     return OmegaConf.create(
         {
             "train_files": str(curriculum),

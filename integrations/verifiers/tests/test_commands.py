@@ -21,7 +21,7 @@ def run(folder: Path, command: str, *arguments: str) -> str:
 def test_the_solvers_plans_pass_and_untouched_tasks_do_not(tmp_path):
     run(tmp_path, "vf-validate", "--runtime.type", "subprocess", "-n", "64", "-o", "out")
     (summary,) = tmp_path.glob("out/*/summary.json")
-    assert json.loads(summary.read_text())["checks"] == {
+    assert json.loads(summary.read_text(encoding="utf-8"))["checks"] == {
         check: {"valid": 64, "invalid": 0, "error": 0, "timeout": 0, "unchecked": 0, "missing": 0}
         for check in ("gold", "noop")
     }
@@ -43,7 +43,7 @@ def test_an_evaluation_pays_what_a_server_answers(tmp_path):
         run(tmp_path, "vf-eval", *(word for pair in options.items() for word in pair), "--no-push")
     (traces,) = tmp_path.glob("out/*/traces.jsonl")
     found = {}
-    for episode in map(json.loads, traces.read_text().splitlines()):
+    for episode in map(json.loads, traces.read_text(encoding="utf-8").splitlines()):
         (trace,) = episode["traces"]
         assert not trace.get("errors")
         found[trace["task"]["data"]["id"]] = (trace["rewards"]["accuracy"]["score"], trace["metrics"])

@@ -175,7 +175,7 @@ def _asked(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"{path.parent}: no comparison, it has no {path.name}")
     with runs.naming(path, "no comparison's settings"):
-        settings = yaml.safe_load(path.read_text())
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
         common = settings["run"]["engineer"]
         engineers = {name: {**common, **(values or {})} for name, values in settings["engineers"].items()}
         return {"baseline": settings["baseline"], "seeds": tuple(settings["seeds"]), "engineers": engineers}
@@ -183,7 +183,7 @@ def _asked(path: Path) -> dict[str, Any]:
 
 def _evaluation(path: Path) -> tuple[Boards, Answers]:
     with runs.naming(path, "no evaluation of held-out boards"):
-        evaluation = json.loads(path.read_text())
+        evaluation = json.loads(path.read_text(encoding="utf-8"))
         boards, answers = evaluation["boards"], evaluation["answers"]
         columns = {key: _column(boards, key, len(boards["id"]), kind) for key, kind in _BOARDS.items()}
         return Boards(**columns), _answers(answers, len(boards["id"]))

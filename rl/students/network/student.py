@@ -56,7 +56,7 @@ class Player:
           ConfigError: if the folder holds no network.
         """
         try:
-            settings = NetworkSection.model_validate_json((folder / "network.json").read_text())
+            settings = NetworkSection.model_validate_json((folder / "network.json").read_text(encoding="utf-8"))
             parameters: ppo.Parameters = {}
             with np.load(folder / "network.npz") as file:
                 for name in file.files:
@@ -72,7 +72,7 @@ class Player:
         with (folder / "network.npz").open("wb") as file:
             arrays = {f"{layer}.{name}": x[0] for layer, part in self.parameters.items() for name, x in part.items()}
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        (folder / "network.json").write_text(json.dumps(self.settings.model_dump(), indent=1) + "\n")
+        (folder / "network.json").write_text(json.dumps(self.settings.model_dump(), indent=1) + "\n", encoding="utf-8")
 
     def play(
         self, boards: Instance, optima: np.ndarray, objective: Objective, key: jax.Array, greedy: bool
