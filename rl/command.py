@@ -90,7 +90,7 @@ def run(
         config = config_.load(path, options.overrides)
         with (
             contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
-            Display(quiet=not distributed.is_main()) as display,
+            Display(not distributed.is_main(), config.tracking.stall_seconds) as display,
         ):
             work(config, directory, display, stop)
 

@@ -11,7 +11,8 @@ from rl.run.tracking import Display
 
 DESCRIPTION = """\
 One more worker on a comparison that python -m rl.compare has begun, here or on
-another machine that shares the disk. Ends when nothing is left to do."""
+another machine that shares the disk. Ends when nothing is left to do, and with
+exit code 75 when it stands still: start it again then."""
 EXAMPLES = """\
 examples:
   python -m rl.comparison runs/compare-tiny"""
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work(stop: Stop) -> None:
         comparison = reopen(out)
-        with Display() as display:
+        with Display(stall_seconds=comparison.run.tracking.stall_seconds, ends=True) as display:
             run_all(plan(comparison, out), comparison.evaluation, display, stop)
 
     return command.guarded("rl.comparison", arguments, work)

@@ -89,6 +89,7 @@ def run_all(stages: Sequence[Stage], settings: EvaluationSection, display: Displ
     pace = Pace(stages)
     while left := [stage for stage in stages if not stage.is_done]:
         if not any(attempt(stage, settings, pace, display, stop) for stage in left if stage.can_begin):
+            display.touch()
             with stop.at_once():
                 time.sleep(PATIENCE)
 

@@ -13,11 +13,17 @@ from rl.comparison.stages import Stage
 from rl.comparison.work import Pace
 from rl.config import RunError
 from rl.run.signals import Interrupted, Stop
+from rl.run.stall import STALLED
 from rl.run.tracking import Display
+
+RESTARTS = 5
+"""Restarts of workers that stood still before a stage gets done again; then it is no accident."""
 
 
 def run_workers(jobs: int, out: Path, stages: Sequence[Stage], display: Display, stop: Stop) -> None:
     """Start worker processes and wait until the stages are done; workers share the GPUs evenly.
+
+    A worker that stands still (`rl.run.stall`) ends itself and is started again, where its stage was saved last.
 
     A signal goes on to all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
@@ -28,14 +34,23 @@ def run_workers(jobs: int, out: Path, stages: Sequence[Stage], display: Display,
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
     display.say(f"{jobs} workers; their logs are in {out / 'logs'}")
     workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
-    pace, sent = Pace(stages), 0
+    pace, sent, restarts = Pace(stages), 0, 0
     display.stage("stages", len(stages), done=pace.done)
     try:
-        while any(worker.poll() is None for worker in workers):
+        while None in (codes := [worker.poll() for worker in workers]) or (
+            STALLED in codes and restarts < RESTARTS and not stop.number
+        ):
             if stop.number != sent:
                 sent = stop.number
                 _send(workers, sent)
+            for number, code in enumerate(codes):
+                if code == STALLED and restarts < RESTARTS and not stop.number:
+                    restarts += 1
+                    display.say(f"worker {number} stood still and is restarted ({logs[number]})")
+                    workers[number] = _start(out, logs[number], number, jobs)
+            display.touch()
             for stage in pace.news():
+                restarts = 0
                 display.say(f"{stage.path}: done; {pace}")
                 display.advance()
             time.sleep(0.5)

@@ -468,6 +468,9 @@ class TrackingSection(Section):
         10, description="step of the process at which jax.profiler begins to record"
     )
     profile_steps: Annotated[int, Field(ge=0)] = Field(0, description="steps that it records; 0: none")
+    stall_seconds: Annotated[float, Field(gt=0)] = Field(
+        600.0, description="seconds without any movement after which an idle process says where it waits"
+    )
     forecast: tuple[str, ...] | None = Field(
         None, description="configurations whose hours the end of the run tells, at its own rates; null: none"
     )

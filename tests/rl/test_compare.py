@@ -345,6 +345,26 @@ def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_
     workers.run_workers(1, tmp_path, [Piece(tmp_path, True)], Display(quiet=True), Stop())
 
 
+def test_a_worker_that_stood_still_is_started_again_and_ends_the_work(tmp_path, monkeypatch, capfd):
+    done = tmp_path / "evaluation.json"
+    does = f"test -e {tmp_path}/once && touch {done} && exit 0; touch {tmp_path}/once; exit 75"
+    start = workers.subprocess.Popen
+    monkeypatch.setattr(workers.subprocess, "Popen", lambda command, **o: start(["sh", "-c", does], **o))
+    workers.run_workers(1, tmp_path, [Stage(tmp_path, None, None, "finished")], Display(), Stop())
+    assert capfd.readouterr().out.count("worker 0 stood still and is restarted") == 1 and done.exists()
+
+
+def test_a_worker_that_always_stands_still_is_given_up(tmp_path, monkeypatch):
+    started, start = [], workers.subprocess.Popen
+    monkeypatch.setattr(
+        workers.subprocess, "Popen", lambda command, **o: started.append(0) or start(["sh", "-c", "exit 75"], **o)
+    )
+    monkeypatch.setattr(workers.time, "sleep", lambda seconds: None)
+    with pytest.raises(RunError, match="a worker failed"):
+        workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
+    assert len(started) == 1 + workers.RESTARTS
+
+
 def test_a_folder_of_no_comparison_cannot_be_worked_on(tmp_path):
     with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):
         comparison.reopen(tmp_path)

@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
 import re
 import resource
 import struct
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -308,3 +311,43 @@ def test_what_is_shown_suits_where_it_goes(terminal, variables, moves, colours, 
     assert bool(re.search(r"\x1b\[[0-9;]*3[0-9;]*m", told)) == colours
     if not moves:
         assert told == "a line that stays\ufffd\nboards  2/2  two  0 s left\n"
+
+
+class Waiting:
+    """Stands still inside one of our own functions, as an execution that XLA lost does."""
+
+    def get_renderable(self) -> str:
+        time.sleep(1.0)
+        return ""
+
+
+def test_an_idle_process_says_where_it_waits_and_how_to_go_on(capsys):
+    with Display(stall_seconds=0.3):
+        tracking.NotebookLine().draw(Waiting())  # type: ignore[arg-type]
+    out = capsys.readouterr().out
+    assert re.search(
+        rf"the processor is idle: waiting in draw \(.*rl/run/tracking.py:\d+\), with JAX {jax.__version__}", out
+    )
+    assert f"kill -9 {os.getpid()}; then rerun the same command to resume" in out
+
+
+def test_a_busy_process_and_one_that_moves_are_not_called_idle(capsys):
+    with Display(stall_seconds=0.3) as display:
+        until = time.process_time() + 0.8
+        while time.process_time() < until:
+            pass
+        for _ in range(8):
+            time.sleep(0.1)
+            display.touch()
+    assert "idle" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("waits", "code"), [("time.sleep(30)", 75), ("threading.Event().wait(1.5)", 0)])
+def test_a_worker_that_stands_still_ends_itself_unless_it_waits_for_another_thread(waits, code):
+    program = f"""
+import threading, time
+from rl.run.tracking import Display
+with Display(stall_seconds=0.3, ends=True):
+    {waits}"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == code and "the processor is idle" in ended.stdout
