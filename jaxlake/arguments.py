@@ -1,4 +1,4 @@
-"""What public functions ask of their arguments: a word out of a few, and a whole number. Knows nothing of boards."""
+"""What public functions ask of their arguments: a word out of a few, a whole number, a key. Knows nothing of boards."""
 
 import enum
 import math
@@ -73,6 +73,14 @@ def check_key(key: Any) -> None:
     is_key = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
     if not is_key and not (hasattr(key, "dtype") and key.dtype == np.uint32 and key.ndim == 1):
         raise ValueError(f"key = {short_repr(key)} must be one key of jax.random, as jax.random.key(0) makes it")
+
+
+def seed_key(seed: Any) -> jax.Array:
+    """Return the key of a seed, threefry's whatever ``jax_default_prng_impl`` says, so that a seed has one meaning.
+
+    Under ``vmap`` the others, `rbg` and `unsafe_rbg`, draw all rows by the first row's key.
+    """
+    return jax.random.key(seed, impl="threefry2x32")
 
 
 def short_repr(value: Any) -> str:

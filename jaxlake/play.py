@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from jaxlake import files
+from jaxlake.arguments import seed_key
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
@@ -320,7 +321,7 @@ def _random(options: argparse.Namespace) -> Iterator[Board]:
     label = f"{family}{kind.size}x{kind.size}, {kind.num_agents} agents"
     batch = _DRAWN if kind.family is Family.RANDOM else _DRAWN_OF_FAMILY
     for seed in itertools.count(options.seed):
-        drawn = draw(jax.random.key(seed), 0, BLOCK, shape)
+        drawn = draw(seed_key(seed), 0, BLOCK, shape)
         for first in range(0, BLOCK, batch):
             instances = drawn[first : first + batch]
             solutions = solve(instances)

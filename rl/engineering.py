@@ -26,6 +26,7 @@ from engineer import (
 )
 from engineer.engineers import Rule, bandit
 from engineer.proposal import schema
+from jaxlake.arguments import seed_key
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import distributed
@@ -185,7 +186,7 @@ def load_model(settings: EngineerSection, mesh: MeshSection, early_stop: str | N
     folder = settings.model or str(SHIPPED_MODEL)
     text = TextSection(early_stop=early_stop)
     config = Config(model=ModelSection(path=folder, shape=None), mesh=mesh, engineer=settings, text=text)
-    return Policy.create(config, jax.random.key(0))
+    return Policy.create(config, seed_key(0))
 
 
 def _client(config: Config) -> "ChatClient":

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxlake.arguments import seed_key
 from jaxlake.fixed_sets import pack
 from jaxlake.generate.candidates import BLOCK, Shape, fingerprints
 from jaxlake.generate.quotas import fixed_fingerprints
@@ -147,7 +148,7 @@ def build(
 def group_key(recipe: Recipe, kind: Kind, percent: int) -> jax.Array:
     """A key for each group; of random boards that of agents, size and hole ratio alone."""
     family = () if kind.family is Family.RANDOM else (list(Family).index(kind.family),)
-    key = jax.random.key(recipe.seed)
+    key = seed_key(recipe.seed)
     for number in (kind.num_agents, kind.size, percent, *family):
         key = jax.random.fold_in(key, number)
     return key

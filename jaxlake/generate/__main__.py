@@ -4,10 +4,8 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-import jax
-
 from jaxlake import files
-from jaxlake.arguments import whole_number
+from jaxlake.arguments import seed_key, whole_number
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
 from jaxlake.generate import GAPS, Dataset, generate
@@ -66,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files.check_target(options.output)
         dataset = generate(
             LakeConfig.uniform(options.kinds, options.holes, options.waits),
-            jax.random.key(options.seed),
+            seed_key(options.seed),
             options.count,
             interacting=options.interacting,
             exclude=None if options.exclude is None else files.read(options.exclude, MAX_SIZE, MAX_AGENTS)[0],

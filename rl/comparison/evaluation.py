@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from engineer.evidence import CHECKS
+from jaxlake.arguments import seed_key
 from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, spread, take
 from jaxlake.files import write_whole
 from jaxlake.kinds import Family
@@ -47,9 +48,9 @@ def played(stage: Stage, suite: Benchmark, settings: EvaluationSection) -> dict[
     """Let the stage's network play the boards, and return the columns of its answers."""
     player = Player.load(stage.path / "final")
     levels, optima, objective = suite.instances, suite.optimum, stage.config.lake.objective
-    verdicts, steps = player.play(levels, optima, objective, jax.random.key(0), greedy=True)
+    verdicts, steps = player.play(levels, optima, objective, seed_key(0), greedy=True)
     sampled = [
-        player.play(levels, optima, objective, jax.random.key(1 + number), greedy=False)[0].valid
+        player.play(levels, optima, objective, seed_key(1 + number), greedy=False)[0].valid
         for number in range(settings.samples)
     ]
     return {

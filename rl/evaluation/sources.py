@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from flax import nnx
 
+from jaxlake.arguments import seed_key
 from jaxlake.benchmark import Benchmark
 from rl import distributed
 from rl.config import Config
@@ -152,7 +153,7 @@ class PolicySource(Source):
         rollout = self._policy.sampler.generate(
             self._parameters,
             [self._tokens[asked.ids[place]] for place in mine],
-            jax.random.key(self._policy.config.seed),
+            seed_key(self._policy.config.seed),
             samples=self.samples,
             sampling=self._sampling,
             first_request=int(places[0] + first) * self.samples,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
+from jaxlake.arguments import seed_key
 from rl.config import Config
 from rl.policy import Policy
 from rl.run.checkpoint import fingerprint
@@ -54,7 +55,7 @@ class PolicyWriter(Writer):
         self._policy, self._settings = policy, policy.config.engineer
         self._fingerprint = fingerprint(parameters)
         self._parameters = policy.rollout_parameters(parameters)
-        self._key = jax.random.key(policy.config.seed)
+        self._key = seed_key(policy.config.seed)
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the responses, beside the messages; plain values."""

@@ -4,6 +4,8 @@ import enum
 
 import jax
 
+from jaxlake.arguments import seed_key
+
 
 class Purpose(enum.IntEnum):
     """Use of a key; part of the key, so that no two draws share one."""
@@ -26,7 +28,7 @@ def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.
 
     So a run has no state of a random generator to save: resumed, it draws what an unbroken one would.
     """
-    key = jax.random.key(seed)
+    key = seed_key(seed)
     for number in (purpose, round, step):
         key = jax.random.fold_in(key, number)
     return key

@@ -18,7 +18,7 @@ from rl import distributed
 from rl.config import ConfigError
 from rl.qwen3.sharding import abstract_batch, local_rows, shard_batch
 from rl.sampler.draw import SamplingParams
-from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs
+from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs, threefry
 from rl.sampler.schedule import Schedule, prompts_at_once
 
 STEPS_PER_CALL = 128
@@ -115,7 +115,7 @@ class Sampler(SamplerSpec):
         call = functools.partial(
             compiled.decode,
             parameters,
-            key=np.asarray(jax.random.key_data(key)),
+            key=np.asarray(threefry(key)),
             sampling=sampling,
             truncated=sampling.truncated,
         )

@@ -190,6 +190,16 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arri
     )
 
 
+def threefry(key: jax.Array) -> jax.Array:
+    """Return a key's data for `decode`, uint32 ``[2]``, drawn from it if it is of another kind than threefry's.
+
+    Rows fold their requests into it under `vmap`, where other kinds draw all rows by the first one's key.
+    """
+    if jax.random.key_impl(key) == "threefry2x32":
+        return jax.random.key_data(key)
+    return jax.random.bits(key, (2,), jnp.uint32)
+
+
 def decode(
     spec: SamplerSpec,
     parameters: nnx.State,
@@ -206,7 +216,7 @@ def decode(
 
     Args:
       state: donated.
-      key: uint32 data of a key.
+      key: uint32 ``[2]``, see `threefry`.
       sampling, truncated, allowed: as in `draw`; the last is None with a cap on thoughts.
       need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
       steps: int32 scalar.
@@ -215,11 +225,11 @@ def decode(
       The new state and `done`, whole on every device.
     """
     model = nnx.merge(spec.graph, parameters)
-    key = jax.random.wrap_key_data(key)
+    key = jax.random.wrap_key_data(key, impl="threefry2x32")
     time = spec.max_new_tokens
 
     def uniforms(request: Array, number: Array) -> jax.Array:
-        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,))
+        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,), jnp.float32)
 
     def going(carry: tuple[State, jax.Array]) -> jax.Array:
         state, step = carry

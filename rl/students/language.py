@@ -14,6 +14,7 @@ from engineer import Choice, Evidence
 from engineer import evidence as evidence_
 from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence, training_evidence
+from jaxlake.arguments import seed_key
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
@@ -365,4 +366,4 @@ def fullest(kind: Kind) -> Instance:
     Scattered holes: in a drawing, holes side by side are few tokens. Of Qwen's, a board of 10x10 with all holes at its
     end has 433 with five agents, the longest of these 478.
     """
-    return candidates.draw(jax.random.key(0), 0, BLOCK, Shape(kind, MAX_HOLE, kind.size, kind.num_agents))
+    return candidates.draw(seed_key(0), 0, BLOCK, Shape(kind, MAX_HOLE, kind.size, kind.num_agents))
