@@ -19,10 +19,10 @@ from jaxlake.verify import first_failure
 from rl.comparison.config import EvaluationSection
 from rl.comparison.stages import EVALUATION, Stage
 from rl.evaluation import Answer, PolicySource, answer_suite, score_answers
-from rl.report.shares import number_cells
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
+from rl.slices import number_cells
 from rl.students.network import Player, ran_out
 
 

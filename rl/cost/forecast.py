@@ -8,7 +8,7 @@ from typing import Any
 
 from rl.config import SHIPPED, Config, ConfigError, load
 from rl.cost.work import work_of
-from rl.report.table import Table
+from rl.table import Table
 
 WRITING = "rollout"
 """The part of a step that generates answers; all others but the rehearsal are for training on them."""

@@ -27,11 +27,10 @@ from rl.config import Config, ConfigError
 from rl.context import read_context
 from rl.evaluation.record import Answer, Record
 from rl.evaluation.writers import Writer
-from rl.report.branch.statistics import spearman
-from rl.report.shares import Share
-from rl.report.table import Table
 from rl.run.signals import Stop
 from rl.run.tracking import Display
+from rl.statistics import Share, spearman
+from rl.table import Table
 
 STATES = Path(__file__).parent / "states.jsonl.gz"
 """States of real runs, a line each; no training shows them."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from jaxlake.benchmark import FAILURES, published
 from rl.evaluation.scoring import Evaluation, Line
-from rl.report.shares import Share
-from rl.report.table import WIDTH, Table
+from rl.statistics import Share
+from rl.table import WIDTH, Table
 
 NOTE = (
     'In brackets 95 % intervals by Wilson, over boards. A mean counts every size the same (the paper\'s "Sum"). '

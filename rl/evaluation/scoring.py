@@ -9,7 +9,8 @@ import numpy as np
 from jaxlake.benchmark import Benchmark, Scores, score
 from jaxlake.types import Objective
 from rl.evaluation.record import Answer
-from rl.report.shares import Share, slices
+from rl.slices import slices
+from rl.statistics import Share
 
 Lengths = dict[str, float | None]
 """Tokens as "mean" and "p90", and as "truncated" the percent that their limit ended; None where nobody knows."""
@@ -17,7 +18,7 @@ Lengths = dict[str, float | None]
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A slice of the suite, see `rl.report.shares.Slice`.
+    """A slice of the suite, see `rl.slices.Slice`.
 
     Attributes:
       agents, wait, size, whole: of the slice.

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from jaxlake import render
 from rl.report import html
 from rl.report.run import Run
-from rl.report.samples import cost, instance_of, lost_parts, plan_of, verdict
+from rl.run.samples import cost, instance_of, lost_parts, plan_of, verdict
 
 COLUMNS = 4
 """Columns of boards in the picture of samples."""

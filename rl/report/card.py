@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from rl.report.run import Run
-from rl.report.table import Table
+from rl.table import Table
 
 UNKNOWN = "unknown"
 """Origin of a setting of a run that does not say."""

@@ -8,8 +8,8 @@ from engineer.evidence import KindEvidence
 from jaxlake.kinds import Kind
 from rl.report.html import DOUBT
 from rl.report.run import RATIOS, Round, Run, Stage
-from rl.report.shares import Share
-from rl.report.table import Table
+from rl.statistics import Share
+from rl.table import Table
 
 CHANGED = 0.02
 """A ratio has changed if it is more than this away from both what the round before asked for and what it realised."""

@@ -7,8 +7,8 @@ from engineer.proposal import distance
 from jaxlake.kinds import row_name
 from rl.report import html
 from rl.report.run import RATIOS, Round
-from rl.report.table import Table
 from rl.report.tables import ratios
+from rl.table import Table
 
 
 def design(past: Round, level: int) -> str:

@@ -5,7 +5,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from rl.report.table import Table
+from rl.table import Table
 
 LONG = 32
 """Characters from which a cell may break into lines."""

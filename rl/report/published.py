@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from jaxlake.benchmark.published import published
 from rl.report import style
 from rl.report.run import Run, naming
-from rl.report.shares import Share
 from rl.report.style import BLUE, GREY
+from rl.statistics import Share
 
 OURS = "Qwen3-4B"
 """How the names of the paper's own policies begin; the others are models that it only asked."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from rl.report import card, comparison, html, page, pictures, tables
 from rl.report.comparison import Comparison
 from rl.report.run import Run, read
-from rl.report.table import Table
+from rl.table import Table
 
 
 def write_several(run_dirs: Sequence[Path], file: Path) -> None:

@@ -8,8 +8,8 @@ from engineer.context import FAILURES
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from rl.report.run import PARTS, RATIOS, Round, Run, Stage, read
-from rl.report.shares import Share
-from rl.report.table import Table
+from rl.statistics import Share
+from rl.table import Table
 
 
 def table_text(run_dir: str | Path) -> str:

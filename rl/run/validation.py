@@ -11,8 +11,8 @@ from engineer import evidence as evidence_
 from engineer.evidence import Evidence, KindEnvironment, TrainingEvidence, Trajectory
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Check, Instance, Plan, Verdict
-from rl.report.samples import samples_markdown
 from rl.run.recorder import Recorder
+from rl.run.samples import samples_markdown
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,14 +18,13 @@ from rl.report.branch.gains import FILE
 from rl.report.branch.statistics import (
     bootstrap,
     intraclass,
-    ranks,
     repeat_half_widths,
     retest_correlation,
-    spearman,
     spearman_brown,
     specialisation,
     variance_shares,
 )
+from rl.statistics import spearman
 
 KINDS = ("3", "5x3", "5x4", "7")
 Line = dict[str, Any]
@@ -91,11 +90,6 @@ def mixed(repeats: int = 2, states: int = 2, noise: float = 0.02) -> list[Line]:
 
 
 # Statistics
-
-
-def test_ranks_of_equal_values_are_the_mean_of_their_ranks() -> None:
-    assert ranks(np.array([10.0, 30.0, 20.0, 30.0, 30.0, 10.0])).tolist() == [1.5, 5.0, 3.0, 5.0, 5.0, 1.5]
-    assert ranks(np.zeros((2, 3))).tolist() == [[2.0] * 3] * 2
 
 
 def test_spearman_by_hand() -> None:

@@ -20,15 +20,9 @@ from rl.report.comparison.arms import OUTCOMES
 from rl.report.comparison.findings import ALPHAS, findings
 from rl.report.comparison.pictures import PICTURES, draw_all
 from rl.report.comparison.published import beside_published
-from rl.report.comparison.statistics import (
-    cvar,
-    intervals,
-    largest_drop,
-    ratio_interval,
-    t_interval,
-    transitions,
-)
-from rl.report.shares import cell_weights
+from rl.report.comparison.statistics import cvar, largest_drop, transitions
+from rl.slices import cell_weights
+from rl.statistics import intervals, ratio_interval, t_interval
 
 SIZES = (3, 4, 5, 6)
 ENGINEERS = {

@@ -24,8 +24,8 @@ from rl.report.heat import entropy
 from rl.report.page import write
 from rl.report.published import comparable
 from rl.report.run import read
-from rl.report.samples import marked, samples_markdown
 from rl.report.tables import adapter_table, shares, table_text
+from rl.run.samples import marked, samples_markdown
 
 SIZES = (3, 4, 5, 6)
 STEPS_PER_ROUND = 60

@@ -10,7 +10,7 @@ from jaxlake.kinds import Kind
 from rl.report.branch import statistics
 from rl.report.branch.gains import Branches, State
 from rl.report.branch.statistics import Interval, bootstrap
-from rl.report.comparison.statistics import t_interval
+from rl.statistics import spearman, t_interval
 
 ALL, RANDOM = "all designs", "random designs"
 BEST, BASELINE = "best of all", "fixed_random"
@@ -264,4 +264,4 @@ def _predictions(branches: Branches) -> Iterable[Prediction]:
                 if own.sum() >= FEWEST:
                     pairs[state.name] = (values[own], state.gains.mean(-1)[own])
             designs = sum(len(values) for values, _ in pairs.values())
-            yield Prediction(name, group, designs, bootstrap(statistics.spearman, pairs))
+            yield Prediction(name, group, designs, bootstrap(spearman, pairs))

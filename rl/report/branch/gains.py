@@ -11,7 +11,7 @@ from jaxlake import files
 from jaxlake.arguments import is_number, short_repr, whole_number
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from rl.report.branch.statistics import mean_known
+from rl.statistics import mean_known
 
 FILE = "gains.jsonl"
 VERSION = 1

@@ -14,7 +14,7 @@ from rl.report.branch.findings import findings
 from rl.report.branch.gains import Branches, State, read
 from rl.report.branch.pictures import draw_all
 from rl.report.style import Picture
-from rl.report.table import WIDTH, Table
+from rl.table import WIDTH, Table
 
 PAGE, NUMBERS = "index.html", "branch.json"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from rl.report.comparison.statistics import COVERED
+from rl.statistics import COVERED, mean_known, spearman
 
 RESAMPLES = 2_000
 _CHUNK = 200  # resamples at a time: a transfer matrix of 30 kinds, three repeats of it, then takes 4 MB
@@ -64,38 +64,6 @@ def bootstrap(
     mean = float(mean_known(np.array(list(by_state.values()))))
     known = {name: None if np.isnan(value) else value for name, value in by_state.items()}
     return Interval(mean, float(low), float(high), known)
-
-
-def mean_known(values: np.ndarray) -> np.ndarray:
-    """Return the mean over the last axis of what is not NaN; NaN where nothing is."""
-    known = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, values, 0.0).sum(-1) / known.sum(-1)
-
-
-def ranks(values: np.ndarray) -> np.ndarray:
-    """Return ranks from 1 on over the last axis, float; equal values share the mean of their ranks."""
-    order = np.argsort(values, axis=-1)
-    ascending = np.take_along_axis(values, order, axis=-1)
-    place = np.arange(values.shape[-1])
-    differs = ascending[..., 1:] != ascending[..., :-1]
-    edge = np.ones((*values.shape[:-1], 1), bool)
-    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs], -1), place, 0), axis=-1)
-    backwards = np.where(np.concatenate([differs, edge], -1), place, len(place))[..., ::-1]
-    last = np.minimum.accumulate(backwards, axis=-1)[..., ::-1]
-    shared = np.empty(values.shape)
-    np.put_along_axis(shared, order, (first + last) / 2 + 1, axis=-1)
-    return shared
-
-
-def spearman(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return Spearman's rank correlation over the last axis of two arrays; NaN where one of them is constant.
-
-    Pearson's correlation of the ranks, equal values with the mean of their ranks (Spearman 1904).
-    """
-    x, y = (ranks(values) - (values.shape[-1] + 1) / 2 for values in (one, other))
-    with np.errstate(invalid="ignore"):
-        return (x * y).sum(-1) / np.sqrt((x**2).sum(-1) * (y**2).sum(-1))
 
 
 def retest_correlation(gains: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from rl.report.branch.findings import (
 )
 from rl.report.branch.gains import Branches, State
 from rl.report.branch.statistics import Interval
-from rl.report.table import Table
+from rl.table import Table
 
 NOT_MEASURED = "not measured"
 

@@ -11,7 +11,7 @@ import yaml
 
 from engineer.evidence import CHECKS
 from rl.report import run as runs
-from rl.report.shares import Slice, number_cells, slices
+from rl.slices import Slice, number_cells, slices
 
 EVALUATION = "evaluation.json"
 OUTCOMES = (*CHECKS, "valid")
@@ -38,7 +38,7 @@ class Boards:
         return 1000 * self.cells + np.rint(100 * self.wait_subset).astype(int)
 
     def slices(self) -> Iterator[Slice]:
-        """Yield slices by number of agents, wait subset and size, see `rl.report.shares.slices`."""
+        """Yield slices by number of agents, wait subset and size, see `rl.slices.slices`."""
         return slices(self.agents, self.wait_subset, self.size)
 
     def by_agents(self) -> list[Slice]:

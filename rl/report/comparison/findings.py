@@ -12,9 +12,10 @@ from engineer.proposal import distance
 from jaxlake.kinds import Kind
 from rl.report.comparison.arms import OUTCOMES, Answers, Arm, Comparison
 from rl.report.comparison.measures import Validated, validated
-from rl.report.comparison.statistics import Interval, cvar, intervals, largest_drop, transitions
+from rl.report.comparison.statistics import cvar, largest_drop, transitions
 from rl.report.heat import entropy
 from rl.report.run import RATIOS, Run
+from rl.statistics import Interval, intervals
 
 VALID, OPTIMAL, SAMPLED, GIVEN_VALID = "valid", "optimal", "sampled valid", "optimal given valid"
 START = "round 0"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from rl.report.comparison.arms import Comparison
-from rl.report.comparison.statistics import Interval, ratio_interval, seed_interval
 from rl.report.run import Run
+from rl.statistics import Interval, ratio_interval, seed_interval
 
 END, AREA = "end", "area"
 THRESHOLDS = (0.2, 0.5)

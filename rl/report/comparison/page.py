@@ -14,7 +14,7 @@ from rl.report.comparison.measures import CEILING, ESCAPED, FLOOR, THRESHOLDS, e
 from rl.report.comparison.pictures import draw_all
 from rl.report.comparison.published import beside_published
 from rl.report.comparison.tables import main_tables, tables
-from rl.report.table import WIDTH
+from rl.table import WIDTH
 
 PAGE, NUMBERS = "comparison.md", "comparison.json"
 

@@ -12,10 +12,10 @@ from rl.report import style
 from rl.report.comparison.arms import OUTCOMES, Arm, Comparison
 from rl.report.comparison.findings import ALPHAS, OPTIMAL, START, VALID, findings
 from rl.report.comparison.measures import AREA, CEILING, END, FLOOR, by_area, engineer_of_kind
-from rl.report.comparison.statistics import Interval, t_interval
 from rl.report.comparison.tables import NAMES
 from rl.report.run import RATIOS
 from rl.report.style import BLUE, GREY, SKY, VERMILION
+from rl.statistics import Interval, t_interval
 
 _INTERVALS = (
     "Bar: 95 % by bootstrap over seeds and boards; black ticks: Student's t over the seeds; dots: the seeds. Filled "

@@ -9,8 +9,8 @@ import numpy as np
 from jaxlake.benchmark.published import published
 from rl.report.comparison.arms import Comparison
 from rl.report.comparison.findings import VALID, paired, table
-from rl.report.comparison.statistics import Interval, intervals
-from rl.report.shares import cell_weights
+from rl.slices import cell_weights
+from rl.statistics import Interval, intervals
 
 
 @dataclasses.dataclass(frozen=True)

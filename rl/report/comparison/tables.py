@@ -22,9 +22,8 @@ from rl.report.comparison.findings import (
 )
 from rl.report.comparison.measures import AREA, CEILING, END, FLOOR, THRESHOLDS, Headroom, Validated, by_area
 from rl.report.comparison.published import PublishedRow, beside_published
-from rl.report.comparison.statistics import Interval
-from rl.report.shares import Share
-from rl.report.table import Table
+from rl.statistics import Interval, Share
+from rl.table import Table
 
 FEW_SEEDS = 8
 """Seeds up to which each has its value in a table."""

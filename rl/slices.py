@@ -1,4 +1,4 @@
-"""Shares of answers by number of agents, waits, and size or family: one model for all tables and pictures."""
+"""Slices of a suite: boards by number of agents, waits, and size or family, and the shares of answers to them."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -7,30 +7,7 @@ import numpy as np
 
 from engineer.evidence import wilson
 from jaxlake.kinds import Kind
-
-
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """A share from 0 to 1 with its 95 % interval; the ends are None where the error is not known."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of(cls, count: float, n: float) -> "Share":
-        """Return ``count / n`` with Wilson's interval."""
-        return cls(count / n, *wilson(count, n))
-
-    @property
-    def percent(self) -> tuple[float, ...]:
-        """The share in percent, and the ends of the interval if it is known."""
-        return tuple(100 * part for part in (self.value, self.low, self.high) if part is not None)
-
-    def text(self, digits: int = 0) -> str:
-        """Write percent, such as ``51 [46-56]``; the share alone has the digits."""
-        value, *ends = self.percent
-        return f"{value:.{digits}f}" + (f" [{ends[0]:.0f}-{ends[1]:.0f}]" if ends else "")
+from rl.statistics import Share
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
