@@ -73,10 +73,10 @@ KINDS = {
     ("rl.rounds", "run_rounds"): "between rounds",
     ("rl.students.LanguageStudent", "train"): "within a round",
     ("rl.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
-    ("rl.collect", "collect"): "rollout",
+    ("rl.grpo_step", "collect"): "rollout",
     ("rl.credit", "token_credit"): "credit",
-    ("rl.collect", "add_logprobs"): "log-probs",
-    ("rl.collect", "make_updates"): "update",
+    ("rl.grpo_step", "add_logprobs"): "log-probs",
+    ("rl.grpo_step", "make_updates"): "update",
     ("rl.sft", "rehearse"): "rehearsal",
     ("rl.students.LanguageStudent", "validate"): "validation",
 }

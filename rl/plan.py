@@ -27,7 +27,7 @@ from jax.sharding import Mesh
 from jaxlake.commands import command_parser
 from rl import command, cost, grpo, policy, sft
 from rl import config as config_
-from rl.collect import rounds_optimizer
+from rl.grpo_step import rounds_optimizer
 from rl.config import Config, ConfigError
 from rl.config.choices import AttentionKind
 from rl.grpo.optimizer import make_optimizer

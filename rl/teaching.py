@@ -22,7 +22,7 @@ from jaxlake.config import LakeConfig
 from rl import config as config_
 from rl import grpo, sft
 from rl.branching.states import FILE
-from rl.collect import make_update
+from rl.grpo_step import make_update
 from rl.config import ConfigError, GRPOSection
 from rl.context import read_context
 from rl.evaluation.reading import read_lines

@@ -21,7 +21,7 @@ from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Kind
 from jaxlake.types import Instance, Verdict, coordinate
 from rl import distributed, grpo, sft
-from rl.collect import grpo_step, rounds_optimizer
+from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost

@@ -13,7 +13,7 @@ import yaml
 from shapes import SMALL_JSON
 
 from jaxlake import benchmark
-from rl import collect, comparison, config
+from rl import comparison, config, grpo_step
 from rl.command import shipped
 from rl.compare import main
 from rl.comparison import evaluation, workers
@@ -92,7 +92,7 @@ def out(tmp_path_factory, quick_compilation) -> Path:
         main(command)
     assert (folder / "out/arms/fixed_random/seed0.partial").exists()
     assert not (folder / "out/arms/fixed_random/seed0").exists()
-    with at_call(collect, "make_updates", 2, lambda: signal.raise_signal(signal.SIGTERM)):
+    with at_call(grpo_step, "make_updates", 2, lambda: signal.raise_signal(signal.SIGTERM)):
         assert main(command) == 0
     assert not list((folder / "out/arms").glob("*/*/evaluation.json"))
     found = comparison.reopen(folder / "out")

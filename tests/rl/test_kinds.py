@@ -10,7 +10,7 @@ from shapes import SMALL_JSON
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
-from rl import collect
+from rl import grpo_step
 from rl.report.tables import table_text
 from rl.train import main
 
@@ -99,7 +99,7 @@ def test_its_report_has_kinds(run):
 
 
 def test_stopped_within_a_round_it_goes_on_to_the_same_end(run, folder, monkeypatch):
-    calls, make_updates = [], collect.make_updates
+    calls, make_updates = [], grpo_step.make_updates
 
     def stopping(*arguments, **options):
         calls.append(None)
@@ -107,7 +107,7 @@ def test_stopped_within_a_round_it_goes_on_to_the_same_end(run, folder, monkeypa
             signal.raise_signal(signal.SIGTERM)
         return make_updates(*arguments, **options)
 
-    monkeypatch.setattr(collect, "make_updates", stopping)
+    monkeypatch.setattr(grpo_step, "make_updates", stopping)
     assert go(folder, "stopped") == 0 and len(calls) == 3
     assert not (folder / "stopped/rounds/1/evidence.json").exists()
     assert go(folder, "stopped") == 0

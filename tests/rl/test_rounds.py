@@ -10,9 +10,9 @@ from stage import SETTINGS, Scene, Stage, nothing_valid
 
 import rl.sft.stage
 from jaxlake.config import LakeConfig
-from rl import collect as collecting
+from rl import grpo_step as one_step
 from rl import distributed
-from rl.collect import minibatch_rows, planned_updates, summary
+from rl.grpo_step import minibatch_rows, planned_updates, summary
 from rl.config import Config, ConfigError, GRPOSection
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
@@ -124,8 +124,8 @@ def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monke
         batch = found.batch.replace(sampler_logprobs=found.batch.sampler_logprobs + 0.1)
         return found.__class__(**vars(found) | {"batch": batch})
 
-    step_collect = collecting.collect
-    monkeypatch.setattr(collecting, "collect", shifted)
+    step_collect = one_step.collect
+    monkeypatch.setattr(one_step, "collect", shifted)
     run = stage.run()
     run.student.train(run.recorder, stage.data, 0)
     rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]

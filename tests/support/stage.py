@@ -14,7 +14,7 @@ from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
-from rl.collect import grpo_step, rounds_optimizer
+from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.config import Config
 from rl.grpo import init
 from rl.policy import Policy

@@ -17,7 +17,7 @@ from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from jaxlake.types import Check
 from rl import distributed
-from rl.collect import answer_rows, collect, informative, placed
+from rl.grpo_step import answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.grpo import policy_loss
 from rl.policy import Policy
