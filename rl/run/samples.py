@@ -1,14 +1,13 @@
-"""Sample answers of a validation for human eyes: what was asked and answered, the verdict, the board with its paths."""
+"""Sample answers of a validation for human eyes: prompt, answer and verdict, and the board with its paths."""
 
 import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from engineer.context import FAILURES as NAMES
 from jaxlake import text
 from jaxlake.board_text import to_text
+from jaxlake.files import from_record
 from jaxlake.types import MAX_STEPS, Instance, Plan
 
 MARKS = "»", "«"
@@ -21,7 +20,7 @@ def samples_markdown(samples: Sequence[dict[str, Any]]) -> str:
     """Write the samples of a validation's ``samples.json`` as a page of Markdown: a table, then one after the other.
 
     A sample has the keys ``instance`` (``size``; ``holes``, ``starts`` and ``goals`` as [row, column]), ``prompt``,
-    ``answer``, ``lost_at`` (see `marked`), ``checks`` (name: passed), ``optimal``, ``cost`` and ``optimum``.
+    ``answer``, ``lost_at`` (see `lost_parts`), ``checks`` (name: passed), ``optimal``, ``cost`` and ``optimum``.
     """
     rows = (
         f"| {i} | {_board_name(sample)} | {verdict(sample)} | {cost(sample)} | {sample['optimum']} |"
@@ -85,15 +84,7 @@ def cost(sample: dict[str, Any]) -> str:
 def instance_of(sample: dict[str, Any]) -> Instance:
     """Return the board as numpy arrays without padding."""
     board = sample["instance"]
-    size = board["size"]
-    holes = np.zeros((size, size), bool)
-    for row, column in board["holes"]:
-        holes[row, column] = True
-    starts, goals = (
-        np.array([row * size + column for row, column in board[key]], np.int32) for key in ("starts", "goals")
-    )
-    size, count = np.asarray(size, np.int32), np.asarray(len(starts), np.int32)
-    return Instance(size=size, num_agents=count, holes=holes.ravel(), starts=starts, goals=goals)
+    return from_record(board | {"agents": len(board["starts"])})
 
 
 def plan_of(sample: dict[str, Any]) -> Plan | None:

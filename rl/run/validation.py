@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from engineer import evidence as evidence_
 from engineer.evidence import Evidence, KindEnvironment, TrainingEvidence, Trajectory
+from jaxlake.files import record
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, Check, Instance, Plan, Verdict
+from jaxlake.types import Check, Instance, Plan, Verdict
 from rl.run.recorder import Recorder
 from rl.run.samples import samples_markdown
 
@@ -107,14 +107,10 @@ def _samples(answers: Answers, count: int = 12) -> list[dict[str, Any]]:
     for i, answer, place in zip(chosen, texts, lost, strict=True):
         place = None if answers.truncated[i] else place  # it may have been on its way
         instance = answers.instances[i]
+        board = record(instance, "")
         rows.append(
             {
-                "instance": {
-                    "size": int(instance.size),
-                    "holes": _coordinates(np.flatnonzero(instance.holes), instance.max_size),
-                    "starts": _coordinates(instance.starts, instance.max_size),
-                    "goals": _coordinates(instance.goals, instance.max_size),
-                },
+                "instance": {key: board[key] for key in ("size", "holes", "starts", "goals")},
                 "prompt": answers.prompt(instance),
                 "answer": answer,
                 "lost_at": place,
@@ -125,7 +121,3 @@ def _samples(answers: Answers, count: int = 12) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _coordinates(cells: np.ndarray | jax.Array, max_size: int) -> list[list[int]]:
-    return [[int(x) for x in divmod(cell, max_size)] for cell in cells if cell != ABSENT]
