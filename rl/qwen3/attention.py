@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -15,6 +16,8 @@ from rl.qwen3.sharding import cache_spec
 
 ROW_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
 """How a cache lies in memory, its axes in their own order: XLA:TPU would lay it out for the write, and copy it."""
+ZERO = np.int32(0)
+"""A place in an array beside others that are int32; Python's 0 is int64 under `jax_enable_x64`."""
 SLOTS_AT_ONCE = 256
 """Slots of a row in one pass of `read_rows`: half a MiB of Qwen3-4B's keys. Half of them are too many on average."""
 
@@ -204,10 +207,10 @@ def write(cache: Array, new: jax.Array, layer: jax.Array, slots: jax.Array, at_o
         return jnp.asarray(cache).at[layer, jnp.arange(len(slots)), :, slots].set(new)
 
     def row(i: jax.Array, cache: jax.Array) -> jax.Array:
-        written = jax.lax.dynamic_update_slice(cache, new[i][None, None, :, None], (layer, i, 0, slots[i], 0))
+        written = jax.lax.dynamic_update_slice(cache, new[i][None, None, :, None], (layer, i, ZERO, slots[i], ZERO))
         return with_layout_constraint(written, ROW_MAJOR)
 
-    return jax.lax.fori_loop(0, len(slots), row, cache)
+    return jax.lax.fori_loop(ZERO, np.int32(len(slots)), row, cache)
 
 
 def read_rows(
@@ -239,7 +242,7 @@ def read_rows(
             begin = i * tile
             start = jnp.minimum(begin, slots - tile)  # the last tile overlaps the one before it, and leaves that out
             size = 1, 1, groups, tile, dim
-            k, v = (jax.lax.dynamic_slice(x, (layer, number, 0, start, 0), size)[0, 0] for x in (keys, values))
+            k, v = (jax.lax.dynamic_slice(x, (layer, number, ZERO, start, ZERO), size)[0, 0] for x in (keys, values))
             at = start + jnp.arange(tile)
             scores = jnp.einsum("KGH,KSH->KGS", mine, k, preferred_element_type=jnp.float32) * dim**-0.5
             scores = jnp.where((at >= begin) & (at < length), scores, -1e30)
@@ -254,7 +257,7 @@ def read_rows(
         total, _, weight = jax.lax.fori_loop(0, -(-length // tile), body, start)
         return total / jnp.maximum(weight, 1.0)[..., None]  # at least 1, the largest one's, but in rows of no tokens
 
-    inputs = jnp.arange(batch), q.reshape(batch, groups, -1, dim), lengths
+    inputs = jnp.arange(batch, dtype=jnp.int32), q.reshape(batch, groups, -1, dim), lengths
     read = jax.vmap(row)(inputs) if at_once else jax.lax.map(row, inputs)
     return read.reshape(q.shape).astype(values.dtype)
 

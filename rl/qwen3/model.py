@@ -101,7 +101,7 @@ def _normal(
     key: jax.Array, shape: tuple[int, ...], scale: float, dtype: Any, sharding: NamedSharding | None
 ) -> jax.Array:
     # One small program a shape, kept between models: one for a whole model compiles in 5 to 7 s, whatever its size.
-    x = (jax.random.normal(key, shape) * scale).astype(dtype)
+    x = (jax.random.normal(key, shape, jnp.float32) * scale).astype(dtype)
     return x if sharding is None else jax.lax.with_sharding_constraint(x, sharding)
 
 
@@ -114,7 +114,7 @@ class RMSNorm(nnx.Module):
     """Root-mean-square norm: x / rms(x) * weight in float32, cast back to the dtype of x."""
 
     def __init__(self, shape: tuple[int, ...], eps: float, mesh: Mesh | None):
-        self.weight = nnx.Param(jnp.ones(shape, device=named_sharding(P(None), shape, mesh)), spec=P(None))
+        self.weight = nnx.Param(jnp.ones(shape, jnp.float32, device=named_sharding(P(None), shape, mesh)), spec=P(None))
         self.eps = eps
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -174,7 +174,7 @@ class Projection(nnx.Module):
             into, out = P(spec[0], None), P(None, spec[1])
             a = init_matrix(rngs, (layers, inputs, rank), inputs, into, mesh, jnp.float32)
             # Zero, the one parameter that is: the adapted model starts as the base.
-            b = jnp.zeros((layers, rank, outputs), device=named_sharding(out, (layers, rank, outputs), mesh))
+            b = jnp.zeros((layers, rank, outputs), a.dtype, device=named_sharding(out, (layers, rank, outputs), mesh))
             self.lora_a, self.lora_b = nnx.LoRAParam(a, spec=into), nnx.LoRAParam(b, spec=out)
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -226,7 +226,7 @@ def _roll_out(
 
 
 def _draw(key: Array, count: int, levels: int) -> Array:
-    return jax.random.randint(key, (count,), 0, levels)
+    return jax.random.randint(key, (count,), 0, levels, jnp.int32)
 
 
 def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: Array) -> State:
