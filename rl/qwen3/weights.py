@@ -32,6 +32,7 @@ from rl.qwen3.presets import FIELDS
 from rl.qwen3.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
+EMBEDDING = "model.embed_tokens.weight"
 LFS = b"version https://git-lfs.github.com/spec/"
 MOST_PROBLEMS = 6
 """Tensors to name; a checkpoint of another model has hundreds that do not fit."""
@@ -153,24 +154,28 @@ def load(
 
     Raises:
       ConfigError: naming every file that is missing, superfluous or damaged; without such, the tensors that are
-        missing, superfluous or of another shape, the first `MOST_PROBLEMS` of them. Nothing is loaded then.
+        missing, superfluous or of another shape, the first `MOST_PROBLEMS` of them, or one with NaN or infinity.
+        Nothing is loaded then.
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
-    wanted = {tensor.name: tensor for tensor in _tensors(base)}
-    places = _survey(Path(folder), wanted, config.tie_word_embeddings)
+    places = _survey(Path(folder), _tensors(base), config.tie_word_embeddings)
 
     variables = dict(nnx.to_flat_state(base))
     values = {}
     for path, variable in variables.items():
         if path[0] == "layers":
             values[path] = jnp.zeros(variable.shape, variable.dtype, device=variable.sharding)
-    for file, names in places.items():
+    for file, tensors in places.items():
         with safe_open(file, "np") as handle:  # one file mapped at a time: its pages count as memory while it is open
-            for name in names:
-                tensor, variable = wanted[name], variables[wanted[name].path]
-                part = handle.get_slice(name)
+            for name, tensor in tensors.items():
+                variable, part = variables[tensor.path], handle.get_slice(name)
                 value = jax.make_array_from_callback(tensor.shape, tensor.sharding(variable.sharding), part.__getitem__)
+                if not _is_finite(value):
+                    raise ConfigError(
+                        f"model.path = {folder}: {name} must hold finite numbers, and has NaN or infinity; fetch or "
+                        "convert the model anew (numbers above 65,504 overflow in float16, not in bfloat16)"
+                    )
                 if tensor.layer is None:
                     values[tensor.path] = value.astype(variable.dtype)
                 else:
@@ -190,6 +195,11 @@ def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding 
     return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
 
 
+@jax.jit
+def _is_finite(tensor: jax.Array) -> jax.Array:
+    return jnp.isfinite(tensor).all()
+
+
 @functools.cache
 def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | None], nnx.State]:
     """Return a function that makes fresh adapters, those of `create` with the same key, without the random base.
@@ -203,8 +213,11 @@ def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | N
     )
 
 
-def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, list[str]]:
-    """Find which file holds which of the wanted tensors; one ConfigError says what is wrong."""
+def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[str, Tensor]]:
+    """Find which file holds which of the wanted tensors, by their names there; one ConfigError says what is wrong.
+
+    All names may begin alike, as with the ``_orig_mod.`` of `torch.compile` or the ``module.`` of parallel modules.
+    """
     files, problems = _files(folder)
     holders = collections.defaultdict(list)
     for file in files:
@@ -217,8 +230,10 @@ def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, l
             problems.append(f"{file.name} is truncated or damaged ({error})")
     if problems:  # and not the 400 tensors that such a file lacks
         raise ConfigError(f"model.path = {folder}: {'; '.join(problems)}")
-    places = collections.defaultdict(list)
-    for name, tensor in wanted.items():
+    prefix = min((name.removesuffix(EMBEDDING) for name in holders if name.endswith(EMBEDDING)), key=len, default="")
+    places: dict[Path, dict[str, Tensor]] = collections.defaultdict(dict)
+    for tensor in wanted:
+        name = prefix + tensor.name
         match holders.pop(name, []):
             case []:
                 problems.append(f"{name} is missing")
@@ -227,11 +242,11 @@ def _survey(folder: Path, wanted: dict[str, Tensor], tied: bool) -> dict[Path, l
                     problems.append(f"{name} has shape {shape}, which must be {tensor.shape}")
                 if dtype not in DTYPES:
                     problems.append(f"{name} is stored as {dtype}, which must be one of {', '.join(DTYPES)}")
-                places[file].append(name)
+                places[file][name] = tensor
             case several:
                 problems.append(f"{name} is in {' and in '.join(file.name for file, *_ in several)}")
     if tied:
-        holders.pop("lm_head.weight", None)  # the copy that some tied checkpoints carry, those of 0.6B and 1.7B
+        holders.pop(f"{prefix}lm_head.weight", None)  # some tied checkpoints carry a copy, those of 0.6B and 1.7B
     problems += [f"{name} is not of this model" for name in holders]
     if problems:
         more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""

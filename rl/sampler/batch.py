@@ -15,7 +15,7 @@ from flax import nnx
 
 from jaxlake.record import Array, Record, record
 from rl import distributed
-from rl.config import ConfigError
+from rl.config import ConfigError, RunError
 from rl.qwen3.sharding import abstract_batch, local_rows, shard_batch
 from rl.sampler.draw import SamplingParams
 from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs, threefry
@@ -99,6 +99,7 @@ class Sampler(SamplerSpec):
 
         Raises:
           ConfigError: if a prompt is too long, or the answers to one do not fit into the rows of a shard.
+          RunError: if the model computes NaN or infinity, so that nothing was drawn.
         """
         total = len(prompts) * samples
         if first_request is None:
@@ -141,6 +142,11 @@ class Sampler(SamplerSpec):
                 progress(int((count > 0).sum()))
         ended = np.isin(tokens[np.arange(total), count - 1], self.stop_ids)
         mask = np.arange(self.max_new_tokens) < count[:, None]
+        if distributed.agree(not np.isfinite(logprobs[mask]).all()):
+            raise RunError(
+                "the model's log-probabilities are NaN or infinite, so no token can be drawn: its parameters are not "
+                f"finite, or too large for model.dtype = {np.dtype(self.config.dtype)}"
+            )
         forced = self.thinking.forced(tokens, mask) if self.thinking else np.zeros_like(mask)
         return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=~ended)
 

@@ -60,6 +60,8 @@ class Player:
             parameters: ppo.Parameters = {}
             with np.load(folder / "network.npz") as file:
                 for name in file.files:
+                    if not np.isfinite(file[name]).all():
+                        raise ValueError(f"{name} has NaN or infinity in it")
                     layer, _, part = name.partition(".")
                     parameters.setdefault(layer, {})[part] = jnp.asarray(file[name])[None]
         except (OSError, ValueError) as error:
