@@ -3,7 +3,6 @@
 The shipped one (`tiny_tokenizer/`, Hugging Face format) is for models trained from scratch; `build_tokenizer` made it.
 """
 
-import functools
 import json
 import os
 from collections.abc import Sequence
@@ -67,6 +66,9 @@ class Tokenizer:
         if missing:
             raise ConfigError(f"{path}: must be a tokenizer of Qwen3, and lacks {', '.join(missing)}")
         self._check_template()
+        # Kept here, not by `functools.cache`, which would keep every tokenizer for good.
+        self._pieces: dict[int, str] = {}
+        self._grammar_tokenizers: dict[int, Any] = {}
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([ids("<|im_end|>"), *self._generation_stops()]))
         self.pad_id: int = ids("<|endoftext|>")
         self.end_think_id: int = ids("</think>")
@@ -89,10 +91,10 @@ class Tokenizer:
         if not file.exists():
             return [self._tokenizer.convert_tokens_to_ids("<|endoftext|>")]
         try:
-            ends = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") or []
+            ends = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id", [])
         except (OSError, ValueError, AttributeError) as error:
             raise ConfigError(f"{file}: cannot read it ({error})") from None
-        ends = ends if isinstance(ends, list) else [ends]
+        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
         if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
             raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
         return ends
@@ -142,11 +144,9 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token by itself, "" for one that ends an answer and for other control tokens."""
-        return [self._piece(token) for token in ids]
-
-    @functools.cache  # noqa: B019 - a tokenizer lives as long as its run
-    def _piece(self, token: int) -> str:
-        return "" if token in self.stop_ids else self.decode([token])
+        for token in set(ids) - self._pieces.keys():
+            self._pieces[token] = "" if token in self.stop_ids else self.decode([token])
+        return [self._pieces[token] for token in ids]
 
     def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
         """Pad rows to int32 ``[B, length]`` with their padding on the right, and bool ``[B, length]`` where tokens are.
@@ -163,10 +163,13 @@ class Tokenizer:
         return tokens, valid
 
     def grammar_tokenizer(self, vocabulary: int) -> Any:
-        """Return the `llguidance.LLTokenizer` of the same vocabulary, for masks of `vocabulary` tokens."""
+        """Return the `llguidance.LLTokenizer` of the same vocabulary, for masks of `vocabulary` tokens; made once."""
         import llguidance
 
-        return llguidance.LLTokenizer(self._tokenizer.backend_tokenizer.to_str(), n_vocab=vocabulary)
+        if vocabulary not in self._grammar_tokenizers:
+            text = self._tokenizer.backend_tokenizer.to_str()
+            self._grammar_tokenizers[vocabulary] = llguidance.LLTokenizer(text, n_vocab=vocabulary)
+        return self._grammar_tokenizers[vocabulary]
 
 
 def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:

@@ -88,7 +88,7 @@ class GrammarSampler:
             [chats[message] + opening for message, _ in requests],
             key,
             sampling=SamplingParams(settings.temperature, settings.top_k, settings.top_p),
-            guides=[script.allow for script in scripts],
+            guides=[script.guide() for script in scripts],
             first_request=0,  # the same on all processes, so that they write the same
             progress=progress,
         )
@@ -128,7 +128,6 @@ class Script:
     """The tokens that one response may go on with, step by step: thought, its end, answer, end.
 
     Attributes:
-      allow: the guide for the sampler.
       thought_to, answer_from: tokens before the thought's end and before the answer, once these are reached.
     """
 
@@ -139,7 +138,10 @@ class Script:
         self.tokenizer, self.settings, self.early_stop = sampler.tokenizer, sampler.settings, sampler.early_stop
         self.vocabulary_size = sampler.sampler.config.vocab_size
         self.matcher = llguidance.LLMatcher(vocabulary, grammar)
-        self.allow: Guide = self._write().send
+
+    def guide(self) -> Guide:
+        """Begin the response; the sampler asks what this returns. Not kept in here, as a cycle would outlive both."""
+        return self._write().send
 
     def _write(self) -> Generator[np.ndarray, int | None, None]:
         """Yield bool ``[V]`` before each token, and be sent the one that came."""

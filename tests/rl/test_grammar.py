@@ -1,6 +1,8 @@
 """Text under a grammar is in the grammar whatever the logits; thoughts are free, capped and kept as written."""
 
+import gc
 import json
+import weakref
 
 import jax
 import numpy as np
@@ -102,16 +104,16 @@ def test_every_thought_is_closed_once(texts):
 
 def test_a_thought_at_its_cap_is_closed_by_force(noise):
     tokenizer = noise.sampler.tokenizer
-    script = Script(noise.sampler, tokenizer.grammar_tokenizer(SHAPE.vocab_size), 'start: "yes" | "no"')
-    allowed = script.allow(None)
+    allow = Script(noise.sampler, tokenizer.grammar_tokenizer(SHAPE.vocab_size), 'start: "yes" | "no"').guide()
+    allowed = allow(None)
     for _ in range(noise.sampler.settings.max_thinking_tokens):
         assert allowed[: len(tokenizer)].sum() == len(tokenizer) - len(tokenizer.stop_ids)
         assert not allowed[list(tokenizer.stop_ids)].any() and not allowed[len(tokenizer) :].any()
-        allowed = script.allow(tokenizer.encode("a")[0])
+        allowed = allow(tokenizer.encode("a")[0])
     forced = []
     while allowed.sum() == 1:
         forced.append(int(allowed.argmax()))
-        allowed = script.allow(forced[-1])
+        allowed = allow(forced[-1])
     assert tokenizer.decode(forced) == "\n</think>\n\n"
     assert {tokenizer.decode([token])[0] for token in np.flatnonzero(allowed)} == {"y", "n"}
 
@@ -150,6 +152,24 @@ def test_other_messages_and_grammars_compile_nothing(noise, texts):
     before = [program._cache_size() for program in compiled]
     noise.write(seed=3, message="plan", grammar='start: "yes" | "no"')
     assert [program._cache_size() for program in compiled] == before
+
+
+def test_of_an_answer_nothing_stays(noise, monkeypatch):
+    scripts, tokenizer = [], noise.sampler.tokenizer
+
+    class Watched(Script):
+        def __init__(self, sampler, vocabulary, grammar):
+            super().__init__(sampler, vocabulary, grammar)
+            scripts.append((weakref.ref(self), vocabulary))
+
+    monkeypatch.setattr("rl.sampler.grammar.Script", Watched)
+    gc.disable()
+    try:
+        noise.write(count=2)
+        assert [script() for script, _ in scripts] == [None, None]
+    finally:
+        gc.enable()
+    assert all(vocabulary is tokenizer.grammar_tokenizer(SHAPE.vocab_size) for _, vocabulary in scripts)
 
 
 def test_a_message_that_is_too_long_is_refused(noise):

@@ -28,7 +28,7 @@ from rl.policy import Policy
 from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
-from rl.sampler import Sampler
+from rl.sampler import Guide, Sampler
 from rl.sampler.grammar import OPEN, GrammarSampler, Script
 from rl.sampler.thinking import closing
 from rl.students.language import check_room, fullest
@@ -150,25 +150,25 @@ def test_the_shipped_configurations_have_room_for_its_prompts(tokenizer, name):
     check_room(Policy(graph=None, shape=None, tokenizer=tokenizer, mesh=mesh, config=config))
 
 
-def answering(tokenizer, vocabulary, grammar) -> tuple[Script, np.ndarray]:
+def answering(tokenizer, vocabulary, grammar) -> tuple[Guide, np.ndarray]:
     """A response whose thought of one token is over, and what its answer may begin with."""
     settings = EngineerSection(max_thinking_tokens=1, max_answer_tokens=400)
     sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=VOCABULARY))
-    script = Script(GrammarSampler(sampler, tokenizer, settings), vocabulary, grammar)
-    allowed, token = script.allow(None), tokenizer.encode("a")[0]
+    allow = Script(GrammarSampler(sampler, tokenizer, settings), vocabulary, grammar).guide()
+    allowed, token = allow(None), tokenizer.encode("a")[0]
     assert not allowed[list(tokenizer.stop_ids)].any() and allowed.sum() == len(tokenizer) - len(tokenizer.stop_ids)
     for _ in closing(tokenizer, None):
-        allowed = script.allow(token)
+        allowed = allow(token)
         assert allowed.sum() == 1
         token = int(allowed.argmax())
-    return script, script.allow(token)
+    return allow, allow(token)
 
 
 def test_a_grammar_admits_just_the_tokens_that_a_word_of_it_can_go_on_with(tokenizer, vocabulary):
     """Beside all 151,669 tried one by one; letters that are certain get the one token that llguidance makes of them."""
     words, pieces = ("yesterday", "yes, today", "no"), tokenizer.pieces(range(len(tokenizer)))
     for tokens in (["y", "es", ",", " today"], ["yes", "ter", "day"], ["n", "o"]):
-        script, allowed = answering(tokenizer, vocabulary, f"start: {' | '.join(map(json.dumps, words))}")
+        allow, allowed = answering(tokenizer, vocabulary, f"start: {' | '.join(map(json.dumps, words))}")
         written = ""
         for piece in tokens:
             left = [word.removeprefix(written) for word in words if word.startswith(written)]
@@ -176,28 +176,28 @@ def test_a_grammar_admits_just_the_tokens_that_a_word_of_it_can_go_on_with(token
             admitted = set(np.flatnonzero(allowed).tolist())
             assert admitted <= possible and tokenizer.encode(piece)[0] in admitted
             assert os.path.commonprefix(left) or admitted == possible
-            allowed, written = script.allow(tokenizer.encode(piece)[0]), written + piece
+            allowed, written = allow(tokenizer.encode(piece)[0]), written + piece
         assert np.flatnonzero(allowed).tolist() == [tokenizer.stop_ids[0]]
 
 
 def test_the_grammar_of_configurations_takes_its_own_tokens_of_an_answer(tokenizer, vocabulary):
     config = LakeConfig(kinds=KINDS, data=(0.125, 0.375, 0.5), hole=(0.0, 0.25, 0.495), wait=(1.0, 0.3, 0.005))
     answer = proposal.to_answer(config)
-    script, allowed = answering(tokenizer, vocabulary, proposal.grammar(KINDS))
+    allow, allowed = answering(tokenizer, vocabulary, proposal.grammar(KINDS))
     for token in tokenizer.encode(answer):
         assert allowed[token], tokenizer.decode([token])
-        allowed = script.allow(token)
+        allowed = allow(token)
     assert np.flatnonzero(allowed).tolist() == [tokenizer.stop_ids[0]]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_tokens_are_drawn_the_answer_is_a_configuration(tokenizer, vocabulary, seed):
     rng = np.random.default_rng(seed)
-    script, allowed = answering(tokenizer, vocabulary, proposal.grammar(KINDS))
+    allow, allowed = answering(tokenizer, vocabulary, proposal.grammar(KINDS))
     written = []
     while not allowed[tokenizer.stop_ids[0]]:
         written.append(int(rng.choice(np.flatnonzero(allowed))))
-        allowed = script.allow(written[-1])
+        allowed = allow(written[-1])
     config, _ = project(json.loads(tokenizer.decode(written)), LakeConfig.uniform(KINDS, 0.25, 0.25))
     assert config.kinds == KINDS and abs(sum(config.data) - 1) < 1e-6
 
