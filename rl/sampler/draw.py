@@ -47,7 +47,8 @@ def draw(
       Tokens int32 ``[B]``, and float32 ``[B]``: their log-probability under the temperature (greedy: under temperature
       1) in the whole distribution, whatever was cut off, as the trainer computes it.
     """
-    scaled = logits / jnp.where(sampling.temperature > 0, sampling.temperature, 1.0)
+    # Nearly 0 is nearly greedy: the quotient by 1e-38 would be infinite.
+    scaled = logits / jnp.where(sampling.temperature > 0, jnp.maximum(sampling.temperature, 1e-30), 1.0)
     allowed_logits = scaled if allowed is None else jnp.where(allowed, scaled, -jnp.inf)
     if truncated:
         allowed_logits = jnp.where(likeliest(allowed_logits, sampling), allowed_logits, -jnp.inf)
