@@ -2,13 +2,26 @@
 
 import argparse
 import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 
 def command_parser(module: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Return a parser for ``python -m module`` whose help shows description and examples as they are written."""
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(f"python -m {module}", None, description, examples, formatter_class=raw)
+
+
+def local_path(text: str) -> Path:
+    """Return the path that an argument names, for its ``type``; ``~`` is the home, also where no shell has seen it.
+
+    Raises:
+      argparse.ArgumentTypeError: for an address such as a bucket's, of which a path would make a folder here.
+    """
+    if "://" in text:
+        raise argparse.ArgumentTypeError(f"{text} must be a path on this machine; mount the bucket, or copy its files")
+    return Path(os.path.expanduser(text))
 
 
 @contextlib.contextmanager

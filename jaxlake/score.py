@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxlake.benchmark import SETS, load, load_maps, score
 from jaxlake.benchmark.elsewhere import MAPS_HELP, MAPS_NEED, tell_left_out
-from jaxlake.commands import command_parser, mistakes_in_one_line
+from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.types import Objective
 
@@ -35,17 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "need of waits or family.",
         _EPILOG,
     )
-    parser.add_argument("answers", type=Path, help="JSON lines with id and answer")
+    parser.add_argument("answers", type=local_path, help="JSON lines with id and answer")
     boards = parser.add_mutually_exclusive_group()
     boards.add_argument("--set", choices=SETS, default="test", help="what they answer (default: test)")
-    boards.add_argument("--maps", type=Path, metavar="FILE", help=MAPS_HELP)
+    boards.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
     parser.add_argument(
         "--objective",
         choices=[objective.value for objective in Objective],
         default="sum_of_costs",
         help="what optimal means (default: sum_of_costs)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--json", type=local_path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, needs=MAPS_NEED):
         answers = read_answers(options.answers)

@@ -5,7 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, local_path
 from rl import command
 from rl.comparison import describe_costs, load, open_folder, plan, run_all, run_workers
 from rl.config import ConfigError
@@ -71,10 +71,10 @@ def _parser() -> argparse.ArgumentParser:
         f"in DIR:\n{textwrap.indent(LAYOUT, '  ')}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
     )
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="YAML file (default: the shipped compare-tiny.yaml)"
+        "--config", type=local_path, metavar="FILE", help="YAML file (default: the shipped compare-tiny.yaml)"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the comparison (default: runs/<name of FILE>)"
+        "--out", type=local_path, metavar="DIR", help="folder of the comparison (default: runs/<name of FILE>)"
     )
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="processes here that share the work (default: 1)"

@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,13 +23,13 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, local_path
 from rl import command, cost, grpo, policy, sft
 from rl import config as config_
-from rl.grpo_step import rounds_optimizer
 from rl.config import Config, ConfigError
 from rl.config.choices import AttentionKind
 from rl.grpo.optimizer import make_optimizer
+from rl.grpo_step import rounds_optimizer
 from rl.qwen3 import lora, model, sharding, weights
 from rl.run.state import needs_reference
 from rl.sampler import Sampler
@@ -358,9 +357,9 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"
         "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4",
     )
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML file of the run")
+    parser.add_argument("--config", type=local_path, required=True, metavar="FILE", help="YAML file of the run")
     parser.add_argument("--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: the devices here)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there, in bytes")
+    parser.add_argument("--json", type=local_path, metavar="FILE", help="also write the figures there, in bytes")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
     return parser
 

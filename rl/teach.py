@@ -5,7 +5,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, local_path
 from rl import command, teaching
 from rl import config as config_
 from rl.config import Config, ConfigError
@@ -87,11 +87,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.teach", DESCRIPTION, "")
     command.add_config_options(parser, EXAMPLES)
     parser.add_argument(
-        "--branches", type=Path, required=True, metavar="DIR", help="folder of python -m rl.branch --config"
+        "--branches", type=local_path, required=True, metavar="DIR", help="folder of python -m rl.branch --config"
     )
     parser.add_argument("--steps", type=int, default=60, metavar="N", help="steps of GRPO (default: 60)")
     parser.add_argument(
-        "--run", type=Path, default=Path("runs/teach"), metavar="DIR", help="directory of the run (default: runs/teach)"
+        "--run",
+        type=local_path,
+        default=Path("runs/teach"),
+        metavar="DIR",
+        help="directory of the run (default: runs/teach)",
     )
     return parser
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxlake.benchmark.build import RECIPES, build
 from jaxlake.benchmark.elsewhere import MAPS_HELP, MAPS_NEED, load_maps, tell_left_out
 from jaxlake.benchmark.export import FORMATS, export
-from jaxlake.commands import command_parser, mistakes_in_one_line
+from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.fixed_sets import POOLS, SETS, content_hash, load, store
 
 _EXAMPLES = """\
@@ -35,11 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
-    command.add_argument("folder", type=Path, help="made if it is not there")
+    command.add_argument("folder", type=local_path, help="made if it is not there")
     command.add_argument("--format", choices=FORMATS, default="parquet", help="(default: parquet)")
-    command.add_argument("--maps", type=Path, metavar="FILE", help=MAPS_HELP)
+    command.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
     command = commands.add_parser("build", help="draws and solves the sets anew; writes the package's files")
-    command.add_argument("folder", type=Path, help="made if it is not there")
+    command.add_argument("folder", type=local_path, help="made if it is not there")
     commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
     options = parser.parse_args(arguments)
     if options.command == "export":

@@ -1,9 +1,8 @@
 """The command `python -m rl.comparison DIR`: one worker of those that `python -m rl.compare --jobs N` starts."""
 
 import sys
-from pathlib import Path
 
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, local_path
 from rl import command
 from rl.comparison import plan, reopen, run_all
 from rl.run.signals import Stop
@@ -22,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Work on a comparison until nothing is left; return the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = command_parser("rl.comparison", DESCRIPTION, EXAMPLES)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of the comparison")
+    parser.add_argument("folder", type=local_path, metavar="DIR", help="the folder of the comparison")
     out = parser.parse_args(arguments).folder
 
     def work(stop: Stop) -> None:
