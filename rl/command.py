@@ -3,17 +3,20 @@
 import argparse
 import contextlib
 import errno
+import io
 import os
 import shlex
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 from pydantic.fields import FieldInfo
 
+from jaxlake.commands import local_path
 from rl import config as config_
 from rl import distributed
 from rl.config import Config, ConfigError, RunError
@@ -28,11 +31,44 @@ WIDTH, COLUMN = 79, 36
 """Length of a line in the list of settings in --help, and where in it the meaning of a setting begins."""
 
 
+class _LastingOutput(io.FileIO):
+    """A standard output that outlives its reader, such as `head -1` or a terminal: what nobody can read is dropped."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self.fileno())
+            with contextlib.suppress(OSError):
+                os.write(2, b"the output was closed: the work goes on without it; SIGTERM stops and saves it\n")
+            return len(data)
+
+
+@contextlib.contextmanager
+def lasting_output() -> Iterator[None]:
+    """Replace the standard outputs by lasting ones, which escape letters that they lack; not those of a notebook."""
+    before = sys.stdout, sys.stderr
+    for name, stream in zip(("stdout", "stderr"), before, strict=True):
+        if stream is getattr(sys, f"__{name}__"):
+            buffer = io.BufferedWriter(_LastingOutput(stream.fileno(), "w", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=True))
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stdout, sys.stderr = before
+
+
+@lasting_output()
 def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> int:
     """Do the work of the command `name` and return its exit code; print what goes wrong in one line.
 
     0 done, or stopped by SIGTERM with everything saved; 1 the run or the disk cannot go on; 2 a mistake of the user's;
-    130 stopped by Ctrl-C. Of several processes only the first tells of a stop; each tells of an error.
+    130 stopped by Ctrl-C, 129 by the end of its terminal. Of several processes only the first tells of a stop; each
+    tells of an error.
     """
     again = f"python -m {name} {shlex.join(arguments)}".rstrip()
     try:
@@ -41,7 +77,7 @@ def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> in
     except Interrupted as interrupted:
         if distributed.is_main():
             print(f"Stopped and saved. To go on: {again}")
-        return 0 if interrupted.number == signal.SIGTERM else 130
+        return 0 if interrupted.number == signal.SIGTERM else 128 + interrupted.number
     except KeyboardInterrupt:
         if distributed.is_main():
             print(f"Stopped at once; what was saved before is kept. To go on from there: {again}")
@@ -135,7 +171,7 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
         "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
         f"{_settings()}\n\nexamples:\n{textwrap.indent(examples, '  ')}"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
+    parser.add_argument("--config", type=local_path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
 
 
@@ -175,6 +211,8 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
 def _parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
     add_config_options(parser, examples)
-    parser.add_argument("--run", type=Path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)")
+    parser.add_argument(
+        "--run", type=local_path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)"
+    )
     add_job_options(parser)
     return parser

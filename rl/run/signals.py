@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: noted, agreed on by all processes of a job, and honoured where nothing is lost."""
+"""Ctrl-C, SIGTERM and SIGHUP: noted, agreed on by all processes of a job, and honoured where nothing is lost."""
 
 import contextlib
 import signal
@@ -25,7 +25,7 @@ class Interrupted(Exception):
 
 
 class Stop:
-    """A wish to stop, from Ctrl-C or SIGTERM.
+    """A wish to stop, from Ctrl-C, SIGTERM or a terminal that is closed (SIGHUP).
 
     Attributes:
       number: of the signal, 0 before it.
@@ -71,14 +71,16 @@ class Stop:
 
     def listen(self) -> None:
         """Take the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._on_signal)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
+                signal.signal(number, self._on_signal)
         signal.signal(signal.SIGALRM, self._cut_off)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["Stop"]:
-        """Note Ctrl-C and SIGTERM while it lasts; a second Ctrl-C stops at once, without saving."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
+        """Note these signals while it lasts; a second Ctrl-C stops at once, without saving."""
+        taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+        before = {number: signal.getsignal(number) for number in taken}
         self.listen()
         try:
             yield self
