@@ -34,7 +34,7 @@ def execute(
     Raises:
       ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
       RunError: if the run or its disk cannot go on.
-      Interrupted: after Ctrl-C or SIGTERM, with everything saved.
+      Interrupted: after a signal, with everything saved.
     """
     saved = directory.checkpoints.progress()
     if saved is None and directory.has_rounds():
@@ -59,6 +59,8 @@ def execute(
         student.restore(directory.checkpoints, display)
         if saved is not None:
             display.say(f"Goes on in {directory.path}: {student.state}")
+            for change in directory.changes:
+                display.say(change)
         progress = student.state.progress
         student.prepare(directory.validation_seed, display)
 

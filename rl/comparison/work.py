@@ -14,7 +14,7 @@ from rl.comparison.config import EvaluationSection, Resolved
 from rl.comparison.evaluation import evaluate
 from rl.comparison.fork import fork
 from rl.comparison.stages import Stage
-from rl.config import ConfigError, flat
+from rl.config import ConfigError, decisive, flat
 from rl.rounds import execute
 from rl.run.directory import InUse, RunDirectory
 from rl.run.signals import Stop
@@ -58,13 +58,13 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
 
 
 def _decisive(comparison: Resolved, engineers: Collection[str]) -> dict[str, Any]:
-    """Return by dotted key the values that the results of these engineers depend on, not how a server is reached."""
-    values = comparison.model_dump(mode="json", exclude={"run": {"engineer": {"api"}}})
+    """Return by dotted key the values that the results of these engineers depend on, see `rl.config.decisive`."""
+    values = comparison.model_dump(mode="json")
     kept = {
         name: {key: value for key, value in comparison.engineers[name].items() if key != "api"}
         for name in sorted(engineers)
     }
-    return flat(values | {"engineers": kept})
+    return flat(values | {"run": decisive(values["run"]), "engineers": kept})
 
 
 def reopen(out: Path) -> Resolved:

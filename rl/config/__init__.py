@@ -1,7 +1,7 @@
 """The configuration of a run: typed, validated, read from YAML files with dotted overrides; no key is unknown."""
 
 from rl.config.errors import ConfigError, RunError
-from rl.config.fields import flat, keys, origin, provenance, sections, words
+from rl.config.fields import FREE, ROUNDING, decisive, flat, keys, origin, provenance, sections, words
 from rl.config.loading import SHIPPED, Values, build, load, merge, override, read, validate
 from rl.config.origins import as_override
 from rl.config.sections import (
@@ -22,6 +22,8 @@ from rl.config.sections import (
 )
 
 __all__ = [
+    "FREE",
+    "ROUNDING",
     "SHIPPED",
     "Config",
     "ConfigError",
@@ -42,6 +44,7 @@ __all__ = [
     "WarmStartSection",
     "as_override",
     "build",
+    "decisive",
     "flat",
     "keys",
     "load",

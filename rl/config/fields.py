@@ -11,6 +11,10 @@ from engineer import RULES
 from rl.config.origins import Origin, ours
 from rl.config.sections import Config, Own, RuleName, Section
 
+FREE = ("engineer.api.", "checkpoint.", "tracking.", "grpo.max_skipped")
+"""Keys or their beginnings: what may change while a run stands, as no number depends on it."""
+ROUNDING = ("grpo.micro_batch", "sampler.rows", "model.remat", "model.attention", "mesh.")
+"""Likewise, where numbers depend on it in their last bits alone, by the order of sums."""
 OWN = "module:function"
 """The form of a setting that names a function of the user's own."""
 
@@ -45,6 +49,11 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in values.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return found
+
+
+def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by dotted key the values of a run's configuration that must stay for the run to be resumed."""
+    return {key: value for key, value in flat(values).items() if not key.startswith(FREE + ROUNDING)}
 
 
 def words(kind: Any) -> list[str]:

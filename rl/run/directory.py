@@ -1,6 +1,7 @@
 """The folder of a run: whose it is, whole files, logs that are cut back on resuming, and the checkpoints in it."""
 
 import contextlib
+import errno
 import fcntl
 import functools
 import hashlib
@@ -8,21 +9,18 @@ import json
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rl import distributed
-from rl.config import Config, ConfigError, flat, provenance, read
+from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, decisive, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
 ORIGIN = "origin.json"
 """Where a run that was not begun by itself comes from: {"run": that one's folder from here, "validation_seed"}."""
-
-
-MENDABLE = "engineer.api."
-"""Settings that may change while a run stands: how a server is reached, where a mistake must not cost the rounds."""
 
 
 class InUse(ConfigError):
@@ -37,7 +35,11 @@ class RunDirectory:
 
     Args:
       path: of the folder, which need not be there.
-      config: of the run. A folder that holds another configuration is refused, but for what is `MENDABLE` in it.
+      config: of the run. A folder that holds another configuration is refused, unless only settings that are `FREE` or
+        `ROUNDING` differ.
+
+    Attributes:
+      changes: `ROUNDING` settings with another value than in the folder, each in words.
 
     Raises:
       ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
@@ -46,6 +48,7 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: Config):
         self.path, self.config = path, config
+        self.changes: list[str] = []
         self._lock: int | None = None
         self._is_taken = False
         nearest = next(place for place in (path, *path.parents) if place.exists())
@@ -61,7 +64,7 @@ class RunDirectory:
             raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
 
     def create(self) -> None:
-        """Makes the folder, with the configuration in it; of a run that is there only what is `MENDABLE` changes.
+        """Makes the folder, with the configuration in it, which may have changed in part since the run began.
 
         Raises:
           InUse: if another process has made it in the meantime.
@@ -87,7 +90,7 @@ class RunDirectory:
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
         """Checkpoints of this run."""
-        identity = json.dumps(_identity(self.config.model_dump(mode="json")), sort_keys=True)
+        identity = json.dumps(decisive(self.config.model_dump(mode="json")), sort_keys=True)
         digest = hashlib.sha256(identity.encode()).hexdigest()
         return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep, digest)
 
@@ -109,33 +112,35 @@ class RunDirectory:
                 self._lock = None
 
     def _take(self) -> None:
-        """Locks the folder for this job. The lock is the kernel's: it goes with its process, however that ends."""
+        """Locks the folder for this job."""
         if self._is_taken:
             return
         holder = ""
         if distributed.is_main():
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(lock, 200).decode() or "another process"
-                os.close(lock)
-            else:
+            if take_lock(lock, self.path):
                 os.ftruncate(lock, 0)
                 os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
                 self._lock = lock
+            else:
+                holder = os.read(lock, 200).decode() or "another process"
+                os.close(lock)
         if distributed.agree(bool(holder)):
             raise InUse(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
         self._is_taken = True
 
     def _refuse_other(self) -> None:
-        ours, theirs = _identity(self.config.model_dump(mode="json")), _identity(read(self.path / "config.yaml"))
+        ours, theirs = flat(self.config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))
         for key in [*ours, *(theirs.keys() - ours.keys())]:
-            if ours.get(key) != theirs.get(key):
+            if ours.get(key) == theirs.get(key) or key.startswith(FREE):
+                continue
+            here, there = as_override(ours.get(key)), as_override(theirs.get(key))
+            if not key.startswith(ROUNDING):
                 raise ConfigError(
-                    f"{self.path}: made by another configuration ({key} = {theirs.get(key)} there, {ours.get(key)} "
-                    "here); choose another directory with --run, or delete this one"
+                    f"{self.path}: made by another configuration ({key} = {there} there, {here} here); choose another "
+                    "directory with --run, or delete this one"
                 )
+            self.changes.append(f"{key} = {here}, was {there}: from here on numbers may differ in their last bits")
 
     def has_rounds(self) -> bool:
         """Whether steps of a round are logged; before the first of them there is always a checkpoint."""
@@ -203,6 +208,19 @@ class RunDirectory:
                 os.truncate(self.path / name, length)
 
 
-def _identity(values: dict[str, Any]) -> dict[str, Any]:
-    """Return by dotted key what must stay for a run to go on."""
-    return {key: value for key, value in flat(values).items() if not key.startswith(MENDABLE)}
+def take_lock(file: int | IO[bytes], folder: Path) -> bool:
+    """Lock an open file of a folder; False if another process has it.
+
+    The lock is the kernel's: it goes with its process, however that ends. Where the file system has none, a line says
+    so, and nobody is kept away.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        line = f"{folder}: this file system has no locks ({error.strerror}); let no second process write there"
+        print(line, file=sys.stderr)
+    return True
