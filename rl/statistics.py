@@ -13,7 +13,7 @@ from engineer.evidence import wilson
 COVERED = 0.95
 """Probability that every interval is meant to cover."""
 RESAMPLES = 10_000
-_ENDS = [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2]
+ENDS = [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2]
 """Percentiles between which that much lies."""
 
 Key = TypeVar("Key", bound=Hashable)
@@ -80,7 +80,7 @@ def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
 
 def seed_interval(by_seed: np.ndarray) -> Interval:
     """Return the mean of float ``[seeds]`` with intervals for new seeds, the boards as they are."""
-    low, high = np.percentile(_draw_seeds(len(by_seed), RESAMPLES) @ by_seed, _ENDS)
+    low, high = np.percentile(_draw_seeds(len(by_seed), RESAMPLES) @ by_seed, ENDS)
     return Interval(float(by_seed.mean()), float(low), float(high), *t_interval(by_seed), tuple(by_seed.tolist()))
 
 
@@ -93,7 +93,7 @@ def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[floa
     """
     picked = _draw_seeds(len(numerator), RESAMPLES)
     above, below = picked @ numerator, picked @ denominator
-    low, high = np.percentile(above[below > 0] / below[below > 0], _ENDS)
+    low, high = np.percentile(above[below > 0] / below[below > 0], ENDS)
     return float(numerator.mean() / denominator.mean()), float(low), float(high)
 
 
@@ -129,7 +129,7 @@ def intervals(
     for name, part in values.items():
         seeds = len(part)
         means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], _draw_seeds(seeds, resamples))
-        ends = np.percentile(means, _ENDS, axis=0)
+        ends = np.percentile(means, ENDS, axis=0)
         exact = np.asarray(part, float) @ weights.T
         by_name[name] = [
             Interval(float(own.mean()), float(low), float(high), *t_interval(own), tuple(own.tolist()))
@@ -166,10 +166,3 @@ def spearman(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     x, y = (rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (one, other))
     with np.errstate(invalid="ignore"):
         return (x * y).sum(-1) / np.sqrt((x**2).sum(-1) * (y**2).sum(-1))
-
-
-def mean_known(values: np.ndarray) -> np.ndarray:
-    """Return the mean over the last axis of the values that are not NaN; NaN where all are."""
-    known = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, values, 0.0).sum(-1) / known.sum(-1)

@@ -1,17 +1,20 @@
 """Branches: from one saved state a student is trained on each of several designs, and what each gains is written."""
 
-from rl.branching.designs import Design, draw_designs, joined, model_designs, rule_designs
-from rl.branching.gains import Branches, branch_all
+from rl.branching.designs import Design, deduplicate, draw_designs, model_designs, rule_designs
+from rl.branching.gains import BranchPlan, Gains, StateGains, branch_all, read_gains
 from rl.branching.states import keep_state, train_states
 
 __all__ = [
-    "Branches",
+    "BranchPlan",
     "Design",
+    "Gains",
+    "StateGains",
     "branch_all",
+    "deduplicate",
     "draw_designs",
-    "joined",
     "keep_state",
     "model_designs",
+    "read_gains",
     "rule_designs",
     "train_states",
 ]

@@ -10,7 +10,6 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import engineering
 from rl.config.choices import MODELS
-from rl.report.branch.gains import OF_KIND, RANDOM, SEVERAL
 from rl.rounds import past_rounds
 from rl.run.keys import Purpose, make_key
 from rl.students import Student
@@ -19,11 +18,30 @@ HOLE, WAIT = 0.2, 0.25
 """Ratios of designs of one kind."""
 
 
+RANDOM = "random"
+"""Origin of a design that was drawn at random."""
+OF_KIND = "kind:"
+"""Beginning of the origin of a design that has all data on one kind; the kind's label follows."""
+SEVERAL = ", "
+"""Separator of the names of engineers that propose the same design."""
+
+
 class Design(NamedTuple):
     """A configuration to be tried, and its origin: ``random``, ``kind:`` and a label for one kind alone, engineers."""
 
     origin: str
     config: LakeConfig
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind that has all data, of a design that was made so; else None."""
+        return Kind.of(self.origin.removeprefix(OF_KIND)) if self.origin.startswith(OF_KIND) else None
+
+    @property
+    def engineers(self) -> tuple[str, ...]:
+        """The names of the engineers that propose it; none for a design that was drawn or made of one kind."""
+        drawn = self.origin == RANDOM or self.origin.startswith(OF_KIND)
+        return () if drawn else tuple(self.origin.split(SEVERAL))
 
 
 def rule_designs(history: Sequence[PastRound], seed: int) -> list[Design]:
@@ -53,7 +71,7 @@ def model_designs(folder: Path, student: Student) -> list[Design]:
     return designs
 
 
-def joined(designs: Sequence[Design]) -> list[Design]:
+def deduplicate(designs: Sequence[Design]) -> list[Design]:
     """Return each configuration once, under the names of all who propose it."""
     origins: dict[LakeConfig, list[str]] = {}
     for design in designs:

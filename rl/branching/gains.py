@@ -1,28 +1,34 @@
-"""What branches gain, line by line into ``gains.jsonl``; a killed command goes on with the designs that are missing."""
+"""The file ``gains.jsonl``: what each branch gains, written line by line and read as arrays; a kill loses no line."""
 
 import dataclasses
 import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
+import pydantic
+from pydantic import Field, PlainSerializer, PlainValidator
+
+from jaxlake.config import LakeConfig
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
 from rl import engineering
 from rl.branching.designs import Design
-from rl.config import ConfigError
+from rl.config import ConfigError, Count, Section
 from rl.context import read_context
-from rl.report.branch.gains import FILE, VERSION
 from rl.rounds import past_rounds
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.students import Student
 
+FILE = "gains.jsonl"
 
-class Share(NamedTuple):
-    """A valid share before a branch and after it, and the standard error of the difference."""
+
+class Change(NamedTuple):
+    """The valid share before a branch and after it, and the standard error of the difference."""
 
     before: float
     after: float
@@ -31,26 +37,26 @@ class Share(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-    """What one branch came to.
+    """The outcome of one branch.
 
     Attributes:
-      overall: on the validation boards.
-      by_kind: on boards of each kind.
+      overall: change on the validation boards.
+      by_kind: change on the boards of each kind.
       predictors: what a cheap look at the design said before; None where it was not taken.
     """
 
-    overall: Share
-    by_kind: dict[Kind, Share]
+    overall: Change
+    by_kind: dict[Kind, Change]
     predictors: dict[str, float | None]
 
 
-class Branches(NamedTuple):
-    """What is asked for.
+class BranchPlan(NamedTuple):
+    """The branches to be trained.
 
     Attributes:
-      designs: to be tried.
-      repeats: of each, with keys and boards of their own.
-      updates: of a branch.
+      designs: the configurations to be tried.
+      repeats: branches of each design, with keys and boards of their own.
+      updates: updates of a branch.
     """
 
     designs: Sequence[Design]
@@ -62,10 +68,108 @@ Train = Callable[[Sequence[tuple[int, Design]]], list[list[Gain]]]
 """Trains all repeats of some numbered designs and returns their gains, ``[designs][repeats]``."""
 
 
+def _lake(value: Any) -> LakeConfig:
+    return value if isinstance(value, LakeConfig) else LakeConfig.from_dict(value)
+
+
+Whole = Annotated[int, Field(ge=0)]
+Portion = Annotated[float, Field(ge=0, le=1)]
+KindName = Annotated[Kind, PlainValidator(Kind.of), PlainSerializer(str)]
+Lake = Annotated[LakeConfig, PlainValidator(_lake), PlainSerializer(LakeConfig.to_dict)]
+
+
+class KindRow(Section):
+    """The valid shares on the boards of one kind, before and after a branch."""
+
+    before: Portion
+    after: Portion
+
+
+class Row(Section):
+    """One branch as a line of ``gains.jsonl``.
+
+    Attributes:
+      state: name of the state that the branch starts from.
+      round: number of the round that the design is for.
+      updates: updates that the branch trains for.
+      context: what an engineer would read in the state.
+      design, repeat: numbers of the design and of the repeat.
+      config: the design.
+      origin: who proposes the design, see `Design`.
+      before, after, gain, gain_se: valid share of the plays of the validation boards, and its change.
+      by_kind: valid shares by kind.
+      predictors: what a cheap look at the design said; None where it was not taken.
+    """
+
+    version: Literal[1] = 1
+    state: str
+    round: Whole
+    updates: Count
+    context: str
+    design: Whole
+    repeat: Whole
+    config: Lake
+    origin: str
+    before: Portion
+    after: Portion
+    gain: Annotated[float, Field(ge=-1, le=1)]
+    gain_se: Annotated[float, Field(ge=0)]
+    by_kind: Annotated[dict[KindName, KindRow], Field(min_length=1)]
+    predictors: dict[str, float | None] = {}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StateGains:
+    """The gains of the designs tried from one state, each in all repeats: K designs, R repeats, J validated kinds.
+
+    Attributes:
+      name: the state's name.
+      round: number of the round that the designs are for.
+      updates: updates of each branch.
+      before: valid share of the plays of the validation boards before the branches, the mean over them.
+      designs: the designs by their number in the file, ascending.
+      kinds: the validated kinds, ascending.
+      gains: after less before, float ``[K, R]``.
+      errors: standard errors of the gains over boards, float ``[K, R]``.
+      kind_gains: gains on each kind, float ``[K, R, J]``.
+    """
+
+    name: str
+    round: int
+    updates: int
+    before: float
+    designs: dict[int, Design]
+    kinds: tuple[Kind, ...]
+    gains: np.ndarray
+    errors: np.ndarray
+    kind_gains: np.ndarray
+
+    @property
+    def repeats(self) -> int:
+        """The number of repeats that all designs have."""
+        return self.gains.shape[1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gains:
+    """The finished part of a file.
+
+    Attributes:
+      name: name of its folder.
+      states: the states in the order of the file, each with at least two designs.
+      left_out: in words the designs that lack a repeat which others of their state have, and states with less than two
+        complete designs.
+    """
+
+    name: str
+    states: tuple[StateGains, ...]
+    left_out: tuple[str, ...]
+
+
 def branch_all(
     student: Student,
     directory: RunDirectory,
-    asked: Branches,
+    plan: BranchPlan,
     train: Train,
     at_once: int,
     out: Path,
@@ -75,9 +179,9 @@ def branch_all(
     """Train the branches that ``gains.jsonl`` lacks, some designs at a time, and write their lines.
 
     Args:
-      student: in the state to branch from.
-      directory: of its run.
-      asked: designs, repeats and updates.
+      student: the student, in the state to branch from.
+      directory: the directory of its run.
+      plan: designs, repeats and updates.
       train: see `Train`.
       at_once: designs whose branches are trained together; their lines are written together.
       out: folder of ``gains.jsonl``; lines of other states in it stay.
@@ -87,49 +191,48 @@ def branch_all(
       Interrupted: on a signal, with all lines kept that have come.
     """
     progress, path = student.state.progress, out / FILE
-    state = f"{directory.path} round {progress.round}"
     head = {
-        "version": VERSION,
-        "state": state,
+        "state": f"{directory.path} round {progress.round}",
         "round": progress.round,
-        "updates": asked.updates,
+        "updates": plan.updates,
         "context": _context(student),
     }
-    done = _done(path, head, asked)
-    left = [(i, design) for i, design in enumerate(asked.designs) if i not in done]
-    display.stage(f"{len(asked.designs)} designs x {asked.repeats}", len(asked.designs), done=len(done))
+    done = _done(path, head, plan)
+    left = [(i, design) for i, design in enumerate(plan.designs) if i not in done]
+    display.stage(f"{len(plan.designs)} designs x {plan.repeats}", len(plan.designs), done=len(done))
     for first in range(0, len(left), at_once):
         some = left[first : first + at_once]
         with stop.at_once():
             gains = train(some)
-        lines = [
-            json.dumps(head | _line(i, design, repeat, gain)) + "\n"
+        rows = [
+            _row(head, i, design, repeat, gain)
             for (i, design), repeats in zip(some, gains, strict=True)
             for repeat, gain in enumerate(repeats)
         ]
         out.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            file.write("".join(lines))
+            file.write("".join(json.dumps(row.model_dump(mode="json")) + "\n" for row in rows))
         best = max((gain.overall.after, design.origin) for (_, design), (gain, *_) in zip(some, gains, strict=True))
         display.advance(f"best of these {best[0]:.1%} ({best[1]})", steps=len(some))
 
 
-def _line(number: int, design: Design, repeat: int, gain: Gain) -> dict[str, Any]:
+def _row(head: dict[str, Any], number: int, design: Design, repeat: int, gain: Gain) -> Row:
     before, after, error = gain.overall
-    return {
-        "design": number,
-        "repeat": repeat,
-        "config": design.config.to_dict(),
-        "origin": design.origin,
-        "before": before,
-        "after": after,
-        "gain": after - before,
-        "gain_se": error,
-        "by_kind": {str(kind): {"before": share.before, "after": share.after} for kind, share in gain.by_kind.items()},
-        "predictors": {
+    return Row(
+        **head,
+        design=number,
+        repeat=repeat,
+        config=design.config,
+        origin=design.origin,
+        before=before,
+        after=after,
+        gain=after - before,
+        gain_se=error,
+        by_kind={kind: KindRow(before=change.before, after=change.after) for kind, change in gain.by_kind.items()},
+        predictors={
             name: value if value is None or math.isfinite(value) else None for name, value in gain.predictors.items()
         },
-    }
+    )
 
 
 def _context(student: Student) -> str:
@@ -139,7 +242,7 @@ def _context(student: Student) -> str:
     return read_context(student.config).build(history[-1].evidence, history, training)
 
 
-def _done(path: Path, head: dict[str, Any], asked: Branches) -> set[int]:
+def _done(path: Path, head: dict[str, Any], plan: BranchPlan) -> set[int]:
     """Return the designs of this state that the file has; what a killed command left of a line is cut off.
 
     Raises:
@@ -147,27 +250,89 @@ def _done(path: Path, head: dict[str, Any], asked: Branches) -> set[int]:
     """
     if not path.exists():
         return set()
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
+    rows, whole = _read_rows(path)
     repeats: dict[int, set[int]] = {}
+    for number, row in enumerate(rows, 1):
+        if row.state != head["state"]:
+            continue
+        same = all(getattr(row, name) == value for name, value in head.items())
+        same &= row.design < len(plan.designs) and row.repeat < plan.repeats
+        if not same or row.config != plan.designs[row.design].config:
+            raise ConfigError(
+                f"{path}, line {number}: of other branches of {row.state} than these; choose another folder with --out"
+            )
+        repeats.setdefault(row.design, set()).add(row.repeat)
+    if whole < path.stat().st_size:
+        write_whole(path, path.read_bytes()[:whole])
+    return {design for design, done in repeats.items() if len(done) == plan.repeats}
+
+
+def read_gains(folder: Path) -> Gains:
+    """Read ``gains.jsonl`` of a folder; a last line without its end is still being written, and is left out.
+
+    Raises:
+      ConfigError: no such file, a line that is damaged, or no state with two designs; one line.
+      OSError: if the file cannot be read.
+    """
+    path = folder / FILE
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such file; python -m rl.branch writes it")
+    by_state: dict[str, dict[int, dict[int, Row]]] = {}
+    for row in _read_rows(path)[0]:
+        by_state.setdefault(row.state, {}).setdefault(row.design, {})[row.repeat] = row
+    states, left_out = [], []
+    for name, designs in by_state.items():
+        repeats = sorted({repeat for rows in designs.values() for repeat in rows})
+        complete = {number: rows for number, rows in sorted(designs.items()) if len(rows) == len(repeats)}
+        if len(complete) > 1:
+            states.append(_state({number: [rows[i] for i in repeats] for number, rows in complete.items()}))
+            lacking = [number for number in designs if number not in complete]
+            left_out += [f"design {number} of {name} (lacks some of {len(repeats)} repeats)" for number in lacking]
+        else:
+            left_out.append(f"{name} ({len(complete)} designs with all {len(repeats)} repeats)")
+    if not states:
+        raise ConfigError(f"{path}: {'; '.join(left_out) or 'no branch'}: a state must have at least 2 designs")
+    return Gains(folder.resolve().name, tuple(states), tuple(left_out))
+
+
+def _read_rows(path: Path) -> tuple[list[Row], int]:
+    """Read the whole lines of a file; also return their bytes.
+
+    Raises:
+      ConfigError: naming the line that is damaged.
+    """
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    rows = []
     for number, line in enumerate(whole.splitlines(), 1):
         try:
-            row = json.loads(line)
-            if row["state"] != head["state"]:
-                continue
-            design, repeat = int(row["design"]), int(row["repeat"])
-            same = all(row[name] == value for name, value in head.items())
-            same &= design < len(asked.designs) and repeat < asked.repeats
-            if not same or row["config"] != asked.designs[design].config.to_dict():
-                raise ConfigError(
-                    f"{path}, line {number}: of other branches of {head['state']} than these; choose another folder "
-                    "with --out"
-                )
-        except (ValueError, KeyError, TypeError) as error:
+            rows.append(Row.model_validate_json(line))
+        except pydantic.ValidationError as error:
+            fault = error.errors()[0]
+            place = ".".join(map(str, fault["loc"]))
             raise ConfigError(
-                f"{path}, line {number}: damaged ({error}); delete the line, or choose another folder with --out"
+                f"{path}, line {number}: damaged ({place and f'{place}: '}{fault['msg']}); delete the line, and "
+                "python -m rl.branch trains its branch again"
             ) from None
-        repeats.setdefault(design, set()).add(repeat)
-    if whole != text:
-        write_whole(path, whole.encode())
-    return {design for design, found in repeats.items() if len(found) == asked.repeats}
+    return rows, len(whole)
+
+
+def _state(rows: dict[int, list[Row]]) -> StateGains:
+    """Stack the rows of a state, designs by repeats."""
+    first, *_ = next(iter(rows.values()))
+    kinds = tuple(sorted(first.by_kind))
+
+    def stack(value: Callable[[Row], Any]) -> np.ndarray:
+        return np.array([[value(row) for row in repeats] for repeats in rows.values()], float)
+
+    return StateGains(
+        name=first.state,
+        round=first.round,
+        updates=first.updates,
+        before=float(stack(lambda row: row.before).mean()),
+        designs={number: Design(row.origin, row.config) for number, (row, *_) in rows.items()},
+        kinds=kinds,
+        gains=stack(lambda row: row.gain),
+        errors=stack(lambda row: row.gain_se),
+        kind_gains=stack(lambda row: [row.by_kind[kind].after - row.by_kind[kind].before for kind in kinds]),
+    )

@@ -13,7 +13,7 @@ from engineer.evidence import Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.branching.designs import Design
-from rl.branching.gains import Gain, Share, Train
+from rl.branching.gains import Change, Gain, Train
 from rl.comparison.fork import fork
 from rl.comparison.stages import Stage
 from rl.config import Config
@@ -70,14 +70,14 @@ def trainer(
 def _gain(before: Evidence, after: Evidence, predictors: dict[str, float | None]) -> Gain:
     """Return what a leg gained; errors as if the answers before and after were independent, which is cautious."""
 
-    def share(first: Evidence | KindEvidence, last: Evidence | KindEvidence) -> Share:
+    def share(first: Evidence | KindEvidence, last: Evidence | KindEvidence) -> Change:
         assert first.sampled_valid is not None and last.sampled_valid is not None  # `validation.samples` is at least 1
-        return Share(
+        return Change(
             first.sampled_valid, last.sampled_valid, math.hypot(first.sampled_se or 0.0, last.sampled_se or 0.0)
         )
 
     rows = {row.kind: row for row in before.by_kind}
-    by_kind: dict[Kind, Share] = {row.kind: share(rows[row.kind], row) for row in after.by_kind}
+    by_kind: dict[Kind, Change] = {row.kind: share(rows[row.kind], row) for row in after.by_kind}
     return Gain(share(before, after), by_kind, predictors)
 
 

@@ -10,7 +10,7 @@ from engineer.evidence.answers import standard_error
 from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from rl.branching.designs import Design
-from rl.branching.gains import Gain, Share, Train
+from rl.branching.gains import Change, Gain, Train
 from rl.run.boards import join_boards
 from rl.run.keys import Purpose, make_key
 from rl.students import NetworkStudent
@@ -54,11 +54,11 @@ def _gain(
 ) -> Gain:
     """Return what a branch gained from valid shares ``[boards]`` before and after it."""
 
-    def share(where: np.ndarray) -> Share:
+    def share(where: np.ndarray) -> Change:
         first, last = before[where], after[where]
-        return Share(float(first.mean()), float(last.mean()), standard_error(last - first))
+        return Change(float(first.mean()), float(last.mean()), standard_error(last - first))
 
-    by_kind: dict[Kind, Share] = {kind: share(kinds == kind) for kind in sorted(set(kinds.tolist()))}
+    by_kind: dict[Kind, Change] = {kind: share(kinds == kind) for kind in sorted(set(kinds.tolist()))}
     return Gain(share(is_target), by_kind, predictors)
 
 
