@@ -5,18 +5,19 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, local_path
 from rl import command, students
 from rl import config as config_
 from rl.branching import (
-    Branches,
+    BranchPlan,
     branch_all,
+    deduplicate,
     draw_designs,
-    joined,
     keep_state,
     language,
     model_designs,
     network,
+    read_gains,
     rule_designs,
     train_states,
 )
@@ -73,7 +74,7 @@ def _branch(options: argparse.Namespace, display: Display, stop: Stop) -> None:
         runs = train_states(config, options.states, out, display, stop)
     for run in runs:
         _branch_from(run, out, options, display, stop)
-    display.say(f"\n{report.to_text(report.read(out))}\n\nReport: {report.write(out)}")
+    display.say(f"\n{report.to_text(read_gains(out))}\n\nReport: {report.write(out)}")
 
 
 def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Display, stop: Stop) -> None:
@@ -94,7 +95,7 @@ def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Dis
         for folder in options.model:
             designs += model_designs(folder, student)
         designs += draw_designs(config.lake.kinds, options.designs, options.kinds, config.seed)
-        asked = Branches(joined(designs), options.repeats, updates)
+        branches = BranchPlan(deduplicate(designs), options.repeats, updates)
         if isinstance(student, NetworkStudent):
             student.settings = student.settings.model_copy(update={"updates": updates})
             train = network.trainer(student, options.repeats, options.samples)
@@ -104,7 +105,7 @@ def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Dis
             train = language.trainer(student, run, options.repeats, updates, out, display, stop)
             at_once = 1
         keep_state(out, f"{run} round {progress.round}", progress)
-        branch_all(student, directory, asked, train, at_once, out, display, stop)
+        branch_all(student, directory, branches, train, at_once, out, display, stop)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -127,15 +128,15 @@ def _check(options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.branch", DESCRIPTION, EXAMPLES)
     start = parser.add_mutually_exclusive_group(required=True)
-    start.add_argument("--run", type=Path, metavar="DIR", help="run whose last state is branched from")
-    start.add_argument("--config", type=Path, metavar="FILE", help="configuration of runs to train for --states")
+    start.add_argument("--run", type=local_path, metavar="DIR", help="run whose last state is branched from")
+    start.add_argument("--config", type=local_path, metavar="FILE", help="configuration of runs to train for --states")
     parser.add_argument(
         "--states", type=int, metavar="N", help="branch from N runs, each of its own seed, length and engineer"
     )
     parser.add_argument("--rules", action="store_true", help="also the designs of all rules")
     parser.add_argument(
         "--model",
-        type=Path,
+        type=local_path,
         action="append",
         default=[],
         metavar="DIR",
@@ -151,7 +152,10 @@ def _parser() -> argparse.ArgumentParser:
         "--samples", type=int, default=4, metavar="N", help="plays of a board before and after (default: 4; networks)"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of gains.jsonl (default: branches/ of the run, runs/states)"
+        "--out",
+        type=local_path,
+        metavar="DIR",
+        help="folder of gains.jsonl (default: branches/ of the run, runs/states)",
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the configuration's")
     return parser

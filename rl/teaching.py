@@ -21,14 +21,14 @@ from engineer.reading import resampled
 from jaxlake.config import LakeConfig
 from rl import config as config_
 from rl import grpo, sft
+from rl.branching import read_gains
 from rl.branching.states import FILE
-from rl.grpo_step import make_update
 from rl.config import ConfigError, GRPOSection
 from rl.context import read_context
 from rl.evaluation.reading import read_lines
+from rl.grpo_step import make_update
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
-from rl.report.branch import gains
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -72,7 +72,7 @@ def read_states(folder: Path, policy: Policy) -> list[State]:
     """
     config, path = policy.config, folder / FILE
     try:
-        branches = {state.name: state for state in gains.read(folder).states}
+        branches = {state.name: state for state in read_gains(folder).states}
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise ConfigError(f"--branches {folder}: {error}") from None
@@ -86,7 +86,7 @@ def read_states(folder: Path, policy: Policy) -> list[State]:
         targets = [row.kind for row in history[-1].evidence.by_kind]
         others = np.array([kind not in targets for kind in branch.kinds])
         elsewhere = branch.kind_gains[..., others].mean(-1) if others.any() else 0.0
-        designs = tuple(design.config for design in branch.designs)
+        designs = tuple(design.config for design in branch.designs.values())
         found.append(State(run, history, designs, scores=(branch.gains + OTHERS * elsewhere).mean(1)))
     return found
 
