@@ -1,6 +1,6 @@
 """The pictures of a run, drawn off-screen and returned as PNG bytes; writes no file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,11 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from engineer.context import FAILURES as NAMES
-from engineer.evidence import CHECKS, KindEvidence, wilson
+from engineer.evidence import CHECKS, wilson
+from jaxlake.config import MAX_HOLE
 from jaxlake.kinds import Kind, row_name
-from rl.report import boards, curves, heat, published, style
-from rl.report.run import Run, Stage
-from rl.report.style import BLUE, CHECK_COLOURS, CHECK_MARKS, GREY, PURPLE, SKY, VERMILION
+from rl.report import boards, curves, style
+from rl.report.run import RATIOS, Round, Run, Stage
+from rl.report.style import BLUE, CHECK_COLOURS, GREY, PURPLE, SKY, VERMILION
+
+NOTABLE = 0.01
+"""Distance of a realised ratio from the requested one from which it is written."""
 
 
 def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, style.Picture]:
@@ -89,66 +93,47 @@ def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]],
 
 
 def _failures(run: Run) -> Figure:
-    """Draw failing answers in percent, two panels per stage: above stacked by first failing check, below by any."""
-    columns = len(run.stages) if len(run.stages) <= 5 else 4
-    blocks = -(-len(run.stages) // columns)
-    figure = Figure(figsize=(max(4.5, 1.9 * columns), 4.2 * blocks + 0.6), layout="constrained")
-    grid = figure.subplots(2 * blocks, columns, sharey=True, squeeze=False)
-    seen = [check for check in CHECKS if any(row.any_failures[check] for s in run.stages for row in s.evidence.by_kind)]
+    """Draw failing answers in percent by kind, a panel per stage, stacked by first failing check."""
+    figure, panels = style.panels(len(run.stages), 2.1, run.axis_name, "first failing, %", abreast=5)
+    seen = [check for check in CHECKS if any(stage.evidence.first_failures[check] for stage in run.stages)]
     places = run.places(run.targets)
-    for i, stage in enumerate(run.stages):
-        above, below = grid[2 * (i // columns) : 2 * (i // columns) + 2, i % columns]
+    for axes, stage in zip(panels, run.stages, strict=True):
         rows = stage.evidence.by_kind
         at, bottom = [places[row.kind] for row in rows], np.zeros(len(rows))
         for check in seen:
-            colour = CHECK_COLOURS[check]
             share = np.array([100 * row.first_failures[check] / row.n for row in rows])
-            above.bar(at, share, 0.78, bottom, color=colour, edgecolor="white", linewidth=0.5)
+            drawn = {"color": CHECK_COLOURS[check], "edgecolor": "white", "linewidth": 0.5}
+            axes.bar(at, share, 0.78, bottom, label=NAMES[check], **drawn)
             bottom += share
-            any_share = [100 * row.any_failures[check] / row.n for row in rows]
-            drawn = {"marker": CHECK_MARKS[check], "color": colour, "markersize": 4.5, "linewidth": 1.2}
-            below.plot(at, any_share, label=NAMES[check], **drawn)
-        above.set_title(stage.title)
-        below.set_xlabel(run.axis_name)
-        for axes in (above, below):
-            _kind_ticks(axes, places)
-            axes.set_xlim(min(places.values()) - 0.6, max(places.values()) + 0.6)
-            axes.tick_params(axis="x", length=0)
-    for axes in grid[-2:, (len(run.stages) - 1) % columns + 1 :].flat:
-        axes.remove()
-    for above, below in zip(grid[::2, 0], grid[1::2, 0], strict=True):
-        above.set_ylabel("first failing, %")
-        below.set_ylabel("any failing, %")
-    grid[0, 0].set(ylim=(0, 104), yticks=range(0, 101, 20))
-    style.legend(figure, [grid[1, 0]], columns=max(1, len(seen)))
+        axes.set_title(stage.title)
+        _kind_ticks(axes, places)
+        axes.tick_params(axis="x", length=0)
+    panels[0].set(ylim=(0, 104), yticks=range(0, 101, 20))
+    style.legend(figure, panels[:1], columns=max(1, len(seen)), side="upper")
     return figure
 
 
-def _learnability(run: Run) -> Figure | None:
-    """Draw what could be learnt from each kind: above on validation boards, below on the boards of the rounds."""
-    validated = [(stage.name, stage.evidence.by_kind) for stage in run.stages]
-    trained = [(stage.name, stage.evidence.training.by_kind) for stage in run.stages if stage.evidence.training]
-    sets = [(name, rows) for name, rows in (("validation", validated), ("training", trained)) if _sampled(rows)]
-    if not sets:
+def _allocation(run: Run) -> Figure | None:
+    """Draw a panel per ratio, kinds down and rounds across: requested, and realised below where that differs."""
+    if not run.rounds:
         return None
-    figure = Figure(figsize=(9.0, 2.5 * len(sets) + 0.5), layout="constrained")
-    colours = dict(zip((stage.name for stage in run.stages), style.in_order(len(run.stages)), strict=True))
-    panels, places = figure.subplots(len(sets), 3, squeeze=False, sharex=True), run.places(run.kinds)
-    for line, (of, stages) in zip(panels, sets, strict=True):
-        for axes, (title, value, top) in zip(line, _PANELS, strict=True):
-            for name, rows in stages:
-                points = [(places[row.kind], value(row)) for row in rows if row.groups]
-                if points:
-                    axes.plot(
-                        *zip(*points, strict=True), "o-", color=colours[name], markersize=4, label=name, clip_on=False
-                    )
-            axes.set(title=f"{of}: {title}", ylim=(0, top))
-            _kind_ticks(axes, places)
-        line[0].set_ylabel("p (1 - p)")
-        line[1].set_ylabel("% of groups")
-    for axes in panels[-1]:
-        axes.set_xlabel(run.axis_name)
-    style.legend(figure, list(panels[:, 0]), columns=6)
+    hole = {"size": "hole: share of cells", "kind": "hole: density"}[run.row_name]
+    titles = {"data": "data: share of boards", "hole": hole, "wait": "wait: share of boards"}
+    most = {"data": max(max(past.config.data) for past in run.rounds), "hole": MAX_HOLE, "wait": 1.0}
+    abreast = 3 if len(run.rounds) <= 6 else 1
+    figure, panels = style.panels(3, 0.45 * len(run.designed) + 0.5, "round", run.axis_name, abreast)
+    for axes, ratio in zip(panels, RATIOS, strict=True):
+        requested, realised = (
+            np.array([[value(past, kind, ratio) for past in run.rounds] for kind in run.designed], float)
+            for value in (Round.requested, Round.realised)
+        )
+        texts = [[f"{share:.2f}" for share in row] for row in requested]
+        for i, j in np.argwhere(np.abs(realised - requested) > NOTABLE):
+            texts[i][j] += f"\n({realised[i, j]:.2f})"
+        style.heat(axes, requested / most[ratio], texts, 8)
+        axes.set_title(titles[ratio])
+        axes.set_yticks(range(len(run.designed)), list(map(str, run.designed)))
+        axes.set_xticks(range(len(run.rounds)), [str(past.index) for past in run.rounds])
     return figure
 
 
@@ -157,21 +142,6 @@ def _kind_ticks(axes: Axes, places: Mapping[Kind, int]) -> None:
     if row_name(places) == "kind":
         axes.tick_params(axis="x", rotation=60, labelsize=7)
 
-
-def _sampled(stages: Sequence[tuple[str, Sequence[KindEvidence]]]) -> bool:
-    return any(row.groups for _, rows in stages for row in rows)
-
-
-def _variance(row: KindEvidence) -> float:
-    return row.valid_share * (1 - row.valid_share)
-
-
-_PANELS: tuple[tuple[str, Callable[[KindEvidence], float], float], ...] = (
-    ("p (1 - p)", _variance, 0.26),
-    ("learnable", lambda row: 100 * row.learnable / row.groups, 102),
-    ("all invalid", lambda row: 100 * row.all_invalid / row.groups, 102),
-)
-"""Title, value and end of the axis of each panel; p is the sampled valid share of a kind."""
 
 PICTURES: dict[str, style.Drawing] = {
     "learning.png": (
@@ -185,34 +155,12 @@ PICTURES: dict[str, style.Drawing] = {
         "means, dashed ones mark where the environment was redesigned.",
     ),
     "allocation.png": (
-        heat.allocation,
-        "What each round's environment was to be, and in the corner below what it turned out to be "
-        "where that differs. Entropy in nats. Steps are against the round before: summed absolute differences for "
-        "data, their mean for hole and wait.",
+        _allocation,
+        "The environment of each round as requested, and in brackets as realised on its boards where that differs.",
     ),
     "failures.png": (
         _failures,
-        "Greedy answers that fail. Above by their first failing check, below all that fail a check, of "
-        "which an answer can fail several.",
-    ),
-    "learnability.png": (
-        _learnability,
-        "Sampled answers by size or kind of boards: variance of validity p (1 - p), groups of samples of which 20 "
-        "to 80 % are valid, and groups without any valid one. Training boards are those of the round.",
-    ),
-    "forgetting.png": (
-        heat.forgetting,
-        "Valid % of greedy answers by size or kind of boards; in brackets what was lost since the best validation "
-        "before. A loss of a few points is within the error, see the intervals above.",
-    ),
-    "published.png": (
-        published.overlay,
-        "Valid % on the benchmark, all wait subsets, with 95 % intervals. Grey is printed in the paper "
-        "(arXiv 2606.17682): policies of another size, trained on sizes 3 to 10; a reference, not a competitor.",
-    ),
-    "boards.png": (
-        boards.best_and_worst,
-        "The costliest optimal plan of the last validation, and a plan that fails.",
+        "Greedy answers that fail, by their first failing check.",
     ),
     "samples.png": (
         boards.samples,
@@ -221,6 +169,6 @@ PICTURES: dict[str, style.Drawing] = {
     ),
     "time.png": (
         curves.time,
-        "Where the time of each step went, and what it took in memory and compilations.",
+        "Seconds of each step and tokens a second by part, memory, and compilations.",
     ),
 }

@@ -1,9 +1,9 @@
-"""The directory of a run as values; reads only, and draws nothing."""
+"""A run's directory as values; reads only, and draws nothing."""
 
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rl.config import flat
 
 RATIOS = ("data", "hole", "wait")
 PARTS = ("rollout", "credit", "logprob", "update", "rehearsal", "host")
-"""Parts of a step that its seconds are booked under."""
+"""Parts of a step whose seconds are measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Stage:
     Attributes:
       name: "before", "warm start", "round 0" and so on.
       samples: some boards with their greedy answers, the same boards at every stage of a run.
-      adapters: how far training and merging move an answer's log-probabilities; empty of a model without adapters.
+      adapters: mean change of an answer's log-probabilities by training and by merging; empty without adapters.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Round:
     """The environment of one round, as far as it is on disk.
 
     Attributes:
-      proposal: see `engineer.proposal.Proposal.to_json`, and "realised" and "parameters" beside it.
-      context: what the engineer read; empty where it read nothing.
+      proposal: the values of `engineer.proposal.Proposal.to_json`, and "realised" beside them.
+      context: the text that the engineer read; empty for an engineer that reads none.
     """
 
     index: int
@@ -66,8 +66,7 @@ class Round:
 
     def requested(self, kind: Kind, ratio: str) -> float | None:
         """Return a ratio of the configuration; None for a kind that it does not have."""
-        entry = self.config.to_dict().get(str(kind))
-        return None if entry is None else entry[ratio]
+        return self.config.to_dict().get(str(kind), {}).get(ratio)
 
     def realised(self, kind: Kind, ratio: str) -> float | None:
         """Return a ratio as measured on the generated boards; None where none was, as for a kind without boards."""
@@ -77,18 +76,17 @@ class Round:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Everything on disk about a run.
+    """A run as its directory describes it.
 
     Attributes:
-      name: that of its directory.
-      directory: where it lies.
-      settings: its configuration by dotted key.
-      origins: by dotted key where a setting comes from, see `rl.config.provenance`; empty where nobody noted it.
-      stages: validations in the order in which they happened.
-      rounds: those that have a configuration, in ascending order.
+      name: the directory's name.
+      directory: its path.
+      settings: the configuration by dotted key.
+      origins: the origin of a setting by dotted key, see `rl.config.provenance`; empty for a run without any.
+      stages: the validations in the order in which they happened.
+      rounds: the rounds that have a configuration, in ascending order.
       warm_start, steps: metrics rows of the warm start and of the rounds, in the order in which they were written.
-      timings: of the steps of the rounds, what was measured by the clock.
-      seconds: of all steps together, those of the warm start included.
+      timings: rows of clock times, of the rounds' steps.
     """
 
     name: str
@@ -100,7 +98,6 @@ class Run:
     warm_start: tuple[dict[str, Any], ...]
     steps: tuple[dict[str, Any], ...]
     timings: tuple[dict[str, Any], ...]
-    seconds: float
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -152,53 +149,56 @@ def read(run_dir: str | Path) -> Run:
         if not directory.is_dir():
             raise ValueError(f"{directory}: there is no such directory; a run is one such as runs/tiny")
         raise ValueError(f"{directory}: holds no validation to report on; a run has one from its first minute on")
-    rows, timings = _rows(directory / "metrics.jsonl"), _rows(directory / "timings.jsonl")
+    rows = _read(directory / "metrics.jsonl", [])
     return Run(
         name=directory.resolve().name,
         directory=directory,
-        settings=_read(directory / "config.yaml", {}, lambda text: flat(_of_kind(yaml.safe_load(text) or {}, dict))),
+        settings=flat(_read(directory / "config.yaml", {})),
         origins=_read(directory / "provenance.json", {}),
         stages=stages,
         rounds=rounds,
         warm_start=tuple(row for row in rows if row.get("phase") == "warm_start"),
         steps=tuple(row for row in rows if row.get("phase") == "round"),
-        timings=tuple(row for row in timings if row.get("phase") == "round"),
-        seconds=sum(row.get(part) or 0.0 for row in timings for part in PARTS),
+        timings=tuple(row for row in _read(directory / "timings.jsonl", []) if row.get("phase") == "round"),
     )
 
 
 def _round(folder: Path) -> Round:
     path, context = folder / "config.json", folder / "context.md"
+    values = _read(path, {})
     with naming(path):
-        config = LakeConfig.from_dict(_of_kind(json.loads(path.read_text(encoding="utf-8")), dict))
+        config = LakeConfig.from_dict(values)
     words = context.read_text(encoding="utf-8") if context.exists() else ""
     return Round(int(folder.name), config, _read(folder / "proposal.json", {}), words)
 
 
 def _stage(name: str, path: Path) -> Stage:
+    values = _read(path, {})
     with naming(path):
-        evidence = Evidence.from_json(_of_kind(json.loads(path.read_text(encoding="utf-8")), dict))
+        evidence = Evidence.from_json(values)
     samples = tuple(_read(path.with_name("samples.json"), []))
     return Stage(name, evidence, samples, adapters=_read(path.with_name("adapters.json"), {}))
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a log; a last line without its end is still being written."""
-    whole = path.read_text(encoding="utf-8").rpartition("\n")[0] if path.exists() else ""
+def _read(path: Path, missing: Any) -> Any:
+    """Read an object or a list of objects, whichever stands for a missing file."""
+    if not path.exists():
+        return missing
     with naming(path):
-        return [_of_kind(json.loads(line), dict) for line in whole.splitlines() if line]
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".jsonl":  # a last line without its end is still being written
+            value = [json.loads(line) for line in text.rpartition("\n")[0].split("\n") if line]
+        else:
+            value = yaml.safe_load(text) or {} if path.suffix == ".yaml" else json.loads(text)
+        _check(value, type(missing))
+        for row in value if isinstance(value, list) else ():
+            _check(row, dict)
+        return value
 
 
-def _read(path: Path, missing: Any, parse: Callable[[str], Any] = json.loads) -> Any:
-    """Read a file, which must be of the kind of what stands for a missing one."""
-    with naming(path):
-        return _of_kind(parse(path.read_text(encoding="utf-8")), type(missing)) if path.exists() else missing
-
-
-def _of_kind(value: Any, kind: type) -> Any:
+def _check(value: Any, kind: type) -> None:
     if not isinstance(value, kind):
         raise ValueError(f"holds {value!r:.40}: it must be {'an object' if kind is dict else 'a list'}")
-    return value
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
-"""The style of all pictures of a report, and what several of them need."""
+"""The style of all pictures of a report, and the helpers that several of them share."""
 
+import base64
 import io
 import itertools
 import math
@@ -35,7 +36,7 @@ STYLE = {
 }
 DPI = 160
 WIDTH = 9.2
-"""Of a page, in inches."""
+"""Width of a page in inches."""
 FEW = 40
 """Points of a curve up to which each has a mark."""
 
@@ -133,14 +134,24 @@ def legend(figure: Figure, panels: Sequence[Axes], columns: int, side: str = "lo
 
 
 class Picture(NamedTuple):
-    """A picture as a PNG file, and what stands below it."""
+    """A picture as a PNG file, and its caption."""
 
     png: bytes
     caption: str
 
+    @property
+    def width(self) -> int:
+        """Pixels on a page: a share of the file's, so that the lettering of all pictures has one size."""
+        return round(0.69 * int.from_bytes(self.png[16:20]))
+
+    @property
+    def base64(self) -> str:
+        """The file as text, for a page that contains its pictures."""
+        return base64.b64encode(self.png).decode()
+
 
 Drawing = tuple[Callable[[Any], Figure | None], str]
-"""What draws a picture of a run or comparison, nothing where there is nothing to draw, and its caption."""
+"""A function that draws a run or comparison, or returns None where there is nothing to draw; and the caption."""
 
 
 def draw(drawings: Mapping[str, Drawing], subject: Any) -> dict[str, Picture]:

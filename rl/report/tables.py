@@ -1,21 +1,56 @@
-"""The tables of a run; the same on its page and in a terminal."""
+"""The tables of a run for its page and a terminal, and its numbers as JSON."""
 
+import dataclasses
+import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from engineer.context import FAILURES
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.kinds import Kind
+from rl.report.changes import excerpt
 from rl.report.run import PARTS, RATIOS, Round, Run, Stage, read
 from rl.statistics import Share
 from rl.table import Table
 
 
 def table_text(run_dir: str | Path) -> str:
-    """Write a run's tables as plain text of at most 80 columns."""
+    """Write a run's validations and configurations as plain text of at most 80 columns."""
     run = read(run_dir)
-    return "\n\n".join(table.to_text() for table in (*validation_tables(run), *config_tables(run)))
+    validations = validation_tables(run)
+    shown = (validations["valid"], validations.get("sampled"), config_table(run))
+    return "\n\n".join(table.to_text() for table in shown if table)
+
+
+def numbers(run: Run) -> dict[str, Any]:
+    """Return the numbers of a run's page as plain JSON values."""
+
+    def plain(row: Mapping[str, Share]) -> dict[str, Any]:
+        return {name: dataclasses.asdict(share) for name, share in row.items()}
+
+    return {
+        "run": run.name,
+        "engineer": run.settings.get("engineer.kind"),
+        "seed": run.settings.get("seed"),
+        "steps": {"warm_start": len(run.warm_start), "rounds": len(run.steps)},
+        "validations": {
+            stage.name: {
+                "boards": stage.evidence.n,
+                "by_kind": {str(kind or "all"): plain(row) for kind, row in shares(stage).items()},
+                "first_failures": stage.evidence.first_failures,
+                "any_failures": any_failures(stage.evidence),
+                "adapters": stage.adapters,
+            }
+            for stage in run.stages
+        },
+        "rounds": {
+            past.name: {"requested": past.config.to_dict(), "realised": past.proposal.get("realised")}
+            for past in run.rounds
+        },
+        "time": times(run),
+    }
 
 
 def shares(stage: Stage) -> dict[Kind | None, dict[str, Share]]:
@@ -38,7 +73,7 @@ def shares(stage: Stage) -> dict[Kind | None, dict[str, Share]]:
     return by_kind
 
 
-def validation_tables(run: Run) -> list[Table]:
+def validation_tables(run: Run) -> dict[str, Table]:
     """Show valid, optimal and sampled valid percentages, kinds down and stages across."""
     by_stage = [shares(stage) for stage in run.stages]
     samples = max(stage.evidence.samples_per_prompt for stage in run.stages)
@@ -47,8 +82,8 @@ def validation_tables(run: Run) -> list[Table]:
         "optimal": "Optimal % of greedy answers [95 % interval]",
         "sampled": f"Valid % of sampled answers, mean of {samples} a prompt [95 % interval of the mean over prompts]",
     }
-    return [
-        Table.grid(
+    return {
+        name: Table.grid(
             title,
             run.row_name,
             {kind: str(kind) for kind in run.targets} | {None: "all"},
@@ -57,7 +92,7 @@ def validation_tables(run: Run) -> list[Table]:
         )
         for name, title in titles.items()
         if name != "sampled" or samples
-    ]
+    }
 
 
 def percent(share: Share | None) -> str:
@@ -68,20 +103,14 @@ def percent(share: Share | None) -> str:
     return f"{number:>3} {interval:8}"
 
 
-def config_tables(run: Run) -> list[Table]:
-    """Show the configurations of all rounds: as requested, and as realised by the generator."""
-    rounds = dict(enumerate(past.name for past in run.rounds))
-    return [
-        Table.grid(
-            f"Configurations as {way}: data / hole / wait",
-            run.row_name,
-            run.designed,
-            rounds,
-            lambda kind, i, value=value: ratios(value(run.rounds[i], kind, name) for name in RATIOS),
-        )
-        for way, value in (("requested", Round.requested), ("realised", Round.realised))
-        if rounds
-    ]
+def config_table(run: Run) -> Table | None:
+    """Show the configurations of all rounds as requested."""
+    title, rounds = "Configurations as requested: data / hole / wait", dict(enumerate(past.name for past in run.rounds))
+
+    def cell(kind: Kind, i: int) -> str:
+        return ratios(run.rounds[i].requested(kind, ratio) for ratio in RATIOS)
+
+    return Table.grid(title, run.row_name, run.designed, rounds, cell) if rounds else None
 
 
 def ratios(values: Iterable[float | None]) -> str:
@@ -89,51 +118,101 @@ def ratios(values: Iterable[float | None]) -> str:
     return " / ".join("-" if value is None or value != value else f"{value:.3f}" for value in values)
 
 
+def round_table(run: Run, current: Round) -> Table:
+    """Show by kind the evidence before a round, its changes, the boards, and the engineer's words about the kind."""
+    previous = next((past for past in run.rounds if past.index == current.index - 1), None)
+    stage = run.stage(previous.name) if previous else None
+    evidence = {row.kind: row for row in stage.evidence.by_kind} if stage else {}
+
+    def change(kind: Kind, ratio: str) -> str:
+        before, after = ("-" if past is None else _short(past.requested(kind, ratio)) for past in (previous, current))
+        return after if before in ("-", after) else f"{before} → {after}"
+
+    rows = []
+    for kind in sorted({*evidence, *current.config.kinds}):
+        rates = ("-",) * 4
+        if row := evidence.get(kind):
+            counts = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
+            learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
+            rates = (*(Share.of(count, row.n).text() for count in counts), learnable)
+        changes = (change(kind, ratio) for ratio in RATIOS)
+        realised = ratios(current.realised(kind, ratio) for ratio in RATIOS)
+        said = excerpt(current.proposal.get("thinking", ""), kind)
+        rows.append((str(kind), *rates, *changes, realised, said))
+    title = f"The evidence before {current.name}, its changes, and the boards as realised: data / hole / wait"
+    rates = ("valid %", "hole %", f"{FAILURES['conflict_free']} %", "learnable %")
+    return Table(title, (run.row_name, *rates, *RATIOS, "realised", "what the engineer said"), rows)
+
+
+def _short(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.3f}".rstrip("0").rstrip(".")
+
+
 def failure_table(run: Run) -> Table:
-    """Count the answers whose first failing check it is, over all kinds, and in brackets all that fail it."""
+    """Count the answers by first failing check, over all kinds, and in brackets all answers that fail the check."""
     rows = []
     for stage in run.stages:
-        any_failures = {check: sum(row.any_failures[check] for row in stage.evidence.by_kind) for check in CHECKS}
-        first = stage.evidence.first_failures
-        rows.append((stage.name, *(f"{first[check]} ({any_failures[check]})" for check in CHECKS)))
+        first, every = stage.evidence.first_failures, any_failures(stage.evidence)
+        rows.append((stage.name, *(f"{first[check]} ({every[check]})" for check in CHECKS)))
     title = "Answers by first failing check, in brackets all that fail the check"
     return Table(title, ("stage", *FAILURES.values()), tuple(rows))
 
 
-def kind_failure_table(run: Run, stage: Stage) -> Table:
-    """Count the failing answers of one validation by kind of boards, as `failure_table` does."""
-    rows = []
-    for row in stage.evidence.by_kind:
-        counts = (f"{row.first_failures[check]} ({row.any_failures[check]})" for check in CHECKS)
-        rows.append((str(row.kind), str(row.n), *counts))
-    title = f"{stage.name.capitalize()}: answers by first failing check, in brackets all that fail the check"
-    return Table(title, (run.row_name, "n", *FAILURES.values()), tuple(rows))
+def any_failures(evidence: Evidence) -> dict[str, int]:
+    """Count by check all greedy answers that fail it, over all kinds."""
+    return {check: sum(row.any_failures[check] for row in evidence.by_kind) for check in CHECKS}
 
 
 def adapter_table(run: Run) -> Table | None:
     """Show how far training has moved the answers of a model with adapters, and how far merging these would."""
-    rows = [
-        (stage.name, *(f"{stage.adapters[by]:.2g}" for by in ("training", "merging")))
-        for stage in run.stages
-        if stage.adapters
-    ]
+    ways = ("training", "merging")
+    rows = [(stage.name, *(f"{stage.adapters[by]:.2g}" for by in ways)) for stage in run.stages if stage.adapters]
     title = "Adapters: mean change of the log-probability of an answer's token, in nats"
     return Table(title, ("stage", "by training", "by merging"), rows) if rows else None
 
 
-def time_tables(run: Run) -> list[Table]:
-    """Show the seconds of the rounds' steps by part, and its tokens a second; none where no clock was read."""
+def times(run: Run) -> dict[str, dict[str, float | None]]:
+    """Return by part, and for "all", the seconds of the rounds' steps and the median of their tokens a second."""
     seconds = {part: sum(row.get(part) or 0.0 for row in run.timings) for part in PARTS}
-    total = sum(seconds.values())
-    if not total:
-        return []
-    rows = [(part, took, f"{part}_tokens_per_second") for part, took in seconds.items() if took]
-    rows.append(("all", total, "tokens_per_second"))
+    rates = {part: f"{part}_tokens_per_second" for part, took in seconds.items() if took}
+    if not rates:
+        return {}
+    seconds["all"], rates["all"] = sum(seconds.values()), "tokens_per_second"
+    measured = {part: [row[key] for row in run.timings if row.get(key) is not None] for part, key in rates.items()}
+    return {
+        part: {"seconds": seconds[part], "tokens_per_second": statistics.median(values) if values else None}
+        for part, values in measured.items()
+    }
 
-    def rate(key: str) -> str:
-        measured = [row[key] for row in run.timings if row.get(key) is not None]
-        return f"{statistics.median(measured):,.0f}" if measured else "-"
 
+def time_table(run: Run) -> Table | None:
+    """Show the seconds of the rounds' steps by part, and its tokens a second; None where no clock was read."""
+    rows = []
+    for part, row in (parts := times(run)).items():
+        seconds, rate = row["seconds"], row["tokens_per_second"]
+        share = f"{100 * seconds / parts['all']['seconds']:.1f}"
+        rows.append((part, f"{seconds:.1f}", share, "-" if rate is None else f"{rate:,.0f}"))
     title = "Steps of the rounds: seconds, compilation included, and the median of their tokens a second"
-    cells = ((part, f"{took:.1f}", f"{100 * took / total:.1f}", rate(key)) for part, took, key in rows)
-    return [Table(title, ("part", "seconds", "%", "tokens a second"), tuple(cells))]
+    return Table(title, ("part", "seconds", "%", "tokens a second"), rows) if rows else None
+
+
+def settings_table(run: Run) -> Table | None:
+    """Show every setting with its value and its origin."""
+    rows = [
+        (key, value if isinstance(value, str) else json.dumps(value), run.origins.get(key, "unknown"))
+        for key, value in run.settings.items()
+    ]
+    return Table("Settings", ("setting", "value", "origin"), rows) if rows else None
+
+
+def side_by_side(runs: Mapping[str, Run]) -> Table:
+    """Show the last validation of each run."""
+    rows = []
+    for name, run in runs.items():
+        last = run.stages[-1]
+        row = shares(last)[None]
+        engineer, seed = (str(run.settings.get(key, "-")) for key in ("engineer.kind", "seed"))
+        percentages = (percent(row.get(key)) for key in ("valid", "optimal", "sampled"))
+        rows.append((name, engineer, seed, last.name, *percentages))
+    header = ("run", "engineer", "seed", "after", "valid %", "optimal %", "sampled valid %")
+    return Table("Last validation of each run [95 % interval]", header, rows)
