@@ -207,10 +207,11 @@ def write(cache: Array, new: jax.Array, layer: jax.Array, slots: jax.Array, at_o
         return jnp.asarray(cache).at[layer, jnp.arange(len(slots)), :, slots].set(new)
 
     def row(i: jax.Array, cache: jax.Array) -> jax.Array:
-        written = jax.lax.dynamic_update_slice(cache, new[i][None, None, :, None], (layer, i, ZERO, slots[i], ZERO))
+        place = layer, i.astype(jnp.int32), ZERO, slots[i], ZERO
+        written = jax.lax.dynamic_update_slice(cache, new[i][None, None, :, None], place)
         return with_layout_constraint(written, ROW_MAJOR)
 
-    return jax.lax.fori_loop(ZERO, np.int32(len(slots)), row, cache)
+    return jax.lax.fori_loop(0, len(slots), row, cache)
 
 
 def read_rows(

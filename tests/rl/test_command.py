@@ -1,13 +1,15 @@
 """A newcomer's mistakes at the command line: each is told in one line that says what to do."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 import rl
-from rl import command, compare, notebook, train
+from rl import command, compare, evaluate, notebook, train
 from rl.config import Config, ConfigError
 from rl.run.directory import RunDirectory
 
@@ -49,6 +51,45 @@ def test_a_directory_that_cannot_be_written_is_refused_at_once(tmp_path, monkeyp
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=rf"run: nothing can be written in {tmp_path}; choose another with --run"):
         RunDirectory(tmp_path / "run", Config())
+
+
+@pytest.mark.parametrize("main", [train.main, compare.main, evaluate.main])
+def test_a_bucket_is_no_folder_here(main, capsys):
+    option = "--out" if main is compare.main else "--run"
+    assert_refused(main, [option, "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount", capsys)
+
+
+def test_a_home_that_no_shell_has_seen_is_the_home(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert command.parse(command._parser("rl.train", "", ""), ["--run=~/x"]).run == Path("/home/me/x")
+
+
+TELL = """
+import sys
+from pathlib import Path
+from rl.command import guarded
+from rl.run.tracking import Display
+
+def work(stop):
+    with Display() as display:
+        for number in range(3):
+            display.say(f"{number} \\N{SNOWMAN}")
+            sys.stdin.readline()
+    Path(sys.argv[1]).touch()
+
+sys.exit(guarded("rl.train", [], work))
+"""
+
+
+def test_work_goes_on_where_nobody_reads_and_where_letters_are_lacking(tmp_path):
+    ascii = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", TELL, str(tmp_path / "done")]
+    with subprocess.Popen(command, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=os.environ | ascii) as process:
+        assert process.stdout.readline() == b"0 \\u2603\n"
+        process.stdout.close()
+        _, told = process.communicate(b"\n\n\n")
+    assert told == b"the output was closed: the work goes on without it; SIGTERM stops and saves it\n"
+    assert process.returncode == 0 and (tmp_path / "done").exists()
 
 
 @pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no cuda\nand more")])  # what JAX raises, by platform

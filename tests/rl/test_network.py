@@ -243,6 +243,13 @@ def test_a_saved_network_plays_as_it_did_in_its_run(run):
     assert "\n" not in str(refused.value)
 
 
+def test_a_network_with_nan_is_refused(tmp_path):
+    learner = ppo.begin(SMALL, jax.random.key(0)[None])
+    Player(SMALL, jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters)).save(tmp_path)
+    with pytest.raises(ConfigError, match="no network that can be read \\(.* has NaN or infinity"):
+        Player.load(tmp_path)
+
+
 @pytest.mark.heavy
 def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
     config = Config(**LAB)

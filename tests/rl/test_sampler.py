@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from rl.config import ConfigError
+from rl.config import ConfigError, RunError
 from rl.qwen3.logprobs import answer_logprobs, join
 from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rollout_shardings
+from rl.run.keys import Purpose, make_key
 from rl.sampler import Sampler, SamplingParams, batch
 from rl.sampler.draw import draw, likeliest
 from rl.sampler.programs import programs
@@ -114,8 +115,9 @@ def test_samples_follow_the_models_distribution(alone, forward):
     assert ((found - expected) ** 2 / expected).sum() * 2000 < 63 + 4.5 * np.sqrt(2 * 63)  # chi-squared
 
 
-def test_greedy_takes_the_likeliest_token(alone, forward):
-    rollout, again = (sample(alone, seed, SamplingParams(0.0)) for seed in (0, 5))
+@pytest.mark.parametrize("temperature", [0.0, 1e-20, 1e-38])
+def test_greedy_takes_the_likeliest_token(alone, forward, temperature):
+    rollout, again = (sample(alone, seed, SamplingParams(temperature)) for seed in (0, 5))
     np.testing.assert_array_equal(rollout.tokens, again.tokens)
     best = forward(TWICE, rollout).argmax(axis=-1)
     np.testing.assert_array_equal(rollout.tokens[rollout.mask], best[rollout.mask])
@@ -151,6 +153,37 @@ def assert_same(a, b):
     np.testing.assert_array_equal(a.tokens[a.mask], b.tokens[b.mask])
     np.testing.assert_array_equal(a.truncated, b.truncated)
     np.testing.assert_allclose(a.logprobs[a.mask], b.logprobs[b.mask], atol=1e-5)
+
+
+@pytest.mark.parametrize(("option", "value"), [("jax_default_prng_impl", "unsafe_rbg"), ("jax_enable_x64", True)])
+def test_tokens_of_a_seed_do_not_depend_on_jaxs_options(alone, option, value):
+    sampler, parameters = alone
+
+    def tokens():
+        return sampler.generate(parameters, PROMPTS, make_key(7, Purpose.ROLLOUT))
+
+    expected, before = tokens(), getattr(jax.config, option)
+    jax.config.update(option, value)
+    try:
+        assert_same(tokens(), expected)
+    finally:
+        jax.config.update(option, before)
+
+
+@pytest.mark.parametrize("kind", ["rbg", "unsafe_rbg"])
+def test_rows_draw_by_keys_of_their_own_whatever_kind_of_key_is_given(alone, kind):
+    sampler, parameters = alone
+    key = jax.random.key(3, impl=kind)
+    together = sampler.generate(parameters, PROMPTS, key)
+    for row in (1, 6):
+        single = sampler.generate(parameters, PROMPTS[row : row + 1], key, first_request=row)
+        assert_same(single, together[row : row + 1])
+
+
+def test_a_model_that_computes_no_numbers_is_one_line(alone):
+    sampler, parameters = alone
+    with pytest.raises(RunError, match="log-probabilities are NaN or infinite.* too large for model.dtype = float32$"):
+        sample((sampler, jax.tree.map(lambda x: x * jnp.inf, parameters)))
 
 
 @pytest.mark.heavy

@@ -95,11 +95,12 @@ def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokeniz
         ("<|im_end|>", ["<|im_end|>"]),
         ("<|endoftext|>", ["<|im_end|>", "<|endoftext|>"]),  # a base model: our chats end in <|im_end|> all the same
         ([], ["<|im_end|>"]),
+        (0, ["<|im_end|>", 0]),
     ],
 )
 def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoint, tokenizer, generation, stops):
     def ids(texts):
-        return [tokenizer.encode(text)[0] for text in texts]
+        return [text if text == 0 else tokenizer.encode(text)[0] for text in texts]
 
     if generation is not None:
         ends = ids(generation) if isinstance(generation, list) else ids([generation])[0]

@@ -135,6 +135,25 @@ def test_a_tied_checkpoint_may_carry_its_head_again(tmp_path):
     )
 
 
+@pytest.mark.parametrize("prefix", ["_orig_mod.", "module."])  # of torch.compile, and of its parallel modules
+def test_all_names_may_begin_with_what_pytorch_wraps_a_model_in(tmp_path, prefix):
+    shape, _, parameters = saved(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file({prefix + name: x for name, x in tensors.items()}, tmp_path / "model.safetensors")
+    assert_equal(parameters, weights.load(tmp_path, shape)[1])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"])
+def test_a_number_that_is_none_is_refused(tmp_path, name, value):
+    saved(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors[name] = tensors[name].copy()
+    tensors[name].flat[3] = value
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert f"{name} must hold finite numbers, and has NaN or infinity; " in error_of(tmp_path)
+
+
 def test_every_misfit_is_named_at_once(tmp_path):
     shape, *_ = saved(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
