@@ -80,7 +80,7 @@ def seed_key(seed: Any) -> jax.Array:
 
     Under ``vmap`` the others, `rbg` and `unsafe_rbg`, draw all rows by the first row's key.
     """
-    return jax.random.key(seed, impl="threefry2x32")
+    return jax.random.key(seed, impl="threefry2x32")  # noqa: TID251
 
 
 def short_repr(value: Any) -> str:

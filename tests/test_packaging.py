@@ -1,5 +1,6 @@
 """What a package index, Colab and a workflow read: each says the same, and bounds let in what people already have."""
 
+import ast
 import os
 import re
 import tomllib
@@ -50,6 +51,16 @@ def test_colab_keeps_what_it_comes_with():
 def test_every_dependency_has_a_lowest_version():
     free = {one.name for one in requirements(*PROJECT["optional-dependencies"]) if not one.specifier}
     assert free <= {"jaxlake", "jax", "libtpu"}  # jax[cuda12] and jax[tpu], which are bounded by jax
+
+
+@pytest.mark.parametrize("folder", ["jaxlake", "engineer", "rl", "benchmarks", "integrations"])
+def test_text_is_utf_8_whatever_the_locale(folder):
+    """Also where ruff's PLW1514 does not see that something is a path."""
+    for file in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("read_text", "write_text"):
+                given = {keyword.arg for keyword in node.keywords}
+                assert "encoding" in given or "tests" in file.parts, f"{file}, line {node.lineno}"
 
 
 @pytest.mark.parametrize("package", ["jaxlake", "engineer", "rl"])

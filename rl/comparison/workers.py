@@ -90,7 +90,7 @@ def _last_words(worker: subprocess.Popen, log: Path) -> str:
     """Say what ended a worker that did not end well."""
     if worker.returncode < 0:
         return f"ended by {signal.Signals(-worker.returncode).name}"
-    return (log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+    return (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"])[-1]
 
 
 def _send(workers: Sequence[subprocess.Popen], number: int) -> None:

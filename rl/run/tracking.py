@@ -269,11 +269,11 @@ class WeightsAndBiases:
         try:
             if self._run is None:
                 state: dict[str, Any] = {"id": secrets.token_hex(4), "last_step": 0}
-                state = json.loads(mark.read_text()) if mark.exists() else state
+                state = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else state
                 self._run, self._last_step = self._open(state["id"]), state["last_step"]
             if step > self._last_step:
                 partial = mark.with_suffix(".partial")
-                partial.write_text(json.dumps({"id": self._run.id, "last_step": step}))
+                partial.write_text(json.dumps({"id": self._run.id, "last_step": step}), encoding="utf-8")
                 partial.replace(mark)
                 self._run.log(dict(values), step=step)
                 self._last_step = step

@@ -1,6 +1,7 @@
 """Checkpoints and the run's folder: nothing is lost, damage is found, a full disk and a second process are told."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -230,6 +231,29 @@ def test_how_the_engineers_server_is_reached_may_change_while_a_run_stands(tmp_p
         reopened(other)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("checkpoint.keep=5", None),
+        ("checkpoint.every_steps=3", None),
+        ("tracking.tensorboard=true", None),
+        ("grpo.micro_batch=4", "grpo.micro_batch = 4, was 16: from here on numbers may differ in their last bits"),
+        ("sampler.rows=96", "sampler.rows = 96, was 192: from here on numbers may differ in their last bits"),
+        ("model.remat=none", "model.remat = none, was full: from here on numbers may differ in their last bits"),
+    ],
+)
+def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_run_stands(tmp_path, change, told):
+    with contextlib.closing(RunDirectory(tmp_path / "run", Config())) as directory:
+        directory.create()
+        directory.checkpoints.save(state(5))
+    changed = load(tmp_path / "run/config.yaml", [change])
+    with contextlib.closing(RunDirectory(tmp_path / "run", changed)) as directory:
+        assert directory.changes == ([told] if told else [])
+        assert same_bits(directory.checkpoints.restore(like, pytest.fail), state(5))
+        directory.create()
+    assert load(tmp_path / "run/config.yaml") == changed != Config()
+
+
 FILL = """
 import resource, sys
 from pathlib import Path
@@ -354,6 +378,18 @@ def test_a_second_process_is_refused_until_the_first_is_gone_even_by_kill_9(tmp_
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     RunDirectory(tmp_path / "run", Config()).close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_one_line_and_no_error(tmp_path, monkeypatch, capsys, number):
+    def flock(file, operation):
+        raise OSError(number, "not here")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with contextlib.closing(RunDirectory(tmp_path / "run", Config())) as directory:
+        directory.create()
+    told = capsys.readouterr().err
+    assert told == f"{tmp_path}/run: this file system has no locks (not here); let no second process write there\n"
 
 
 def test_of_two_that_begin_the_same_run_one_is_refused(tmp_path):

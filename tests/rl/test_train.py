@@ -441,6 +441,19 @@ def test_a_second_ctrl_c_stops_at_once_and_a_second_sigterm_does_not():
             signal.raise_signal(signal.SIGINT)
 
 
+def test_a_closed_terminal_stops_what_nohup_does_not_protect():
+    def work(stop: Stop) -> None:
+        with stop.at_once():
+            signal.raise_signal(signal.SIGHUP)
+
+    assert guarded("rl.train", [], work) == 129
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert guarded("rl.train", [], work) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_signal_that_comes_in_a_destructor_is_not_lost():
     class Dying:
         def __del__(self):
