@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from jaxlake.benchmark import load, spread, take
-from jaxlake.commands import command_parser
+from jaxlake.commands import command_parser, local_path
 from jaxlake.files import write_whole
 from rl import config as config_
 from rl import distributed
@@ -254,7 +254,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.evaluate", _DESCRIPTION, _EPILOG)
     subject = parser.add_mutually_exclusive_group(required=True)
     subject.add_argument(
-        "--run", type=Path, metavar="DIR", help="a run's policy: final/, or best/ where it is not done"
+        "--run", type=local_path, metavar="DIR", help="a run's policy: final/, or best/ where it is not done"
     )
     subject.add_argument("--model", metavar="PATH", help="a checkpoint: a folder, or an id of the Hugging Face hub")
     subject.add_argument(
@@ -283,13 +283,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=local_path,
         metavar="DIR",
         help="folder of the evaluation (default: DIR/evaluations/SUITE of the run, else evaluations/MODEL/SUITE)",
     )
     parser.add_argument(
         "--config",
-        type=Path,
+        type=local_path,
         metavar="FILE",
         help="prompt style, lengths and the like for --model and --api (default: the shipped one that fits the "
         f"checkpoint, else {SHIPPED[0]})",

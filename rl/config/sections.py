@@ -65,7 +65,7 @@ OptimizerName = Annotated[Optimizer, Field(description="muon: of the layers' mat
 WarmupSteps = Annotated[int, Field(ge=0, description="updates in which the rate rises from 0")]
 WeightDecay = Annotated[Ratio, Field(description="of matrices; norms do not decay")]
 PeakRate = Annotated[Rate, Field(description="at its peak")]
-Temperature = Annotated[float, Field(gt=0)]
+Temperature = Annotated[float, Field(ge=1e-3)]
 TopP = Annotated[Rate, Field(description="draw among the likeliest tokens that have this probability together; 1: all")]
 TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
 REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
