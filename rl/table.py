@@ -1,4 +1,4 @@
-"""The table of all reports: for terminals of 80 columns and as Markdown; `rl.report.html` writes it as HTML."""
+"""The table of all reports: for terminals of 80 columns and as Markdown."""
 
 import dataclasses
 import textwrap

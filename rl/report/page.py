@@ -85,9 +85,13 @@ def headline(run: Run) -> str:
     """Say what the rounds have changed; before the first is through, what the warm start has."""
     *before, last = run.stages
     if not before:
-        return f"Valid plans on validation {last.name} training: {last.valid_share:.0%}."
+        return f"Valid plans on validation {last.name} training: {100 * last.valid_share:.0f} %."
     first = next((stage for stage in before if stage.name == "warm start"), before[0])
-    text = f"From {first.name} to {last.name}, valid plans on validation went "
-    text += f"from {first.valid_share:.0%} to {last.valid_share:.0%} (greedy)"
-    sampled = [stage.evidence.sampled_valid for stage in (first, last)]
-    return f"{text}." if None in sampled else f"{text} and from {sampled[0]:.0%} to {sampled[1]:.0%} (sampled)."
+    shares = {"greedy": [stage.valid_share for stage in (first, last)]}
+    shares["sampled"] = [stage.evidence.sampled_valid for stage in (first, last)]
+    ways = (
+        f"from {100 * one:.0f} % to {100 * other:.0f} % ({way})"
+        for way, (one, other) in shares.items()
+        if None not in (one, other)
+    )
+    return f"From {first.name} to {last.name}, valid plans on validation went {' and '.join(ways)}."

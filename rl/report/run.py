@@ -26,13 +26,11 @@ class Stage:
     Attributes:
       name: "before", "warm start", "round 0" and so on.
       samples: some boards with their greedy answers, the same boards at every stage of a run.
-      adapters: mean change of an answer's log-probabilities by training and by merging; empty without adapters.
     """
 
     name: str
     evidence: Evidence
     samples: tuple[dict[str, Any], ...]
-    adapters: dict[str, float]
 
     @property
     def title(self) -> str:
@@ -176,8 +174,7 @@ def _stage(name: str, path: Path) -> Stage:
     values = _read(path, {})
     with naming(path):
         evidence = Evidence.from_json(values)
-    samples = tuple(_read(path.with_name("samples.json"), []))
-    return Stage(name, evidence, samples, adapters=_read(path.with_name("adapters.json"), {}))
+    return Stage(name, evidence, samples=tuple(_read(path.with_name("samples.json"), [])))
 
 
 def _read(path: Path, missing: Any) -> Any:

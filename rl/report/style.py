@@ -19,9 +19,6 @@ from engineer.evidence import CHECKS
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#999999"
 CHECK_COLOURS = dict(zip(CHECKS, (GREY, YELLOW, GREEN, PURPLE, BLUE, SKY, VERMILION, ORANGE), strict=True))
-CHECK_MARKS = dict(zip(CHECKS, "oXs^Dv*P", strict=True))
-SHADES = "Blues"
-"""Colours of heat maps: one hue, told apart by lightness, and little ink for what is small."""
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -74,11 +71,6 @@ def in_order(count: int) -> list[Any]:
     return [matplotlib.colormaps["cividis"](share) for share in np.linspace(0.85, 0.15, count)]
 
 
-def ink(shade: float) -> str:
-    """Return a colour of text that can be read on this shade, from 0 to 1, of ``SHADES``."""
-    return "white" if shade > 0.65 else "black"
-
-
 def mark_rounds(axes: Axes, steps: Sequence[dict[str, Any]], named: bool = True) -> None:
     """Draw a dashed line where the environment was redesigned, and the rounds' names above."""
     for begin, end in spans(steps):
@@ -91,13 +83,14 @@ def mark_rounds(axes: Axes, steps: Sequence[dict[str, Any]], named: bool = True)
 
 def heat(axes: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]] = (), font: float = 9) -> None:
     """Shade the cells of float ``[rows, columns]`` from 0 to 1, and write their texts into those that are known."""
-    axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     for (i, j), share in np.ndenumerate(shares):
         if texts and not np.isnan(share):
-            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=ink(share))
+            ink = "white" if share > 0.65 else "black"
+            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=ink)
 
 
 def panels(

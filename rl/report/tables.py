@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 from engineer.context import FAILURES
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.kinds import Kind
-from rl.report.changes import excerpt
 from rl.report.run import PARTS, RATIOS, Round, Run, Stage, read
 from rl.statistics import Share
 from rl.table import Table
+
+_EXCERPT = 160
+"""Characters of an engineer's words that are shown beside a change."""
 
 
 def table_text(run_dir: str | Path) -> str:
@@ -41,7 +44,6 @@ def numbers(run: Run) -> dict[str, Any]:
                 "by_kind": {str(kind or "all"): plain(row) for kind, row in shares(stage).items()},
                 "first_failures": stage.evidence.first_failures,
                 "any_failures": any_failures(stage.evidence),
-                "adapters": stage.adapters,
             }
             for stage in run.stages
         },
@@ -136,12 +138,28 @@ def round_table(run: Run, current: Round) -> Table:
             learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
             rates = (*(Share.of(count, row.n).text() for count in counts), learnable)
         changes = (change(kind, ratio) for ratio in RATIOS)
-        realised = ratios(current.realised(kind, ratio) for ratio in RATIOS)
+        boards = "-" if current.realised(kind, "data") is None else ratios(current.realised(kind, r) for r in RATIOS)
         said = excerpt(current.proposal.get("thinking", ""), kind)
-        rows.append((str(kind), *rates, *changes, realised, said))
+        rows.append((str(kind), *rates, *changes, boards, said))
     title = f"The evidence before {current.name}, its changes, and the boards as realised: data / hole / wait"
-    rates = ("valid %", "hole %", f"{FAILURES['conflict_free']} %", "learnable %")
-    return Table(title, (run.row_name, *rates, *RATIOS, "realised", "what the engineer said"), rows)
+    rates = ("valid %", "hole %", "conflict %", "learnable %")
+    header = (run.row_name, *rates, *RATIOS, "realised", "what the engineer said")
+    known = [column for column in zip(header, *rows, strict=True) if {*column[1:]} != {"-"}]
+    header, *rows = zip(*known, strict=True)
+    return Table(title, header, rows)
+
+
+def excerpt(thinking: str, kind: Kind) -> str:
+    """Return the first sentence of an engineer's thinking that names the kind, else its leading words, else "-"."""
+    sentences = [part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", thinking) if part.strip()]
+    if not sentences:
+        return "-"
+    name, form = kind.label, rf"\b{kind}\b"
+    if isinstance(name, int):  # the last as the examples of the warm start quote a row: "Weakest:6 19;5 23;"
+        form = rf"\bsizes?\b[^.]*\b{name}\b|\b{name} ?x ?{name}\b|(?:^|[:;]) *{name} \d"
+    named = [part for part in sentences if re.search(form, part, re.I)]
+    text = named[0] if named else f"({kind.words.split()[0]} not named) {sentences[0]}"
+    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
 
 
 def _short(ratio: float | None) -> str:
@@ -161,14 +179,6 @@ def failure_table(run: Run) -> Table:
 def any_failures(evidence: Evidence) -> dict[str, int]:
     """Count by check all greedy answers that fail it, over all kinds."""
     return {check: sum(row.any_failures[check] for row in evidence.by_kind) for check in CHECKS}
-
-
-def adapter_table(run: Run) -> Table | None:
-    """Show how far training has moved the answers of a model with adapters, and how far merging these would."""
-    ways = ("training", "merging")
-    rows = [(stage.name, *(f"{stage.adapters[by]:.2g}" for by in ways)) for stage in run.stages if stage.adapters]
-    title = "Adapters: mean change of the log-probability of an answer's token, in nats"
-    return Table(title, ("stage", "by training", "by merging"), rows) if rows else None
 
 
 def times(run: Run) -> dict[str, dict[str, float | None]]:
