@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from rl.branching import Design, Gains, StateGains, read_gains
 from rl.branching import designs as origins
@@ -23,6 +22,8 @@ ALL, RANDOM = "all designs", "random designs"
 BEST, BASELINE = "best of all", "fixed_random"
 ENOUGH = 0.5
 """Rank correlation of two repeats below which the branches are too short or too few to tell designs apart."""
+FEW_STATES = 4
+"""States up to which each has a picture as wide as a page."""
 FEWEST = 3
 """Designs of a state below which their ranks say nothing."""
 RESAMPLES = 2_000
@@ -84,20 +85,32 @@ class Transfer:
 
 
 def write(folder: Path, file: Path | None = None) -> Path:
-    """Write the report of a folder with ``gains.jsonl``: numbers, pictures and, last, the page.
+    """Write the page of a folder with ``gains.jsonl``; its pictures and its numbers (JSON) are files beside it.
 
     Args:
       folder: the folder of the branches.
-      file: the page; ``report/report.html`` in the folder if None.
+      file: the page; ``report/branch.html`` in the folder if None.
+
+    Returns:
+      The path of the page.
 
     Raises:
       ValueError: if `rl.branching.read_gains` cannot read the folder; one line.
       OSError: if the disk does not take it.
     """
-    gains, file = read_gains(folder), file or folder / "report" / page.FILE
+    gains, file = read_gains(folder), file or folder / "report" / "branch.html"
     drawn = style.draw(PICTURES, gains)
-    values = {"notes": notes(gains), "tables": tables(gains), "design_table": design_table}
-    page.save(file, {file.parent: drawn}, _numbers(gains), "branch.html", gains=gains, pictures=drawn, **values)
+    page.save(
+        file,
+        {file.parent: drawn},
+        _numbers(gains),
+        "tables.html",
+        title=f"Branches {gains.name}",
+        notes=notes(gains),
+        tables=list(tables(gains)),
+        pictures=drawn,
+        folded={f"Designs tried from {state.name}": design_table(state) for state in gains.states},
+    )
     return file
 
 
@@ -125,13 +138,14 @@ def notes(gains: Gains) -> Iterator[str]:
 
 def tables(gains: Gains) -> Iterator[Table]:
     """Make the tables that fit a terminal; those of single designs are `design_table`."""
-    header = ("state", "round", "valid %", "designs", "repeats", "updates", "best", "worst")
-    yield Table("States that designs were tried from", header, list(map(_state_row, gains.states)))
-    if rows := engineers(gains):
-        above = f"above {BASELINE}"
+    header = ("state", "valid %", "designs", "repeats", "updates", "best", "worst")
+    rows = [(name, *_state_row(state)) for name, state in zip(_short_names(gains), gains.states, strict=True)]
+    yield Table("States that designs were tried from, and the points gained by the best and worst design", header, rows)
+    if designers := engineers(gains):
         yield Table(
-            "Points gained by the designs of engineers, mean over repeats and states [Student's t over states]",
-            ("engineer", "states", "target", above, "all kinds", above),
+            "Points gained by the designs of engineers, mean over repeats and states, and the difference to "
+            f"{BASELINE} in the same states [Student's t over states]",
+            ("engineer", "states", "target", "difference", "all kinds", "difference"),
             [
                 (
                     one.name,
@@ -139,7 +153,7 @@ def tables(gains: Gains) -> Iterator[Table]:
                     *(_points(one.target), _interval(one.target_above)),
                     *(_points(one.all_kinds), _interval(one.all_kinds_above)),
                 )
-                for one in rows
+                for one in designers
             ],
             f"{BEST.capitalize()}: in each state the design that is best by the other repeats than the one it is "
             "measured in.",
@@ -218,18 +232,14 @@ def _retest(group: str, by_state: Sequence[np.ndarray]) -> Retest:
     usable = [gains for gains in usable if not np.isnan(retest_correlation(gains))]
     if not usable:
         return Retest(group, count, None, None)
-    drawn = [
-        (gains, gains[rng.integers(len(gains), size=(RESAMPLES, len(gains)))])  # the state itself, and its resamples
-        for gains in usable
-    ]
-    single, of_means = (
-        (
-            float(np.mean([measure(gains) for gains, _ in drawn])),
-            *np.nanpercentile(np.nanmean([measure(again) for _, again in drawn], axis=0), ENDS).tolist(),
-        )
-        for measure in (retest_correlation, _retest_of_means)
-    )
-    return Retest(group, count, single, of_means)
+    resamples = [gains[rng.integers(len(gains), size=(RESAMPLES, len(gains)))] for gains in usable]
+    intervals = []
+    for measure in (retest_correlation, _retest_of_means):
+        drawn = np.stack([measure(gains) for gains in resamples])  # NaN where one design was drawn again and again
+        means = np.nanmean(drawn[:, ~np.isnan(drawn).all(0)], axis=0)
+        low, high = np.percentile(means, ENDS).tolist()
+        intervals.append((float(np.mean([measure(gains) for gains in usable])), low, high))
+    return Retest(group, count, *intervals)
 
 
 def retest_correlation(gains: np.ndarray) -> np.ndarray:
@@ -296,10 +306,11 @@ def _numbers(gains: Gains) -> dict[str, Any]:
 
 
 def _gains(gains: Gains) -> Figure:
-    count = len(gains.states)
-    figure = Figure(figsize=(style.WIDTH, 2.3 * count + 0.7), layout="constrained")
-    grid = list(figure.subplots(count, 1, squeeze=False).flat)
-    for axes, state in zip(grid, gains.states, strict=True):
+    few = len(gains.states) <= FEW_STATES
+    labels = None if few else "designs in ascending order of gain", "gain, points"
+    tall, abreast = (2.8, 1) if few else (1.6, 4)
+    figure, grid = style.panels(len(gains.states), tall, *labels, abreast, sharex=False, sharey=not few)
+    for axes, state, title in zip(grid, gains.states, _short_names(gains), strict=True):
         order = state.gains.mean(-1).argsort(kind="stable")
         place = np.empty(len(order))
         place[order] = np.arange(1, len(order) + 1)
@@ -315,11 +326,11 @@ def _gains(gains: Gains) -> Figure:
                 means = 100 * state.gains.mean(-1)[of]
                 axes.plot(place[of], means, mark, color=colour, markersize=4, alpha=0.8, label=name, zorder=3)
         axes.axhline(0, color="#444444", linewidth=0.9, zorder=1)
-        axes.set_title(state.name)
+        axes.set_title(title)
         axes.set_xlim(0, len(order) + 1)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.supxlabel("designs in ascending order of gain", fontsize=9)
-    figure.supylabel("gain, points", fontsize=9)
+        names = [textwrap.shorten(_named(*one), 24, placeholder=" ...") for one in state.designs.items()]
+        turned: Any = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "fontsize": 7}
+        axes.set_xticks(place if few else [], names if few else [], **turned)
     style.legend(figure, grid, len(_ORIGINS) + 1, "upper")
     return figure
 
@@ -367,7 +378,13 @@ def _state_row(state: StateGains) -> tuple[str, ...]:
     means, named = state.gains.mean(-1), list(state.designs.items())
     ends = (f"{_points(means[i])} {_named(*named[i])}" for i in (means.argmax(), means.argmin()))
     counts = (len(state.designs), state.repeats, state.updates)
-    return state.name, str(state.round), f"{100 * state.before:.1f}", *map(str, counts), *ends
+    return f"{100 * state.before:.1f}", *map(str, counts), *ends
+
+
+def _short_names(gains: Gains) -> list[str]:
+    """Return the names of the states without their folders, unless two would be the same."""
+    short = [state.name.rpartition("/")[2] for state in gains.states]
+    return short if len(set(short)) == len(short) else [state.name for state in gains.states]
 
 
 def _named(number: int, design: Design) -> str:

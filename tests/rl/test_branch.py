@@ -10,11 +10,9 @@ from engineer import RULES
 from rl import branching
 from rl.branch import main
 from rl.branching import network
-from rl.branching.designs import draw_designs
+from rl.branching.designs import SEVERAL, draw_designs
 from rl.config import Config
 from rl.evaluation.reading import read_state
-from rl.report.branch import read
-from rl.report.branch.gains import SEVERAL
 from rl.run.keys import Purpose, make_key
 
 
@@ -76,7 +74,7 @@ def test_a_killed_command_goes_on_to_the_same_file_and_the_run_stays_as_it_is(ru
     monkeypatch.setattr(network, "trainer", train)
     assert main([*command, "--out", str(tmp_path / "killed")]) == 0
     assert rows(tmp_path / "killed") == found
-    assert len(read(tmp_path / "killed").states[0].designs) == 4
+    assert len(branching.read_gains(tmp_path / "killed").states[0].designs) == 4
 
 
 @pytest.mark.heavy
@@ -99,7 +97,7 @@ def test_states_are_trained_branched_from_and_kept_as_an_engineer_reads_them(tmp
         assert named["uniform"] == RULES["uniform"](history[-1].evidence, history, key).to_dict()
         assert len({str(config) for config in designs.values()}) == len(designs) > 3  # no design twice
         assert state.history[-1].round in (0, 1)
-    assert len(read(tmp_path / "out").states) == 2
+    assert len(branching.read_gains(tmp_path / "out").states) == 2
 
 
 @pytest.mark.heavy

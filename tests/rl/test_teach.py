@@ -5,13 +5,14 @@ import json
 import jax
 import numpy as np
 import pytest
+from branches import branch, save
 from lab import LAB
 
 from engineer import modules
 from engineer.examples import draw_history
 from engineer.proposal import to_answer
 from jaxlake.config import LakeConfig
-from rl import branch, teaching
+from rl import teaching
 from rl.config import Config, ConfigError, GRPOSection
 from rl.evaluation.reading import write_state
 from rl.policy import SHIPPED_MODEL, Policy
@@ -39,33 +40,15 @@ def policy():
     return Policy.create(CONFIG, jax.random.key(0))[0]
 
 
-def line(design: int, config: LakeConfig, target: float, other: float, repeat: int = 0, state: str = "r/000 round 1"):
+def line(design: int, config: LakeConfig, target: float, other: float, repeat: int = 0):
     """Return a line of gains.jsonl: so much gained on the target 4, so much on 3."""
-    return {
-        "version": 1,
-        "state": state,
-        "round": 1,
-        "design": design,
-        "repeat": repeat,
-        "updates": 2,
-        "context": "",
-        "config": config.to_dict(),
-        "origin": "uniform, ladder" if design == 0 else "random",
-        "before": 0.2,
-        "after": 0.2 + target,
-        "gain": target,
-        "gain_se": 0.01,
-        "by_kind": {
-            "3": {"before": 0.2, "after": 0.2 + other},
-            "4": {"before": 0.2, "after": 0.2 + target},
-        },
-        "predictors": {},
-    }
+    by_kind = {kind: {"before": 0.2, "after": 0.2 + gain} for kind, gain in (("3", other), ("4", target))}
+    changes = {"state": "r/000 round 1", "config": config.to_dict(), "by_kind": by_kind}
+    return branch(design, repeat, target, **changes)
 
 
 def branches(folder, *lines, kinds=(3, 4)):
-    folder.mkdir(exist_ok=True)
-    (folder / "gains.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    save(folder, lines)
     of = LakeConfig.uniform(kinds, 0, 0).kinds
     history = draw_history(np.random.default_rng(0), of, 2, modules("F+R"), of[1:])
     (folder / "states.jsonl").write_text(json.dumps(write_state("r/000 round 1", history)) + "\n")

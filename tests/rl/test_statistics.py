@@ -1,0 +1,89 @@
+"""Intervals, correlations and shares are held against hand-worked and brute-force ones."""
+
+import numpy as np
+import pytest
+
+from rl.slices import cell_weights
+from rl.statistics import Share, intervals, ratio_interval, seed_interval, spearman, t_interval
+
+
+def test_bootstrap_is_that_of_a_plain_loop():
+    rng = np.random.default_rng(1)
+    strata = np.repeat([7, 8, 9], (5, 8, 3))
+    values = rng.normal(size=(4, 16)) + rng.normal(size=(4, 1))
+    weights = np.stack([cell_weights(strata, strata < 9), cell_weights(strata, strata > 0)])
+    by_group = intervals({"a": values}, weights, strata)["a"]
+    drawn = []
+    for _ in range(4000):
+        seeds = rng.integers(4, size=4)
+        boards = [rng.choice(np.flatnonzero(strata == s), (strata == s).sum()) for s in (7, 8, 9)]
+        means = [values[np.ix_(seeds, part)].mean() for part in boards]
+        drawn.append((np.mean(means[:2]), np.mean(means)))
+    for interval, sample in zip(by_group, np.array(drawn).T, strict=True):
+        assert (interval.low, interval.high) == pytest.approx(np.percentile(sample, (2.5, 97.5)), abs=0.06)
+    assert by_group[0].mean == pytest.approx((values[:, :5].mean() + values[:, 5:13].mean()) / 2)
+
+
+def test_what_is_the_same_for_all_seeds_and_boards_has_no_width():
+    [interval] = intervals({"a": np.full((3, 6), 0.25)}, np.full((1, 6), 1 / 6), np.zeros(6, int))["a"]
+    assert (interval.low, interval.high, interval.t_low, interval.t_high) == pytest.approx((0.25,) * 4)
+    assert interval.is_clear
+
+
+def test_one_seed_has_no_t_interval_and_is_never_clear():
+    [interval] = intervals({"a": np.ones((1, 4))}, np.full((1, 4), 0.25), np.zeros(4, int))["a"]
+    assert (interval.t_low, interval.t_high, interval.by_seed) == (None, None, (1.0,))
+    assert not interval.is_clear
+
+
+def test_equal_values_get_equal_intervals_and_numbers_of_seeds_may_differ():
+    values = np.random.default_rng(0).random((3, 9))
+    weights, strata = np.full((1, 9), 1 / 9), np.zeros(9, int)
+    by_name = intervals({"a": values, "short": values[:2], "b": values}, weights, strata, resamples=500)
+    assert by_name["a"] == by_name["b"]
+    assert len(by_name["short"][0].by_seed) == 2
+
+
+def test_t_interval_of_one_two_three():
+    # Mean 2, standard deviation 1, t of 2 degrees of freedom 4.3027.
+    assert t_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-4)
+
+
+def test_bootstrap_of_three_seeds_reaches_from_the_least_to_the_largest():
+    # Of three seeds drawn, all are the same one in 1 of 27 cases each, which is more than 2.5 %.
+    interval = seed_interval(np.array([0.1, 0.4, 0.2]))
+    assert (interval.low, interval.high) == pytest.approx((0.1, 0.4))
+
+
+def test_interval_of_a_ratio_goes_to_the_seeds_own_where_one_is_drawn_alone_often_enough():
+    # Of three seeds, each is drawn three times in 1 of 27 cases, 3.7 %; a ratio of sums lies between its parts' ratios.
+    numerator, denominator = np.array([1.0, 2.0, 9.0]), np.array([2.0, 10.0, 10.0])
+    assert ratio_interval(numerator, denominator) == pytest.approx((12 / 22, 2 / 10, 9 / 10))
+
+
+def test_interval_of_a_ratio_is_that_of_a_plain_loop():
+    rng = np.random.default_rng(3)
+    denominator = rng.uniform(0.1, 0.9, 12)
+    numerator = 0.6 * denominator + rng.normal(0, 0.1, 12)
+    picks = rng.integers(12, size=(20_000, 12))
+    drawn = [numerator[seeds].mean() / denominator[seeds].mean() for seeds in picks]
+    _, low, high = ratio_interval(numerator, denominator)
+    assert (low, high) == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.01)
+
+
+def test_spearman_by_hand():
+    # Without ties 1 - 6 sum(d^2) / (n (n^2 - 1)): d = 0, 1, 1, 1, 1 gives 1 - 24 / 120.
+    assert spearman(np.array([1.0, 2, 3, 4, 5]), np.array([2.0, 7, 5, 50, 11])) == pytest.approx(0.8)
+    # Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4: covariance 4.5, variances 4.5 and 5.
+    pairs = np.array([[0.0, 1, 1, 2], [0, 0, 0, 0]]), np.array([[0.0, 1, 2, 3]] * 2)
+    assert spearman(*pairs) == pytest.approx([4.5 / np.sqrt(4.5 * 5), np.nan], nan_ok=True)
+
+
+def test_cells_weigh_the_same_whatever_their_boards():
+    cells, chosen = np.array([1, 1, 1, 2, 9]), np.array([True, True, True, True, False])
+    assert cell_weights(cells, chosen) == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2, 0])
+
+
+def test_a_share_is_written_in_percent_with_its_interval_if_that_is_known():
+    assert Share(0.512, 0.46, 0.561).text(1) == "51.2 [46-56]"
+    assert Share(0.512).text() == "51"
