@@ -101,7 +101,7 @@ def _draw(axes: Axes, run: Run, panel: Panel, curves: Sequence[Curve], window: i
         return
     for (series, colour, label), line in zip(curves, lines, strict=True):
         known = ~np.isnan(line)  # a rehearsal is made at some steps alone
-        marks = style.marks(np.count_nonzero(known))
+        marks = style.marks(int(known.sum()))
         axes.plot(steps, series, color=colour, alpha=0.25, linewidth=0.7)
         axes.plot(steps[known], line[known], color=colour, linewidth=1.5, label=label, clip_on=False, **marks)
     if panel.log:

@@ -111,8 +111,6 @@ def test_a_run_says_how_far_it_moved_and_is_evaluated_as_it_was_trained(tmp_path
     assert train.main(["--config", str(tmp_path / "micro.yaml"), "--run", str(run)]) == 0
     found = [json.loads((run / stage / "adapters.json").read_text()) for stage in ("warm_start", "rounds/0")]
     assert all(effects["training"] > effects["merging"] > 0 for effects in found)
-    page = (run / "report/report.html").read_text()
-    assert all(f">{effects['training']:.2g}<" in page and f">{effects['merging']:.2g}<" in page for effects in found)
 
     # The last checkpoint holds the adapters themselves, the run's seed and shape give the base.
     config = config_.load(run / "config.yaml")

@@ -30,7 +30,7 @@ rounds: {{count: 2, instances: 16}}
 grpo: {{prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}}
 reward: {{free_tokens: 12, limit_tokens: 64}}
 validation: {{kinds: [corridor5, rooms5x3], instances: 12, samples: 2}}
-engineer: {{template: null, context: V6+E+X, max_prompt_tokens: 2048, max_thinking_tokens: 4, max_answer_tokens: 192}}
+engineer: {{template: null, context: V6+R, max_prompt_tokens: 2048, max_thinking_tokens: 4, max_answer_tokens: 192}}
 """
 
 
@@ -92,10 +92,10 @@ def test_samples_are_of_the_targets(run):
 
 def test_its_report_has_kinds(run):
     drawn = {path.name for path in (run / "report").iterdir()}
-    assert {"report.html", "allocation.png", "forgetting.png", "failures.png", "learnability.png"} <= drawn
-    validation, *_, realised = table_text(run).split("\n\n")
+    assert {"report.html", "report.json", "allocation.png", "failures.png"} <= drawn
+    validation, *_, requested = table_text(run).split("\n\n")
     assert [line.split()[0] for line in validation.splitlines()[1:5]] == ["kind", *TARGETS, "all"]
-    assert realised.splitlines()[1].startswith("kind") and "rooms5" in realised
+    assert requested.splitlines()[1].startswith("kind") and "rooms5" in requested
 
 
 def test_stopped_within_a_round_it_goes_on_to_the_same_end(run, folder, monkeypatch):
