@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlake.arguments import check_key, is_number, short_repr, whole_number
 from jaxlake.kinds import Kind, row_name
+from jaxlake.processes import check_process
 from jaxlake.record import Array
 
 MAX_HOLE = 0.5
@@ -90,6 +91,7 @@ class LakeConfig:
         Args:
           concentration: of the Dirichlet distribution; below 1 few kinds have most of the data.
         """
+        check_process()
         check_key(key)
         data_key, hole_key, wait_key = jax.random.split(key, 3)
         data = np.asarray(

@@ -9,9 +9,10 @@ def check_process() -> None:
     """Raise RuntimeError in a process forked from one in which JAX had run."""
     if _in_fork_of_jax:
         raise RuntimeError(
-            "this process was forked from one in which JAX had run, so JAX would hang in it: the context must be "
-            'another, AsyncVectorEnv(.., context="spawn") or SubprocVecEnv(.., start_method="spawn"); VectorLake '
-            "steps a whole batch without processes"
+            "this process was forked from one in which JAX had run, so JAX would hang in it: it must be spawned, as by "
+            'AsyncVectorEnv(.., context="spawn"), SubprocVecEnv(.., start_method="spawn"), DataLoader(.., '
+            'multiprocessing_context="spawn") or get_context("spawn").Pool(); VectorLake steps a whole batch, and '
+            "path_reward judges one, without processes"
         )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlake import observations
 from jaxlake.adapters.shared import arrays_by_name
+from jaxlake.arguments import seed_key
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
 from jaxlake.generate import generate
@@ -53,7 +54,8 @@ class Episode:
 
     @property
     def state(self) -> State:
-        """The core's state now; ValueError before the first episode."""
+        """The core's state now; ValueError before the first episode, RuntimeError in a fork of a process with JAX."""
+        check_process()
         if self._state is None:
             raise ValueError("nothing has begun: reset comes first")
         return self._state
@@ -70,7 +72,6 @@ class Episode:
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """Return the next time step; actions are int ``[max_agents]``."""
-        check_process()
         self._state, fetched = _step_one(self.lake, self.state, np.asarray(actions, np.int32), self._seed)
         return self._unpacked(fetched)
 
@@ -135,6 +136,7 @@ def pictures(state: State, mode: str) -> tuple[str, ...] | tuple[np.ndarray, ...
       state: ``[batch]``.
       mode: ``"ansi"`` or ``"rgb_array"``.
     """
+    check_process()
     if mode == "rgb_array":
         return tuple(np.array(_tiles(state.instance, state.positions)))
     return tuple(map(observations.text, jax.device_get(state)))
@@ -183,7 +185,7 @@ def check_level(level: int, bank: LevelBank) -> None:
 def _generated(kind: Kind) -> LevelBank:
     check_process()
     config = LakeConfig.uniform((kind,), hole=0.2, wait=0.0)
-    return LevelBank.build(generate(config, jax.random.key(0), GENERATED_LEVELS).instances)
+    return LevelBank.build(generate(config, seed_key(0), GENERATED_LEVELS).instances)
 
 
 _tiles = jax.jit(jax.vmap(functools.partial(tiles, tile_size=_TILE_SIZE)))
@@ -214,5 +216,5 @@ def _reset_one(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) ->
 
 @functools.partial(jax.jit, static_argnames="lake")
 def _step_one(lake: Lake, state: State, actions: jax.Array, seed: jax.Array) -> tuple[State, jax.Array]:
-    state, timestep = lake.step(state, actions, jax.random.fold_in(jax.random.key(seed), state.time))
+    state, timestep = lake.step(state, actions, jax.random.fold_in(seed_key(seed), state.time))
     return state, pack(timestep)

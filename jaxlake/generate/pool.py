@@ -19,6 +19,7 @@ from jaxlake.generate.quotas import assemble, report_kind, rounded
 from jaxlake.generate.search import Account, Found, Quotas
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import fit
+from jaxlake.processes import check_process
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Plan, Solution, Status
 
@@ -76,7 +77,9 @@ def draw(
 
     Raises:
       ValueError: for a kind of which the stock has no board.
+      RuntimeError: in a process forked from one in which JAX had run.
     """
+    check_process()
     max_size = max_size or max(kind.size for kind in config.kinds)
     max_agents = max_agents or max(kind.num_agents for kind in config.kinds)
     parts: list[Found] = []

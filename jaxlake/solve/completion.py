@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxlake.arguments import short_repr
 from jaxlake.levels import check_shapes
+from jaxlake.processes import check_process
 from jaxlake.record import Array, Record, record
 from jaxlake.solve.joint import INFINITE, Convention, joint_values
 from jaxlake.types import MAX_SIZE, OUTSIDE, STEPS, Instance, Plan
@@ -55,6 +56,7 @@ def completion_costs(instances: Instance, plans: Plan) -> jax.Array:
     Raises:
       ValueError: for larger boards, and for arrays of other shapes or kinds than these.
     """
+    check_process()
     _check(instances, plans)
     return _completion_costs(instances, plans.paths, plans.lengths)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.levels import validate
+from jaxlake.processes import check_process
 from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.exhaustive import search_exhaustively
 from jaxlake.solve.pairs import search_pairs
@@ -62,8 +63,10 @@ def solve(
     Raises:
       ValueError: for an instance that cannot be played, as ``validate`` tells it, and for arrays or a horizon larger
         than the search's number formats.
+      RuntimeError: in a process forked from one in which JAX had run.
     """
     objective, max_steps = Objective(objective), whole_number("max_steps", max_steps, 1, MAX_HORIZON)
+    check_process()
     validate(instances)
     if np.ndim(instances.size) == 0:
         return solve(_batch_of(instances), objective, max_steps)[0]
@@ -104,6 +107,7 @@ def without_waiting(
     Raises:
       ValueError: for an instance that cannot be played, and solutions of another number of instances.
     """
+    check_process()
     objective = Objective(objective)
     validate(instances)
     if not isinstance(solutions, Solution):

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlake.arguments import Word, whole_number
 from jaxlake.levels import check_shapes
+from jaxlake.processes import check_process
 from jaxlake.record import Array, Record
 from jaxlake.types import MAX_SIZE, STEPS, Instance
 
@@ -77,6 +78,7 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention | 
       ValueError: for more agents, or boards larger than 10x10, with three agents 6x6, and for a word that is no
         ``Convention``.
     """
+    check_process()
     axes = check_shapes(instances)
     if len(axes) != 1 or not axes[0]:
         raise ValueError(f"the instances have batch axes {axes}: joint_values needs one, of at least 1")

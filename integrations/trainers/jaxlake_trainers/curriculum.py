@@ -16,6 +16,7 @@ from jaxlake import AnswerFormat, Kind, LakeConfig, PromptStyle, answer, generat
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.arguments import whole_number
 from jaxlake.kinds import read_kinds
+from jaxlake.processes import check_process
 
 try:
     from engineer import RULES, DataFloor, Engineer, Evidence, PastRound, RuleEngineer
@@ -215,6 +216,7 @@ class EngineerCurriculum(Iterator[LakeTask]):
         return {"kinds": kinds, "tasks_per_round": self.tasks_per_round, "seed": self._seed, "words": words}
 
     def _key(self, purpose: int) -> jax.Array:
+        check_process()
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), purpose), self._round)
 
     def _draw(self) -> None:

@@ -11,8 +11,10 @@ from pydantic import model_validator
 
 from jaxlake import AnswerFormat, Check, Instance, LakeConfig, PromptStyle, Solution, answer, generate, solve
 from jaxlake.adapters.text import judge, tasks
+from jaxlake.arguments import seed_key
 from jaxlake.benchmark import SETS, load
 from jaxlake.kinds import Kind, read_kinds
+from jaxlake.processes import check_process
 from jaxlake.types import Verdict
 
 _BLOCK = 256
@@ -116,7 +118,8 @@ class MapfTaskset(vf.Taskset[MapfTask, MapfConfig]):
                 boards = fixed.instances[block]
                 yield fixed.ids[block], fixed.kinds[block], boards, fixed.optimum[block], solve(boards)
             return
-        key = jax.random.key(self.config.seed)
+        check_process()
+        key = seed_key(self.config.seed)
         for number in itertools.count():
             found = generate(lake, jax.random.fold_in(key, number), _BLOCK)
             yield itertools.repeat(None, _BLOCK), found.kinds, found.instances, found.solutions.cost, found.solutions
