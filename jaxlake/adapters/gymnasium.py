@@ -30,6 +30,7 @@ from jaxlake.adapters.host import (
     pictures,
 )
 from jaxlake.adapters.shared import box_of
+from jaxlake.arguments import seed_key, whole_number
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake
 from jaxlake.kinds import Kind
@@ -62,6 +63,7 @@ class VectorLake(VectorEnv):
       autoreset_mode: when the next episode begins; Gymnasium's default.
       render_mode: ``"ansi"`` for the boards as texts, ``"rgb_array"`` for pictures, or None.
       kind: of generated levels, random ones of size 4 with two agents by default.
+      max_episode_steps: Gymnasium's name for a limit beside that of ``params``: the lower one holds; -1 is none.
 
     Raises:
       ValueError: when an observation is not one array, for another mode, or for a bank beside a kind.
@@ -77,7 +79,11 @@ class VectorLake(VectorEnv):
         render_mode: str | None = None,
         *,
         kind: Kind | str | int | None = None,
+        max_episode_steps: int | None = None,
     ) -> None:
+        if max_episode_steps not in (None, -1):
+            limit = whole_number("max_episode_steps", max_episode_steps, 1)
+            params = params.replace(max_steps=min(limit, int(params.max_steps)))
         self.bank, self.num_envs, self.params = bank_of(bank, kind), num_envs, params
         self.metadata = CentralLake.metadata | {"autoreset_mode": autoreset_mode}
         self.render_mode = checked_render_mode(render_mode)
@@ -272,7 +278,7 @@ def _reset_some(
 def _step_batch(
     autoreset: AutoReset, bank: LevelBank, state: State, actions: jax.Array, seed: jax.Array, count: jax.Array
 ) -> tuple[State, jax.Array, jax.Array]:
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), count), len(actions))
+    keys = jax.random.split(jax.random.fold_in(seed_key(seed), count), len(actions))
     state, timestep = jax.vmap(autoreset.step, in_axes=(None, 0, 0, 0))(bank, state, actions, keys)
     return state, pack(timestep.replace(final_observation=None)), timestep.final_observation
 

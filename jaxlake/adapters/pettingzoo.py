@@ -15,8 +15,8 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils.conversions import parallel_to_aec
 
 from jaxlake import observations
-from jaxlake.adapters.gymnasium import observation_box
-from jaxlake.adapters.host import RENDER_MODES, Episode, bank_of, checked_render_mode, infos_of
+from jaxlake.adapters.gymnasium import CentralLake, observation_box
+from jaxlake.adapters.host import Episode, bank_of, checked_render_mode, infos_of
 from jaxlake.env import Lake
 from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
@@ -51,7 +51,7 @@ class ParallelLake(ParallelEnv):
         beside a kind.
     """
 
-    metadata = {"name": "jaxlake_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": True}
+    metadata = CentralLake.metadata | {"name": "jaxlake_v0", "is_parallelizable": True}
 
     def __init__(
         self,
@@ -155,6 +155,13 @@ class ParallelLake(ParallelEnv):
 parallel_env = ParallelLake
 
 
-def env(bank: LevelBank | None = None, lake: Lake = DEFAULT_LAKE, params: Params = DEFAULT_PARAMS) -> AECEnv:
+def env(
+    bank: LevelBank | None = None,
+    lake: Lake = DEFAULT_LAKE,
+    params: Params = DEFAULT_PARAMS,
+    render_mode: str | None = None,
+    *,
+    kind: Kind | str | int | None = None,
+) -> AECEnv:
     """Return a ``ParallelLake`` whose agents are asked one after the other and then move at the same time."""
-    return parallel_to_aec(ParallelLake(bank, lake, params))
+    return parallel_to_aec(ParallelLake(bank, lake, params, render_mode, kind=kind))

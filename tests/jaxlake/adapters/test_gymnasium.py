@@ -90,6 +90,20 @@ def test_levels_that_nobody_gave_have_solutions_and_are_the_same_in_every_enviro
     jax.tree.map(np.testing.assert_array_equal, levels, many.bank.instances)
 
 
+@pytest.mark.parametrize(("given", "own", "length"), [(3, 9, 3), (9, 3, 3), (-1, 3, 3)])
+def test_make_vec_takes_gymnasiums_limit_of_steps_as_make_does(bank, given, own, length):
+    settings = {"bank": bank, "params": Params(max_steps=own), "max_episode_steps": given}
+    for env in gymnasium.make_vec("jaxlake/Lake-v0", 2, **settings), gymnasium.make("jaxlake/Lake-v0", **settings):
+        env.reset(seed=0)
+        wait = np.full(env.action_space.shape, Action.WAIT)
+        assert [np.all(env.step(wait)[3]) for _ in range(length)] == [False] * (length - 1) + [True]
+
+
+def test_a_limit_of_steps_that_is_none_is_refused(bank):
+    with pytest.raises(ValueError, match="max_episode_steps = 0 must be a whole number from 1 on"):
+        VectorLake(bank, max_episode_steps=0)
+
+
 def test_a_kind_beside_a_bank_is_refused(bank):
     for make in (CentralLake, VectorLake):
         with pytest.raises(ValueError, match="kind = rooms5 is of levels to generate: with a bank it must be left out"):

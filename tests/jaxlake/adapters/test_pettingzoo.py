@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
 from pettingzoo.test.state_test import state_test
 
-from jaxlake import from_text, observations
+from jaxlake import from_text, observations, to_text
 from jaxlake.adapters.pettingzoo import ParallelLake, env, parallel_env
 from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, stack
@@ -57,12 +57,15 @@ def test_pettingzoo_finds_that_the_seed_decides(bank):
 
 def test_the_module_has_what_pettingzoos_own_modules_have():
     bank = LevelBank.build(stack([from_text(OPEN)]))
-    taking_turns = env(bank, params=Params(max_steps=40))
+    taking_turns = env(bank, params=Params(max_steps=40), render_mode="ansi")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         api_test(taking_turns, num_cycles=100)
         state_test(taking_turns, parallel_env(bank))
     assert taking_turns.possible_agents == parallel_env(bank).possible_agents == ["agent_0", "agent_1"]
+    assert taking_turns.metadata["render_fps"] == 4 and taking_turns.metadata["name"] == "jaxlake_v0"
+    taking_turns.reset()
+    assert taking_turns.render() == to_text(from_text(OPEN))
 
 
 def test_bounds_are_tight():
@@ -76,6 +79,7 @@ def test_bounds_are_tight():
 def test_levels_are_generated_where_nobody_gives_them():
     lake = parallel_env(kind="3x1")
     lake.reset(seed=0)
+    assert env(kind="3x1").possible_agents == lake.possible_agents
     assert lake.agents == ["agent_0"] and lake.state() in lake.state_space
     assert lake.episode.state.instance.max_size == 3
 
