@@ -10,13 +10,15 @@ from reasoning_gym.dataset import ProceduralDataset
 
 from jaxlake import AnswerFormat, Kind, LakeConfig, PromptStyle, answer, generate
 from jaxlake.adapters.text import judge, tasks
+from jaxlake.arguments import seed_key
+from jaxlake.processes import check_process
 
 DATASET_NAME = "multi_agent_path_finding"
 
 _BLOCK = 64
 """Boards that are drawn at once: one alone takes half as long as all of them."""
-_BLOCKS = 16
-"""Blocks that are kept, half a MB each."""
+_BLOCKS = 64
+"""Blocks that a process keeps for all its datasets, half a MB each."""
 
 
 @dataclass
@@ -71,12 +73,12 @@ class MultiAgentPathFindingDataset(ProceduralDataset):
 
     def __init__(self, config: MultiAgentPathFindingConfig) -> None:
         super().__init__(config=config, seed=config.seed, size=config.size)
-        self._block = functools.lru_cache(_BLOCKS)(self._draw)
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
         """Return the question, an optimal plan as the answer, and in the metadata what scoring needs."""
-        question, best, level, kind, waits = self._block(idx // _BLOCK)[idx % _BLOCK]
         config = self.config
+        block = _block(config.lake, config.style, config.answer_format, self.seed, idx // _BLOCK)
+        question, best, level, kind, waits = block[idx % _BLOCK]
         return {
             "question": question,
             "answer": best,
@@ -104,17 +106,21 @@ class MultiAgentPathFindingDataset(ProceduralDataset):
         """
         return float(judge([answer or ""], [entry["metadata"]["level"]])[1][0])
 
-    def _draw(self, number: int) -> list[tuple[str, str, str, Kind, bool]]:
-        """Return the questions of a block, with answer, level, kind and whether every optimal plan waits."""
-        config = self.config
-        found = generate(config.lake, jax.random.fold_in(jax.random.key(self.seed), number), _BLOCK)
-        side = found.instances.max_size
-        pairs = tasks(found.instances, found.solutions.cost, config.style, config.answer_format)
-        best = (answer(plan, side, config.answer_format) for plan in found.solutions.plan)
-        return [
-            (question, plan, level, kind, bool(waits))
-            for (question, level), plan, kind, waits in zip(pairs, best, found.kinds, found.needs_wait, strict=True)
-        ]
+
+@functools.lru_cache(_BLOCKS)
+def _block(
+    lake: LakeConfig, style: str, answer_format: str, seed: int, number: int
+) -> list[tuple[str, str, str, Kind, bool]]:
+    """Return the questions of a block, with answer, level, kind and whether every optimal plan waits."""
+    check_process()
+    found = generate(lake, jax.random.fold_in(seed_key(seed), number), _BLOCK)
+    side = found.instances.max_size
+    pairs = tasks(found.instances, found.solutions.cost, style, answer_format)
+    best = (answer(plan, side, answer_format) for plan in found.solutions.plan)
+    return [
+        (question, plan, level, kind, bool(waits))
+        for (question, level), plan, kind, waits in zip(pairs, best, found.kinds, found.needs_wait, strict=True)
+    ]
 
 
 class MultiAgentPathFindingCurriculum(BaseCurriculum):
