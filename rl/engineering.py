@@ -211,7 +211,7 @@ def _asking(student: Student, recorder: Recorder) -> Generate:
 
         def ask() -> dict[str, Any]:
             responses, failed, prompt_tokens, completion_tokens = {}, [], 0, 0
-            requests = [dataclasses.replace(request, seed=(seed + i) % 2**31) for i in range(count)]
+            requests = [dataclasses.replace(request, seed=seed + i) for i in range(count)]
             for index, result in client.map(requests, concurrency=count):
                 if isinstance(result, RequestFailed):
                     failed.append(str(result))
@@ -228,7 +228,9 @@ def _asking(student: Student, recorder: Recorder) -> Generate:
             answers = distributed.from_main(ask)
         where = f"round {state.progress.round}"
         recorder.directory.append(API_LOG, {"round": state.progress.round, **answers["cost"], **answers["as"]})
-        recorder.display.say(f"{where}: {describe_cost(answers['cost'])}")
+        refused = ", ".join(answers["as"]["refused"])
+        told = f"; it refuses {refused}" if refused else ""
+        recorder.display.say(f"{where}: {describe_cost(answers['cost'])}{told}")
         if not answers["responses"]:
             raise NoAnswer(answers["failed"][0])
         for failure in answers["failed"]:

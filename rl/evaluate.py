@@ -140,9 +140,11 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
             "style": config.text.model_dump(mode="json")["style"],
             **source.identity(),
         }
-        answers = answer_suite(source, asked, folder, identity, display, stop, task)
-        about = {"model": label, **identity}
-        return None if answers is None else evaluate(asked, answers, source.samples, config.lake.objective, about)
+        record = answer_suite(source, asked, folder, identity, display, stop, task)
+        if record is None:
+            return None
+        about = {"model": label, **record.about}
+        return evaluate(asked, record.answers, source.samples, config.lake.objective, about)
 
     result = answered(source, folder, "answers")
     beside = answered(greedy, folder / "greedy", "greedy answers") if greedy else None

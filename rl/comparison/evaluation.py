@@ -79,7 +79,7 @@ def written(
         folder = stage.path / "evaluations" / f"held_out_{kind}"
         found = answer_suite(source, suite, folder, identity, display, stop, f"held-out boards, {kind}")
         assert found is not None, "a comparison's worker is one process"
-        return found
+        return found.answers
 
     greedy = answers("greedy", SamplingParams(temperature=0.0), 1)
     scores = score_answers(suite, greedy, 1, objective)

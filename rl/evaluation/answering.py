@@ -1,7 +1,7 @@
 """The way to have a suite answered: what a folder holds is not asked for again; judges nothing."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def answer_suite(
     display: Display,
     stop: Stop,
     task: str = "answers",
-) -> Mapping[tuple[str, int], Answer] | None:
+) -> Record | None:
     """Have a source answer each board, and keep every answer in a folder as it comes; all processes call this alike.
 
     Args:
@@ -35,7 +35,7 @@ def answer_suite(
       task: what the progress display calls this.
 
     Returns:
-      The answers by id and sample, those to other boards of the same suite among them; None on all processes but the
+      The record, closed, with answers to other boards of the same suite among its own; None on all processes but the
       first.
 
     Raises:
@@ -58,6 +58,7 @@ def answer_suite(
         def write(answers: Sequence[Answer]) -> None:
             if record is not None:
                 record.add(answers)
+                record.note_refused(source.client, display.say)
             display.advance(steps=len(answers))
             check_stop()
 
@@ -66,7 +67,7 @@ def answer_suite(
             check_stop()
 
         source.answer(asked, missing, write, within)
-        return None if record is None else record.answers
+        return record
 
 
 @contextlib.contextmanager

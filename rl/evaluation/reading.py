@@ -163,41 +163,39 @@ def ask(
     forms: Sequence[Forms],
     writer: Writer,
     config: Config,
-    folder: Path,
-    identity: dict[str, Any],
+    record: Record,
     display: Display,
     stop: Stop,
 ) -> dict[tuple[str, str], str]:
-    """Have an engineer respond to every form of every state; what the folder holds is not asked for again.
+    """Have an engineer respond to every form of every state; what the record holds is not asked for again.
 
     Args:
       config: whose context and rooms the messages have; where nothing was taught, they ask for the words besides.
-      folder, identity: of the record; a folder with another identity is refused.
 
     Returns:
       The responses, verbatim, by the names of state and form.
 
     Raises:
-      ConfigError: if the folder holds something else, or a message has no room.
+      ConfigError: if a message has no room.
       Interrupted: on a signal, with all responses kept that have come.
     """
     context = read_context(config)
     request = "" if config.warm_start.steps else REQUEST
     wanted = [(form, name) for form in forms for name in form.histories]
-    with Record(folder, identity) as record:
-        missing = [(form, name) for form, name in wanted if (_id(form, name), 0) not in record.answers]
-        display.stage("responses", len(wanted), done=len(wanted) - len(missing))
-        requests = []
-        for form, name in missing:
-            history = form.histories[name]
-            training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
-            message = context.build(history[-1].evidence, history, training, lambda text: writer.fits(text + request))
-            requests.append((message + request, grammar(history[-1].config.kinds)))
-        with stop.at_once():
-            for index, raw in writer.write(requests):
-                record.add([Answer(_id(*missing[index]), 0, raw, None, False)])
-                display.advance()
-        return {(form.state.name, name): record.answers[_id(form, name), 0].answer for form, name in wanted}
+    missing = [(form, name) for form, name in wanted if (_id(form, name), 0) not in record.answers]
+    display.stage("responses", len(wanted), done=len(wanted) - len(missing))
+    requests = []
+    for form, name in missing:
+        history = form.histories[name]
+        training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
+        message = context.build(history[-1].evidence, history, training, lambda text: writer.fits(text + request))
+        requests.append((message + request, grammar(history[-1].config.kinds)))
+    with stop.at_once():
+        for index, raw in writer.write(requests):
+            record.add([Answer(_id(*missing[index]), 0, raw, None, False)])
+            record.note_refused(writer.client, display.say)
+            display.advance()
+    return {(form.state.name, name): record.answers[_id(form, name), 0].answer for form, name in wanted}
 
 
 def _id(form: Forms, name: str) -> str:
@@ -395,12 +393,13 @@ def run(
         "temperature": settings.temperature,
         "kinds": " ".join(map(str, config.lake.kinds)),
     }
-    responses = ask(everything, writer, config, folder, identity, display, stop)
+    with Record(folder, identity) as record:
+        responses = ask(everything, writer, config, record, display, stop)
     parts = {origin: [form for form in everything if form.state.origin == origin] for origin in states}
     parts = {origin: part for origin, part in parts.items() if part} | {"all": everything}
     scores = {origin: score(part, responses, config, writer.masked) for origin, part in parts.items()}
     table = to_table(scores)
-    values = {"about": identity, "scores": {origin: s.to_json() for origin, s in scores.items()}}
+    values = {"about": record.about, "scores": {origin: s.to_json() for origin, s in scores.items()}}
     write_whole(folder / "reading.json", (json.dumps(values, indent=1) + "\n").encode())
     write_whole(folder / "reading.md", (table.to_markdown() + "\n").encode())
     display.say(f"\n{table.to_text()}\n\nReport: {folder / 'reading.md'}")

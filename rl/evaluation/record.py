@@ -1,16 +1,21 @@
 """The folder of an evaluation: what it is of, and its answers as they come, so that it can be broken off anywhere."""
 
 import dataclasses
-import fcntl
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxlake.files import write_whole
 from rl.config import ConfigError
+from rl.run.directory import take_lock
+
+if TYPE_CHECKING:
+    from rl.sampler.api import ChatClient
 
 IDENTITY, ANSWERS = "evaluation.json", "answers.jsonl"
+REFUSED_LATER = "refused_later"
+"""Entry of ``evaluation.json``: optional fields that a server refused when some answers had been given with them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Record:
 
     Attributes:
       answers: all that it holds, by id and sample.
+      about: what ``evaluation.json`` holds, the identity and what was refused later.
 
     Raises:
       ConfigError: if the folder is in use, holds something else or cannot be one.
@@ -55,17 +61,15 @@ class Record:
             if not (folder / IDENTITY).exists():
                 if any(folder.iterdir()):
                     raise ConfigError(f"{folder}: not empty and no evaluation; choose another with --out")
-                write_whole(folder / IDENTITY, (json.dumps(identity, indent=1) + "\n").encode())
-            self._refuse_other(identity)
+                self._describe(identity)
+            self.about = self._read_about(identity)
             self._file = (folder / ANSWERS).open("a+b")
         except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
             raise ConfigError(f"{folder}: no folder can be made there ({error.strerror})") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not take_lock(self._file, folder):
+                raise ConfigError(f"{folder}: another process is writing there")
             self._read()
-        except BlockingIOError:
-            self._file.close()
-            raise ConfigError(f"{folder}: another process is writing there") from None
         except BaseException:
             self._file.close()
             raise
@@ -87,7 +91,19 @@ class Record:
         self._file.flush()
         self.answers |= {(answer.id, answer.sample): answer for answer in answers}
 
-    def _refuse_other(self, identity: dict[str, Any]) -> None:
+    def note_refused(self, client: "ChatClient | None", say: Callable[[str], None]) -> None:
+        """Write down and say, once, that a server refuses fields with which it gave earlier answers."""
+        known = self.about.get(REFUSED_LATER, [])
+        if client and (new := client.refused_later.difference(known)):
+            self.about[REFUSED_LATER] = sorted({*known, *new})
+            self._describe(self.about)
+            say(f"{client.url}: now refuses {', '.join(sorted(new))}, so from here on its own defaults hold")
+
+    def _describe(self, about: dict[str, Any]) -> None:
+        write_whole(self.folder / IDENTITY, (json.dumps(about, indent=1) + "\n").encode())
+
+    def _read_about(self, identity: dict[str, Any]) -> dict[str, Any]:
+        """Return what the file says; ConfigError if that is another evaluation, but for what was refused later."""
         path = self.folder / IDENTITY
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
@@ -95,12 +111,14 @@ class Record:
             held = None
         if not isinstance(held, dict):
             raise ConfigError(f"{path}: not readable; delete the folder, or choose another with --out")
-        for name in [*identity, *(held.keys() - identity.keys())]:
-            if identity.get(name) != held.get(name):
+        later = held.get(REFUSED_LATER, ())
+        for name in [*identity, *(held.keys() - identity.keys() - {REFUSED_LATER})]:
+            if _without(later, identity.get(name)) != _without(later, held.get(name)):
                 raise ConfigError(
                     f"{self.folder}: holds another evaluation ({name} = {json.dumps(held.get(name))} there, "
                     f"{json.dumps(identity.get(name))} here); choose another folder with --out"
                 )
+        return held
 
     def _read(self) -> None:
         """Read the answers and drop a last line without its end, which a process wrote when it was killed."""
@@ -118,3 +136,10 @@ class Record:
                     f"{self.folder / ANSWERS}, line {number}: no answer; delete the line, and it is asked for again"
                 ) from None
             self.answers[entry.id, entry.sample] = entry
+
+
+def _without(fields: Collection[str], value: Any) -> Any:
+    """Return a list or a dictionary without some of its entries, any other value as it is."""
+    if isinstance(value, dict):
+        return {name: part for name, part in value.items() if name not in fields}
+    return [part for part in value if part not in fields] if isinstance(value, list) else value

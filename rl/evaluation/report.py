@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from jaxlake.benchmark import FAILURES, published
+from rl.evaluation.record import REFUSED_LATER
 from rl.evaluation.scoring import Evaluation, Line
 from rl.statistics import Share
 from rl.table import WIDTH, Table
@@ -61,6 +62,8 @@ def _facts(evaluation: Evaluation) -> list[str]:
         facts.append(f"{missing:,} answers are missing and count as invalid.")
     if refused := about.get("refused"):
         facts.append(f"The server refused {', '.join(refused)}: there its own defaults hold, whatever is asked for.")
+    if later := about.get(REFUSED_LATER):
+        facts.append(f"After some answers the server refused {', '.join(later)} too, and used its own defaults.")
     if evaluation.identical:
         facts.append(
             f"All answers to a board are the same, on every board, at temperature {about['temperature']:g}: pass@k is "

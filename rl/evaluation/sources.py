@@ -40,7 +40,10 @@ class Source:
     Attributes:
       samples: answers to each board.
       failures: why, for each board and sample that got no answer.
+      client: of the server that is asked; None where the answers are written here.
     """
+
+    client: "ChatClient | None" = None
 
     def __init__(self, config: Config, sampling: SamplingParams, samples: int):
         self._config, self._sampling, self.samples = config, sampling, samples
@@ -195,17 +198,18 @@ class ApiSource(Source):
         say: Callable[[str], None],
     ):
         super().__init__(config, sampling, samples)
-        self._client, self._concurrency = client, concurrency
+        self.client: ChatClient = client
+        self._concurrency = concurrency
         client.check(self._request("", 0), say)
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the answers, beside the boards; plain values."""
         return super().identity() | {
             "thinking": self._config.text.thinking,
-            "url": self._client.url,
-            "api_model": self._client.model,
-            "sent": self._client.sent(self._request("", 0)),
-            "refused": sorted(self._client.refused),
+            "url": self.client.url,
+            "api_model": self.client.model,
+            "sent": self.client.sent(self._request("", 0)),
+            "refused": sorted(self.client.refused),
         }
 
     def answer(self, asked: Benchmark, missing: np.ndarray, write: Write, within: Within) -> None:
@@ -221,7 +225,7 @@ class ApiSource(Source):
         prompts = {place: put_in_words(asked.instances[place]) for place, _ in wanted}
         requests = [self._request(prompts[place], self._seed(asked.ids[place], sample)) for place, sample in wanted]
         in_a_row = 0
-        with contextlib.closing(self._client.map(requests, self._concurrency)) as results:  # type: ignore[type-var]
+        with contextlib.closing(self.client.map(requests, self._concurrency)) as results:  # type: ignore[type-var]
             for index, result in results:
                 place, sample = wanted[index]
                 identifier = asked.ids[place]
@@ -230,7 +234,7 @@ class ApiSource(Source):
                     self.failures[identifier, int(sample)] = str(result)
                     in_a_row += 1
                     if in_a_row == FAILURES_IN_A_ROW:
-                        raise ApiError(f"{self._client.url}: {in_a_row} requests in a row failed, the last: {result}")
+                        raise ApiError(f"{self.client.url}: {in_a_row} requests in a row failed, the last: {result}")
                     continue
                 in_a_row = 0
                 write([Answer(identifier, int(sample), result.text, result.tokens, result.truncated)])

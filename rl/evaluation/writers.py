@@ -24,9 +24,11 @@ class Writer:
 
     Attributes:
       masked: they are held to the grammar.
+      client: of the server that is asked; None where the responses are written here.
     """
 
     masked: bool
+    client: "ChatClient | None" = None
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the responses, beside the messages; plain values."""
@@ -93,17 +95,18 @@ class ApiWriter(Writer):
     masked = False
 
     def __init__(self, client: "ChatClient", config: Config, concurrency: int, say: Callable[[str], None]):
-        self._client, self._settings, self._concurrency, self._say = client, config.engineer, concurrency, say
+        self.client: ChatClient = client
+        self._settings, self._concurrency, self._say = config.engineer, concurrency, say
         client.check(self._request("", 0), say)
 
     def identity(self) -> dict[str, Any]:
         """Return what decides on the responses, beside the messages; plain values."""
         return {
-            "url": self._client.url,
-            "api_model": self._client.model,
+            "url": self.client.url,
+            "api_model": self.client.model,
             "max_tokens": self._settings.api.max_tokens,
-            "sent": self._client.sent(self._request("", 0)),
-            "refused": sorted(self._client.refused),
+            "sent": self.client.sent(self._request("", 0)),
+            "refused": sorted(self.client.refused),
         }
 
     def fits(self, message: str) -> bool:
@@ -120,9 +123,9 @@ class ApiWriter(Writer):
 
         asked = [self._request(message, seed) for seed, (message, _) in enumerate(requests)]
         cut = 0
-        for index, result in self._client.map(asked, self._concurrency):
+        for index, result in self.client.map(asked, self._concurrency):
             if isinstance(result, RequestFailed):
-                raise ApiError(f"{self._client.url}: {result}; the same command asks again")
+                raise ApiError(f"{self.client.url}: {result}; the same command asks again")
             cut += result.truncated
             yield index, result.text
         if cut:

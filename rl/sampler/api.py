@@ -53,7 +53,13 @@ class ApiError(ConfigError, openai.OpenAIError):
 
 
 class RequestFailed(Exception):
-    """A request that got no answer; one line says why."""
+    """A request that got no answer; one line says why.
+
+    Attributes:
+      named: the optional fields that were sent and that the server names in its refusal.
+    """
+
+    named: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +96,7 @@ class Request:
       temperature: 0 is greedy.
       max_tokens: room for the answer, thoughts included.
       thinking: whether the chat template lets the model think first, where it can be told.
-      seed: makes a server that heeds it repeatable.
+      seed: makes a server that heeds it repeatable; what is sent is its remainder by 2**31, as some take int32 alone.
       top_p, top_k: draw among the likeliest tokens; 1 and 0 draw among all.
       schema: JSON schema that the answer, after its thoughts, must fit; None for free text.
     """
@@ -129,7 +135,7 @@ class Request:
         fields: dict[str, Any] = {"temperature": self.temperature, "repetition_penalty": 1.0}
         fields |= {"chat_template_kwargs": {"enable_thinking": self.thinking}}
         if self.temperature:
-            fields |= {"top_p": self.top_p, "top_k": self.top_k, "min_p": 0.0, "seed": self.seed}
+            fields |= {"top_p": self.top_p, "top_k": self.top_k, "min_p": 0.0, "seed": self.seed % 2**31}
         if self.schema is not None:
             schema = {"name": "answer", "strict": True, "schema": self.schema}
             fields |= {"response_format": {"type": "json_schema", "json_schema": schema}}
@@ -149,6 +155,7 @@ class ChatClient:
 
     Attributes:
       refused: names of optional fields that the server takes no request with, and that are left out from then on.
+      refused_later: those that it refused after it had answered the first small question with them.
 
     Raises:
       ApiError: if the URL or the key cannot be one.
@@ -176,7 +183,11 @@ class ChatClient:
         self._key, self._key_name, self._timeout, self._attempts = key, key_name, timeout, attempts
         self._reached = False  # until then a server that cannot be reached is taken for a wrong address
         self._limit_key = "max_tokens"
-        self.refused: frozenset[str] = frozenset()
+        self.refused = self._refused_first = frozenset[str]()
+
+    @property
+    def refused_later(self) -> frozenset[str]:
+        return self.refused - self._refused_first
 
     def check(self, request: Request, say: Callable[[str], None]) -> None:
         """Ask a small question in the manner of a request, so that a mistake shows before there is work to lose.
@@ -191,6 +202,7 @@ class ChatClient:
         ((_, result),) = self.map([question], concurrency=1, attempts=CHECK_ATTEMPTS)
         if isinstance(result, RequestFailed):
             raise ApiError(f"{self.url}: a first small request for the model {self.model!r} failed: {result}")
+        self._refused_first = self.refused
         if self.refused:
             say(f"{self.url}: refuses {', '.join(sorted(self.refused))}, so there its own defaults hold")
 
@@ -241,29 +253,46 @@ class ChatClient:
         except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
             raise ApiError(f"{self.url}: {self._line(str(error))}") from None
 
-    async def _ask(
-        self, client: openai.AsyncOpenAI, request: Request, dropped: frozenset[str] = frozenset()
+    async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> Completion | RequestFailed:
+        """Ask, again without the optional fields that the server names, and remember what it refuses.
+
+        An error that repeats the request names all of it: of several fields each is sent once more without the others.
+        """
+        dropped, doubtful = self.refused, frozenset[str]()
+        while isinstance(result := await self._try(client, request, dropped), RequestFailed):
+            if not result.named:
+                return result
+            dropped |= result.named
+            doubtful |= result.named if len(result.named) > 1 else frozenset()
+        for name in sorted(doubtful):
+            again = await self._try(client, request, dropped - {name})
+            if isinstance(again, Completion):
+                dropped, result = dropped - {name}, again
+        self.refused |= dropped  # now that it answers without them: another mistake may have named them in passing
+        return result
+
+    async def _try(
+        self, client: openai.AsyncOpenAI, request: Request, dropped: frozenset[str]
     ) -> Completion | RequestFailed:
-        """Ask without the optional fields that are known to be refused and those to be `dropped`."""
-        limit_key, dropped = self._limit_key, dropped | self.refused
+        """Ask without some optional fields."""
+        limit_key = self._limit_key
         body: dict[str, Any] = {"model": self.model, "messages": [{"role": "user", "content": request.message}]}
         body |= {limit_key: request.max_tokens}
         body |= {name: value for name, value in request.optional().items() if name not in dropped}
         try:
-            completion = _read((await client.post("/chat/completions", body=body, cast_to=httpx2.Response)).text)
+            return _read((await client.post("/chat/completions", body=body, cast_to=httpx2.Response)).text)
         except openai.APIConnectionError as error:
             return RequestFailed(self._line(_reason(error)))
         except openai.APIStatusError as error:
             said = error.response.text
             if limit_key == "max_tokens" and "max_completion_tokens" in said:
                 self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
-                return await self._ask(client, request, dropped)
-            named = {name for name, words in OPTIONAL.items() if name in body and re.search(rf"\b({words})\b", said)}
-            if named and error.status_code in (400, 422):
-                return await self._ask(client, request, dropped | named)
-            return self._refusal(error)
-        self.refused |= dropped  # now that it answers without them: another mistake may have named them in passing
-        return completion
+                return await self._try(client, request, dropped)
+            failed = self._refusal(error)
+            if error.status_code in (400, 422):
+                words = {name: words for name, words in OPTIONAL.items() if name in body}
+                failed.named = frozenset(name for name in words if re.search(rf"\b({words[name]})\b", said))
+            return failed
 
     def _refusal(self, error: openai.APIStatusError) -> RequestFailed:
         """Put a refusal into a line; raise it where every request would be refused."""
@@ -340,7 +369,8 @@ def _read(body: str) -> Completion:
             raise _NoAnswer(f"status 200 with an error: {json.dumps(answer['error'])}")
         choice = answer["choices"][0]
         message, reason = choice["message"], choice.get("finish_reason")
-        text, thinking = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
+        text, thinking = _parts(message.get("content"))
+        thinking += "".join(_parts(message.get("reasoning_content") or message.get("reasoning")))
         usage = answer.get("usage") or {}
         tokens, prompt_tokens = (
             count if type(count := usage.get(f"{part}_tokens")) is int else None for part in ("completion", "prompt")
@@ -348,12 +378,23 @@ def _read(body: str) -> Completion:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise _NoAnswer(f"the answer is no chat completion: {json.dumps(body[:60])}") from None
     truncated = reason == "length"
-    if not isinstance(text, str) or not text.strip():
+    if not text.strip():
         if not truncated:
             raise _NoAnswer(f"an empty answer (finish_reason {json.dumps(reason)})")
         text = ""
     # Halves of surrogate pairs, which no file takes.
-    text, thinking = (
-        part.encode(errors="replace").decode() if isinstance(part, str) else "" for part in (text, thinking)
-    )
+    text, thinking = (part.encode(errors="replace").decode() for part in (text, thinking))
     return Completion(text, tokens, truncated, prompt_tokens, thinking.strip())
+
+
+def _parts(content: Any) -> tuple[str, str]:
+    """Return the text and the thoughts of a content: a text, or parts such as ``{"type": "text", "text": ".."}``."""
+    if not isinstance(content, list):
+        return (content if isinstance(content, str) else ""), ""
+    text = thinking = ""
+    for part in content:
+        said, thought = _parts(part.get(part["type"], part.get("text")))
+        if part["type"] in ("thinking", "reasoning"):
+            said, thought = "", thought + said
+        text, thinking = text + said, thinking + thought
+    return text, thinking

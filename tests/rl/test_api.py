@@ -147,6 +147,39 @@ def test_a_field_is_known_by_what_servers_say_of_it(server, told, field):
     assert client.refused == {field} and len(server.asked) == 2
 
 
+@pytest.mark.parametrize("refused", [{"response_format"}, {"min_p", "top_k"}])
+def test_an_error_that_repeats_the_request_costs_no_field_but_those_at_fault(server, refused):
+    server.respond = lambda handler, body, number: (
+        handler.send(400, {"error": {"message": str([{"msg": "unknown", "input": body}])}})
+        if refused & body.keys()
+        else handler.say("fine")
+    )
+    client, said, request = client_of(server), [], dataclasses.replace(DRAWN, schema={})
+    client.check(request, said.append)
+    assert said == [f"{server.url}: refuses {', '.join(sorted(refused))}, so there its own defaults hold"]
+    complete(client, request)
+    optional = {"temperature", "seed", "top_p", "top_k", "min_p", "repetition_penalty"}
+    optional |= {"chat_template_kwargs", "response_format"}
+    assert server.asked[-1].keys() == {"path", "model", "messages", "max_tokens"} | optional - refused
+
+
+def test_a_refusal_after_the_first_question_is_told_apart(server):
+    server.respond = lambda handler, body, number: (
+        handler.send(400, f"no {name}") if (name := "top_k" if number < 2 else "seed") in body else handler.say("fine")
+    )
+    client = client_of(server)
+    client.check(DRAWN, lambda line: None)
+    assert (client.refused, client.refused_later) == ({"top_k"}, set())
+    complete(client, DRAWN)
+    assert (client.refused, client.refused_later) == ({"top_k", "seed"}, {"seed"})
+
+
+@pytest.mark.parametrize(("seed", "sent"), [(5, 5), (2**31 - 1, 2**31 - 1), (2**31 + 5, 5)])
+def test_a_seed_fits_servers_that_read_int32(server, seed, sent):
+    complete(client_of(server), dataclasses.replace(DRAWN, seed=seed))
+    assert server.asked[0]["seed"] == sent
+
+
 def test_a_field_that_another_mistake_names_in_passing_is_sent_again(server):
     told = "the prompt is too long, whatever the temperature"
     server.respond = lambda handler, body, number: handler.send(400, told) if number < 2 else handler.say("fine")
@@ -187,6 +220,23 @@ def test_thoughts_that_a_server_sends_separately_are_kept_apart(server, name, co
     assert (found.text, found.thinking, found.response) == (content or "", "Hm. So.", response)
 
 
+@pytest.mark.parametrize(
+    ("parts", "text", "thinking"),
+    [
+        ([{"type": "text", "text": "More "}, {"type": "text", "text": "holes."}], "More holes.", ""),
+        ([{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "4"}], "4", "Hm."),
+        (
+            [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "4"}],
+            *("4", "Hm."),
+        ),
+    ],
+)
+def test_an_answer_may_come_in_parts(server, parts, text, thinking):
+    server.respond = lambda handler, *_: handler.say(parts)
+    found = complete(client_of(server))
+    assert (found.text, found.thinking) == (text, thinking)
+
+
 def test_half_a_surrogate_pair_in_an_answer_does_not_reach_a_file(server):
     server.respond = lambda handler, body, number: handler.say("a \ud800 b")
     assert complete(client_of(server)).text == "a ? b"
@@ -202,6 +252,8 @@ def test_half_a_surrogate_pair_in_an_answer_does_not_reach_a_file(server):
         (lambda h: h.send(200, '{"choices": []}'), "the answer is no chat completion"),
         (lambda h: h.send(200, "[" * 100_000), "the answer is no chat completion"),
         (lambda h: h.send(200, {"error": {"message": "upstream died"}}), "status 200 with an error: .*upstream died"),
+        (lambda h: h.say([{"text": "no type"}]), "the answer is no chat completion"),
+        (lambda h: h.say([]), 'an empty answer \\(finish_reason "stop"\\)'),
         (lambda h: h.say(""), 'an empty answer \\(finish_reason "stop"\\)'),
         (lambda h: h.say(None, "content_filter"), 'an empty answer \\(finish_reason "content_filter"\\)'),
         (cut, "ConnectionResetError: .*reset by peer"),

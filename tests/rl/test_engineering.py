@@ -156,7 +156,9 @@ def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(stage, server, close
 
 def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(stage, server):
     server.respond = lambda handler, body, number: (
-        handler.send(422, "Unexpected fields: {'top_k', 'min_p'}") if "top_k" in body else handler.say(LEGAL)
+        handler.send(422, f"Unexpected fields: {fields}")
+        if (fields := {"top_k", "min_p"} & body.keys())
+        else handler.say(LEGAL)
     )
     run, said = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"}), []
     engineering.check_server(run.student.config, said.append)
@@ -164,6 +166,7 @@ def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(sta
     run.design(1)
     (row,) = (json.loads(line) for line in (run.recorder.directory.path / "api.jsonl").read_text().splitlines())
     assert row["refused"] == ["min_p", "top_k"] and "top_p" in row["sent"] and "top_k" not in row["sent"]
+    assert any(line.endswith("7 written; it refuses min_p, top_k") for line in run.lines)
 
 
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):

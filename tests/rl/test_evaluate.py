@@ -381,12 +381,14 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
 
 def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, command, tmp_path):
     server.respond = lambda handler, body, number: (
-        handler.send(422, "Unexpected fields: {'top_k', 'min_p'}") if "top_k" in body else handler.say(f"no {number}")
+        handler.send(422, f"Unexpected fields: {fields}")
+        if (fields := {"top_k", "min_p"} & body.keys())
+        else handler.say(f"no {number}")
     )
     arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
     status, out, _ = command(*arguments)
     assert status == 0 and out.count("refuses min_p, top_k, so there its own defaults hold") == 1
-    assert len(server.asked) == 1 + 1 + 8
+    assert len(server.asked) == 1 + 1 + 2 + 8  # each of the two is tried alone
     sent = {"temperature": 0.6, "repetition_penalty": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
     for name in ("evaluation.json", "scores.json"):
         held = json.loads((tmp_path / name).read_text())
@@ -395,6 +397,23 @@ def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, comma
     server.respond = lambda handler, *_: handler.say("fine")  # another server now, which takes everything
     status, _, err = command(*arguments)
     assert status == 2 and "holds another evaluation (sent = " in err and err.count("\n") == 1
+
+
+def test_a_field_that_is_refused_after_some_answers_is_told_and_makes_no_other_evaluation(server, command, tmp_path):
+    server.respond = lambda handler, body, number: (
+        handler.send(400, "bad seed") if number > 3 and "seed" in body else handler.say(f"no {number}")
+    )
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--out", tmp_path, "--limit")
+    _, out, _ = command(*arguments, 4)
+    assert out.count(f"{server.url}: now refuses seed, so from here on its own defaults hold") == 1
+    for name in ("evaluation.json", "scores.json"):
+        held = json.loads((tmp_path / name).read_text())
+        assert (held["refused"], held["refused_later"]) == ([], ["seed"])
+    assert "After some answers the server refused seed too" in (tmp_path / "report.md").read_text()
+    status, out, _ = command(*arguments, 6)  # the first question finds out now
+    assert status == 0 and "Goes on: 8 of 12 answers" in out and "now refuses" not in out
+    held = json.loads((tmp_path / "evaluation.json").read_text())
+    assert (held["refused"], held["refused_later"]) == ([], ["seed"])
 
 
 @pytest.mark.parametrize("sampled", [False, True])

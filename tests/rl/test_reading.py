@@ -17,6 +17,7 @@ from rl.config import Config, ConfigError
 from rl.config.sections import LakeSection
 from rl.evaluate import main
 from rl.evaluation import reading
+from rl.evaluation.record import Record
 from rl.evaluation.writers import Writer
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -73,8 +74,8 @@ def forms(config):
 
 
 def ask(config, writer, folder):
-    with Display(quiet=True) as display:
-        return reading.ask(forms(config), writer, config, folder, {"reading": "x"}, display, Stop())
+    with Display(quiet=True) as display, Record(folder, {"reading": "x"}) as record:
+        return reading.ask(forms(config), writer, config, record, display, Stop())
 
 
 def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config, tmp_path):
