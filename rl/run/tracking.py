@@ -8,6 +8,7 @@ import math
 import os
 import resource
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -33,6 +34,10 @@ CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPL
 """What a model may write and a terminal would obey, such as an escape sequence; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
 """Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
+
+
+WANDB_HEADER = 7
+"""Bytes of a file of Weights & Biases before its first record."""
 
 
 class Display:
@@ -247,7 +252,7 @@ class WeightsAndBiases:
     The run's id and the last step that was logged are in `wandb/jaxlake.json`. A step is logged once: one that is done
     again after a crash gives the same numbers, and W&B takes steps in ascending order only. Offline, each resume makes
     another folder in the run's `wandb/`; `wandb sync` sends them in their order. A `kill -9` loses what W&B has not
-    written yet, its last 15 seconds.
+    written yet, its last second.
     """
 
     def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
@@ -256,6 +261,7 @@ class WeightsAndBiases:
         self._run: Any = None
         self._broken = False
         os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # silent or not, it advertises where openai is imported
+        os.environ.setdefault("WANDB__TRANSACTION_LOG_FLUSH_INTERVAL", "1")  # seconds; 15 by default
         if config.tracking.wandb is WandbMode.ONLINE:
             self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
             if not self._wandb.login(prompt=False, verify=False):
@@ -289,6 +295,10 @@ class WeightsAndBiases:
                 self._give_up(error)
 
     def _open(self, run_id: str) -> Any:
+        for file in (self._directory / "wandb").glob("*run-*/*.wandb"):
+            if file.stat().st_size <= WANDB_HEADER:  # killed at once: `wandb sync` would stop there, nothing sent
+                shutil.rmtree(file.parent)
+
         def init(mode: str) -> Any:
             return self._wandb.init(
                 project=self._config.tracking.wandb_project,

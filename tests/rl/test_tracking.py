@@ -156,6 +156,30 @@ def test_wandb_goes_on_in_the_same_run_and_logs_no_step_twice(run):
     assert [record.exit.exit_code for record in first if record.WhichOneof("record_type") == "exit"] == [1]
 
 
+def test_wandb_has_a_step_on_disk_within_seconds(run):
+    with trackers(run, wandb="offline") as kept:
+        write(kept, range(1, 3))
+        (file,) = (run / "wandb").glob("offline-run-*/run-*.wandb")
+        began = time.monotonic()
+        while file.stat().st_size <= 7 and time.monotonic() - began < 10:  # W&B's own interval is 15
+            time.sleep(0.05)
+        assert file.stat().st_size > 7
+
+
+def test_a_wandb_session_that_a_kill_left_empty_is_dropped(run):
+    """W&B's file has 7 bytes before its first record; at such a one `wandb sync` 0.31 stops and sends no session."""
+    with trackers(run, wandb="offline") as kept:
+        write(kept, range(1, 3))
+    (file,) = (run / "wandb").glob("offline-run-*/run-*.wandb")
+    empty = run / "wandb" / f"offline-run-20200101_000000-{file.stem.removeprefix('run-')}" / file.name
+    empty.parent.mkdir()
+    empty.write_bytes(file.read_bytes()[:7])
+    with trackers(run, wandb="offline") as resumed:
+        write(resumed, range(2, 4))
+    assert [[row["_step"] for row in wandb_rows(records)] for records in wandb_sessions(run)] == [[1, 2], [3]]
+    assert not empty.parent.exists()
+
+
 def test_wandb_that_fails_in_the_middle_is_told_once_and_the_run_goes_on(run, monkeypatch):
     said = []
     with trackers(run, said, tensorboard=True, wandb="offline") as kept:
