@@ -2,9 +2,9 @@
 
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
 from engineer.engineers import RULES
-from engineer.engineers.base import DataFloor, Engineer, Pilot, RandomEngineer, RuleEngineer
+from engineer.engineers.base import Engineer, Pilot, RandomEngineer, RuleEngineer
 from engineer.engineers.hindsight import Hindsight
-from engineer.engineers.language import Choice, Generate, Generation, LanguageEngineer, NoAnswer
+from engineer.engineers.language import Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts, wilson
 from engineer.gate import Gated
 from engineer.proposal import Proposal, grammar
@@ -12,9 +12,7 @@ from engineer.proposal import Proposal, grammar
 __all__ = [
     "RULES",
     "VARIANTS",
-    "Choice",
     "Context",
-    "DataFloor",
     "Engineer",
     "Evidence",
     "Gated",

@@ -1,4 +1,4 @@
-"""The user message from which the next configuration is designed: the paper's modules and variants, and three of ours.
+"""The user message from which the next configuration is designed: the paper's modules and variants, and one of ours.
 
 The words are the template's (``template.md``), one for every model; what is filled into it, and what is left out when
 there is no room for all, is decided here.
@@ -7,11 +7,11 @@ there is no room for all, is decided here.
 import dataclasses
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, ClassVar
 
-from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, Trajectory, wilson
+from engineer.evidence import CHECKS, Evidence, KindEvidence, wilson
 from engineer.proposal import LIMITS, STEP, number
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Family, Kind, row_name
@@ -20,12 +20,10 @@ FAILURES = dict(zip(CHECKS, ("parse", "agents", "start", "bounds", "hole", "move
 """What failing each check is called in the tables and in an engineer's thinking."""
 RATIONALE_LIMIT = 400
 """Characters of a past round's thinking that S shows: five of the tiny policy's thoughts, a paragraph of Qwen3's."""
-ANSWER_LIMIT = 600
-"""Last characters of a failed answer that X shows: five agents' paths over a 10x10 board, in coordinates."""
 
 
 class Module(enum.Enum):
-    """Parts of a context (paper, section on context design; E, X and R are ours)."""
+    """Parts of a context (paper, section on context design; R is ours)."""
 
     F = "failure breakdown"
     G = "guideline"
@@ -34,8 +32,6 @@ class Module(enum.Enum):
     S = "what the engineer thought when it designed the past rounds"
     T = "training bookkeeping"
     TF = "training bookkeeping with details of the algorithm"
-    E = "evidence, extended: of training too, and what it was measured on"
-    X = "failed answers"
     R = "valid shares of the round's training, kind by kind"
 
 
@@ -53,7 +49,7 @@ _EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
 
 
 def modules(name: str) -> tuple[Module, ...]:
-    """Return the modules of a context such as ``V6``, ``V6+E+X`` or ``F+G``, in the order of ``Module``.
+    """Return the modules of a context such as ``V6``, ``V6+R`` or ``F+G``, in the order of ``Module``.
 
     Raises:
       ValueError: an unknown part, none that says how the policy fails (F), or two forms of one module.
@@ -110,14 +106,11 @@ class PastRound:
         Raises:
           ValueError: in one line, for anything else.
         """
-        names = {field.name for field in dataclasses.fields(cls)}
-        if not isinstance(values, Mapping) or {*values} != names:
-            raise ValueError(f"a past round must have {', '.join(sorted(names))} and nothing else")
-        number, rationale = values["round"], values["rationale"]
-        if type(number) is not int or number < 0 or not isinstance(rationale, str):
-            raise ValueError("of a past round, round must be a whole number from 0 on and rationale a text")
-        config, evidence = LakeConfig.from_dict(values["config"]), Evidence.from_json(values["evidence"])
-        return cls(number, config, evidence, rationale)
+        try:
+            config, evidence = LakeConfig.from_dict(values["config"]), Evidence.from_json(values["evidence"])
+            return cls(**dict(values) | {"config": config, "evidence": evidence})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no past round: {error!r}") from None
 
 
 _HEADING = re.compile(r"^##(?!#) *(\w*).*\n?", re.MULTILINE)
@@ -192,9 +185,8 @@ class Context:
     ) -> str:
         """Write the message.
 
-        Where it does not fit, whole items are left out, as few as needed, and the message says so: past rounds, oldest
-        first, then failed answers, the least frequent first, then the statistics. A message that does not fit without
-        all these is returned nevertheless.
+        Where it does not fit, past rounds are left out, the oldest first and as few as needed, and the message says so.
+        A message that does not fit without any is returned nevertheless.
 
         Args:
           evidence: the latest validation.
@@ -203,17 +195,16 @@ class Context:
           training: where the run stands, for T and TF.
           fits: whether there is room for a message.
         """
-        whole = _Content(
-            evidence=evidence,
-            training=training,
-            kinds=history[-1].config.kinds,
-            states={past.round: {row.kind: row for row in past.evidence.by_kind} for past in history},
-            rounds=tuple(past for past in history if past.round > 0 or Module.H0 in self.modules),
-            failures=evidence.trajectories if Module.X in self.modules else (),
-            statistics=Module.E in self.modules,
-        )
-        for content in whole.shorter():
-            text = self._write(content, content.left_out_of(whole))
+        rounds = tuple(past for past in history if past.round > 0 or Module.H0 in self.modules)
+        for first in range(len(rounds) + 1):
+            content = _Content(
+                evidence=evidence,
+                training=training,
+                kinds=history[-1].config.kinds,
+                states={past.round: {row.kind: row for row in past.evidence.by_kind} for past in history},
+                rounds=rounds[first:],
+            )
+            text = self._write(content, _left_out(rounds[:first]))
             if fits(text):
                 break
         return text
@@ -232,12 +223,12 @@ class Context:
 
 @dataclasses.dataclass(frozen=True)
 class _Content:
-    """Content of a message, whole or with items left out.
+    """Content of a message.
 
     Attributes:
-      kinds: that are to be designed.
+      kinds: the kinds to be designed.
       states: validation rows by kind after every round, shown or not.
-      rounds, failures, statistics: items that H, H0 and S, that X and that E show.
+      rounds: past rounds that H, H0 and S show.
     """
 
     evidence: Evidence
@@ -245,8 +236,6 @@ class _Content:
     kinds: tuple[Kind, ...]
     states: Mapping[int, Mapping[Kind, KindEvidence]]
     rounds: tuple[PastRound, ...]
-    failures: tuple[Trajectory, ...]
-    statistics: bool
 
     @property
     def targets(self) -> tuple[Kind, ...]:
@@ -266,28 +255,15 @@ class _Content:
         """What a row of a table is for."""
         return "kind" if self.families else "size"
 
-    def shorter(self) -> Iterator["_Content"]:
-        """Yield this content, then one item less each time, in the order in which they are dispensed with."""
-        yield self
-        for first in range(1, len(self.rounds) + 1):
-            yield dataclasses.replace(self, rounds=self.rounds[first:])
-        for count in reversed(range(len(self.failures))):
-            yield dataclasses.replace(self, rounds=(), failures=self.failures[:count])
-        if self.statistics:
-            yield dataclasses.replace(self, rounds=(), failures=(), statistics=False)
 
-    def left_out_of(self, whole: "_Content") -> dict[str, str]:
-        """Return by section, in words, what ``whole`` has and this has not."""
-        rounds = whole.rounds[: len(whole.rounds) - len(self.rounds)]
-        reasons = [past for past in rounds if past.rationale]
-        failures = whole.failures[len(self.failures) :]
-        notes = {
-            "H": rounds and _count(rounds, "older round"),
-            "S": reasons and f"your reasons for {_count(reasons, 'older round')}",
-            "X": failures and _count(failures, "failed answer"),
-            "E": whole.statistics and not self.statistics and "statistics",
-        }
-        return {name: f"({what} left out for room)" for name, what in notes.items() if what}
+def _left_out(rounds: Sequence[PastRound]) -> dict[str, str]:
+    """Return a note by section where a message lacks these rounds."""
+    reasons = [past for past in rounds if past.rationale]
+    notes = {
+        "H": rounds and _count(rounds, "older round"),
+        "S": reasons and f"your reasons for {_count(reasons, 'older round')}",
+    }
+    return {name: f"({what} left out for room)" for name, what in notes.items() if what}
 
 
 Row = Mapping[str, str]
@@ -328,47 +304,6 @@ def _failure_row(name: str, row: KindEvidence | Evidence) -> Row:
         "failure": main_failure(row),
         **{FAILURES[check]: _rate(row.first_failures[check], row.n) for check in CHECKS},
     }
-
-
-def _statistics(content: _Content) -> _Values:
-    evidence, training = content.evidence, content.evidence.training
-    answers = [("validation", row) for row in evidence.by_kind]
-    boards = [("validation", row) for row in evidence.environment]
-    if training is not None:
-        answers += [("training", row) for row in training.by_kind]
-        boards += [("training", row) for row in training.environment]
-    return {
-        "rows": "\n".join(_statistics_row(*row) for row in answers) if content.statistics else "",
-        "boards": "\n".join(_boards_row(*row) for row in boards) or "not counted",
-        "row": content.row,
-    }
-
-
-def _statistics_row(name: str, row: KindEvidence) -> str:
-    tokens = f"{_decimal(row.answer_tokens)} {_decimal(row.answer_tokens_se)} {_rate(row.truncated, row.n)}"
-    rates = _rates((row.optimal_given_valid, row.sampled_valid, row.sampled_se))
-    groups = f"{row.groups} {_rates((row.learnable, row.all_valid, row.all_invalid), row.groups)}"
-    failures = _rates((row.any_failures[check] for check in CHECKS), row.n)
-    return f"{name} {row.kind} {row.n} {tokens} {rates} {groups} | {failures}"
-
-
-def _boards_row(name: str, row: KindEnvironment) -> str:
-    requested, realised = (
-        " ".join(number(ratios[field]) if ratios and field in ratios else "-" for field in LIMITS)
-        for ratios in (row.requested, row.realised)
-    )
-    costs = f"{_decimal(row.optimal_cost)} {_decimal(row.interaction_gap)} {_rate(row.solvable)}"
-    return f"{name} {row.kind} {row.instances} {requested} > {realised} | {costs}"
-
-
-def _failed_answers(content: _Content) -> _Values:
-    return {"rows": "\n".join(map(_failed_answer, content.failures)), "row": content.row}
-
-
-def _failed_answer(failure: Trajectory) -> str:
-    answer = _plain(failure.answer.rpartition("</think>")[2])
-    answer = answer if len(answer) <= ANSWER_LIMIT else "... " + answer[-ANSWER_LIMIT:]
-    return f"{failure.kind} {FAILURES[failure.check]}\n{failure.board}\n{answer or '(empty)'}"
 
 
 def _trained(content: _Content) -> _Values:
@@ -426,8 +361,6 @@ _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
     "kinds": (("designed", "targets"), _kinds),
     **{family.value: ((), _nothing) for family in Family},
     "F": (("rows", "row"), _failure_breakdown),
-    "E": (("rows", "boards", "row"), _statistics),
-    "X": (("rows", "row"), _failed_answers),
     "R": (("rows", "row"), _trained),
     "H": (("rows", "row"), _history),
     "S": (("rows",), _reasons),
@@ -469,17 +402,9 @@ def _valid(row: KindEvidence | None) -> str:
     return "-" if row is None else _rate(row.valid, row.n)
 
 
-def _rates(parts: Iterable[float | None], whole: int = 1) -> str:
-    return " ".join(_rate(part, whole) for part in parts)
-
-
 def _rate(part: float | None, whole: int = 1) -> str:
     """Format a share as a whole percentage; a dash where there is none."""
     return "-" if part is None or whole == 0 else str(percent(part, whole))
-
-
-def _decimal(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
 
 
 def _count(items: Sequence[object], name: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads a configuration that a model wrote without a grammar: JSON and its common slips; a retry does the rest.
+"""Reads the configuration in a model's answer: JSON and its common slips; a retry does the rest.
 
 Nothing here raises, whatever the text, and a longer text takes no more time.
 """
@@ -9,12 +9,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from engineer.proposal import brace_pairs, fault, read_number, window
+from engineer.proposal import fault
 from jaxlake.config import FIELDS
 from jaxlake.kinds import Kind
 
+READ = 16_000
+"""Characters of an answer that are read, its last; a configuration of eight kinds has 330, spread over lines 1,000."""
 LONGEST = 3_000
-"""Characters of an object that is tried; a configuration of eight kinds has 330, spread over lines 1,000."""
+"""Characters of an object whose slips are mended; a configuration of eight kinds has 330, spread over lines 1,000."""
 TRIES = 12
 """Objects that are tried, the last ones. A configuration that cannot be read costs one for itself and one a kind."""
 
@@ -23,6 +25,8 @@ _WORD = re.compile(
     | (?P<comment>//[^\n]*|\#[^\n]*|/\*.*?(?:\*/|\Z)) | [^\s{}\[\]:,"'\#/](?:[^{}\[\]:,"'\#/\n]*[^\s{}\[\]:,"'\#/])?""",
     re.VERBOSE | re.DOTALL,
 )
+_BRACE = re.compile("[{}]")
+_BRACE_OR_STRING = re.compile(r'[{}]|"(?:[^"\\\n]|\\.)*+"?')
 _LAST_COMMA = re.compile(r",(\s*[}\]])")
 _SIZE = re.compile(
     r"(?:(?:board|grid|map|size|side|n)[\W_]*)*(\d{1,2})(?:\s*[x×*]\s*\1)?\s*(?:board|grid|map)?s?", re.IGNORECASE
@@ -33,21 +37,21 @@ _FIELD = re.compile(rf"({'|'.join(FIELDS)})s?[ _-]?(?:ratio|share)?", re.IGNOREC
 def parse_lenient(text: str, kinds: Sequence[Kind]) -> tuple[dict[str, dict[str, float]] | None, tuple[str, ...]]:
     """Read the last usable configuration after the last ``</think>``, also within another object. Never raises.
 
-    What `parse` reads is read alike. Beyond it: single quotes or none, comments, a comma before the end; sizes as
-    ``3x3``, ``size_3`` or ``N=3``; names as ``holes`` or ``data_ratio``; ``"0.2"`` and ``20%``. A column without
-    percent signs is percent where ratios make no sense of it: every value is 0 or in [1, 100] and one is at least 2.
-    The name of one of the kinds means that kind, even if it could be a size: ``4x4`` is one with four agents.
+    Slips that it understands: single quotes or none, comments, a comma before the end; sizes as ``3x3``, ``size_3`` or
+    ``N=3``; names as ``holes`` or ``data_ratio``; ``"0.2"`` and ``20%``. A column without percent signs is percent
+    where ratios make no sense of it: every value is 0 or in [1, 100] and one is at least 2. The name of one of the
+    kinds means that kind, even if it could be a size: ``4x4`` is one with four agents.
 
     Args:
       text: the whole response.
-      kinds: those of which one must have a number; others are read too.
+      kinds: the designed kinds, of which one must have a number; others are read too.
 
     Returns:
-      Ratios by kind and name, NaN for what is no number, or None; and in words what was overlooked.
+      Ratios by kind and name, NaN where the value is no number, or None; and in words what was overlooked.
     """
-    answer = window(text)
+    answer = _window(text)
     names, unusable = frozenset(map(str, kinds)), None
-    for start, end in [pair for pair in brace_pairs(answer) if pair[1] - pair[0] <= LONGEST][:TRIES]:
+    for start, end in brace_pairs(answer)[:TRIES]:
         value, notes = _read_object(answer[start:end])
         rows = {
             name: entry
@@ -67,6 +71,33 @@ def parse_lenient(text: str, kinds: Sequence[Kind]) -> tuple[dict[str, dict[str,
     return unusable or (None, ())
 
 
+def brace_pairs(text: str) -> list[tuple[int, int]]:
+    """Return start and end of every pair of braces, the last end first, so that an outer pair precedes those within it.
+
+    One pass over the text. Braces within a JSON string within braces do not count.
+    """
+    pairs: list[tuple[int, int]] = []
+    opened: list[int] = []
+    end = 0
+    while match := (_BRACE_OR_STRING if opened else _BRACE).search(text, end):
+        end = match.end()
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            pairs.append((opened.pop(), end))
+    return pairs[::-1]
+
+
+def _window(text: str) -> str:
+    """Return the part of a response in which its configuration is: the last ``READ`` characters up to the last brace.
+
+    Thoughts do not count: what follows the last ``</think>`` does or, without one, what precedes a ``<think>``.
+    """
+    _, closed, answer = text.rpartition("</think>")
+    answer = answer if closed else answer.partition("<think>")[0]
+    return answer[: answer.rfind("}") + 1][-READ:]
+
+
 def _is_kind(name: str) -> bool:
     try:
         return bool(Kind.of(name))
@@ -76,11 +107,12 @@ def _is_kind(name: str) -> bool:
 
 def _read_object(text: str) -> tuple[dict[str, Any], list[str]]:
     """Return an object written in JSON or nearly so, empty where it is neither, and what was overlooked."""
-    for mend, notes in ((str, []), (_mend, ["not strict JSON"])):
-        try:
-            return json.loads(mend(text)), notes
-        except (ValueError, RecursionError):
-            continue
+    for mend, notes, longest in ((str, [], READ), (_mend, ["not strict JSON"], LONGEST)):
+        if len(text) <= longest:
+            try:
+                return json.loads(mend(text)), notes
+            except (ValueError, RecursionError):
+                continue
     return {}, []
 
 
@@ -109,16 +141,14 @@ def _rename(names: re.Pattern[str], name: str, notes: list[str]) -> str:
 
 
 def _read_ratio(value: Any, notes: list[str]) -> float:
-    if not isinstance(value, str):
-        return read_number(value)
     try:
-        ratio = float(value.removesuffix("%"))
-    except ValueError:
+        ratio = float(value.removesuffix("%") if isinstance(value, str) else value)
+    except (OverflowError, TypeError, ValueError):
         return math.nan
-    if value.endswith("%"):
+    if isinstance(value, str) and value.endswith("%"):
         notes.append("percent signs")
         return ratio / 100
-    return ratio
+    return math.nan if isinstance(value, bool) else ratio
 
 
 def _scale_percent(ratios: dict[str, dict[str, float]], notes: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The form of a proposed configuration: grammar, text, reading, and the record of what became of it."""
+"""The form of a proposed configuration: grammar, text, faults, and the record of what became of it."""
 
 import dataclasses
 import json
@@ -14,9 +14,6 @@ STEP = 0.005
 """Resolution of every ratio. A bare JSON number need not end (random logits ran to 2,000 digits); these do."""
 LIMITS = {"data": 1.0, "hole": MAX_HOLE, "wait": 1.0}
 """The largest value of each ratio, in the order in which an answer names them."""
-READ = 16_000
-"""Characters of an answer that are read, its last; a configuration of eight kinds has 330, spread over lines 1,000."""
-_TRIES = 32  # Objects that `parse` tries to read, the last ones; an answer holds one, perhaps after drafts.
 
 
 def grammar(kinds: Sequence[Kind]) -> str:
@@ -70,64 +67,6 @@ def number(ratio: float) -> str:
     return f"{round(ratio / STEP) * STEP:.3f}".rstrip("0").rstrip(".")
 
 
-def parse(text: str) -> dict[str, dict[str, float]] | None:
-    """Read the last JSON object of objects after the last ``</think>``; None where there is none.
-
-    Values that are no numbers become NaN, so that the projection repairs and reports them. Never raises, and takes no
-    longer for a longer text: only its `window` is looked at.
-    """
-    answer = window(text)
-    read = len(answer)
-    for start, _ in brace_pairs(answer)[:_TRIES]:
-        if start > read:
-            continue  # It lies within an object that was read and is no configuration.
-        try:
-            value, _ = _DECODER.raw_decode(answer, start)
-        except (ValueError, RecursionError):
-            continue
-        if value and all(isinstance(entry, dict) for entry in value.values()):
-            return {kind: {name: read_number(x) for name, x in entry.items()} for kind, entry in value.items()}
-        read = start
-    return None
-
-
-def window(text: str) -> str:
-    """Return the part of a response in which its configuration is: the last ``READ`` characters up to the last brace.
-
-    Thoughts do not count: what follows the last ``</think>`` does or, without one, what precedes a ``<think>``.
-    """
-    _, closed, answer = text.rpartition("</think>")
-    answer = answer if closed else answer.partition("<think>")[0]
-    return answer[: answer.rfind("}") + 1][-READ:]
-
-
-def brace_pairs(text: str) -> list[tuple[int, int]]:
-    """Return start and end of every pair of braces, the last end first, so that an outer pair precedes those within it.
-
-    One pass over the text. Braces within a JSON string within braces do not count.
-    """
-    pairs: list[tuple[int, int]] = []
-    opened: list[int] = []
-    end = 0
-    while match := (_BRACE_OR_STRING if opened else _BRACE).search(text, end):
-        end = match.end()
-        if match[0] == "{":
-            opened.append(match.start())
-        elif match[0] == "}" and opened:
-            pairs.append((opened.pop(), end))
-    return pairs[::-1]
-
-
-def read_number(value: Any) -> float:
-    """Return a JSON value as a float, NaN where it is no number or too large for one."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
-
-
 def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: Sequence[Kind]) -> str | None:
     """Return why an answer is no configuration for these kinds, in one line; None where it is one.
 
@@ -160,7 +99,7 @@ def distance(
     of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing.
 
     Args:
-      a, b: legal configurations, or what `parse` read.
+      a, b: legal configurations, or ratios read from an answer.
 
     Returns:
       The distance; None where they have no ratio in common, or are further apart than a float can say.
@@ -196,7 +135,7 @@ class Proposal:
       attempts: how often it was asked.
       errors: why an answer could not be used, a line for each such attempt in turn.
       candidates: the legal configurations that there were to choose from, in the order in which they were proposed.
-      chosen: which of them was taken; ``projected`` is it, or what a floor or a gate made of it.
+      chosen: which of them was taken; ``projected`` is it, or what a gate made of it.
       gate: what a gate found and did, as JSON values; None where there was none to pass.
     """
 
@@ -223,11 +162,6 @@ class Proposal:
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "distances": {"parsed_projected": None if self.parsed is None else distance(self.parsed, self.projected)},
         }
-
-
-_DECODER = json.JSONDecoder()
-_BRACE = re.compile("[{}]")
-_BRACE_OR_STRING = re.compile(r'[{}]|"(?:[^"\\\n]|\\.)*+"?')
 
 
 def _multiples(limit: float) -> list[str]:

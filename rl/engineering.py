@@ -11,7 +11,6 @@ from flax import nnx
 
 from engineer import (
     RULES,
-    DataFloor,
     Engineer,
     Evidence,
     Gated,
@@ -24,7 +23,7 @@ from engineer import (
     RuleEngineer,
     Training,
 )
-from engineer.engineers import Rule, bandit
+from engineer.engineers import Rule
 from engineer.proposal import schema
 from jaxlake.arguments import seed_key
 from jaxlake.config import LakeConfig
@@ -57,9 +56,7 @@ def make(student: Student, recorder: Recorder, k: int) -> Engineer:
     config = student.config
     settings = config.engineer
     pilot = functools.partial(student.pilot, recorder)
-    if settings.kind == "bandit":
-        engineer = RuleEngineer("bandit", functools.partial(bandit, exploration=settings.exploration))
-    elif settings.kind in RULES:
+    if settings.kind in RULES:
         engineer = RuleEngineer(settings.kind, RULES[settings.kind])
     elif settings.kind == BranchKind.HINDSIGHT:
         engineer = Hindsight(
@@ -72,12 +69,11 @@ def make(student: Student, recorder: Recorder, k: int) -> Engineer:
         engineer = dataclasses.replace(
             language_engineer(student, settings, _recorded(recorder.directory, k, generate), tokenizer),
             proposals=settings.proposals,
-            choice=settings.choice,
             pilot=pilot,
         )
     if settings.gate.action is not GateAction.OFF:
         engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
-    return DataFloor(engineer, settings.floor) if settings.floor else engineer
+    return engineer
 
 
 def language_engineer(

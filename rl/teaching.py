@@ -233,7 +233,7 @@ class Tried:
 
 def _try(student: NetworkStudent, state: State, written: list[Written], key: jax.Array) -> Tried:
     previous = state.history[-1].config
-    proposals = [read_answer("taught", Generation(*one[:3]), previous, masked=True) for one in written]
+    proposals = [read_answer("taught", Generation(*one[:3]), previous) for one in written]
     designs = [proposal.projected for proposal in proposals]
     scores = student.scores(student.branch(designs, 1, key)[0]) - student.scores(student.state.learner)
     return Tried(

@@ -11,7 +11,7 @@ import numpy as np
 from engineer.context import PastRound
 from engineer.evidence import Evidence
 from engineer.proposal import STEP, Proposal
-from jaxlake.config import MAX_HOLE, LakeConfig, counts, covered
+from jaxlake.config import MAX_HOLE, LakeConfig, counts
 from jaxlake.kinds import Kind
 
 
@@ -77,25 +77,6 @@ class RuleEngineer:
         """
         need_round(self.name, history)
         return Proposal(engineer=self.name, projected=self.rule(evidence, history, key))
-
-
-@dataclasses.dataclass(frozen=True)
-class DataFloor:
-    """An engineer whose proposals leave no kind below a floor of data.
-
-    Attributes:
-      engineer: whose proposals they are.
-      floor: least data ratio of every kind.
-    """
-
-    engineer: Engineer
-    floor: float
-
-    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Return the engineer's proposal with the floor; what that changed stands among its repairs."""
-        proposal = self.engineer.propose(evidence, history, key)
-        config, repairs = covered(proposal.projected, self.floor)
-        return dataclasses.replace(proposal, projected=config, repairs=(*proposal.repairs, *repairs))
 
 
 def need_round(name: str, history: Sequence[PastRound]) -> None:

@@ -1,7 +1,6 @@
 """A language model as engineer: context in, one or several answers out, of which one is chosen."""
 
 import dataclasses
-import enum
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -52,14 +51,6 @@ raises goes through.
 """
 
 
-class Choice(enum.Enum):
-    """Rule by which one of several proposals is taken."""
-
-    FIRST = "first"
-    MEDOID = "medoid"
-    BEST = "best"
-
-
 @dataclasses.dataclass(frozen=True)
 class LanguageEngineer:
     """A language model as engineer: the policy's current parameters, those at the start, or somebody's server.
@@ -70,12 +61,10 @@ class LanguageEngineer:
       context: what the model reads.
       training: the bookkeeping of a round, by its number.
       attempts: how often the model is asked, at most, for an answer that holds a configuration; at least 1.
-      proposals: answers asked for at once.
-      choice: first: the first that holds a configuration; medoid: the one nearest to the others; best: the one on
-        whose boards a pilot sees most to learn, mean p (1 - p) weighted by the data ratios. A tie goes to the first.
-      pilot: for best only.
-      masked: the answers follow the grammar. If not they are read tolerantly, and a model that is asked again is told
-        what was wrong.
+      proposals: answers asked for at once. Of several that hold a configuration the pilot chooses the one on whose
+        boards there is most to learn, mean p (1 - p) weighted by the data ratios; of equal ones the first.
+      pilot: answers a few boards of a configuration; several proposals require one.
+      masked: the answers follow the grammar. If not, a model that is asked again is told what was wrong.
       shuffled: the model reads each kind's evidence under another kind's name. One that does as well as before does
         not read it.
       fits: whether a user message has room.
@@ -87,15 +76,14 @@ class LanguageEngineer:
     training: Callable[[int], Training]
     attempts: int
     proposals: int = 1
-    choice: Choice = Choice.FIRST
     pilot: Pilot | None = None
     masked: bool = True
     shuffled: bool = False
     fits: Callable[[str], bool] = lambda text: True
 
     def __post_init__(self) -> None:
-        if self.choice is Choice.BEST and self.pilot is None:
-            raise ValueError(f"engineer {self.name} is to choose the best proposal: it needs a pilot")
+        if self.proposals > 1 and self.pilot is None:
+            raise ValueError(f"engineer {self.name}: {self.proposals} proposals require a pilot to choose one of them")
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Write the context, let the model answer and project the answer.
@@ -159,7 +147,7 @@ class LanguageEngineer:
             except NoAnswer as error:
                 errors.append(_line(error))
                 continue
-            answers = [read_answer(self.name, generation, previous, self.masked) for generation in generations]
+            answers = [read_answer(self.name, generation, previous) for generation in generations]
             faults = [fault for answer in answers for fault in answer.errors]
             errors += faults
             if len(faults) < len(answers):
@@ -170,24 +158,19 @@ class LanguageEngineer:
 
     def _choose(self, candidates: tuple[LakeConfig, ...], key: jax.Array) -> int:
         """Return the index of the candidate to take; all are piloted with one key, so that they meet alike luck."""
-        if self.choice is Choice.FIRST or len(candidates) == 1:
+        if self.pilot is None or len(candidates) == 1:
             return 0
-        if self.choice is Choice.MEDOID:
-            far = [sum(filter(None, (proposal.distance(one, other) for other in candidates))) for one in candidates]
-            return int(np.argmin(far))
-        assert self.pilot is not None  # as __post_init__ found
         return int(np.argmax([learnability(config, self.pilot(config, key)) for config in candidates]))
 
 
-def read_answer(engineer: str, generation: Generation, previous: LakeConfig, masked: bool) -> Proposal:
-    """Return one response as a proposal; its error is why it holds no configuration, and then the previous one stands.
+def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> Proposal:
+    """Return one response as a proposal; where it holds no configuration, with the error and the previous one.
 
     Args:
-      engineer: its name.
-      masked: the answer was held to the grammar; if not it is read tolerantly.
+      engineer: the engineer's name.
     """
     text, kinds = generation.answer, previous.kinds
-    parsed, repairs = (proposal.parse(text), ()) if masked else parse_lenient(text, kinds)
+    parsed, repairs = parse_lenient(text, kinds)
     fault = proposal.fault(text, parsed, kinds)
     # What stands in a thought that was cut off is a draft, and a chat template may have opened it unseen in the prompt.
     if generation.cut_at is not None and (fault or "</think>" not in generation.raw):

@@ -22,25 +22,18 @@ EDITS, DATA_STEP = 3, 0.05
 """Edits that `mutate_best` makes, and by how much it moves a data ratio; ours."""
 
 
-def bandit(evidence: Evidence, history: Sequence[PastRound], key: jax.Array, *, exploration: float = 0.0) -> LakeConfig:
+def bandit(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Treat kinds as arms whose reward is the mean absolute advantage of their training answers (SEC).
 
     Values start at 0 and move by TD(0), Q <- Q + rate (reward - Q), where a kind had data; data ratios are their
     Boltzmann distribution.
-
-    Args:
-      exploration: weight of sqrt(2 ln(N + 1) / (n + 1)) beside a value, with the answers to the kind so far and to all
-        (UCB, as in DUMP).
     """
-    kinds = history[-1].config.kinds
-    values, answers = dict.fromkeys(kinds, 0.0), dict.fromkeys(kinds, 0)
+    values = dict.fromkeys(history[-1].config.kinds, 0.0)
     for past in history:
         for kind, row in training_rows(past).items():
-            answers[kind] += row.n
             if row.advantage is not None:
                 values[kind] += RATE * (row.advantage - values[kind])
-    n = np.array(list(answers.values()))
-    score = np.array(list(values.values())) + exploration * np.sqrt(2 * np.log(n.sum() + 1) / (n + 1))
+    score = np.array(list(values.values()))
     return with_data(history, np.exp((score - score.max()) / TEMPERATURE))
 
 

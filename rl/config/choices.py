@@ -1,7 +1,6 @@
 """The words that settings choose from, each list once: members inside, their words in files and on the command line.
 
-Three more come from where they are used without a configuration: `jaxlake.Objective`, `jaxlake.PromptStyle` and
-`engineer.Choice`.
+Two more come from where they are used without a configuration: `jaxlake.Objective` and `jaxlake.PromptStyle`.
 """
 
 import enum

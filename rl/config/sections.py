@@ -6,7 +6,7 @@ import pydantic
 import yaml
 from pydantic import AfterValidator, Field, Strict
 
-from engineer import RULES, Choice, modules
+from engineer import RULES, modules
 from jaxlake import Objective, PromptStyle
 from jaxlake.config import MAX_HOLE
 from jaxlake.kinds import Kind, read_kinds
@@ -414,7 +414,7 @@ class EngineerSection(Section):
         LanguageKind.CHECKPOINT, description="who; checkpoint: the current parameters"
     )
     context: Annotated[ContextName, paper("V6", "its best variant")] = Field(
-        "V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+E+X"
+        "V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+R"
     )
     model: str | None = Field(
         None, description="folder of the language model that engineer.kind = model asks; null: the shipped one"
@@ -426,10 +426,9 @@ class EngineerSection(Section):
         "terse",
         description="words of the context: a file; terse: hardly any, for models that are taught; null: for all others",
     )
-    proposals: Annotated[Count, paper(1)] = Field(1, description="answers asked for at once, of which one is chosen")
-    choice: Annotated[Choice, Strict(False)] = Field(Choice.FIRST, description="best: by a pilot, see engineer.gate")
-    floor: Annotated[float, Field(ge=0, le=0.1)] = Field(0.0, description="least data ratio of every kind")
-    exploration: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bandit's UCB bonus; 0: none")
+    proposals: Annotated[Count, paper(1)] = Field(
+        1, description="designs asked for at once, of which a pilot chooses one: see engineer.gate"
+    )
     gate: GateSection = GateSection()
     api: ApiSection = ApiSection()
     temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="of its answers; 0: greedy")

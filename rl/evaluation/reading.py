@@ -247,12 +247,11 @@ class Scores:
         return plain(dataclasses.asdict(self))
 
 
-def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], config: Config, masked: bool) -> Scores:
+def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], config: Config) -> Scores:
     """Score the responses to some states.
 
     Args:
       responses: of `ask`.
-      masked: they were held to the grammar; if not they are read tolerantly.
     """
     shown = read_context(config).modules
 
@@ -260,7 +259,7 @@ def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], conf
         """Mark what is said to a form by the state as it is, and return it as a proposal, and the rule's design."""
         history = form.histories[name]
         generation = Generation.of(responses[form.state.name, name])
-        proposal = read_answer("engineer", generation, history[-1].config, masked)
+        proposal = read_answer("engineer", generation, history[-1].config)
         said = f"{generation.thinking}\n{generation.answer.partition('{')[0]}"
         designed = frontier_design(visible(history[-1].evidence, shown), history[-1].config.kinds)
         seen = form.state.history[-1]
@@ -397,7 +396,7 @@ def run(
         responses = ask(everything, writer, config, record, display, stop)
     parts = {origin: [form for form in everything if form.state.origin == origin] for origin in states}
     parts = {origin: part for origin, part in parts.items() if part} | {"all": everything}
-    scores = {origin: score(part, responses, config, writer.masked) for origin, part in parts.items()}
+    scores = {origin: score(part, responses, config) for origin, part in parts.items()}
     table = to_table(scores)
     values = {"about": record.about, "scores": {origin: s.to_json() for origin, s in scores.items()}}
     write_whole(folder / "reading.json", (json.dumps(values, indent=1) + "\n").encode())

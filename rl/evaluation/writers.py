@@ -23,11 +23,9 @@ class Writer:
     """Writes an engineer's responses to messages.
 
     Attributes:
-      masked: they are held to the grammar.
       client: of the server that is asked; None where the responses are written here.
     """
 
-    masked: bool
     client: "ChatClient | None" = None
 
     def identity(self) -> dict[str, Any]:
@@ -50,8 +48,6 @@ class PolicyWriter(Writer):
       policy: whose `engineer` settings say how it writes.
       parameters: as `Policy.create` and `Policy.load` give them.
     """
-
-    masked = True
 
     def __init__(self, policy: Policy, parameters: nnx.State):
         self._policy, self._settings = policy, policy.config.engineer
@@ -91,8 +87,6 @@ class ApiWriter(Writer):
     Raises:
       ApiError: if the question gets no answer.
     """
-
-    masked = False
 
     def __init__(self, client: "ChatClient", config: Config, concurrency: int, say: Callable[[str], None]):
         self.client: ChatClient = client

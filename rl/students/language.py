@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from engineer import Choice, Evidence
+from engineer import Evidence
 from engineer import evidence as evidence_
 from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence, training_evidence
@@ -328,7 +328,7 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
-    pilots = engineer.gate.action is not GateAction.OFF or engineer.choice is Choice.BEST
+    pilots = engineer.gate.action is not GateAction.OFF or engineer.proposals > 1
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")

@@ -9,7 +9,6 @@ import pytest
 
 from engineer import context as context_
 from engineer.context import (
-    ANSWER_LIMIT,
     FAILURES,
     RATIONALE_LIMIT,
     VARIANTS,
@@ -20,7 +19,7 @@ from engineer.context import (
     Training,
     modules,
 )
-from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
+from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence
 from engineer.proposal import grammar
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Family, Kind
@@ -163,7 +162,7 @@ def families_in(text: str) -> set[str]:
 def designed(*kinds: int | str, then: Evidence) -> str:
     """A message about two rounds of these kinds, the same validation after both."""
     config = LakeConfig.uniform(kinds, 0.2, 0.1)
-    return build(then, [PastRound(0, config, then), PastRound(1, config, then)], Training(2, 3, 2), "V6+E+X")
+    return build(then, [PastRound(0, config, then), PastRound(1, config, then)], Training(2, 3, 2), "V6+R")
 
 
 @pytest.mark.parametrize("family", [family for family in Family if family is not Family.RANDOM])
@@ -173,16 +172,14 @@ def test_a_family_is_explained_where_a_kind_is_of_it(family):
 
 
 def test_tables_and_answer_name_kinds_as_the_grammar_does():
-    failed = (Trajectory(Kind.of("rooms5"), "hole_free", "a.A", "0:(0,0)"),)
     now = evidence(row("4x3", 40, 30, hole_free=10), row("rooms5", 40, 10, conflict_free=30))
-    text = designed("4x3", "rooms5", then=dataclasses.replace(now, trajectories=failed))
+    trained = TrainingEvidence((row("rooms5", 80, 20, hole_free=60),), ())
+    text = designed("4x3", "rooms5", then=dataclasses.replace(now, training=trained))
     assert "For each kind of boards choose data" in text and "give most data to kinds that are solved" in text
     header = lines(text).index("kind n valid +- optimal sampled | parse agents start bounds hole move conflict goal")
     assert lines(text)[header + 1] == "4x3 40 75 13 38 25 | 0 0 0 0 25 0 0 0"
     assert lines(text)[header + 2].startswith("rooms5 40 25 ")
-    assert "\nset kind n tokens" in text and "\nvalidation rooms5 40 - - 0 50 25 " in text
-    assert "\nset kind boards data hole wait > data hole wait" in text
-    assert "\nFailed answers: kind, first failing check" in text and "\nrooms5 hole\na.A\n0:(0,0)\n" in text
+    assert "\nTraining before it: valid answers in %\nkind valid\nrooms5 25\n" in text
     assert "\nround kind data hole wait | before after | failure\n1 4x3 0.5 0.2 0.1 | 75 75 | hole 25\n" in text
     assert '{"4x3":{"data":d,"hole":h,"wait":w},...} with kinds 4x3 rooms5. ' in lines(text)[-1]
 
@@ -203,7 +200,7 @@ def test_sizes_are_explained_as_kinds_where_others_are_validated():
     assert "To be designed: 3 4. Validated, what the policy is judged by: 5." in text
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, "V5+E+X"])
+@pytest.mark.parametrize("name", [*VARIANTS, "V5+R"])
 def test_the_papers_boards_are_told_by_size_alone(name):
     text = build(RICH, rounds(2), Training(2, 3, 2, "PPO without a critic"), name)
     assert not families_in(text) and not re.search(r"\bkinds?\b", text)
@@ -225,7 +222,7 @@ def test_the_papers_boards_are_told_by_size_alone(name):
         ("F+G", "F G"),
         ("T+V4", "F G H T"),
         ("V1+V2", "F G"),
-        ("V6+E+X", "F G H T E X"),
+        ("V6+R", "F G H T R"),
     ],
 )
 def test_a_context_has_the_modules_that_its_name_says(name, letters):
@@ -234,8 +231,7 @@ def test_a_context_has_the_modules_that_its_name_says(name, letters):
 
 HEADINGS = {
     "F": "Validation: n boards",
-    "E": "Statistics of the validation",
-    "X": "Failed answers:",
+    "R": "Training before it:",
     "H": "History:",
     "S": "Your reasons",
     "T": "Training: you design",
@@ -244,7 +240,7 @@ HEADINGS = {
 }
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, "V5+E+X"])
+@pytest.mark.parametrize("name", [*VARIANTS, "V5+R"])
 def test_a_context_shows_its_modules_and_no_others(name):
     text = build(RICH, rounds(2), Training(2, 3, 2, "PPO without a critic"), name)
     shown = {module.name[:1] if module is Module.H0 else module.name for module in modules(name)}
@@ -305,7 +301,7 @@ def every_context() -> list[tuple[Module, ...]]:
 def test_what_an_engineer_said_enters_no_context_without_s():
     history = [dataclasses.replace(past, rationale=f"zebra {past.round}") for past in rounds(2)]
     contexts = every_context()
-    assert len(contexts) == 2**5 * 3 * 3
+    assert len(contexts) == 2**3 * 3 * 3
     for chosen in contexts:
         text = Context(chosen, TEMPLATE).build(RICH, history, Training(2, 3, 2, "details"))
         assert ("zebra" in text) == (Module.S in chosen)
@@ -340,86 +336,18 @@ def test_full_training_details_follow_the_bookkeeping():
     assert "round 1 of 0 to 2, 2 epochs per round, 6 epochs in total.\nGRPO, 24 prompts a step.\nNo KL.\n\n" in text
 
 
-MEASURED = dataclasses.replace(
-    row(3, 40, 30, 0.725, hole_free=8, goal_reached=2),
-    any_failures={**dict.fromkeys(CHECKS, 0), "hole_free": 10, "conflict_free": 1, "goal_reached": 4},
-    sampled_se=0.041,
-    groups=40,
-    learnable=22,
-    all_valid=10,
-    all_invalid=8,
-    answer_tokens=21.25,
-    answer_tokens_se=0.44,
-    truncated=2,
-)
-BOARDS = (
-    KindEnvironment(Kind.of(3), 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 4.25, 0.3125, 0.614),
-    KindEnvironment(Kind.of(4), 40, None, {"data": 0.5, "hole": 0.3, "wait": 0.25}, 5.975, 0.26, 0.55),
-)
-TRAINED_ON = KindEnvironment(
-    Kind.of(3), 0, {"data": 0.6, "hole": 0.2, "wait": 0.55}, {"data": 0.0, "hole": 0.2, "wait": 0.535}, None, None, None
-)
-FAILED = (
-    Trajectory(Kind.of(4), "conflict_free", "a>.A\n....\n#...\nb>>B", "0:(0,0)(0,1)\n1:(3,0)(3,1)"),
-    Trajectory(Kind.of(3), "hole_free", "a>A\n...\nb>B", "0:(0,0)(0,1)(0,2)\n1:(2,0)(2,1)(2,2)"),
-    Trajectory(Kind.of(4), "parsable", "a..A\n....\n#...\nb..B", "I would rather not."),
-)
-RICH = dataclasses.replace(
-    NOW,
-    by_kind=(MEASURED, NOW.by_kind[1]),
-    environment=BOARDS,
-    training=TrainingEvidence((row(3, 800, 400, 0.5, hole_free=400),), (TRAINED_ON,)),
-    trajectories=FAILED,
-)
+RICH = dataclasses.replace(NOW, training=TrainingEvidence((row(3, 800, 408, 0.51, hole_free=392),), ()))
 
 
-def test_statistics_have_a_row_for_each_size_of_validation_and_training():
-    text = lines(build(RICH, rounds(1), Training(1, 3, 2), "F+E"))
-    start = next(i for i, line in enumerate(text) if line.startswith("set size n tokens"))
-    assert text[start + 1 : start + 4] == [
-        # 15 of the 30 valid plans are optimal; 22, 10 and 8 of 40 groups are 55, 25 and 20 %.
-        "validation 3 40 21.2 0.4 5 50 72 4 40 55 25 20 | 0 0 0 0 25 0 2 10",
-        "validation 4 40 - - 0 50 25 - 0 - - - | 25 0 0 0 0 0 50 0",
-        "training 3 800 - - 0 50 50 - 0 - - - | 0 0 0 0 50 0 0 0",
-    ]
-
-
-def test_statistics_say_what_boards_the_answers_were_to():
-    text = lines(build(RICH, rounds(1), Training(1, 3, 2), "F+E"))
-    start = next(i for i, line in enumerate(text) if line.startswith("set size boards"))
-    assert text[start + 1 : start + 5] == [
-        "validation 3 40 - - - > 0.5 0.3 0.25 | 4.2 0.3 61",
-        "validation 4 40 - - - > 0.5 0.3 0.25 | 6.0 0.3 55",
-        "training 3 0 0.6 0.2 0.55 > 0 0.2 0.535 | - - -",
-        "",
-    ]
-
-
-def test_failed_answers_are_headed_by_size_and_check():
-    text = build(RICH, rounds(1), Training(1, 3, 2), "F+X")
-    for failure, heading in zip(FAILED, ("4 conflict", "3 hole", "4 parse"), strict=True):
-        assert f"\n{heading}\n{failure.board}\n{failure.answer}\n" in text
-
-
-@pytest.mark.parametrize(
-    ("answer", "shown"),
-    [
-        ("<think>\nzebra\n</think>\n\n0:(0,0)", "0:(0,0)"),
-        ("", "(empty)"),
-        ("0:(0,0)<|im_end|>", "0:(0,0)"),
-        ("8" + "9" * ANSWER_LIMIT, "... " + "9" * ANSWER_LIMIT),  # the last plan in an answer is the one that counts
-    ],
-)
-def test_a_failed_answer_is_shown_without_thinking_and_cut(answer, shown):
-    failed = dataclasses.replace(NOW, trajectories=(Trajectory(Kind.of(3), "parsable", "a.A", answer),))
-    text = build(failed, rounds(1), Training(1, 3, 2), "F+X")
-    assert text.partition("3 parse\na.A\n")[2].partition("\n\n")[0] == shown
+def test_valid_shares_of_the_training_have_a_row_for_each_kind_that_was_trained_on():
+    assert "\n\nTraining before it: valid answers in %\nsize valid\n3 51\n\n" in build(
+        RICH, rounds(1), Training(1, 3, 2), "F+R"
+    )
 
 
 def test_sizes_without_answers_have_dashes():
-    text = build(evidence(row(3, 0, 0, None), row(4, 40, 10)), rounds(1), Training(1, 3, 2), "V4+E")
+    text = build(evidence(row(3, 0, 0, None), row(4, 40, 10)), rounds(1), Training(1, 3, 2), "V4")
     assert "\n3 0 - 50 - - | - - - - - - - -\n" in text
-    assert "\nvalidation 3 0 - - - - - - 0 - - - | - - - - - - - -\n" in text
 
 
 # Room.
@@ -429,47 +357,38 @@ def long_history(number: int) -> list[PastRound]:
     return [PastRound(k, DESIGNED, NOW, f"Reason {k}.") for k in range(number)]
 
 
-@pytest.mark.parametrize("name", ["V3+S+E+X", "V6+E+X", "V5", "V6", "F+S", "V2+X", "V2+E", "V1"])
-def test_whole_items_go_oldest_first_until_the_context_fits(name):
+@pytest.mark.parametrize("name", ["V3+S", "V5", "V6", "F+S", "V1"])
+def test_rounds_go_oldest_first_until_the_context_fits(name):
     chosen, history, training = modules(name), long_history(7), Training(7, 9, 2)
-    shown_rounds = range(0 if Module.H0 in chosen else 1, 7) if {Module.H, Module.H0} & {*chosen} else range(0)
-    reasons = range(0 if Module.H0 in chosen else 1, 7) if Module.S in chosen else range(0)
-    failures = len(FAILED) if Module.X in chosen else 0
-    whole = build(RICH, history, training, name)
-    least = build(RICH, history, training, name, fits=lambda text: False)
+    first = 0 if Module.H0 in chosen else 1
+    shown_rounds = range(first, 7) if {Module.H, Module.H0} & {*chosen} else range(0)
+    reasons = range(first, 7) if Module.S in chosen else range(0)
+    whole = build(NOW, history, training, name)
+    least = build(NOW, history, training, name, fits=lambda text: False)
     assert "left out" not in whole
     for room in range(len(least), len(whole) + 1, 7):
-        text = build(RICH, history, training, name, fits=lambda text: len(text) <= room)  # noqa: B023
+        text = build(NOW, history, training, name, fits=lambda text: len(text) <= room)  # noqa: B023
         assert len(text) <= room
         kept = [k for k in shown_rounds if f"\n{k} 3 0.6" in text]
         said = [k for k in reasons if f"round {k}: Reason {k}." in text]
-        failed = [i for i, failure in enumerate(FAILED[:failures]) if failure.answer in text]
-        counted = "set size n tokens" in text
         assert kept == list(shown_rounds)[len(shown_rounds) - len(kept) :]
         assert said == list(reasons)[len(reasons) - len(said) :]
         assert not (kept and said) or kept == said
-        assert failed == list(range(len(failed)))
-        assert not (kept or said) or len(failed) == failures
-        assert not failed or counted == (Module.E in chosen)
-        # What is gone is counted, and nothing is that is not.
         notes = re.findall(r"^\((.*) left out for room\)$", text, re.MULTILINE)
         gone = [
             ("your reasons for {} older round{}", len(reasons) - len(said)),
             ("{} older round{}", len(shown_rounds) - len(kept)),
-            ("{} failed answer{}", failures - len(failed)),
         ]
-        expected = [words.format(count, "s" * (count > 1)) for words, count in gone if count]
-        expected += ["statistics"] * (Module.E in chosen and not counted)
-        assert sorted(notes) == sorted(expected)
+        assert sorted(notes) == sorted(words.format(count, "s" * (count > 1)) for words, count in gone if count)
 
 
 def test_no_more_goes_than_has_to():
     history, training = long_history(7), Training(7, 9, 2)
     texts = []
-    build(RICH, history, training, "V5+E+X", fits=lambda text: bool(texts.append(text)))
-    assert len(texts) == 1 + 6 + 3 + 1
+    build(NOW, history, training, "V5", fits=lambda text: bool(texts.append(text)))
+    assert len(texts) == 1 + 6
     for text in texts:
-        assert build(RICH, history, training, "V5+E+X", fits=lambda other: other == text) == text  # noqa: B023
+        assert build(NOW, history, training, "V5", fits=lambda other: other == text) == text  # noqa: B023
 
 
 def test_what_does_not_fit_even_alone_is_returned_as_it_is():
@@ -482,9 +401,8 @@ def test_what_does_not_fit_even_alone_is_returned_as_it_is():
 
 
 def test_the_shipped_tables_name_the_checks_as_the_engineer_is_taught_to():
-    for section in ("F", "E"):
-        header = next(line for line in lines(TEMPLATE.sections[section]) if " | parse" in line)
-        assert header.partition(" | ")[2].split() == list(FAILURES.values())
+    header = next(line for line in lines(TEMPLATE.sections["F"]) if " | parse" in line)
+    assert header.partition(" | ")[2].split() == list(FAILURES.values())
 
 
 def changed(old: str, new: str) -> str:

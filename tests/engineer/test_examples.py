@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engineer.context import VARIANTS, Context
+from engineer.context import VARIANTS
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from engineer.examples import example, think
-from engineer.proposal import parse
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 
@@ -39,7 +38,7 @@ def test_answers_ask_for_the_configuration_in_multiples_of_0_005(examples):
     for _, _, answer, config in examples:
         assert in_steps(config.data) and in_steps(config.hole) and in_steps(config.wait)
         assert sum(round(200 * d) for d in config.data) == 200
-        assert project(parse(answer), config) == (config, ())
+        assert project(json.loads(answer), config) == (config, ())
 
 
 def test_thinking_is_short(examples):
@@ -56,7 +55,7 @@ def test_thinking_can_be_read_off_the_table(examples):
         assert dict(ranked) == sampled and [abs(share - 50) for _, share in ranked] == sorted(
             abs(share - 50) for share in sampled.values()
         )
-        data = {int(kind): row["data"] for kind, row in parse(answer).items()}
+        data = {int(kind): row["data"] for kind, row in json.loads(answer).items()}
         assert [data[size] for size, _ in ranked] == [0.48, 0.24, 0.16, 0.12]  # 1, 1/2, 1/3, 1/4 of their sum
 
 
@@ -85,14 +84,14 @@ DESIGNED, TARGETS = (tuple(map(Kind.of, names)) for names in ((3, "4x3", "rooms5
 def test_examples_design_kinds_and_reason_about_those_that_are_validated():
     rng, shown = np.random.default_rng(0), set()
     for _ in range(40):
-        context, thinking, answer, config = example(rng, DESIGNED, 4, 2, ("V6+E+X",), targets=TARGETS)
-        assert config.kinds == DESIGNED and {*parse(answer)} == {
+        context, thinking, answer, config = example(rng, DESIGNED, 4, 2, ("V6+R",), targets=TARGETS)
+        assert config.kinds == DESIGNED and {*json.loads(answer)} == {
             str(k) for k, d in zip(DESIGNED, config.data, strict=True) if d
         }
         assert {row[0] for row in table(context, "kind n valid")} == {"rooms5", "corridor5x3", "all"}
         assert {row[1] for row in table(context, "round kind data")} <= {"3", "4x3", "rooms5"}
         assert thinking.split(":")[1].split()[0] in ("rooms5", "corridor5x3")  # the weakest of the validated
-        trained = [row[1] for row in table(context, "set kind boards") if row[0] == "training"]
+        trained = [row[0] for row in table(context, "kind valid")]
         shown.update(trained)
         assert trained == sorted(trained, key=Kind.of)
     assert shown == {"3", "4x3", "rooms5"}
@@ -143,7 +142,7 @@ def table(context: str, header: str) -> list[list[str]]:
     return [line.replace("|", " ").split() for line in block]
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, "V6+E+X"])
+@pytest.mark.parametrize("name", [*VARIANTS, "V6+R"])
 def test_holes_and_waits_follow_from_what_the_context_shows(name):
     checked = 0
     for context, _, _, config in drawn(name):
@@ -169,39 +168,3 @@ def test_the_reasons_of_past_rounds_are_what_examples_think():
         reasons = re.findall(r"^round (\d): (.*)$", context, re.MULTILINE)
         assert [number for number, _ in reasons] == sorted({row[0] for row in table(context, "round size data")})
         assert all(re.match(r"Weakest:\d \d+;\d \d+;", reason) for _, reason in reasons)
-
-
-def test_extended_evidence_agrees_with_the_failure_table():
-    for context, *_ in drawn("V6+E"):
-        rows = {row[0]: row for row in table(context, "size n valid")}
-        statistics = [row for row in table(context, "set size n tokens") if row[0] == "validation" and len(row) > 20]
-        assert len(statistics) == len(KINDS)
-        for row in statistics:
-            failures = rows[row[1]]
-            assert (row[2], row[7]) == (failures[1], failures[5])
-            assert all(int(any_) >= int(first) for any_, first in zip(row[-8:], failures[-8:], strict=True))
-
-
-def test_extended_evidence_could_have_been_saved(monkeypatch):
-    seen = []
-    monkeypatch.setattr(Context, "build", lambda self, evidence, *rest: seen.append(evidence) or "")
-    drawn("V6+E+X")
-    for extended in seen:
-        assert Evidence.from_json(json.loads(json.dumps(extended.to_json()))) == extended
-        assert [row.kind for row in extended.training.environment] == [row.kind for row in extended.training.by_kind]
-    assert {failure.check for extended in seen for failure in extended.trajectories} == {"hole_free", "conflict_free"}
-
-
-def test_failed_answers_fail_as_they_say():
-    found = re.compile(r"^(\d) (hole|conflict)\n((?:[a-zA-Z.#<>^v+]+\n)+)0:(\S+)\n1:(\S+)$", re.MULTILINE)
-    failures = [failure for context, *_ in drawn("V1+X") for failure in found.findall(context)]
-    assert len(failures) > 60
-    for size, check, board, *paths in failures:
-        rows = board.split()
-        assert len(rows) == int(size)
-        walks = [[tuple(map(int, cell.split(","))) for cell in path[1:-1].split(")(")] for path in paths]
-        for walk, letter in zip(walks, "ab", strict=True):
-            (top, left), (bottom, right) = walk[0], walk[-1]
-            assert rows[top][left] == letter and rows[bottom][right] == letter.upper()
-        meet = any(one == other for one, other in zip(*walks, strict=True))
-        assert meet == (check == "conflict")

@@ -89,7 +89,7 @@ def test_kinds_with_agents_are_named_whole():
     assert marks("Weakest kind 5x4 (0% valid)", evidence) == ((False, False, False), (0, 1))
 
 
-@pytest.mark.parametrize("context", ["V6", "F+R", "V6+E"])
+@pytest.mark.parametrize("context", ["V6", "F+R"])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_rule_is_equivariant_and_a_name_exchanged_twice_around_is_its_own(context, seed):
     rng = np.random.default_rng(seed)
@@ -115,9 +115,10 @@ def test_a_rule_is_equivariant_and_a_name_exchanged_twice_around_is_its_own(cont
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_a_changed_row_holds_together_and_the_others_stay(share):
-    evidence = draw_history(np.random.default_rng(1), KINDS, 3, modules("V6+E"))[-1].evidence
+    evidence = draw_history(np.random.default_rng(1), KINDS, 3, modules("V6+R"))[-1].evidence
     history = [PastRound(0, LakeConfig.uniform(KINDS, 0.2, 0.2), evidence)]
     last = with_share(history, KINDS[2], share)[-1].evidence
-    assert Evidence.from_json(last.to_json()) == last  # its own reader finds no contradiction
+    changed = last.by_kind[2]
+    assert changed.optimal <= changed.valid and sum(changed.first_failures.values()) == changed.n - changed.valid
     assert last.by_kind[2].sampled_valid == share and last.by_kind[2].valid == round(share * last.by_kind[2].n)
     assert [row for row in last.by_kind if row.kind != KINDS[2]] == [r for r in evidence.by_kind if r.kind != KINDS[2]]

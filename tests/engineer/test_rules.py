@@ -1,7 +1,6 @@
 """Each rule does on a hand-worked case what its source says, is legal whatever it reads, and teaches a toy learner."""
 
 import dataclasses
-import functools
 import math
 
 import jax
@@ -41,8 +40,8 @@ def trained(*rounds: tuple[LakeConfig, tuple[KindEvidence, ...]]) -> list[PastRo
     return [PastRound(k, config, validation(*[0.5] * 4, training=rows)) for k, (config, rows) in enumerate(rounds)]
 
 
-def design(name: str, history: list[PastRound], **settings) -> LakeConfig:
-    return RULES[name](history[-1].evidence, history, KEY, **settings)
+def design(name: str, history: list[PastRound]) -> LakeConfig:
+    return RULES[name](history[-1].evidence, history, KEY)
 
 
 HISTORY = [
@@ -153,14 +152,6 @@ def test_kinds_of_one_size_are_arms_of_their_own():
     rows = (measured(4, 0.5, advantage=0.2), measured("4x4", 0.5, advantage=0.8))
     expected = np.exp(np.array([0.1, 0.4, 0]) / 0.2)
     assert design("bandit", trained((lake, rows))).data == pytest.approx(expected / expected.sum(), abs=0.005)
-
-
-def test_exploration_favours_sizes_with_few_answers():
-    history = trained((RANDOM, rewarded(s3=0.4, s4=0.4)))
-    bonus = np.sqrt(2 * np.log(81) / np.array([41, 41, 1, 1]))
-    expected = np.exp((np.array([0.2, 0.2, 0, 0]) + 0.1 * bonus) / 0.2)
-    assert design("bandit", history, exploration=0.1).data == pytest.approx(expected / expected.sum(), abs=0.005)
-    assert design("bandit", history, exploration=5).data[:2] == (0, 0)
 
 
 def test_adarft_moves_its_target_by_the_source_s_step():
@@ -350,10 +341,9 @@ def histories(draw):
 
 
 @settings(max_examples=60)
-@given(histories(), st.sampled_from((0.0, 0.5)))
-def test_every_rule_is_legal_whatever_it_reads(history, exploration):
-    rules = RULES | {"bandit": functools.partial(RULES["bandit"], exploration=exploration)}
-    for name, rule in rules.items():
+@given(histories())
+def test_every_rule_is_legal_whatever_it_reads(history):
+    for name, rule in RULES.items():
         config = rule(history[-1].evidence, history, KEY)  # an illegal configuration cannot be made
         assert config.kinds == KINDS, name
         assert config == rule(history[-1].evidence, history, KEY), name

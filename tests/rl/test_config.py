@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from engineer import Choice
 from jaxlake import Objective
 from jaxlake.kinds import Kind
 from rl.config import Config, ConfigError, keys, load
@@ -50,7 +49,6 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("model.lora.targets=[q]", 'model.lora.targets.0 = "q": must be one of q_proj, k_proj'),
         ("model.lora.targets=[q_proj, q_proj]", "must hold each projection at most once"),
         ("lake.objective=cost", 'lake.objective = "cost": must be one of sum_of_costs or makespan'),
-        ("engineer.choice=last", 'engineer.choice = "last": must be one of first, medoid or best'),
         ("reward.kind=best", "must be one of paper, accuracy, valid, optimal, checks or module:function, a function"),
         ("model.lora.alpha=.inf", "model.lora.alpha = Infinity: must be a finite number"),
         ("mesh.fsdp=0", "mesh.fsdp = 0: must be at least 1, or -1"),
@@ -198,10 +196,7 @@ def test_off_is_a_word_and_no_number_of_yaml(tmp_path):
 
 
 def test_in_python_a_setting_takes_a_member_or_its_word():
-    given = Config(
-        grpo={"schedule": "cosine", "credit": "outcome"}, lake={"objective": "makespan"}, engineer={"choice": "medoid"}
-    )
+    given = Config(grpo={"schedule": "cosine", "credit": "outcome"}, lake={"objective": "makespan"})
     assert (given.grpo.schedule, given.lake.objective) == (Schedule.COSINE, Objective.MAKESPAN)
-    assert given.engineer.choice is Choice.MEDOID
     with pytest.raises(ValueError, match="valid integer"):
         Config(seed="3")

@@ -12,7 +12,7 @@ from stage import Scene, Stage, nothing_valid
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import engineering
-from rl.config import Config, ConfigError
+from rl.config import Config, ConfigError, WarmStartSection
 from rl.context import read_context
 from rl.policy import Policy
 from rl.run.checkpoint import fingerprint
@@ -96,9 +96,9 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
 def test_several_proposals_are_asked_of_a_server_at_once(stage, server):
     server.respond = lambda handler, body, number: handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
     api = {"url": server.url, "model": "designer"}
-    proposal = after_round_0(stage, kind="api", template=None, api=api, proposals=3, choice="medoid").design(1)
+    proposal = after_round_0(stage, kind="api", template=None, api=api, proposals=3).design(1)
     assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.2, 0.3]
-    assert proposal.projected.hole[1] == 0.2  # the one between the others
+    assert proposal.projected == proposal.candidates[proposal.chosen]
 
 
 def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, server):
@@ -207,14 +207,6 @@ def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage,
     assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
 
 
-def test_a_floor_is_kept_by_engineers_of_all_kinds(stage, monkeypatch):
-    starving = LEGAL.replace('"data":0.5', '"data":0', 1)
-    write = lambda parameters, requests, key, progress: [("", "", starving)] * len(requests)  # noqa: E731
-    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
-    assert after_round_0(stage).design(1).projected.data == (0, 1)
-    assert after_round_0(stage, floor=0.1).design(1).projected.data == pytest.approx((0.1, 0.9))
-
-
 @pytest.mark.parametrize(
     ("engineer", "message"),
     [
@@ -245,7 +237,7 @@ def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
         assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("pilot", [{"gate": {"action": "mix", "samples": 64}}, {"choice": "best", "proposals": 2}])
+@pytest.mark.parametrize("pilot", [{"gate": {"action": "mix", "samples": 64}}, {"proposals": 2}])
 def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
     config = stage.config({"gate": {"samples": 64}} | pilot)
     policy = dataclasses.replace(stage.run().policy, config=config)
@@ -254,14 +246,15 @@ def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
 
 
 def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
-    def checked(context: str, room: int) -> None:
-        config = stage.config({"context": context, "max_prompt_tokens": room, "max_answer_tokens": 200})
+    def checked(template: str | None, room: int) -> None:
+        config = stage.config({"template": template, "max_prompt_tokens": room, "max_answer_tokens": 200})
+        config = config.model_copy(update={"warm_start": WarmStartSection(max_context_tokens=room)})
         check_room(dataclasses.replace(stage.run().policy, config=config))
 
-    checked("V6", 100)
+    checked("terse", 100)
     with pytest.raises(ConfigError, match=r"engineer.max_prompt_tokens = 100 must be at least \d+, the tokens of the"):
-        checked("V6+E+X", 100)
-    checked("V6+E+X", 1000)
+        checked(None, 100)
+    checked(None, 1000)
 
 
 @pytest.mark.parametrize(

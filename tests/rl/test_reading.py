@@ -83,7 +83,7 @@ def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config
     for answer in (perfect, constant):
         writer = Scripted(answer(config), forms(config))
         responses = ask(config, writer, tmp_path / answer.__name__)
-        scores[answer] = reading.score(forms(config), responses, config, masked=True)
+        scores[answer] = reading.score(forms(config), responses, config)
     reads, blind = scores[perfect], scores[constant]
     assert reads.legal == reads.all == COUNT and reads.right == reads.quotes == 8 * COUNT
     assert min(reads.follows.values()) > 0.999
@@ -102,7 +102,7 @@ def test_what_was_answered_is_not_asked_again(config, tmp_path):
         next(second.histories)
     responses = ask(config, second, tmp_path)
     assert len(first.asked) == 5 and len(second.asked) == 3 * COUNT - 5
-    assert reading.score(forms(config), responses, config, masked=True).all == COUNT
+    assert reading.score(forms(config), responses, config).all == COUNT
     third = Scripted(perfect(config), forms(config))
     assert ask(config, third, tmp_path) == responses and not third.asked
 

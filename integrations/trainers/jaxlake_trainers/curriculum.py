@@ -14,12 +14,13 @@ import yaml
 
 from jaxlake import AnswerFormat, Kind, LakeConfig, PromptStyle, answer, generate
 from jaxlake.adapters.text import judge, tasks
-from jaxlake.arguments import whole_number
+from jaxlake.arguments import seed_key, whole_number
+from jaxlake.config import covered
 from jaxlake.kinds import read_kinds
 from jaxlake.processes import check_process
 
 try:
-    from engineer import RULES, DataFloor, Engineer, Evidence, PastRound, RuleEngineer
+    from engineer import RULES, Engineer, Evidence, PastRound, RuleEngineer
     from engineer.evidence import Sums, add, training_evidence
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -90,7 +91,7 @@ class EngineerCurriculum(Iterator[LakeTask]):
           ValueError: naming the argument and what it must be, and for a kind without any solvable board.
         """
         self.config, self.history = start, list[PastRound]()
-        self._engineer = DataFloor(engineer, EXPLORED / len(start.kinds))
+        self._engineer, self._floor = engineer, EXPLORED / len(start.kinds)
         self.tasks_per_round = whole_number("tasks_per_round", tasks_per_round, 1)
         self._seed = whole_number("seed", seed, 0)
         self._words = PromptStyle(style), AnswerFormat(answer_format)
@@ -230,7 +231,8 @@ class EngineerCurriculum(Iterator[LakeTask]):
             past = PastRound(self._round, realised, self._evidence(self._sums), self._rationale)
             proposal = self._engineer.propose(past.evidence, [*self.history, past], self._key(_DESIGN))
             self.history.append(past)
-            self.config, self._rationale, self._sums = proposal.projected, proposal.thinking, None
+            self.config, _ = covered(proposal.projected, self._floor)
+            self._rationale, self._sums = proposal.thinking, None
         self._round, self._place = self._round + 1, 0
         self._draw()
 
