@@ -38,7 +38,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pettingzoo|pydantic|types)\..*"),
     # Ours, in signatures, and nothing that a user makes or calls.
     ("py:class", r"jaxlake\.adapters\.host\.Episode"),
-    ("py:class", r"rl\.(grpo_step|run\.state|run\.tracking|sampler\.hlo|sampler\.draw)\.\w+"),
+    ("py:class", r"rl\.(grpo_step|run\.state|run\.tracking|sampler\.draw)\.\w+"),
     ("py:class", r"rl\.report\.(run\.(Run|Stage)|style\.Picture)"),
     ("py:class", r"rl\.config\.(sections\.Section|loading\.SomeSection|sections\.OptimizerFields)"),
     ("py:class", r"rl\.report\.comparison\.findings\.\w+"),

@@ -1,4 +1,4 @@
-"""The command `python -m rl.plan`: compiles a run's programs ahead of time and runs none: do they fit, and how long?
+"""The command `python -m rl.plan`: compiles a run's programs ahead of time and runs none: do they fit?
 
 For a TPU topology it needs no TPU, only libtpu's compiler, and the figures are those of the programs that such a TPU
 would run. Without a topology it asks the compiler of the devices that are here.
@@ -8,7 +8,6 @@ import argparse
 import dataclasses
 import functools
 import importlib.util
-import json
 import math
 import os
 import re
@@ -19,21 +18,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from jaxlake.commands import command_parser, local_path
-from rl import command, cost, grpo, policy, sft
+from rl import command, grpo, policy, sft
 from rl import config as config_
 from rl.config import Config, ConfigError
-from rl.config.choices import AttentionKind
 from rl.grpo.optimizer import make_optimizer
 from rl.grpo_step import rounds_optimizer
 from rl.qwen3 import lora, model, sharding, weights
 from rl.run.state import needs_reference
 from rl.sampler import Sampler
-from rl.sampler.hlo import TokenLoop, read_token_loop
 from rl.sampler.programs import abstract
 
 GIB = 2**30
@@ -46,19 +42,15 @@ class Program:
     """A program of a run, not yet compiled.
 
     Attributes:
-      lower: traces it for the devices of the plan.
-      arguments: abstract arrays that it takes, batches left out.
-      beside: what lies on the devices meanwhile and is no argument.
-      layer_size: elements of one layer's keys on a device, if the program decodes; else 0.
-      cache: that it reads then.
+      lower: traces the program for the devices of the plan.
+      arguments: abstract arrays that it takes, without batches.
+      beside: abstract arrays that lie on the devices meanwhile and are no arguments.
     """
 
     name: str
     lower: Callable[[], jax.stages.Lowered]
     arguments: Any
     beside: Any = ()
-    layer_size: int = 0
-    cache: Any = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,13 +58,12 @@ class Figures:
     """The compiler's figures of a program, in bytes of one device.
 
     Attributes:
-      seconds: that it took to trace and compile.
-      outputs: those that do not take the place of a donated argument.
-      beside: as in `Program`.
+      seconds: time to trace and compile the program.
+      outputs: bytes of outputs that do not take the place of a donated argument.
+      beside: see `Program`.
       needed: the sum.
-      fits: whether that is there. The compiler refuses a program that alone is too large, and says no more than what
-        arguments, outputs and temporaries add up to; `outputs` is 0 then.
-      loop: of a program that decodes.
+      fits: whether the device has so many bytes. The compiler refuses a program that alone is too large, and says no
+        more than what arguments, outputs and temporaries add up to; `outputs` is 0 then.
     """
 
     name: str
@@ -83,15 +74,12 @@ class Figures:
     beside: int
     needed: int
     fits: bool
-    loop: TokenLoop | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code: 0 all programs fit, 1 some do not, 2 a user's mistake."""
     options = command.parse(_parser(), arguments)
     try:
-        if options.json and (options.json.is_dir() or not os.access(options.json.parent, os.W_OK)):
-            raise ConfigError(f"--json {options.json}: must be a file in a folder that can be written")
         config = config_.load(options.config, options.overrides)
         if config.plays:
             raise ConfigError("student.kind = network has no program that needs a plan; it fits anywhere")
@@ -99,16 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
         limit = memory(mesh)
         figures = show(mesh, programs(config, mesh), limit)
-        costs = show_hours(config, mesh, figures)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    fits = all(x.fits for x in figures)
-    if options.json:
-        rows = [dataclasses.asdict(x) for x in figures]
-        told = {"limit": limit, "fits": fits, "programs": rows, "hours": costs}
-        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    return 0 if fits else 1
+    return 0 if all(x.fits for x in figures) else 1
 
 
 def programs(config: Config, mesh: Mesh) -> list[Program]:
@@ -134,8 +116,6 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
     writer = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
     writer.width(max(settings.samples, config.validation.samples))  # refuses too few rows before anything is compiled
     state = abstract(writer)
-    keys: Any = state.cache.keys
-    layer_size = math.prod(keys.sharding.shard_shape(keys.shape)) // shape.num_hidden_layers
 
     answer = functools.cache(functools.partial(writer.lower, rollout))
     reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
@@ -150,7 +130,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
         Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (trainer, shared)),
         Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
         Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
-        Program("decode", lambda: answer(settings.samples)["decode"], generating, beside, layer_size, state.cache),
+        Program("decode", lambda: answer(settings.samples)["decode"], generating, beside),
         Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), trainer),
         Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
     ]
@@ -176,7 +156,7 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
 def compile(program: Program, limit: int) -> Figures:
     """Compile a program for devices with `limit` bytes each and read what the compiler says of it."""
     started = time.perf_counter()
-    beside, loop, refused = per_device(program.beside), None, False
+    beside, refused = per_device(program.beside), False
     try:
         compiled = program.lower().compile()
     except jax.errors.JaxRuntimeError as error:
@@ -192,13 +172,9 @@ def compile(program: Program, limit: int) -> Figures:
         assert stats is not None  # some platforms of JAX have none; CPU, GPU and TPU do
         outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
         arguments, temporaries = stats.argument_size_in_bytes, stats.temp_size_in_bytes
-        if program.layer_size:  # of libtpu 0.0.52 the text of a v5p gradient cannot be read
-            text = compiled.as_text()
-            assert text is not None
-            loop = read_token_loop(text, program.layer_size)
     needed = arguments + outputs + temporaries + beside
     seconds, fits = time.perf_counter() - started, needed <= limit and not refused
-    return Figures(program.name, seconds, arguments, outputs, temporaries, beside, needed, fits, loop)
+    return Figures(program.name, seconds, arguments, outputs, temporaries, beside, needed, fits)
 
 
 def show(mesh: Mesh, planned: Sequence[Program], limit: int) -> list[Figures]:
@@ -218,65 +194,10 @@ def show(mesh: Mesh, planned: Sequence[Program], limit: int) -> list[Figures]:
         columns = "".join(f"{size / unit:{width}.2f}" for size, width in zip(sizes, (10, 8, 10, 7, 8), strict=True))
         print(f"{x.seconds:6.1f} s{columns}  {'fits' if x.fits else 'no room'}", flush=True)
         figures.append(x)
-    for x in figures:
-        if x.loop is not None:
-            print(f"\n{x.name}, each token: {_listed(x.loop.collectives)}")
-            print(f"  weights gathered: {_listed(x.loop.weight_gathers)}")
-            print(f"  copies as large as half a layer's cache: {_listed(x.loop.cache_copies)}")
     most = max(figures, key=lambda x: x.needed)
     verdict = "fits" if all(x.fits for x in figures) else "does NOT fit"
     print(f"\n{verdict}: {most.name} takes the most, {most.needed / unit:,.2f} of {limit / unit:,.2f} {name}")
     return figures
-
-
-def show_hours(config: Config, mesh: Mesh, figures: Sequence[Figures]) -> dict[str, float]:
-    """Print how often each program runs and what that takes; return hours by device, were all answers the longest.
-
-    Attention counts as products of whole squares, as XLA does it, since nobody can look into a kernel; one that leaves
-    out what the mask hides does half of these.
-    """
-    plain = config.model_copy(update={"model": config.model.model_copy(update={"attention": AttentionKind.XLA})})
-    costs = {}
-    for program, x in zip(programs(plain, mesh), figures, strict=True):
-        lowered = program.lower()
-        costs[x.name] = cost.ProgramCost(
-            flops=cost.matmul_flops(lowered) / mesh.size,
-            bytes=x.arguments + x.outputs,
-            cache=per_device(program.cache),
-            answers=_sequences(lowered) if x.name in ("gradient", "log-probs") else 0,
-        )
-    work, most = cost.work_of(config), config.text.max_new_tokens
-    lengths = sorted({most, min(config.reward.free_tokens, most)}, reverse=True)
-    phases = {tokens: cost.phases(config, mesh, costs, tokens) for tokens in lengths}
-    own = cost.rates_of(mesh.devices.flat[0])
-    devices = [*([own] if own and own not in cost.RATES.values() else []), *cost.RATES.values()]
-    shown = own or devices[0]
-    print(
-        f"\n{work.steps:,} steps of {work.answers:,} answers, {work.validations} validations of "
-        f"{work.validation_answers:,}: {work.generated_answers * most / 1e9:,.3f} G tokens\nif every one has {most:,}"
-        f"\n\n{f'{mesh.size} x {shown.name}':24}{'runs':>12}{'TFLOP':>10}{'GB':>10}{'seconds':>10}{'hours':>10}"
-    )
-    for x in phases[most]:
-        seconds = x.seconds(shown)
-        each = f"{x.flops / 1e12:10.3g}{x.bytes / 1e9:10.3g}{seconds:10.3g}"
-        print(f"{x.name:24}{x.runs:12,}{each}{x.runs * seconds / 3600:10,.2f}")
-    print(
-        f"\nOperations at {cost.MATRIX_SHARE:.0%} of a device's rate or bytes at {cost.MEMORY_SHARE:.0%}, whichever "
-        "take longer:\nshares that an H200 reached. Left out: boards, judging, the engineer, checkpoints, compilation,"
-        "\nexchange between devices.\n\n"
-        f"{f'hours on {mesh.size} x':24}{'TFLOP/s':>12}{'TB/s':>10}"
-        + "".join(f"{f'{tokens:,} tokens':>16}" for tokens in lengths)
-    )
-    for rates in devices:
-        columns = "".join(f"{cost.hours(phases[tokens], rates):16,.2f}" for tokens in lengths)
-        print(f"{rates.name:24}{rates.flops / 1e12:12.3g}{rates.memory / 1e12:10.3g}{columns}")
-    return {rates.name: cost.hours(phases[most], rates) for rates in devices}
-
-
-def _sequences(lowered: jax.stages.Lowered) -> int:
-    """Return how many sequences a program trains on at once: its one matrix of integers holds their tokens."""
-    shapes = [x.shape for x in jax.tree.leaves(lowered.args_info) if x.dtype == np.int32 and len(x.shape) == 2]
-    return shapes[0][0]
 
 
 def topology_devices(name: str) -> list[jax.Device]:
@@ -330,28 +251,17 @@ def _compared(parameters: Any, rollout: Any) -> tuple[list[jax.ShapeDtypeStruct]
     return changed, shared
 
 
-def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "rl.plan",
         "Compiles all programs of a run, for the devices that are here or for TPUs that\n"
-        "are not, and prints what each takes of a device's memory, and the hours that the\n"
-        "run would take at most. Ends with 0 if everything fits, with 1 if something does\n"
-        "not.\n\n"
+        "are not, and prints what each takes of a device's memory. Ends with 0 if\n"
+        "everything fits, with 1 if something does not.\n\n"
         "  arguments  the program's own: weights, optimizer state, cache, batches\n"
         "  outputs    made beside them; what replaces an argument is not counted again\n"
         "  temporary  what the program needs while it runs\n"
         "  beside     what else of the run lies there meanwhile, such as the optimizer's\n"
-        "             state during a rollout\n\n"
-        "Of the hours, by program:\n\n"
-        "  runs       in the whole run, were all answers of the length given; of decode a\n"
-        "             run is a token\n"
-        "  TFLOP      products of matrices in a run on a device, recomputed ones too\n"
-        "  GB         arguments, read once, and outputs; of decode the weights and what\n"
-        "             of the cache is filled on average",
+        "             state during a rollout",
         "examples:\n"
         "  python -m rl.plan --config configs/tiny.yaml\n"
         "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"
@@ -359,7 +269,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", type=local_path, required=True, metavar="FILE", help="YAML file of the run")
     parser.add_argument("--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: the devices here)")
-    parser.add_argument("--json", type=local_path, metavar="FILE", help="also write the figures there, in bytes")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
     return parser
 

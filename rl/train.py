@@ -2,9 +2,8 @@
 
 import sys
 
-from rl import command, distributed
+from rl import command, distributed, forecast
 from rl.config import Config
-from rl.cost import forecast, targets
 from rl.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
@@ -28,10 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Trains, or goes on with the run in its directory; returns the exit code, see `rl.command.guarded`."""
 
     def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
-        wanted = targets(config)
+        others = forecast.configurations(config)
         execute(config, directory, display, stop)
         show_results(directory, display)
-        if wanted and distributed.is_main() and (table := forecast(directory.path, wanted)):
+        if others and distributed.is_main() and (table := forecast.hours(directory.path, others)):
             display.say(f"\n{table.to_text()}")
 
     return command.run("rl.train", DESCRIPTION, EXAMPLES, arguments, work)

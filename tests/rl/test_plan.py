@@ -1,6 +1,5 @@
 """The plan's figures are those of the programs a run compiles, and its verdict and its errors are plain."""
 
-import json
 from pathlib import Path
 
 import jax
@@ -48,13 +47,6 @@ def test_the_optimizer_waits_beside_all_but_the_update(tiny):
     assert tiny["update"][1].beside == 0
 
 
-@pytest.mark.heavy
-def test_no_weight_is_gathered_for_a_token(tiny):
-    loop = tiny["decode"][1].loop
-    assert loop.weight_gathers == {}
-    assert loop.collectives["all-reduce"] >= 8  # tp splits attention and feed-forward: two sums in each of 4 layers
-
-
 def one_program():
     """A program of one product on one device, in the place of an update."""
     sharding = NamedSharding(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp")), P())
@@ -62,20 +54,14 @@ def one_program():
     return plan.Program("update", lambda: jax.jit(lambda x: x @ x).lower(x), x, (x, x))
 
 
-def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys, tmp_path):
+def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):
     monkeypatch.setattr(plan, "programs", lambda config, mesh: [one_program()])
-    arguments = ["--config", str(TINY), "--json", str(tmp_path / "plan.json"), "mesh.fsdp=1"]
+    arguments = ["--config", str(TINY), "mesh.fsdp=1"]
     assert plan.main(arguments) == 0
-    fitting = json.loads((tmp_path / "plan.json").read_text())
-    assert fitting["fits"] and fitting["programs"][0]["needed"] == 4 * MEGABYTE
-    assert set(fitting["hours"]) >= {"H100", "H200", "A100 80GB", "v5e", "v5p", "v6e", "this CPU, measured"}
-
+    assert "\nfits: update takes the most, 4.00 of " in capsys.readouterr().out
     monkeypatch.setattr(plan, "memory", lambda mesh: 3 * MEGABYTE)
     assert plan.main(arguments) == 1
-    said = capsys.readouterr().out
-    assert "does NOT fit: update takes the most, 4.00 of 3.00 MiB" in said
-    assert max(map(len, said.splitlines())) <= 100
-    assert not json.loads((tmp_path / "plan.json").read_text())["fits"]
+    assert "does NOT fit: update takes the most, 4.00 of 3.00 MiB" in capsys.readouterr().out
 
 
 def test_without_the_compiler_for_tpus_the_way_to_get_it_is_said(monkeypatch, capsys):
@@ -91,7 +77,6 @@ def test_without_the_compiler_for_tpus_the_way_to_get_it_is_said(monkeypatch, ca
         (["mesh.fsdp=9"], "must be at most the 8 devices"),
         (["mesh.fsdp=1", "model.attention=splash"], "the device must be a TPU"),
         (["mesh.fsdp=1", "sampler.rows=2"], "must be at least 4"),
-        (["--json", "nowhere/plan.json"], "must be a file in a folder that can be written"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, capsys):

@@ -2,12 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rl.config import SHIPPED, Config, ConfigError, load
-from rl.cost.work import work_of
 from rl.table import Table
 
 WRITING = "rollout"
@@ -16,22 +15,14 @@ TRAINING = ("host", "credit", "logprob", "update")
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
-    """A configuration whose hours are forecast."""
-
-    name: str
-    config: Config
-
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
+class Rates:
     """Rates of a run.
 
     Attributes:
       generated, trained: seconds per token of an answer, to write it and to train on it; the latter is None where no
         answer had a gradient.
-      tokens: mean length of its answers.
-      steps, of: how many steps this is the mean of, and how many there were.
+      tokens: mean length of the run's answers.
+      steps, of: number of steps that were measured, and of all steps.
       compiled: whether these waited for the compiler.
     """
 
@@ -43,23 +34,22 @@ class Measured:
     compiled: bool
 
 
-def targets(config: Config) -> list[Target]:
-    """Return the configurations that `tracking.forecast` names, those beside the others that come with the package.
+def configurations(config: Config) -> dict[str, Config]:
+    """Return the configurations that `tracking.forecast` names; names of shipped files need no folder.
 
     Raises:
       ConfigError: if one cannot be read, or its student is a network.
     """
-    found = []
+    others = {}
     for name in config.tracking.forecast or ():
         path = SHIPPED / name if (SHIPPED / name).exists() else Path(name)
-        target = load(path)
-        if target.plays:
+        others[name] = load(path)
+        if others[name].plays:
             raise ConfigError(f"tracking.forecast = {name}: its student must write answers, and is a network")
-        found.append(Target(name, target))
-    return found
+    return others
 
 
-def measure(run: Path) -> Measured | None:
+def measure(run: Path) -> Rates | None:
     """Read the rates of a run; None if it has no step of GRPO.
 
     Steps that waited for the compiler are left out, unless all of them did.
@@ -83,7 +73,7 @@ def measure(run: Path) -> Measured | None:
     computed = sum(count * row["rows_computed"] for count, (row, _) in zip(tokens, steady, strict=True))
     writing = sum(seconds[WRITING] for _, seconds in steady)
     training = sum(seconds.get(part, 0.0) for _, seconds in steady for part in TRAINING)
-    return Measured(
+    return Rates(
         generated=writing / sum(tokens),
         trained=training / computed if computed else None,
         tokens=sum(tokens) / sum(answers),
@@ -93,7 +83,7 @@ def measure(run: Path) -> Measured | None:
     )
 
 
-def forecast(run: Path, wanted: Sequence[Target]) -> Table | None:
+def hours(run: Path, others: Mapping[str, Config]) -> Table | None:
     """Tabulate the hours of configurations at a run's rates, for answers as long as its own and as long as may be.
 
     Returns:
@@ -103,31 +93,32 @@ def forecast(run: Path, wanted: Sequence[Target]) -> Table | None:
     if rates is None:
         return None
     rows = []
-    for target in wanted:
-        work, most = work_of(target.config), target.config.text.max_new_tokens
+    for name, config in others.items():
+        rounds, validation, most = config.rounds, config.validation, config.text.max_new_tokens
+        steps = rounds.count * rounds.epochs * (rounds.instances // config.grpo.prompts)
+        trained = steps * config.grpo.prompts * config.grpo.samples
+        validated = (rounds.count + 1) * validation.instances * (1 + validation.samples)
         for tokens in sorted({min(round(rates.tokens), most), most}):
-            train = work.trained_answers * tokens * (rates.trained or 0.0) / 3600
-            write = work.trained_answers * tokens * rates.generated / 3600
-            validate = work.validations * work.validation_answers * tokens * rates.generated / 3600
+            train = trained * tokens * (rates.trained or 0.0) / 3600
+            write, validate = (answers * tokens * rates.generated / 3600 for answers in (trained, validated))
             rows.append(
                 (
-                    target.name,
-                    f"{work.steps:,}",
+                    name,
+                    f"{steps:,}",
                     f"{tokens:,}",
-                    f"{work.generated_answers * tokens / 1e9:.2f}",
+                    f"{(trained + validated) * tokens / 1e9:.2f}",
                     f"{write:,.1f}",
                     "-" if rates.trained is None else f"{train:,.1f}",
                     f"{validate:,.1f}",
                     f"{write + train + validate:,.1f}",
                 )
             )
-    trained = "no answer had a gradient" if rates.trained is None else f"{1e3 * rates.trained:.3g} ms to train on it"
+    training = "no answer had a gradient" if rates.trained is None else f"{1e3 * rates.trained:.3g} ms to train on it"
     compiled = "all of which waited for the compiler, too" if rates.compiled else "those that compiled nothing"
     note = (
         f"From {rates.steps} of {rates.of} steps, {compiled}: {1e3 * rates.generated:.3g} ms to write a token, "
-        f"{trained}; answers of {rates.tokens:,.0f} tokens on average. Model and devices are this run's, and every "
-        "answer counts as trained on. Of longer answers each token costs more, with more rows at a time less: "
-        "python -m rl.plan has both."
+        f"{training}; answers of {rates.tokens:,.0f} tokens on average. Model and devices are this run's, and every "
+        "answer counts as trained on. Each token of longer answers costs more, with more rows at a time less."
     )
     header = ("hours of", "steps", "tokens", "G tokens", "write", "train", "validate", "all")
     return Table("Hours of larger runs at the rates of this one", header, rows, note)
