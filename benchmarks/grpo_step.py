@@ -42,7 +42,7 @@ from side_by_side import Peer, Row, Unavailable, alternate, environment, fail, h
 
 from rl import config as config_
 from rl import grpo
-from rl.collect import grpo_step, rounds_optimizer
+from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.policy import Policy
 from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
@@ -54,7 +54,7 @@ from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.state import TrainState
-from rl.run.tracking import Display, Meter, Profiler, Trackers
+from rl.run.tracking import Display
 
 TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
 PROMPTS, SAMPLES, NEW_TOKENS = 16, 8, 128
@@ -159,8 +159,7 @@ class Ours:
         self.policy = policy
         self.state = TrainState(parameters, grpo.init(self.optimizer, parameters, policy.mesh))
         self.state.progress.stage = "rounds"
-        trackers, profiler = Trackers(config, directory.path, display.say), Profiler(config.tracking, directory.path)
-        self.recorder = Recorder(directory, display, Stop(), trackers, Meter(), profiler)
+        self.recorder = Recorder(directory, display, Stop(), self)
         self.order = np.random.default_rng(0).permutation(len(self.lake.prompts))
         self.prompts: list[list[int]] = []
         self.seconds: list[dict[str, float]] = []
@@ -170,7 +169,7 @@ class Ours:
         upcoming = self.order[self.state.progress.cursor :]
         start = time.perf_counter()
         metrics, seconds = grpo_step(self.policy, self.state, self.recorder, self.lake, upcoming, self.optimizer)
-        self.recorder.step_done(self.state, {"phase": "round"} | metrics, seconds, "", save_every=20)
+        self.recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=20)
         whole = time.perf_counter() - start
         device = {part: seconds[part] for part in ("rollout", "update")}
         self.seconds.append(device | {"host": whole - sum(device.values()), "all": whole})
@@ -178,6 +177,9 @@ class Ours:
         if metrics["rows_computed"] < 0.9:
             raise AssertionError(f"only {metrics['rows_computed']:.0%} of our answers went through the update")
         return metrics["answer_tokens"] * PROMPTS * SAMPLES / whole
+
+    def save(self, folder: Path) -> None:
+        """Nothing: no step here is the best, or the last."""
 
     def host_share(self) -> Share:
         """What the host took of the steps, the first left out."""

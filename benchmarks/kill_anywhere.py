@@ -73,7 +73,7 @@ KINDS = {
     ("rl.rounds", "run_rounds"): "between rounds",
     ("rl.students.LanguageStudent", "train"): "within a round",
     ("rl.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
-    ("rl.grpo_step", "collect"): "rollout",
+    ("rl.grpo_step", "sample"): "rollout",
     ("rl.credit", "token_credit"): "credit",
     ("rl.grpo_step", "add_logprobs"): "log-probs",
     ("rl.grpo_step", "make_updates"): "update",

@@ -43,7 +43,7 @@ from jaxlake.kinds import read_kinds
 from jaxlake.types import Action
 from rl import config as config_
 from rl.config import NetworkSection
-from rl.run.checkpoint import Checkpoints
+from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkStudent
 from rl.students.network import ppo
@@ -65,7 +65,7 @@ def main() -> None:
     repeats, peers = (3, (ADAPTER,)) if options.quick else (9, (ADAPTER, ONE_TRUNK, MPE))
     with tempfile.TemporaryDirectory() as scratch:
         student = make_student(Path(scratch))
-        boards = student.build(LakeConfig.uniform(read_kinds([f"5-10x{AGENTS}"]), hole=0.2, wait=0.0), 0)
+        boards = student.build(LakeConfig.uniform(read_kinds([f"5-10x{AGENTS}"]), hole=0.2, wait=0.0))
         try:
             python = environment(options.peers / "ippo_jaxmarl", PACKAGES, install=not options.quick)
             rows = compare(python, Path(scratch) / "levels.npz", boards, peers, repeats)
@@ -124,8 +124,7 @@ def settings(peer: str, levels: Path, repeats: int) -> str:
 def make_student(folder: Path) -> NetworkStudent:
     """Return a fresh student as `python -m rl.train --config configs/lab.yaml` makes it."""
     student, display = NetworkStudent(config_.load(LAB)), Display(quiet=True)
-    student.restore(Checkpoints(folder / "checkpoints", keep=1, config_hash=""), display)
-    student.prepare(student.config.seed, display)
+    student.restore(RunDirectory(folder / "run", student.config), display)
     return student
 
 

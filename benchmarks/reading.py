@@ -26,10 +26,9 @@ from side_by_side import write_rows
 from rl import config as config_
 from rl.command import shipped
 from rl.config import Config
-from rl.engineering import SHIPPED_MODEL
 from rl.evaluation import reading
 from rl.evaluation.writers import PolicyWriter
-from rl.policy import Policy
+from rl.policy import SHIPPED_MODEL, Policy
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display

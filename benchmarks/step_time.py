@@ -30,14 +30,14 @@ from side_by_side import write_rows
 
 from rl import config as config_
 from rl import grpo
-from rl.collect import grpo_step
+from rl.grpo_step import grpo_step
 from rl.run.boards import BoardSet, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.state import TrainState
-from rl.run.tracking import Display, Meter, Profiler, Trackers
+from rl.run.tracking import Display
 from rl.students import LanguageStudent
 
 TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
@@ -113,10 +113,10 @@ class Steps:
         directory, display = RunDirectory(folder, config), Display(quiet=True)
         directory.create()
         display.stage("benchmark", steps)
-        self._state = TrainState(parameters, grpo.init(self._student.optimizer, parameters, self._policy.mesh))
+        self._student.state = TrainState(parameters, grpo.init(self._student.optimizer, parameters, self._policy.mesh))
+        self._state = self._student.state
         self._state.progress.stage = "rounds"
-        trackers, profiler = Trackers(config, directory.path, display.say), Profiler(config.tracking, directory.path)
-        self._recorder = Recorder(directory, display, Stop(), trackers, Meter(), profiler)
+        self._recorder = Recorder(directory, display, Stop(), self._student)
         self._weights = sum(x.size for x in jax.tree.leaves(parameters))  # tied: the embedding is the head
         self._seconds: list[dict[str, float]] = []
         self._operations: list[dict[str, float]] = []
@@ -131,7 +131,7 @@ class Steps:
         prompts = [len(self._boards.prompts.tokens[i]) for i in upcoming[: self._policy.config.grpo.prompts]]
         learns = (batch.sequences.mask & (batch.advantages != 0)).any(axis=-1)
         trained = batch.sequences.valid[learns].sum()
-        self._recorder.step_done(self._state, {"phase": "round"} | metrics, seconds, "", save_every=10**6)
+        self._recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=10**6)
         self._state.pending = None
         self._seconds.append({part: seconds[part] for part in seconds if not part.endswith("per_second")})
         written = sum(prompts) + metrics["answer_tokens"] * ANSWERS

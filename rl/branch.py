@@ -84,13 +84,12 @@ def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Dis
         config.student.network.updates if config.plays else config.rounds.instances // config.grpo.prompts
     )
     with contextlib.closing(RunDirectory(run, config)) as directory:
-        with stop.at_once():
+        with stop.interrupt_immediately():
             student = students.create(config)
-            student.restore(directory.checkpoints, display)
+            student.restore(directory, display)
             progress = student.state.progress
             if not progress.history:
                 raise ConfigError(f"--run {run}: has no finished round yet, after which a design would be asked for")
-            student.prepare(directory.validation_seed, display)
         designs = rule_designs(past_rounds(progress), config.seed) if options.rules else []
         for folder in options.model:
             designs += model_designs(folder, student)

@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work(stop: Stop) -> None:
         join(options, stop)
-        with Display(quiet=not distributed.is_main()) as display, stop.at_once():
+        with Display(quiet=not distributed.is_main()) as display, stop.interrupt_immediately():
             run(options, display, stop)
 
     return guarded("rl.evaluate", arguments, work)

@@ -1,7 +1,7 @@
 """One GRPO step: answers to prompts, their verdicts, rewards and advantages as a batch, and the updates on it."""
 
 import dataclasses
-import functools
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from rl.policy import Policy
 from rl.qwen3.logprobs import join
 from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.state import Pending, TrainState
 from rl.run.tracking import Stopwatch
@@ -26,13 +27,28 @@ from rl.sampler import Rollout, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True)
-class Collected:
-    """A step's answers.
+class Sampled:
+    """All answers that a step samples, the same on all processes.
 
     Attributes:
-      batch: this process's rows, equally many on each, ``grpo.prompts * grpo.samples`` in all; see `collect`.
-      metrics: describe all answers that were sampled, kept or not; the same on all processes.
-      taken: instances that were used up.
+      instances: int ``[P]``, the boards answered, by their index in the set.
+      rollout, verdicts: the answers ``[P * grpo.samples]``, those to one board side by side, and their verdicts.
+      groups: int ``[grpo.prompts]``, the groups that the step learns from, -1 where there are no more of them.
+    """
+
+    instances: np.ndarray
+    rollout: Rollout
+    verdicts: Verdict
+    groups: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Collected:
+    """A step's answers as its updates need them.
+
+    Attributes:
+      batch: this process's rows, equally many on each, ``grpo.prompts * grpo.samples`` in all; see `make_batch`.
+      metrics: describe all answers that were sampled, in the batch or not; the same on all processes.
       short_share: moving share of short answers from now on.
       training: `Progress.training` from now on: all answers that were sampled count, those left out of the batch with
         an advantage of 0.
@@ -40,7 +56,6 @@ class Collected:
 
     batch: grpo.Batch
     metrics: dict[str, float]
-    taken: int
     short_share: float
     training: evidence.Sums
 
@@ -59,25 +74,33 @@ def grpo_step(
     whose updates were broken off are in `state.pending` and not sampled again.
 
     Args:
-      upcoming: see `collect`.
+      upcoming: int ``[m]``, boards of the set in the order of the epoch, those that are used up left out; m is a
+        multiple of `grpo.prompts`.
 
     Returns:
       Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
       tokens a second by each but the rehearsal.
+
+    Raises:
+      Interrupted: with everything saved: the updates made, and as it was before the step if there is none yet.
+      RunError: see `Recorder.note_update`.
     """
     settings, progress, watch = policy.config.grpo, state.progress, Stopwatch()
     if state.pending is None:
-        collected = collect(policy, state, recorder, data, upcoming, watch)
-        batch = add_logprobs(policy, state, recorder, collected.batch, watch)
+        expected = len(upcoming[: settings.prompts]) * settings.samples // jax.process_count()
+        show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
+        sampled = sample(policy, state, data, upcoming, show, watch)
+        collected = make_batch(policy, progress, data, sampled, watch)
+        batch = add_logprobs(policy, state, collected.batch, recorder.check_stop, watch)
         state.pending = Pending(batch=batch, metrics=collected.metrics, updates=[])
-        progress.cursor += collected.taken
+        progress.cursor += len(sampled.instances)
         progress.short_share, progress.training = collected.short_share, collected.training
     make_updates(policy, state, recorder, state.pending, optimizer)
     watch.lap("update")
     metrics = state.pending.metrics | summary(state.pending.updates)
     rates_of = [*watch.seconds]
     if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
-        metrics["engineer_loss"] = sft.rehearse(policy, state, recorder, optimizer)
+        metrics["engineer_loss"] = sft.rehearse(policy, state, optimizer, recorder.note_update)
         watch.lap("rehearsal")
 
     metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > settings.mismatch_alarm)
@@ -90,17 +113,15 @@ def grpo_step(
 
 
 def add_logprobs(
-    policy: Policy, state: TrainState, recorder: Recorder, batch: grpo.Batch, watch: Stopwatch
+    policy: Policy, state: TrainState, batch: grpo.Batch, check_stop: Callable[[], None], watch: Stopwatch
 ) -> grpo.Batch:
-    """The batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
+    """Return the batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
 
     The one update of a rollout needs no old log-probs: they are its own. Answers that no update computes need none.
 
     Args:
+      check_stop: called before each micro-batch; may raise.
       watch: gets the lap `logprob`.
-
-    Raises:
-      Interrupted: with everything saved as it was before the step.
     """
     settings, sequences = policy.config.grpo, batch.sequences
     if settings.needs_advantage:
@@ -108,7 +129,7 @@ def add_logprobs(
         sequences = sequences.replace(mask=sequences.mask & learns)
 
     def logprobs(parameters: nnx.State) -> np.ndarray:
-        check_stop, values = functools.partial(recorder.check_stop, state), np.zeros(sequences.mask.shape, np.float32)
+        values = np.zeros(sequences.mask.shape, np.float32)
         for number in range(settings.minibatches):
             rows = minibatch_rows(number, settings)
             values[rows] = grpo.answer_logprobs_of(
@@ -131,7 +152,7 @@ def make_updates(
     pending: Pending,
     optimizer: optax.GradientTransformation,
 ) -> None:
-    """The updates on the answers of a step that are still to be made.
+    """Make the updates that are left on the answers of a step.
 
     Raises:
       Interrupted: with everything saved, the updates made included.
@@ -142,39 +163,22 @@ def make_updates(
     for number in range(state.progress.update, settings.updates):
         batch = pending.batch[minibatch_rows(number % settings.minibatches, settings)]
         rate = float(schedule(updates_made(state.optimizer_state)))
-        metrics = make_update(policy, state, recorder, batch, optimizer, config.text.max_new_tokens)
+        state.parameters, state.optimizer_state, metrics = grpo.update(
+            policy.graph,
+            optimizer,
+            state.parameters,
+            state.optimizer_state,
+            batch,
+            policy.mesh,
+            settings,
+            config.text.max_new_tokens,
+            recorder.check_stop,
+        )
         metrics["learning_rate"] = rate
         pending.updates.append(metrics)
         state.progress.update += 1
-        recorder.note_update(state, metrics, batch, settings.max_skipped)
-        recorder.check_stop(state)
-
-
-def make_update(
-    policy: Policy,
-    state: TrainState,
-    recorder: Recorder,
-    batch: grpo.Batch,
-    optimizer: optax.GradientTransformation,
-    max_new_tokens: int,
-) -> dict[str, float]:
-    """Make one update of a state on a batch; return its metrics, see `grpo.update`.
-
-    Raises:
-      Interrupted: with everything saved as it was before.
-    """
-    state.parameters, state.optimizer_state, metrics = grpo.update(
-        policy.graph,
-        optimizer,
-        state.parameters,
-        state.optimizer_state,
-        batch,
-        policy.mesh,
-        policy.config.grpo,
-        max_new_tokens,
-        functools.partial(recorder.check_stop, state),
-    )
-    return metrics
+        recorder.note_update(metrics, batch)
+        recorder.check_stop()
 
 
 def minibatch_rows(number: int, settings: GRPOSection) -> np.ndarray:
@@ -215,54 +219,95 @@ def planned_updates(config: Config) -> int:
     return rounds.count * (steps * settings.updates + rehearsals)
 
 
-def collect(
-    policy: Policy, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray, watch: Stopwatch
-) -> Collected:
-    """Answers the next prompts and says what the answers are worth.
+def sample(
+    policy: Policy,
+    state: TrainState,
+    data: BoardSet,
+    upcoming: np.ndarray,
+    show: Callable[[int], None],
+    watch: Stopwatch,
+) -> Sampled:
+    """Answer the next prompts, and judge the answers.
 
     With `grpo.resampling`, groups (the answers to one prompt) that are all valid or all invalid are left out, and
     further batches of prompts are answered until `grpo.prompts` groups remain, the cap is reached or the epoch ends
     (dynamic sampling, Yu et al. 2025). What counts is validity alone: the penalty on length gives groups without any
-    valid answer differences in reward of their own. Places in the batch that no group fills count nowhere: their masks
-    are empty, their advantages 0.
-
-    Tokens that the sampler wrote to close a thought are in the batch and count nowhere: the policy did not choose them.
-
-    With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
-    tokens, entropy and mismatch among it, is said of these.
+    valid answer differences in reward of their own.
 
     Each process samples the answers to its part of the prompts and then learns of all, so that all choose the same
     groups and share them equally. (512 answers of 8,192 tokens are 38 MB.)
 
     Args:
-      upcoming: int ``[m]``, instances of the set in the order of the epoch, those that are used up left out; m is a
-        multiple of `grpo.prompts`.
-      watch: gets the laps `rollout` and `host`, and `credit` where it is exact.
-
-    Raises:
-      Interrupted: with everything saved as it was before.
+      upcoming: see `grpo_step`.
+      show: told how many answers of a batch are finished, now and then; may raise.
+      watch: gets the laps `rollout` and `host`.
     """
-    config, progress = policy.config, state.progress
+    config, settings, progress = policy.config, policy.config.grpo, state.progress
+
+    def answer(instances: np.ndarray, key: jax.Array) -> tuple[Rollout, Verdict]:
+        """Answers to these instances ``[P]`` and their verdicts, ``[P * samples]`` on every process."""
+        mine = instances[distributed.share(len(instances), "grpo.prompts")]
+        prompts = data.prompts.take(mine)
+        rollout = policy.rollout(
+            policy.rollout_parameters(state.parameters),
+            prompts,
+            key,
+            samples=settings.samples,
+            sampling=SamplingParams(settings.temperature),
+            progress=show,
+        )
+        watch.lap("rollout")
+        gathered = distributed.all_gather((rollout, policy.judge(prompts, rollout, data.optima[mine])))
+        watch.lap("host")
+        return gathered
+
+    batches, sampled = progress.cursor // settings.prompts, []
+    for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling], batches):
+        # By the batch's place in the round, and no key made from another: the sampler folds numbers into this one too.
+        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, progress.round, number)))
+        rollout, verdicts = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
+        valid = verdicts.valid.reshape(-1, settings.samples)
+        groups = np.flatnonzero(has_signal(valid)) if settings.resampling else np.arange(len(valid))
+        if len(groups) >= settings.prompts:
+            break
+    answered = upcoming[: len(sampled) * settings.prompts]
+    return Sampled(answered, rollout, verdicts, pad_indices(groups, settings.prompts))
+
+
+def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Sampled, watch: Stopwatch) -> Collected:
+    """Reward the answers, and make the batch of those that the step learns from.
+
+    Places in the batch that no group fills count nowhere: their masks are empty, their advantages 0. Tokens that the
+    sampler wrote to close a thought are in the batch and count nowhere: the policy did not choose them.
+
+    With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
+    tokens, entropy and mismatch among it, is said of these.
+
+    Args:
+      progress: where the run stands; its sums of the round are not changed.
+      watch: gets the laps `host`, and `credit` where it is exact.
+    """
+    config = policy.config
     settings, lengths, samples = config.grpo, config.reward, config.grpo.samples
-    rollout, verdict, kept, taken = _sample(policy, state, recorder, data, upcoming, watch)
-    instances, tokens = np.repeat(taken, samples), rollout.mask.sum(axis=-1)
+    rollout, verdicts, groups = sampled.rollout, sampled.verdicts, sampled.groups
+    instances, tokens = np.repeat(sampled.instances, samples), rollout.mask.sum(axis=-1)
     short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens, lengths.decay)
-    rewards = reward.rewards(lengths, verdict, data.optima[instances], tokens, short_share)
+    rewards = reward.rewards(lengths, verdicts, data.optima[instances], tokens, short_share)
     kinds = data.kinds[instances]
-    described = metrics.describe(kinds, verdict, rewards, tokens, rollout.truncated, instances, config.lake.kinds)
+    described = metrics.describe(kinds, verdicts, rewards, tokens, rollout.truncated, instances, config.lake.kinds)
     described |= {
         "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
-        "groups_sampled": float(len(taken)),
-        "groups_kept": float((kept >= 0).sum()),
+        "groups_sampled": float(len(sampled.instances)),
+        "groups_kept": float((groups >= 0).sum()),
     }
     if config.text.thinking_cap is not None:
         described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
 
-    rows, filled = answer_rows(np.maximum(kept, 0), samples), np.repeat(kept >= 0, samples)
+    rows, filled = rows_of_groups(np.maximum(groups, 0), samples), np.repeat(groups >= 0, samples)
     chosen, of_all = rows[filled], np.zeros(len(instances), np.float32)
     if len(chosen):
         of_all[chosen] = grpo.advantages(rewards.total[chosen], instances[chosen], settings.advantage)
-    training = _add(progress.training, data, taken, verdict, rollout, of_all)
+    training = _add(progress.training, data, sampled, of_all)
     counts = filled & ~rollout.truncated[rows] if settings.mask_truncated else filled
     mine = distributed.share(len(rows), "grpo.prompts")
     rows, counts, filled = rows[mine], counts[mine], filled[mine]
@@ -285,7 +330,7 @@ def collect(
         advantages=np.where(filled[:, None], advantages, np.float32(0)),
     )
     watch.lap("host")
-    return Collected(batch, described, taken=len(taken), short_share=short_share, training=training)
+    return Collected(batch, described, short_share=short_share, training=training)
 
 
 def _exact_credit(
@@ -312,75 +357,34 @@ def _exact_credit(
     return rollout.mask & (credits != 0), grpo.token_advantages(credits, np.asarray(rollout.logprobs))
 
 
-def _add(
-    sums: evidence.Sums | None,
-    data: BoardSet,
-    taken: np.ndarray,
-    verdict: Verdict,
-    rollout: Rollout,
-    advantages: np.ndarray,
-) -> evidence.Sums:
-    """The round's sums with the answers to the instances taken."""
+def _add(sums: evidence.Sums | None, data: BoardSet, sampled: Sampled, advantages: np.ndarray) -> evidence.Sums:
+    """Return the round's sums with a step's answers."""
+    verdicts, rollout = sampled.verdicts, sampled.rollout
 
     def grouped(values: Array) -> Array:
-        return values.reshape(len(taken), -1, *values.shape[1:])
+        return values.reshape(len(sampled.instances), -1, *values.shape[1:])
 
     return evidence.add(
         sums,
-        data.kinds[taken],
-        checks=grouped(verdict.checks),
-        optimal=grouped(verdict.optimal),
+        data.kinds[sampled.instances],
+        checks=grouped(verdicts.checks),
+        optimal=grouped(verdicts.optimal),
         tokens=grouped(rollout.mask.sum(axis=-1)),
         truncated=grouped(rollout.truncated),
         advantages=grouped(advantages),
     )
 
 
-def _sample(
-    policy: Policy, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray, watch: Stopwatch
-) -> tuple[Rollout, Verdict, np.ndarray, np.ndarray]:
-    """All answers with their verdicts, the groups that are kept (see `placed`), and whose answers they are."""
-    config, settings = policy.config, policy.config.grpo
-
-    def answer(instances: np.ndarray, key: jax.Array) -> tuple[Rollout, Verdict]:
-        """Answers to these instances ``[P]`` and what they are worth, ``[P * samples]`` on every process."""
-        mine = instances[distributed.share(len(instances), "grpo.prompts")]
-        prompts, expected = data.prompts.take(mine), len(mine) * settings.samples
-        rollout = policy.rollout(
-            policy.rollout_parameters(state.parameters),
-            prompts,
-            key,
-            samples=settings.samples,
-            sampling=SamplingParams(settings.temperature),
-            progress=recorder.stoppable(state, lambda done: recorder.display.within(f"answers {done}/{expected}")),
-        )
-        watch.lap("rollout")
-        gathered = distributed.all_gather((rollout, policy.judge(prompts, rollout, data.optima[mine])))
-        watch.lap("host")
-        return gathered
-
-    batches, sampled = state.progress.cursor // settings.prompts, []
-    for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling], batches):
-        # By the batch's place in the round, and no key made from another: the sampler folds numbers into this one too.
-        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, state.progress.round, number)))
-        rollout, verdict = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
-        valid = verdict.valid.reshape(-1, settings.samples)
-        kept = informative(valid) if settings.resampling else np.arange(len(valid))
-        if len(kept) >= settings.prompts:
-            break
-    return rollout, verdict, placed(kept, settings.prompts), upcoming[: len(sampled) * settings.prompts]
+def has_signal(valid: np.ndarray) -> np.ndarray:
+    """Return which groups hold valid and invalid answers both, bool ``[groups]`` of bool ``[groups, samples]``."""
+    return np.logical_and(valid.any(axis=-1), ~valid.all(axis=-1))
 
 
-def informative(valid: np.ndarray) -> np.ndarray:
-    """Which groups hold valid and invalid answers both: their indices, in order, of bool ``[groups, samples]``."""
-    return np.flatnonzero(valid.any(axis=-1) & ~valid.all(axis=-1))
+def pad_indices(groups: np.ndarray, count: int) -> np.ndarray:
+    """Return the first `count` of the groups' indices, int ``[count]``; -1 where there are no more of them."""
+    return np.concatenate([groups, np.full(count, -1)])[:count]
 
 
-def placed(kept: np.ndarray, places: int) -> np.ndarray:
-    """The first of the groups kept, a group a place, int ``[places]``; -1 where there are no more of them."""
-    return np.concatenate([kept, np.full(places, -1)])[:places]
-
-
-def answer_rows(groups: np.ndarray, samples: int) -> np.ndarray:
-    """The rows of groups ``[n]``, whose answers lie side by side: int ``[n * samples]``."""
+def rows_of_groups(groups: np.ndarray, samples: int) -> np.ndarray:
+    """Return the rows of groups ``[n]``, whose answers lie side by side: int ``[n * samples]``."""
     return (groups[:, None] * samples + np.arange(samples)).reshape(-1)

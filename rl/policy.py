@@ -206,17 +206,18 @@ class Policy:
         opened = self.tokenizer.opened(thinking=self.config.text.thinking)
         return [opened + self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
 
-    def generation(self, parameters: nnx.State, progress: Callable[[int], None]) -> Generate:
-        """Return how these parameters write an engineer's answers; their copy lives as long as what is returned.
+    def generation(self, parameters: Callable[[], nnx.State], progress: Callable[[int], None]) -> Generate:
+        """Return how an engineer's answers are written; the samplers' copy of the parameters lives as long as a call.
 
         Args:
-          progress: called now and then while it writes; may raise.
+          parameters: gives those that write, at each call.
+          progress: called now and then while they write; may raise.
         """
-        sampler, parameters = self.grammar_sampler(), self.rollout_parameters(parameters)
 
         def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
             try:
-                written = sampler.write(parameters, [(message, grammar)] * count, key, progress)
+                copy = self.rollout_parameters(parameters())
+                written = self.grammar_sampler().write(copy, [(message, grammar)] * count, key, progress)
                 return [Generation(*response[:3]) for response in written]
             except ConfigError as error:  # the message is too long even with everything left out that can be
                 raise NoAnswer(str(error)) from None

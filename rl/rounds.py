@@ -1,35 +1,30 @@
 """The loop of rounds: design an environment, train in it, see the failures, design the next (paper, Algorithm 1)."""
 
-from typing import Literal
-
-from engineer import PastRound, Proposal, RandomEngineer
+from engineer import Engineer, PastRound, Proposal, RandomEngineer
 from engineer.proposal import distance, to_answer
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
-from rl import distributed, engineering, students
+from rl import distributed, students
 from rl.config import Config, ConfigError
+from rl.engineer_factory import make_engineer
 from rl.run.checkpoint import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.run.tracking import Display, Meter, Profiler, Trackers
-from rl.students import Student
+from rl.run.tracking import Display
+from rl.students import Student, WritingStudent
 
 
 def execute(
-    config: Config,
-    directory: RunDirectory,
-    display: Display,
-    stop: Stop,
-    until: Literal["rounds", "finished"] | int = "finished",
+    config: Config, directory: RunDirectory, display: Display, stop: Stop, stop_after: int | None = None
 ) -> None:
-    """Trains from wherever the directory stands until a stage begins, and leaves the policy in ``final/`` then.
+    """Train from wherever the directory stands, and leave the policy in ``final/``.
 
     Args:
-      until: "rounds" does the warm start alone, a number goes on until so many rounds are finished; what comes after
-        it can still be done, by another call.
+      stop_after: so many rounds, 0: the warm start alone; another call can do the rest. None: all rounds, after which
+        the run is finished.
 
     Raises:
       ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
@@ -45,70 +40,64 @@ def execute(
     if saved is not None and saved.stage == "finished":
         display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
         return
-    if saved is not None and saved.stage == until:
+    if saved is not None and saved.stage == "rounds" and stop_after == 0:
         display.say(f"{directory.path}: the warm start is done; python -m rl.train goes on with the rounds")
         return
-    with stop.at_once():
+    with stop.interrupt_immediately():
         student = students.create(config)
-        display.say(student.describe())
-        engineering.check(config)
-        student.check()
-        engineering.check_server(config, display.say)
-        trackers = Trackers(config, directory.path, display.say)
-        profiler = Profiler(config.tracking, directory.path)
-        student.restore(directory.checkpoints, display)
+        display.say(student.description)
+        recorder = Recorder(directory, display, stop, student)
+        engineer = make_engineer(student, recorder)
+        student.restore(directory, display)
         if saved is not None:
             display.say(f"Goes on in {directory.path}: {student.state}")
             for change in directory.changes:
                 display.say(change)
-        progress = student.state.progress
-        student.prepare(directory.validation_seed, display)
 
-    directory.create()
-    directory.cut_logs(progress)
-    with trackers, profiler:
-        recorder = Recorder(directory, display, stop, trackers, Meter(), profiler)
+    progress = student.state.progress
+    with recorder:
         if progress.stage == "warm_start":
             # Not what a warm start changes: untaught, each answer goes on to its last token, 25 s of the tiny run.
             if progress.step == 0 and not config.warm_start.steps:
                 student.validate(recorder, "before", occasion=0)
-            student.warm_start(recorder)
-            if until == "rounds":
-                recorder.export(student.save, "final")
-            recorder.save(student.state)
-        if until != "rounds":
-            run_rounds(student, recorder, config.rounds.count if until == "finished" else until)
-            recorder.export(student.save, "final")
-        if until == "finished":
+            if isinstance(student, WritingStudent):
+                student.warm_start(recorder)
+            progress.stage, progress.step = "rounds", 0
+            if stop_after == 0:
+                recorder.export("final")
+            recorder.save()
+        if stop_after != 0:
+            run_rounds(student, engineer, recorder, stop_after or config.rounds.count)
+            recorder.export("final")
+        if stop_after is None:
             progress.stage = "finished"
-            recorder.save(student.state)
+            recorder.save()
 
 
-def run_rounds(student: Student, recorder: Recorder, until: int) -> None:
+def run_rounds(student: Student, engineer: Engineer, recorder: Recorder, count: int) -> None:
     """Algorithm 1, from wherever the run stands: what is trained on next is designed for the student as it is.
 
     Args:
-      until: so many rounds are finished in the end.
+      count: rounds that are finished in the end.
     """
-    state, progress = student.state, student.state.progress
-    for k in range(progress.round, until):
+    progress = student.state.progress
+    for k in range(progress.round, count):
         if progress.lake is None:
-            proposal = design(student, recorder, k)
+            proposal = design(student, engineer, recorder)
             progress.begin_round(proposal.projected.to_dict(), proposal.thinking)
         assert progress.lake is not None
         requested = LakeConfig.from_dict(progress.lake)
-        boards = build(student, recorder, requested, k)
-        student.train(recorder, boards, k)
-        training = student.training_evidence(boards, requested)
+        boards = build(student, recorder, requested)
+        training = student.train(recorder, boards, requested)
         evidence = student.validate(recorder, f"rounds/{k}", occasion=2 + k, training=training)
-        recorder.keep_best(state, student.save, f"rounds/{k}", evidence)
+        recorder.keep_best(f"rounds/{k}", evidence)
         progress.end_round(boards.realised(), evidence.to_json())
-        recorder.save(state)
-        recorder.check_stop(state)
+        recorder.save()
+        recorder.check_stop()
 
 
-def design(student: Student, recorder: Recorder, k: int) -> Proposal:
-    """Round k's configuration: a random draw for round 0, then what the engineer answers to the evidence.
+def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal:
+    """Return the next round's configuration: a random draw for round 0, then what the engineer answers to the evidence.
 
     Where nothing that a model answers holds a configuration, the previous round's stays in force, and the run goes on.
 
@@ -116,19 +105,21 @@ def design(student: Student, recorder: Recorder, k: int) -> Proposal:
       ConfigError: if the engineer's server refuses for good, or a pilot finds no solvable board.
       Interrupted: with everything saved as it was before.
     """
-    config, directory, progress = student.config, recorder.directory, student.state.progress
+    config, progress = student.config, student.state.progress
+    history, k = past_rounds(progress), progress.round
     key = make_key(config.seed, Purpose.DESIGN, k)
-    history = past_rounds(progress)
     if k == 0:
         proposal = RandomEngineer(config.lake.kinds).propose(None, history, key)
     else:
-        proposal = engineering.make(student, recorder, k).propose(history[-1].evidence, history, key)
+        proposal = engineer.propose(history[-1].evidence, history, key)
         if not distributed.is_same(proposal.raw):
             raise RuntimeError(f"round {k}: the engineer's proposal is not the same on all processes")
         announce(recorder.display, k, proposal)
-    directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
-    author = fingerprint(student.author(proposal.engineer))
-    directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": author})
+    author = student.state.parameters
+    if isinstance(student, WritingStudent):
+        author = student.designer_parameters(proposal.engineer)
+    recorder.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
+    recorder.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": fingerprint(author)})
     return proposal
 
 
@@ -138,7 +129,7 @@ def past_rounds(progress: Progress) -> list[PastRound]:
 
 
 def announce(display: Display, k: int, proposal: Proposal) -> None:
-    """Shows what the engineer designed, and what became of it."""
+    """Show what the engineer designed, and what became of it."""
     who = "the policy" if proposal.engineer == "checkpoint" else proposal.engineer
     projected = "(nothing)" if proposal.errors else to_answer(proposal.projected)
     display.say(f"round {k}: {who} designs\n{proposal.raw or projected}")
@@ -155,17 +146,18 @@ def announce(display: Display, k: int, proposal: Proposal) -> None:
         )
 
 
-def build(student: Student, recorder: Recorder, lake: LakeConfig, k: int) -> Dataset:
-    """Round k's instances; what could be realised of `lake` goes beside the proposal.
+def build(student: Student, recorder: Recorder, lake: LakeConfig) -> Dataset:
+    """Return the round's boards; what could be realised of the configuration goes beside the proposal.
 
     Raises:
       ConfigError: if no solvable board is found.
     """
+    k = student.state.progress.round
     recorder.display.stage(f"round {k}: boards", 1)
-    with recorder.interruptible(student.state):
-        data = student.build(lake, k)
-    realised = data.realised()
-    outcome = {"realised": realised, "lowered": data.shortfalls()}
+    with recorder.save_on_interrupt():
+        boards = student.build(lake)
+    realised = boards.realised()
+    outcome = {"realised": realised, "lowered": boards.shortfalls()}
     outcome["distances"] = {"projected_realised": distance(lake, realised)}
     recorder.directory.amend(f"rounds/{k}/proposal.json", outcome)
-    return data
+    return boards

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -16,22 +17,19 @@ from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.saving import restore
 from rl.run.signals import Stop
-from rl.run.tracking import Display, Meter, Profiler, Trackers
+from rl.run.state import TrainState
+from rl.run.tracking import Display
 
 DESCRIPTION = """\
-Teaches an environment engineer from measured gains. First it sees, of states
-that python -m rl.branch --config trained from, the designs that gained most
-(warm_start.steps updates). Then it writes designs of its own, a network is
-trained on each from the state, and GRPO makes those likelier that gained more
-than others in the same state (--steps). The thought before a design stays a
-reading of the table.
+Teaches an environment engineer from measured gains: it sees, of states that
+python -m rl.branch --config trained from, the designs that gained most
+(warm_start.steps updates). The thought before a design stays a reading of the
+table.
 
-Stopped or killed, it goes on when the same command is given again; with more
---steps also when it is done."""
+Rerun the same command to resume."""
 EXAMPLES = """\
 python -m rl.teach --branches runs/states
-python -m rl.teach --branches runs/states --steps 0 --run runs/supervised
-python -m rl.teach --branches runs/states --run runs/b grpo.samples=16"""
+python -m rl.teach --branches runs/states --run runs/b warm_start.steps=400"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,46 +38,41 @@ def main(arguments: list[str] | None = None) -> int:
     options = command.parse(_parser(), arguments)
 
     def work(stop: Stop) -> None:
-        if options.steps < 0:
-            raise ConfigError(f"--steps {options.steps}: must be at least 0")
         config = config_.load(options.config or command.shipped("teach.yaml"), options.overrides)
         if config.plays:
             raise ConfigError("student.kind = network writes no designs; a language model is taught")
         with contextlib.closing(RunDirectory(options.run, config)) as directory, Display() as display:
-            _teach(config, directory, options.branches, options.steps, display, stop)
+            _teach(config, directory, options.branches, display, stop)
 
     return command.guarded("rl.teach", arguments, work)
 
 
-def _teach(config: Config, directory: RunDirectory, branches: Path, steps: int, display: Display, stop: Stop) -> None:
-    with stop.at_once():
+@dataclasses.dataclass
+class _Engineer:
+    """A language model that is taught to design: a policy without rounds."""
+
+    policy: Policy
+    state: TrainState
+
+    def save(self, folder: Path) -> None:
+        """Write model and tokenizer as a Hugging Face folder."""
+        self.policy.save(folder, self.state.parameters)
+
+
+def _teach(config: Config, directory: RunDirectory, branches: Path, display: Display, stop: Stop) -> None:
+    with stop.interrupt_immediately():
         policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
         display.say(policy.describe(parameters))
         states = teaching.read_states(branches, policy)
-        shown = make_optimizer(config.warm_start, config.warm_start.steps)
-        explored = make_optimizer(config.grpo, steps)
-        optimizers = {"warm_start": shown, "rounds": explored}
-        trackers = Trackers(config, directory.path, display.say)
-        profiler = Profiler(config.tracking, directory.path)
-        state = restore(policy, parameters, optimizers, directory.checkpoints, display)
+        optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
+        optimizers = dict.fromkeys(("warm_start", "finished"), optimizer)
+        engineer = _Engineer(policy, restore(policy, parameters, optimizers, directory.checkpoints, display))
         del parameters
-    directory.create()
-    directory.cut_logs(state.progress)
-    with trackers, profiler:
-        recorder = Recorder(directory, display, stop, trackers, Meter(), profiler)
-
-        def save(folder: Path) -> None:
-            policy.save(folder, state.parameters)
-
-        if state.progress.stage == "warm_start":
-            if config.warm_start.steps:
-                teaching.show_best(policy, state, recorder, shown, states)
-            state.begin_rounds(explored, policy)
-            recorder.export(save, "shown")
-            recorder.save(state)
-        teaching.explore(policy, state, recorder, explored, states, steps)
-        recorder.export(save, "final")
-        recorder.save(state)
+    with Recorder(directory, display, stop, engineer) as recorder:
+        teaching.show_best(policy, engineer.state, recorder, optimizer, states)
+        recorder.export("final")
+        engineer.state.progress.stage = "finished"
+        recorder.save()
     display.say(f"The engineer: {directory.path / 'final'}")
 
 
@@ -89,7 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--branches", type=local_path, required=True, metavar="DIR", help="folder of python -m rl.branch --config"
     )
-    parser.add_argument("--steps", type=int, default=60, metavar="N", help="steps of GRPO (default: 60)")
     parser.add_argument(
         "--run",
         type=local_path,

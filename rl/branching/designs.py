@@ -8,8 +8,9 @@ from engineer import RULES, PastRound
 from engineer.engineers.hindsight import random_designs
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from rl import engineering
 from rl.config.choices import MODELS
+from rl.context import read_context
+from rl.engineer_factory import bookkeeping, load_model, text_engineer
 from rl.rounds import past_rounds
 from rl.run.keys import Purpose, make_key
 from rl.students import Student
@@ -61,12 +62,13 @@ def model_designs(folder: Path, student: Student) -> list[Design]:
     config, history = student.config, past_rounds(student.state.progress)
     key = make_key(config.seed, Purpose.DESIGN, len(history))
     settings = config.engineer.model_copy(update={"model": str(folder)})
-    policy, parameters = engineering.load_model(settings, config.mesh, config.text.early_stop)
-    generate = policy.generation(parameters, lambda done: None)
+    policy, parameters = load_model(settings, config.mesh, config.text.early_stop)
+    generate = policy.generation(lambda: parameters, lambda done: None)
+    context, training = read_context(config), bookkeeping(config.rounds, student.training_summary)
     designs = []
     for kind, name in zip(MODELS, (f"{folder}", f"{folder} shuffled"), strict=True):
         asked = settings.model_copy(update={"kind": kind})
-        engineer = engineering.language_engineer(student, asked, generate, policy.tokenizer)
+        engineer = text_engineer(asked, context, training, generate, policy.tokenizer)
         designs.append(Design(name, engineer.propose(history[-1].evidence, history, key).projected))
     return designs
 

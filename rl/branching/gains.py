@@ -14,10 +14,10 @@ from pydantic import Field, PlainSerializer, PlainValidator
 from jaxlake.config import LakeConfig
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
-from rl import engineering
 from rl.branching.designs import Design
 from rl.config import ConfigError, Count, Section
 from rl.context import read_context
+from rl.engineer_factory import bookkeeping
 from rl.rounds import past_rounds
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
@@ -202,7 +202,7 @@ def branch_all(
     display.stage(f"{len(plan.designs)} designs x {plan.repeats}", len(plan.designs), done=len(done))
     for first in range(0, len(left), at_once):
         some = left[first : first + at_once]
-        with stop.at_once():
+        with stop.interrupt_immediately():
             gains = train(some)
         rows = [
             _row(head, i, design, repeat, gain)
@@ -238,7 +238,7 @@ def _row(head: dict[str, Any], number: int, design: Design, repeat: int, gain: G
 def _context(student: Student) -> str:
     """Return what an engineer would read in this state."""
     history = past_rounds(student.state.progress)
-    training = engineering.training(student, history[-1].round + 1)
+    training = bookkeeping(student.config.rounds, student.training_summary)(history[-1].round + 1)
     return read_context(student.config).build(history[-1].evidence, history, training)
 
 

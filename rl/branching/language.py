@@ -37,7 +37,7 @@ def trainer(
     config, progress = student.config, student.state.progress
     history = past_rounds(progress)
     before = history[-1].evidence
-    origin = Stage(source, config, None, "finished")
+    origin = Stage(source, config, None)
 
     def leg(number: int, design: Design, repeat: int) -> Gain:
         changes = {
@@ -49,9 +49,7 @@ def trainer(
             "grpo": {"engineer_every": 0, "schedule": "constant"},  # a leg's updates are few, and all at one rate
         }
         values = config_.merge(config.model_dump(mode="json"), changes, "a branch")
-        stage = Stage(
-            out / "branches" / f"{number}-{repeat}", config_.validate(Config, values, "a branch"), origin, "finished"
-        )
+        stage = Stage(out / "branches" / f"{number}-{repeat}", config_.validate(Config, values, "a branch"), origin)
         fork(stage, origin, {"stage": "rounds", "lake": design.config.to_dict(), "rationale": ""})
         with contextlib.closing(RunDirectory(stage.path, stage.config)) as directory:
             directory.write(f"rounds/{progress.round}/proposal.json", {"projected": design.config.to_dict()})

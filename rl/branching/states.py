@@ -42,7 +42,7 @@ def train_states(config: Config, count: int, out: Path, display: Display, stop: 
         with contextlib.closing(RunDirectory(path, settings)) as directory:
             saved = directory.checkpoints.progress()
             if saved is None or saved.round < rounds:
-                execute(settings, directory, display, stop, until=rounds)
+                execute(settings, directory, display, stop, stop_after=rounds)
         yield path
 
 

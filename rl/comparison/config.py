@@ -8,7 +8,7 @@ import pydantic
 from pydantic import Field
 
 from rl import config as config_
-from rl import engineering
+from rl import engineer_factory
 from rl.config import Config, ConfigError, Count, Section, Values
 from rl.config.sections import once_each
 
@@ -99,7 +99,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
             run=config_.validate(Config, run, "overrides"),
         )
         for engineer in asked.engineers:
-            engineering.check(resolved.arm(engineer, asked.seeds[0]))
+            engineer_factory.check(resolved.arm(engineer, asked.seeds[0]))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return resolved

@@ -5,12 +5,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from rl.comparison.config import Resolved
 from rl.config import Config
 from rl.config.choices import LanguageKind
-from rl.engineering import API_LOG, COST, describe_cost
+from rl.engineer_factory import API_LOG, COST, describe_cost
 from rl.run.state import needs_reference
 
 EVALUATION = "evaluation.json"
@@ -23,15 +22,15 @@ class Stage:
 
     Attributes:
       path: the folder.
-      config: of the run.
+      config: the run's configuration.
       origin: the stage whose end this one goes on from; None for one that begins.
-      until: where it ends, see `rl.rounds.execute`.
+      stop_after: where it ends, see `rl.rounds.execute`.
     """
 
     path: Path
     config: Config
     origin: "Stage | None"
-    until: Literal["rounds", "finished"] | int
+    stop_after: int | None = None
 
     @property
     def is_done(self) -> bool:
@@ -55,14 +54,14 @@ def plan(comparison: Resolved, out: Path) -> list[Stage]:
     kind = LanguageKind.BASE if any(map(needs_reference, arms)) else comparison.run.engineer.kind
     folder, start = out / "start", None
     if not comparison.run.plays:
-        start = Stage(folder, comparison.prefix(comparison.run.seed, kind), None, "rounds")
+        start = Stage(folder, comparison.prefix(comparison.run.seed, kind), None, stop_after=0)
     stages = [] if start is None else [start]
     for seed in comparison.seeds:
-        prefix = Stage(folder / f"seed{seed}", comparison.prefix(seed, kind), start, 1)
+        prefix = Stage(folder / f"seed{seed}", comparison.prefix(seed, kind), start, stop_after=1)
         stages.append(prefix)
         for engineer in comparison.engineers:
             path = out / "arms" / engineer / f"seed{seed}"
-            stages.append(Stage(path, comparison.arm(engineer, seed), prefix, "finished"))
+            stages.append(Stage(path, comparison.arm(engineer, seed), prefix))
     return stages
 
 

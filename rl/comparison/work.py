@@ -90,7 +90,7 @@ def run_all(stages: Sequence[Stage], settings: EvaluationSection, display: Displ
     while left := [stage for stage in stages if not stage.is_done]:
         if not any(attempt(stage, settings, pace, display, stop) for stage in left if stage.can_begin):
             display.touch()
-            with stop.at_once():
+            with stop.interrupt_immediately():
                 time.sleep(PATIENCE)
 
 
@@ -98,14 +98,14 @@ def attempt(stage: Stage, settings: EvaluationSection, pace: "Pace", display: Di
     """Run a stage from wherever it stands; False if another process is at it."""
     try:
         if stage.origin and not stage.path.exists():
-            with stop.at_once():
+            with stop.interrupt_immediately():
                 fork(stage, stage.origin)
         with contextlib.closing(RunDirectory(stage.path, stage.config)) as directory:
             directory.claim()
             if not stage.is_done:
                 display.say(f"\n{stage.path}: {pace}")
-                execute(stage.config, directory, display, stop, until=stage.until)
-                with stop.at_once():
+                execute(stage.config, directory, display, stop, stop_after=stage.stop_after)
+                with stop.interrupt_immediately():
                     evaluate(stage, settings, display, stop)
     except InUse:
         return False

@@ -190,7 +190,7 @@ def ask(
         training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
         message = context.build(history[-1].evidence, history, training, lambda text: writer.fits(text + request))
         requests.append((message + request, grammar(history[-1].config.kinds)))
-    with stop.at_once():
+    with stop.interrupt_immediately():
         for index, raw in writer.write(requests):
             record.add([Answer(_id(*missing[index]), 0, raw, None, False)])
             record.note_refused(writer.client, display.say)

@@ -99,7 +99,7 @@ def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, e
         raise ConfigError(str(error)) from None
 
 
-def even(lake: LakeConfig) -> LakeConfig:
+def equal_shares(lake: LakeConfig) -> LakeConfig:
     """Return the kinds that have data in a configuration, with their hole and wait ratios and an equal share each."""
     with_data = [i for i, share in enumerate(lake.data) if share > 0]
     return LakeConfig(

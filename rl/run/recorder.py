@@ -1,7 +1,6 @@
 """What a run leaves behind while it goes on, in files, logs and on the screen, and the signal that stops it."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,45 +20,91 @@ from rl.run.state import rows_of
 from rl.run.tracking import Display, Meter, Profiler, Trackers
 
 
-class State(Protocol):
+class RunState(Protocol):
     """The state of whatever learns in a run."""
 
     progress: Progress
 
+    @property
+    def parameters(self) -> Any: ...
+
     def snapshot(self) -> Snapshot:
-        """Return what a checkpoint holds of it."""
+        """Return the content of a checkpoint."""
         ...
 
 
-@dataclasses.dataclass
+class Checkpointed(Protocol):
+    """Whatever learns in a run: a state to be saved, and a form in which it is used without the run."""
+
+    @property
+    def state(self) -> RunState: ...
+
+    def save(self, folder: Path) -> None:
+        """Write it to a folder, to be used without the run."""
+        ...
+
+
 class Recorder:
     """Saves, logs and shows the steps of a run, and stops it where nothing is lost.
 
-    Attributes:
-      stop: set by a signal to this process, honoured by all at the next safe moment.
-      trackers, meter, profiler: see `rl.run.tracking`.
+    Use as a context manager around the run: it makes the folder, and cuts the logs back to where the run stands.
+
+    Args:
+      directory: the run's directory.
+      display: the screen.
+      stop: the wish to stop, set by a signal to this process and honoured by all at the next safe moment.
+      learner: whatever learns; its state is looked up whenever it is needed.
+
+    Raises:
+      ConfigError: see `Trackers` and `Profiler`.
     """
 
-    directory: RunDirectory
-    display: Display
-    stop: Stop
-    trackers: Trackers
-    meter: Meter
-    profiler: Profiler
+    def __init__(self, directory: RunDirectory, display: Display, stop: Stop, learner: Checkpointed):
+        config = directory.config
+        self.directory, self.display, self.stop = directory, display, stop
+        self.meter = Meter()
+        self._learner = learner
+        self._trackers = Trackers(config, directory.path, display.say)
+        self._profiler = Profiler(config.tracking, directory.path)
+        self._session = contextlib.ExitStack()
 
-    def save(self, state: State) -> None:
-        """Saves all of a state in one atomic step.
+    def __enter__(self) -> "Recorder":
+        self.directory.create()
+        self.directory.cut_logs(self.progress)
+        self._session.enter_context(self._trackers)
+        self._session.enter_context(self._profiler)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._session.__exit__(*error)
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        return self._state.progress
+
+    @property
+    def _state(self) -> RunState:
+        return self._learner.state
+
+    def save(self) -> None:
+        """Save all of the state in one atomic step.
 
         Raises:
           RunError: if it cannot be written; the checkpoints before it are untouched.
         """
-        self.directory.save(state.snapshot())
+        self.directory.save(self._state.snapshot())
 
-    def step_done(
-        self, state: State, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int
-    ) -> None:
-        """Counts and logs a step, saves every `save_every` of them, and stops where the user asked for it."""
-        progress = state.progress
+    def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int) -> None:
+        """Count and log a step, save every `save_every` of them, and stop where the user asked for it.
+
+        Args:
+          metrics: the step's metrics, and its `phase`.
+          seconds: the step's parts, as measured by the clock.
+          status: a few words for the display.
+          save_every: steps between two checkpoints.
+        """
+        progress = self.progress
         progress.step, progress.update = progress.step + 1, 0
         progress.total_steps += 1
         place = {"phase": metrics.pop("phase"), "round": progress.round, "step": progress.step}
@@ -68,56 +113,54 @@ class Recorder:
         self.directory.append("metrics.jsonl", place | metrics)
         self.directory.append("timings.jsonl", place | measured)
         self.display.advance(status)
-        self.trackers.write(place, progress.total_steps, metrics, measured)
-        self.profiler.step_done()
+        self._trackers.write(place, progress.total_steps, metrics, measured)
+        self._profiler.step_done()
         self.directory.checkpoints.check()
         if progress.step % save_every == 0:
-            self.save(state)
+            self.save()
             self.meter.read()  # what a save compiles is not the next step's
-        self.check_stop(state)
+        self.check_stop()
 
-    def check_stop(self, state: State) -> None:
-        """Saves and raises Interrupted if the user asked any process to stop.
+    def check_stop(self) -> None:
+        """Save and raise Interrupted if the user asked any process to stop.
 
         All processes call it together, wherever all parts of the state go together.
         """
         if number := self.stop.agreed():
-            self.save(state)
+            self.save()
             raise Interrupted(number)
 
-    def stoppable(self, state: State, progress: Callable[[int], None]) -> Callable[[int], None]:
-        """The same progress function, at whose calls a wish to stop is honoured, too (`check_stop`)."""
+    def with_stop_check(self, progress: Callable[[int], None] = lambda done: None) -> Callable[[int], None]:
+        """Return the same progress function with `check_stop` at each of its calls."""
 
         def report(done: int) -> None:
             progress(done)
-            self.check_stop(state)
+            self.check_stop()
 
         return report
 
     @contextlib.contextmanager
-    def interruptible(self, state: State) -> Iterator[None]:
-        """Around long work that does not change the state: a signal ends it at once, see `Stop.at_once`.
+    def save_on_interrupt(self) -> Iterator[None]:
+        """Surround long work that does not change the state: a signal ends it, see `Stop.interrupt_immediately`.
 
         Raises:
           Interrupted: with everything saved as it was before.
         """
         try:
-            with self.stop.at_once():
+            with self.stop.interrupt_immediately():
                 yield
         except Interrupted:
-            self.save(state)
+            self.save()
             raise
 
-    def note_update(
-        self, state: State, metrics: dict[str, float], batch: grpo.Batch | Sequences, max_skipped: int
-    ) -> None:
-        """Counts the updates in a row that were skipped, as their loss or gradient was not finite.
+    def note_update(self, metrics: dict[str, float], batch: grpo.Batch | Sequences) -> None:
+        """Count the updates in a row that were skipped, as their loss or gradient was not finite.
 
         Raises:
-          RunError: after `max_skipped` of them. Their batch is in `skipped/` of the run (of several processes each
+          RunError: after `grpo.max_skipped` of them. Their batch is in `skipped/` of the run (of several processes each
             writes its own rows), and a checkpoint holds the parameters, which none of them has changed.
         """
-        progress = state.progress
+        progress, max_skipped = self.progress, self.directory.config.grpo.max_skipped
         if not metrics["update_skipped"]:
             progress.skipped = 0
             return
@@ -133,41 +176,41 @@ class Recorder:
         rows: dict[str, Any] = rows_of(batch)
         np.savez(folder / name, **rows)
         progress.skipped = 0  # the next try has as many
-        self.save(state)
+        self.save()
         raise RunError(
             f"{where}: {max_skipped} updates in a row were not finite (grpo.max_skipped = {max_skipped}); the last "
             f"one's batch is {folder / name}, and the last good parameters are saved: the same command tries again "
             "from there"
         )
 
-    def keep_best(self, state: State, save: Callable[[Path], None], label: str, evidence: Evidence) -> None:
-        """Keeps what learns in `best/` if no validation before had more valid samples; a checkpoint must follow.
+    def keep_best(self, name: str, evidence: Evidence) -> None:
+        """Keep what learns in `best/` if no validation before had more valid samples; a checkpoint must follow.
 
         Args:
-          save: writes it to a folder.
-          label: "warm_start" or "rounds/<k>".
+          name: the validation: "warm_start" or "rounds/<k>".
+          evidence: the validation's evidence.
         """
-        best = state.progress.best
-        if best is not None and evidence.sampled_valid <= best["sampled_valid"]:
+        progress = self.progress
+        if progress.best is not None and evidence.sampled_valid <= progress.best["sampled_valid"]:
             return
         where = {
-            "round": label if label == "warm_start" else int(label.removeprefix("rounds/")),
+            "round": name if name == "warm_start" else int(name.removeprefix("rounds/")),
             "sampled_valid": evidence.sampled_valid,
         }
-        self.export(save, "best", where | {"valid": evidence.valid / evidence.n, "boards": evidence.n})
-        state.progress.best = where | {"checkpoint": self.directory.checkpoints.next_step}
+        self.export("best", where | {"valid": evidence.valid / evidence.n, "boards": evidence.n})
+        progress.best = where | {"checkpoint": self.directory.checkpoints.next_step}
 
-    def export(self, save: Callable[[Path], None], name: str, validation: dict[str, Any] | None = None) -> None:
-        """Writes what learns as a folder of the run, which is never half there.
+    def export(self, name: str, validation: dict[str, Any] | None = None) -> None:
+        """Write what learns as a folder of the run, which is never half there.
 
         Args:
-          save: writes it to a folder.
+          name: the folder's name.
           validation: how good it is; goes to validation.json in it.
 
         Raises:
           ConfigError: if the folder cannot be written.
         """
         with self.directory.replaced(name) as folder:
-            save(folder)
+            self._learner.save(folder)
             if validation is not None:
                 self.directory.write(f"{folder.name}/validation.json", validation)

@@ -33,10 +33,10 @@ class Stop:
 
     def __init__(self) -> None:
         self.number = 0
-        self._at_once = False
+        self._immediately = False
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
+    def interrupt_immediately(self) -> Iterator[None]:
         """Fulfil the wish in here as soon as Python can: for long work that has nothing to save of its own.
 
         Not in a job of several processes: the others would wait for this one. There it is noted, as elsewhere.
@@ -44,13 +44,13 @@ class Stop:
         Raises:
           Interrupted: wherever the work is.
         """
-        self._at_once = not jax.distributed.is_initialized()
+        self._immediately = not jax.distributed.is_initialized()
         try:
-            if self._at_once and self.number:
+            if self._immediately and self.number:
                 raise Interrupted(self.number)
             yield
         finally:
-            self._at_once = False
+            self._immediately = False
 
     def agreed(self) -> int:
         """The number of a signal that any process of the job got, 0 if none; all call it at the same place."""
@@ -64,8 +64,9 @@ class Stop:
         self._cut_off(number, frame)
 
     def _cut_off(self, number: int, frame: FrameType | None) -> None:
-        """Raises in `at_once`, and again a moment later, as Python drops what is raised in `__del__` and the like."""
-        if self._at_once and not isinstance(sys.exception(), Interrupted):  # not while the first one is on its way out
+        """Raise in `interrupt_immediately`; again a moment later, as Python drops what `__del__` and the like raise."""
+        on_its_way = isinstance(sys.exception(), Interrupted)
+        if self._immediately and not on_its_way:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
             raise Interrupted(self.number)
 

@@ -53,8 +53,7 @@ class TrainState:
     pending: Pending | None = None
 
     def begin_rounds(self, optimizer: optax.GradientTransformation, policy: Policy) -> None:
-        """Ends the warm start: from here on another optimizer, and the reference if one is needed."""
-        self.progress.stage, self.progress.step = "rounds", 0
+        """Take another optimizer for the rounds, and the reference if one is needed."""
         self.optimizer_state = grpo.init(optimizer, self.parameters, policy.mesh)
         if needs_reference(policy.config):
             self.reference = make_reference(lora.split(self.parameters)[0], policy)

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
         if not config.warm_start.steps:
             raise ConfigError("warm_start.steps = 0: nothing to teach; python -m rl.train begins with the rounds")
-        execute(config, directory, display, stop, until="rounds")
+        execute(config, directory, display, stop, stop_after=0)
         show_results(directory, display, policy=f"Policy: {directory.path / 'final'}\n")
 
     return command.run("rl.sft", DESCRIPTION, EXAMPLES, arguments, work)

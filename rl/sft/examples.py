@@ -1,6 +1,5 @@
 """What supervised learning is taught: the plans of the solver, and answers of an environment engineer with a rule."""
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,13 +12,13 @@ from rl.context import read_context
 from rl.policy import Policy
 from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.tokenizer import Tokenizer, check_fit
-from rl.run.boards import build_boards, mixed_boards
+from rl.run.boards import Draw, mixed_boards
 from rl.run.keys import Purpose, make_key
 from rl.run.tracking import Display
 
 
-def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequences:
-    """The warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
+def plan_examples(policy: Policy, draw: Draw, exclude: Instance, display: Display) -> Sequences:
+    """Return the warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
 
     A few boards have plans longer than any answer can be (1 of 20,000 in one seed of the tiny run); they are left out,
     and `display` says how many.
@@ -30,7 +29,6 @@ def plan_examples(policy: Policy, exclude: Instance, display: Display) -> Sequen
     config, settings = policy.config, policy.config.warm_start
     key = make_key(config.seed, Purpose.WARM_START_SET)
     kinds = settings.kinds or config.lake.kinds
-    draw = functools.partial(build_boards, config)
     boards = mixed_boards(draw, kinds, settings.holes, settings.wait, key, settings.instances, exclude)
     prompts = policy.prompts(boards.instances)
     thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""

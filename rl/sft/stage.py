@@ -1,5 +1,6 @@
 """The supervised steps of a run: its warm start, from wherever it stands, and the rehearsals of its rounds."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -17,6 +18,9 @@ from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
 from rl.sft.examples import engineer_examples
 from rl.sft.step import update
+
+NoteUpdate = Callable[[dict[str, float], Sequences], None]
+"""``(metrics, batch)``: counts the updates in a row that were skipped, see `Recorder.note_update`."""
 
 
 def warm_start(
@@ -57,15 +61,17 @@ def warm_start(
             drawn = beside.submit(draw, step + 1)
             watch.lap("host")
             now = float(rate(updates_made(state.optimizer_state)))
-            metrics = teach(policy, state, recorder, optimizer, examples, rows) | {"learning_rate": now}
+            metrics = teach(policy, state, optimizer, examples, rows, recorder.note_update) | {"learning_rate": now}
             watch.lap("update")
             loss = metrics.pop("loss")
             row = {"phase": "warm_start", f"{kind}_loss": loss} | metrics
-            recorder.step_done(state, row, watch.seconds, f"{kind} loss {loss:.3f}", config.checkpoint.every_steps)
+            recorder.step_done(row, watch.seconds, f"{kind} loss {loss:.3f}", config.checkpoint.every_steps)
 
 
-def rehearse(policy: Policy, state: TrainState, recorder: Recorder, optimizer: optax.GradientTransformation) -> float:
-    """Makes one update of the rounds on fresh engineer examples; the same on every process.
+def rehearse(
+    policy: Policy, state: TrainState, optimizer: optax.GradientTransformation, note_update: NoteUpdate
+) -> float:
+    """Make one update of the rounds on fresh engineer examples; the same on every process.
 
     Returns:
       The examples' loss before it, in nats a token.
@@ -76,7 +82,7 @@ def rehearse(policy: Policy, state: TrainState, recorder: Recorder, optimizer: o
     config, progress = policy.config, state.progress
     rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
     rows = np.arange(config.warm_start.engineer_batch)
-    return teach(policy, state, recorder, optimizer, engineer_examples(policy, rng), rows)["loss"]
+    return teach(policy, state, optimizer, engineer_examples(policy, rng), rows, note_update)["loss"]
 
 
 def generator(key: jax.Array) -> np.random.Generator:
@@ -87,12 +93,12 @@ def generator(key: jax.Array) -> np.random.Generator:
 def teach(
     policy: Policy,
     state: TrainState,
-    recorder: Recorder,
     optimizer: optax.GradientTransformation,
     examples: Sequences,
     rows: np.ndarray,
+    note_update: NoteUpdate,
 ) -> dict[str, float]:
-    """Makes an update on these rows of the examples, of which each process takes its part."""
+    """Make an update on these rows of the examples, of which each process takes its part."""
     trained, frozen = lora.split(state.parameters)
     count = sharding.rows_for(len(rows), policy.mesh)
     batch = take(examples, rows[jax.process_index() * count :][:count], count)
@@ -107,5 +113,5 @@ def teach(
     )
     state.parameters = nnx.merge_state(trained, frozen)
     metrics = {name: float(value) for name, value in scalars.items()}
-    recorder.note_update(state, metrics, batch, policy.config.grpo.max_skipped)
+    note_update(metrics, batch)
     return metrics

@@ -1,11 +1,11 @@
 """What learns in the rounds: the language policy, or a small network that plays the boards itself."""
 
 from rl.config import Config
-from rl.students.base import Student
+from rl.students.base import BranchingStudent, Student, WritingStudent
 from rl.students.language import LanguageStudent
 from rl.students.network import NetworkStudent
 
-__all__ = ["LanguageStudent", "NetworkStudent", "Student", "create"]
+__all__ = ["BranchingStudent", "LanguageStudent", "NetworkStudent", "Student", "WritingStudent", "create"]
 
 
 def create(config: Config) -> Student:

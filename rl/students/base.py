@@ -1,8 +1,8 @@
-"""What a student is to the rounds of Algorithm 1; learns nothing itself."""
+"""The protocols of what learns in the rounds of Algorithm 1; nothing here learns."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -16,84 +16,71 @@ from jaxlake.kinds import Kind
 from jaxlake.types import Instance
 from rl.config import Config
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run.checkpoint import Checkpoints
-from rl.run.recorder import Recorder, State
+from rl.run.directory import RunDirectory
+from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display
 
 
 class Student(Protocol):
     """Learns on the boards of a round, and shows on fixed boards what it can do.
 
-    Made of a configuration (`rl.students.create`); `restore` gives it the state in which a run stands, `prepare` the
-    boards that it is validated on. All draws follow from the configuration's seed, the round and the step.
+    Made from a configuration (`rl.students.create`); `restore` gives it the state in which a run stands and the boards
+    that it is validated on. All draws follow from the configuration's seed, the round and the step.
 
     Attributes:
-      config: of the run.
-      state: all that a checkpoint holds.
-      validation_boards: ``[n]``, which no training shows; known after `prepare`.
+      config: the run's configuration.
+      state: all that a checkpoint holds; known after `restore`.
+      validation_boards: the boards ``[n]`` that no training shows; known after `restore`.
+      description: a line for the user: how large the student is and what it runs on.
+      training_summary: how it is trained, in words for an engineer.
     """
 
     @property
     def config(self) -> Config: ...
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> RunState: ...
 
     @property
     def validation_boards(self) -> Instance: ...
 
-    def describe(self) -> str:
-        """Return a line for the user: how large it is and what it runs on."""
-        ...
+    @property
+    def description(self) -> str: ...
 
-    def check(self) -> None:
-        """Find out before a run what would not fit in the middle of it.
+    @property
+    def training_summary(self) -> str: ...
+
+    def restore(self, directory: RunDirectory, display: Display) -> None:
+        """Take the state of the last whole checkpoint, or the first one of a run without any; draw fixed boards.
 
         Raises:
-          ConfigError: naming the setting.
+          ConfigError: if something would not fit in the middle of the run, the checkpoint is of another configuration
+            or model, or no solvable board is found.
+          RunError: if all checkpoints are damaged.
         """
         ...
 
-    def restore(self, checkpoints: Checkpoints, display: Display) -> None:
-        """Take the state of the last whole checkpoint, or the first one of a run without any.
-
-        Raises:
-          ConfigError: if the checkpoint is of another configuration or model.
-          RunError: if all are damaged.
-        """
-        ...
-
-    def prepare(self, validation_seed: int, display: Display) -> None:
-        """Draw the boards of the validations, and what is learned before the rounds.
-
-        Raises:
-          ConfigError: if no solvable board is found, or one has no room.
-        """
-        ...
-
-    def warm_start(self, recorder: Recorder) -> None:
-        """Learn what comes before the rounds, from wherever the state stands, and begin the rounds."""
-        ...
-
-    def build(self, lake: LakeConfig, k: int) -> Dataset:
-        """Return the boards of round k, none of them a validation board.
+    def build(self, lake: LakeConfig) -> Dataset:
+        """Return the boards of the round under way, none of them a validation board.
 
         Raises:
           ConfigError: if no solvable board is found.
         """
         ...
 
-    def train(self, recorder: Recorder, boards: Dataset, k: int) -> None:
-        """Learn on round k's boards, from wherever the state stands in the round.
+    def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
+        """Learn on the boards of the round under way, from wherever the state stands in it.
+
+        Args:
+          requested: the configuration that the boards realise.
+
+        Returns:
+          The outcome of the round's training.
 
         Raises:
           RunError: if the numbers go out of bounds.
           Interrupted: where a signal asks for it, with everything saved.
         """
-        ...
-
-    def training_evidence(self, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Return what became of the round's training, on these boards as they were asked for."""
         ...
 
     def validate(
@@ -103,8 +90,8 @@ class Student(Protocol):
 
         Args:
           name: folder in the run directory.
-          occasion: of the keys: 0 at the beginning, 1 after the warm start, one more after each round.
-          training: of the round that ends with this validation.
+          occasion: number of the keys: 0 at the beginning, 1 after the warm start, one more after each round.
+          training: outcome of the training of the round that ends with this validation.
         """
         ...
 
@@ -112,22 +99,32 @@ class Student(Protocol):
         """Answer fresh boards of each kind with data; see `engineer.Pilot`."""
         ...
 
-    def branch_scores(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
-        """Return how good the student is after one round of each design, float ``[designs]``, higher for better."""
-        ...
-
-    def author(self, engineer: str) -> Any:
-        """Return the parameters with which an engineer of that name designed, for their fingerprint."""
-        ...
-
-    def generation(self, recorder: Recorder, base: bool) -> tuple[Generate, Tokenizer]:
-        """Return how the student writes text, or as it was when the rounds began, and its tokens; one that can."""
-        ...
-
-    def details(self) -> str:
-        """Describe how it is trained, for the context's module TF."""
-        ...
-
     def save(self, folder: Path) -> None:
         """Write it to a folder, to be used without the run."""
+        ...
+
+
+@runtime_checkable
+class WritingStudent(Protocol):
+    """A student that writes text: it is taught to before the rounds, and can design its own environments."""
+
+    def warm_start(self, recorder: Recorder) -> None:
+        """Learn from examples, from wherever the state stands, and make it ready for the rounds."""
+        ...
+
+    def designer_parameters(self, engineer: str) -> Any:
+        """Return the parameters with which an engineer of that name designs, for their fingerprint."""
+        ...
+
+    def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
+        """Return how the student writes as the engineer of that name, whenever it is asked, and its tokens."""
+        ...
+
+
+@runtime_checkable
+class BranchingStudent(Protocol):
+    """A student that trains a round in seconds, so that several designs can be tried before one is taken."""
+
+    def branch_scores(self, display: Display, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
+        """Return how good the student is after one round of each design, float ``[designs]``, higher for better."""
         ...

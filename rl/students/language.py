@@ -19,20 +19,20 @@ from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Kind
-from jaxlake.types import Instance, Verdict, coordinate
+from jaxlake.types import Instance, coordinate
 from rl import distributed, grpo, sft
-from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost
 from rl.grpo.optimizer import make_optimizer
+from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.policy import Policy, Prompts, writer
 from rl.qwen3 import lora
 from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.model import Qwen3, abstract
 from rl.qwen3.tokenizer import Tokenizer, check_fit
-from rl.run.boards import BoardSet, build_boards, even, mixed_boards
-from rl.run.checkpoint import Checkpoints
+from rl.run.boards import BoardSet, Draw, build_boards, equal_shares, mixed_boards
+from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.saving import restore
@@ -46,10 +46,10 @@ ADAPTER_TOKENS = 16, 64
 
 
 class LanguageStudent:
-    """A `rl.students.Student`: a Qwen3 that answers boards in words.
+    """A `rl.students.Student` that writes: a Qwen3 that answers boards in words.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
 
     Raises:
       ConfigError: if model, tokenizer or devices cannot be used as the settings say.
@@ -58,8 +58,10 @@ class LanguageStudent:
     def __init__(self, config: Config):
         self.config = config
         self.policy, self._parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
+        self.description = self.policy.describe(self._parameters)
         self.optimizer = rounds_optimizer(config)
         self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
+        self._draw: Draw = functools.partial(build_boards, config)
         self.state: TrainState
         self.validation: BoardSet
         self._plans: Sequences | None = None
@@ -69,54 +71,57 @@ class LanguageStudent:
         """The boards ``[n]`` that no training shows."""
         return self.validation.prompts.instances
 
-    def describe(self) -> str:
-        """Return its number of parameters and its devices."""
-        return self.policy.describe(self._parameters)
+    @property
+    def training_summary(self) -> str:
+        """GRPO as the settings have it, in words."""
+        grpo, reward = self.config.grpo, self.config.reward
+        return (
+            f"GRPO, {grpo.prompts} boards a step with {grpo.samples} answers each, temperature {grpo.temperature:g}, "
+            f"learning rate {grpo.learning_rate:g} ({grpo.schedule}), credit {grpo.credit}, advantage "
+            f"{grpo.advantage}, loss {grpo.aggregation}, clip {grpo.clip_low:g} and {grpo.clip_high:g}, KL coefficient "
+            f"{grpo.kl_coefficient:g}. Reward {reward.kind}: free length {reward.free_tokens}, limit "
+            f"{reward.limit_tokens} tokens. {self.config.rounds.instances} boards a round."
+        )
 
-    def check(self) -> None:
-        """See `check_room`."""
+    def restore(self, directory: RunDirectory, display: Display) -> None:
+        """Take the state of the last whole checkpoint; draw the boards of the validations and the warm start's plans.
+
+        See `check_room` and `rl.run.saving.restore` for the mistakes that are found.
+        """
         check_room(self.policy)
-
-    def restore(self, checkpoints: Checkpoints, display: Display) -> None:
-        """Take the state of the last whole checkpoint; see `rl.run.saving.restore`."""
         optimizers = {"warm_start": self._warm_optimizer, "rounds": self.optimizer, "finished": self.optimizer}
-        self.state = restore(self.policy, self._parameters, optimizers, checkpoints, display)
+        self.state = restore(self.policy, self._parameters, optimizers, directory.checkpoints, display)
         del self._parameters
-
-    def prepare(self, validation_seed: int, display: Display) -> None:
-        """Draw the boards of the validations and the plans of the warm start."""
         warm_start = self.config.warm_start
         plans = self.state.progress.stage == "warm_start" and warm_start.steps > warm_start.engineer_first
         display.stage("boards", 1 + plans)
-        self.validation = draw_validation_set(self.policy, validation_seed)
+        self.validation = draw_validation_set(self.policy, self._draw, directory.validation_seed)
         display.advance("validation")
         if plans:
-            self._plans = sft.plan_examples(self.policy, self.validation_boards, display)
+            self._plans = sft.plan_examples(self.policy, self._draw, self.validation_boards, display)
             display.advance("warm start")
 
     def warm_start(self, recorder: Recorder) -> None:
-        """Learn the solver's plans and engineer examples; validate, and begin the rounds."""
+        """Learn the solver's plans and engineer examples, and validate; take the optimizer of the rounds."""
         if self.config.warm_start.steps:
             sft.warm_start(self.policy, self.state, recorder, self._warm_optimizer, self._plans)
-            evidence = self.validate(recorder, "warm_start", occasion=1)
-            recorder.keep_best(self.state, self.save, "warm_start", evidence)
+            recorder.keep_best("warm_start", self.validate(recorder, "warm_start", occasion=1))
         self.state.begin_rounds(self.optimizer, self.policy)
 
-    def build(self, lake: LakeConfig, k: int) -> Dataset:
-        """Generate and solve the boards of round k."""
-        config = self.config
-        key = make_key(config.seed, Purpose.BUILD, k)
-        return build_boards(config, lake, key, config.rounds.instances, exclude=self.validation_boards)
+    def build(self, lake: LakeConfig) -> Dataset:
+        """Generate and solve the boards of the round."""
+        key = make_key(self.config.seed, Purpose.BUILD, self.state.progress.round)
+        return self._draw(lake, key, self.config.rounds.instances, self.validation_boards)
 
-    def train(self, recorder: Recorder, boards: Dataset, k: int) -> None:
-        """GRPO on round k's boards, every epoch in an order of its own, from the step and update where the run stands.
+    def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
+        """GRPO on the round's boards, every epoch in an order of its own, from the update where the run stands.
 
         Raises:
           ConfigError: if the processes cannot share `grpo.prompts` equally.
           RunError: after `grpo.max_skipped` updates in a row that were not finite.
         """
         config, state, progress, display = self.config, self.state, self.state.progress, recorder.display
-        settings = config.grpo
+        settings, k = config.grpo, progress.round
         data = BoardSet.of(self.policy, boards)
         count, alarmed = len(data.prompts), False
         total = count * config.rounds.epochs
@@ -137,11 +142,8 @@ class LanguageStudent:
             status = f"reward {metrics['reward']:.2f} valid {metrics['valid']:.0%} optimal {metrics['optimal']:.0%}"
             status += f" {seconds['tokens_per_second']:.0f} tok/s"
             state.pending = None
-            recorder.step_done(state, {"phase": "round"} | metrics, seconds, status, config.checkpoint.every_steps)
-
-    def training_evidence(self, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Return the rows of the round's answers."""
-        return training_evidence(self.state.progress.training, boards, requested)
+            recorder.step_done({"phase": "round"} | metrics, seconds, status, config.checkpoint.every_steps)
+        return training_evidence(progress.training, boards, requested)
 
     def validate(
         self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
@@ -151,34 +153,21 @@ class LanguageStudent:
         Raises:
           Interrupted: with everything saved as it was before.
         """
-        config, policy, boards, display = self.config, self.policy, self.validation, recorder.display
+        config, policy, boards = self.config, self.policy, self.validation
         settings = config.validation
         part = distributed.share(len(boards.prompts), "validation.instances")
         prompts, optima = boards.prompts.take(part), boards.optima[part]
-        display.stage(f"{stage_name(name)}: validation", len(prompts) * (1 + settings.samples))
-
-        def answer(number: int, samples: int, sampling: SamplingParams) -> tuple[Rollout, Verdict]:
-            before = display.done
-            rollout = policy.rollout(
-                policy.rollout_parameters(self.state.parameters),
-                prompts,
-                make_key(config.seed, Purpose.VALIDATE, occasion, number),
-                samples=samples,
-                sampling=sampling,
-                progress=recorder.stoppable(
-                    self.state, lambda done: display.advance(steps=before + done - display.done)
-                ),
-            )
-            return rollout, policy.judge(prompts, rollout, optima)
-
-        greedy, verdicts = answer(0, 1, SamplingParams(temperature=0.0))
+        recorder.display.stage(f"{stage_name(name)}: validation", len(prompts) * (1 + settings.samples))
+        keys = [make_key(config.seed, Purpose.VALIDATE, occasion, number) for number in range(2)]
+        rollout = self._answer(recorder, prompts, keys[0], 1, SamplingParams(temperature=0.0))
+        verdicts = policy.judge(prompts, rollout, optima)
         sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
-        drawn, sampled = answer(1, settings.samples, sampling)
+        sampled = self._answer(recorder, prompts, keys[1], settings.samples, sampling)
         if policy.shape.lora is not None:
-            check_stop = functools.partial(recorder.check_stop, self.state)
-            effects = adapter_effects(policy, self.state.parameters, prompts, drawn, check_stop)
+            effects = adapter_effects(policy, self.state.parameters, prompts, sampled, recorder.check_stop)
             recorder.directory.write(f"{name}/adapters.json", effects)
-        rollout, verdicts, valid = distributed.all_gather((greedy, verdicts, sampled.valid))
+        valid = policy.judge(prompts, sampled, optima).valid
+        rollout, verdicts, valid = distributed.all_gather((rollout, verdicts, valid))
         instances = boards.prompts.instances
         answers = Answers(
             instances=instances,
@@ -211,51 +200,43 @@ class LanguageStudent:
           ConfigError: if no board of a kind is solvable.
           Interrupted: with everything saved as it was before.
         """
-        policy, state = self.policy, self.state
-        settings, training, display = self.config.engineer.gate, self.config.grpo, recorder.display
-        lake = even(lake)
+        policy, settings = self.policy, self.config.engineer.gate
+        lake = equal_shares(lake)
         count = -(-settings.boards * len(lake.kinds) // jax.process_count()) * jax.process_count()
-        exclude = self.validation_boards
-        with recorder.interruptible(state):
-            boards = build_boards(self.config, lake, jax.random.fold_in(key, 0), count, exclude=exclude)
+        with recorder.save_on_interrupt():
+            boards = self._draw(lake, jax.random.fold_in(key, 0), count, self.validation_boards)
         part = distributed.share(count, "engineer.gate.boards")
         prompts = policy.prompts(boards.instances).take(part)
-        display.stage(f"round {state.progress.round}: pilot", len(prompts) * settings.samples)
-        rollout = policy.rollout(
-            policy.rollout_parameters(state.parameters),
-            prompts,
-            jax.random.fold_in(key, 1),
-            samples=settings.samples,
-            sampling=SamplingParams(training.temperature),
-            progress=recorder.stoppable(state, lambda done: display.advance(steps=done - display.done)),
-        )
+        recorder.display.stage(f"round {self.state.progress.round}: pilot", len(prompts) * settings.samples)
+        sampling = SamplingParams(self.config.grpo.temperature)
+        rollout = self._answer(recorder, prompts, jax.random.fold_in(key, 1), settings.samples, sampling)
         verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
         shares = distributed.all_gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
         return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
-    def branch_scores(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
-        """Raise ValueError: a branch takes minutes, and a configuration that asks for them here is refused."""
-        raise ValueError("a language policy trains no branch within a round")
+    def _answer(
+        self, recorder: Recorder, prompts: Prompts, key: jax.Array, samples: int, sampling: SamplingParams
+    ) -> Rollout:
+        """Answer prompts with the current parameters; each answer is a step of the display's stage."""
+        display, before = recorder.display, recorder.display.done
+        return self.policy.rollout(
+            self.policy.rollout_parameters(self.state.parameters),
+            prompts,
+            key,
+            samples=samples,
+            sampling=sampling,
+            progress=recorder.with_stop_check(lambda done: display.advance(steps=before + done - display.done)),
+        )
 
-    def author(self, engineer: str) -> nnx.State:
+    def designer_parameters(self, engineer: str) -> nnx.State:
         """Return the reference's parameters for the engineer `base`, else the current ones."""
-        return self.state.reference_parameters() if engineer == "base" else self.state.parameters
+        return self.state.reference_parameters() if engineer == LanguageKind.BASE else self.state.parameters
 
-    def generation(self, recorder: Recorder, base: bool) -> tuple[Generate, Tokenizer]:
-        """Return generation with its parameters, or those at the start of the rounds, held to the grammar."""
-        parameters = self.state.reference_parameters() if base else self.state.parameters
-        generate = self.policy.generation(parameters, recorder.stoppable(self.state, lambda done: None))
-        return generate, self.policy.tokenizer
-
-    def details(self) -> str:
-        """Describe GRPO as the settings have it."""
-        grpo, reward = self.config.grpo, self.config.reward
+    def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
+        """Return generation with the engineer's parameters at the time when it is asked, held to the grammar."""
         return (
-            f"GRPO, {grpo.prompts} boards a step with {grpo.samples} answers each, temperature {grpo.temperature:g}, "
-            f"learning rate {grpo.learning_rate:g} ({grpo.schedule}), credit {grpo.credit}, advantage "
-            f"{grpo.advantage}, loss {grpo.aggregation}, clip {grpo.clip_low:g} and {grpo.clip_high:g}, KL coefficient "
-            f"{grpo.kl_coefficient:g}. Reward {reward.kind}: free length {reward.free_tokens}, limit "
-            f"{reward.limit_tokens} tokens. {self.config.rounds.instances} boards a round."
+            self.policy.generation(lambda: self.designer_parameters(engineer), recorder.with_stop_check()),
+            self.policy.tokenizer,
         )
 
     def save(self, folder: Path) -> None:
@@ -302,15 +283,14 @@ def adapter_effects(
     return {"training": training / tokens, "merging": merging / tokens}
 
 
-def draw_validation_set(policy: Policy, seed: int) -> BoardSet:
-    """Draws the boards that the settings `validation` ask for, which every validation of a run answers.
+def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> BoardSet:
+    """Draw the boards that the settings `validation` ask for, which every validation of a run answers.
 
     Raises:
       ConfigError: if no solvable board is found, or a prompt does not fit `text.max_prompt_tokens`.
     """
     settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
     kinds = policy.config.target_kinds
-    draw = functools.partial(build_boards, policy.config)
     boards = mixed_boards(draw, kinds, settings.holes, settings.wait, key, settings.instances)
     return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
 

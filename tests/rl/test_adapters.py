@@ -115,7 +115,7 @@ def test_a_run_says_how_far_it_moved_and_is_evaluated_as_it_was_trained(tmp_path
     # The last checkpoint holds the adapters themselves, the run's seed and shape give the base.
     config = config_.load(run / "config.yaml")
     student = LanguageStudent(config)
-    student.restore(RunDirectory(run, config).checkpoints, Said())
+    student.restore(RunDirectory(run, config), Said())
     capsys.readouterr()
     arguments = ["--run", str(run), "--suite", "validation", "--limit", "1"]
     assert evaluate.main(arguments) == 0

@@ -145,7 +145,7 @@ def test_all_stages_are_validated_on_the_same_boards(out):
 def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, tmp_path):
     """The seed is the warm start's. So what was disturbed is compared with what nothing disturbed."""
     found = comparison.reopen(out)
-    run = Stage(tmp_path / "run", found.arm("by_itself", 0), None, "finished")
+    run = Stage(tmp_path / "run", found.arm("by_itself", 0), None)
     with contextlib.closing(RunDirectory(run.path, run.config)) as directory:
         execute(run.config, directory, Display(quiet=True), Stop())
     evaluation.evaluate(run, found.evaluation, Display(quiet=True), Stop())
@@ -350,7 +350,7 @@ def test_a_worker_that_stood_still_is_started_again_and_ends_the_work(tmp_path, 
     does = f"test -e {tmp_path}/once && touch {done} && exit 0; touch {tmp_path}/once; exit 75"
     start = workers.subprocess.Popen
     monkeypatch.setattr(workers.subprocess, "Popen", lambda command, **o: start(["sh", "-c", does], **o))
-    workers.run_workers(1, tmp_path, [Stage(tmp_path, None, None, "finished")], Display(), Stop())
+    workers.run_workers(1, tmp_path, [Stage(tmp_path, None, None)], Display(), Stop())
     assert capfd.readouterr().out.count("worker 0 stood still and is restarted") == 1 and done.exists()
 
 

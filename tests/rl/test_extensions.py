@@ -7,7 +7,7 @@ from stage import Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from jaxlake.types import Costs, Verdict
-from rl import command, engineering
+from rl import command, engineer_factory
 from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
 from rl.policy import writer
 from rl.reward import rewards
@@ -110,7 +110,7 @@ def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     changed = getattr(run.policy.config, section).model_copy(update={field: name})
     object.__setattr__(run.policy, "config", run.policy.config.model_copy(update={section: changed}))
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
-        engineering.check(run.policy.config)
+        engineer_factory.check(run.policy.config)
         check_room(run.policy)
 
 
@@ -122,7 +122,7 @@ def test_an_error_of_the_module_itself_passes_through():
 def test_an_engineer_of_ones_own_designs_a_round(stage):
     run = stage.run({"kind": "mine_lake:holes"})
     run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
-    proposal = run.design(1)
+    proposal = run.design()
     assert (proposal.engineer, proposal.projected.hole) == ("mine_lake:holes", (0.1, 0.1))  # nothing was valid
 
 
@@ -131,7 +131,7 @@ def test_an_engineer_that_returns_something_else_is_named(stage, rule):
     run = stage.run({"kind": f"mine_lake:{rule}"})
     run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
     with pytest.raises(RunError, match=f"engineer.kind = mine_lake:{rule}: must return a LakeConfig of the kinds 3, 4"):
-        run.design(1)
+        run.design()
 
 
 def test_a_reward_of_ones_own_is_the_whole_reward():

@@ -17,17 +17,15 @@ from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from jaxlake.types import Check
 from rl import distributed
-from rl.grpo_step import answer_rows, collect, informative, placed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.grpo import policy_loss
+from rl.grpo_step import Collected, has_signal, make_batch, pad_indices, rows_of_groups, sample
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
-from rl.run.recorder import Recorder
-from rl.run.signals import Stop
 from rl.run.state import TrainState
-from rl.run.tracking import Display, Stopwatch
+from rl.run.tracking import Stopwatch
 from rl.sampler import Rollout
 
 ROOM = 40
@@ -80,10 +78,7 @@ class Step:
     """As much of a run as one step's answers take."""
 
     def __init__(self, policy: Policy):
-        self.policy, self.state = policy, TrainState(None, None)
-        display = Display(quiet=True)
-        display.stage("test", 1)
-        self.recorder = Recorder(None, display, Stop(), None, None, None)
+        self.policy, self.state, self.watch = policy, TrainState(None, None), Stopwatch()
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +110,16 @@ def scene(tokenizer):
     return make
 
 
-def gathered(scene_: tuple[Step, BoardSet], upcoming: np.ndarray | None = None):
+def gathered(scene_: tuple[Step, BoardSet], upcoming: np.ndarray | None = None) -> Collected:
+    return taken_and_gathered(scene_, upcoming)[1]
+
+
+def taken_and_gathered(scene_: tuple[Step, BoardSet], upcoming: np.ndarray | None = None) -> tuple[int, Collected]:
+    """How many boards are used up, and the batch."""
     run, lake = scene_
-    return collect(
-        run.policy,
-        run.state,
-        run.recorder,
-        lake,
-        np.arange(len(lake.prompts)) if upcoming is None else upcoming,
-        Stopwatch(),
-    )
+    upcoming = np.arange(len(lake.prompts)) if upcoming is None else upcoming
+    sampled = sample(run.policy, run.state, lake, upcoming, lambda done: None, run.watch)
+    return len(sampled.instances), make_batch(run.policy, run.state.progress, lake, sampled, run.watch)
 
 
 def counted(batch) -> list[bool]:
@@ -134,8 +129,8 @@ def counted(batch) -> list[bool]:
 
 def test_a_batch_holds_each_prompt_with_its_answers_side_by_side(scene):
     run, lake = scene(["o.", "oo", ".v"], prompts=3)
-    found = gathered((run, lake), np.array([2, 0, 1]))
-    assert found.taken == 3
+    taken, found = taken_and_gathered((run, lake), np.array([2, 0, 1]))
+    assert taken == 3
     sequences, starts = found.batch.sequences, found.batch.sequences.starts
     for i, board in enumerate([2, 2, 0, 0, 1, 1]):
         assert sequences.tokens[i, : starts[i]].tolist() == lake.prompts.tokens[board]
@@ -195,8 +190,8 @@ def test_groups_are_counted_by_validity_although_their_lengths_are_rewarded(scen
 def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompts(scene):
     script = ["oo", "o.", "..", ".v", "..", ".o", "oo", "o.", "v.", ".o", "oo", "o."]
     run, lake = scene(script, prompts=4, resampling=5)
-    found = gathered((run, lake))
-    assert found.taken == 8  # two informative groups of four, then two more: the third batch is not asked for
+    taken, found = taken_and_gathered((run, lake))
+    assert taken == 8  # two informative groups of four, then two more: the third batch is not asked for
     kept = [lake.prompts.tokens[board] for board in (1, 3, 5, 7)]
     starts, tokens = found.batch.sequences.starts, found.batch.sequences.tokens
     assert [tokens[i, : starts[i]].tolist() for i in range(0, 8, 2)] == kept
@@ -206,15 +201,15 @@ def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompt
 
 
 def test_groups_beyond_the_batch_are_left_out(scene):
-    found = gathered(scene(["..", "o.", ".o", "o."], prompts=2, resampling=1))
-    assert found.taken == 4 and found.metrics["groups_kept"] == 2
+    taken, found = taken_and_gathered(scene(["..", "o.", ".o", "o."], prompts=2, resampling=1))
+    assert taken == 4 and found.metrics["groups_kept"] == 2
     np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, -1, 1], atol=1e-3)
 
 
 def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
     run, lake = scene(["o.", "..", "..", "o.", "..", "o."], prompts=1, resampling=2, round=2)
     while run.state.progress.cursor < 6:
-        run.state.progress.cursor += gathered((run, lake), np.arange(run.state.progress.cursor, 6)).taken
+        run.state.progress.cursor += taken_and_gathered((run, lake), np.arange(run.state.progress.cursor, 6))[0]
         run.state.progress.step += 1
     assert run.state.progress.step == 3  # of one batch, of three and of two
     expected = [make_key(run.policy.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
@@ -223,8 +218,8 @@ def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
 
 def test_the_cap_ends_dynamic_sampling_and_leaves_places_that_count_nowhere(scene):
     run, lake = scene(["oo", "..", "o.", "..", ".o", "o."], prompts=2, resampling=1)
-    found = gathered((run, lake))
-    assert found.taken == 4 and len(run.policy.asked) == 2
+    taken, found = taken_and_gathered((run, lake))
+    assert taken == 4 and len(run.policy.asked) == 2
     assert found.metrics["groups_kept"] == 1
     assert counted(found.batch) == [True, True, False, False]
     np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
@@ -232,8 +227,8 @@ def test_the_cap_ends_dynamic_sampling_and_leaves_places_that_count_nowhere(scen
 
 def test_the_end_of_the_epoch_ends_dynamic_sampling(scene):
     run, lake = scene(["o.", "..", "oo", ".."], prompts=2, resampling=9)
-    found = gathered((run, lake), np.array([2, 3]))
-    assert found.taken == 2 and found.metrics["groups_kept"] == 0
+    taken, found = taken_and_gathered((run, lake), np.array([2, 3]))
+    assert taken == 2 and found.metrics["groups_kept"] == 0
     assert counted(found.batch) == [False] * 4 and not found.batch.advantages.any()
 
 
@@ -277,8 +272,7 @@ def test_the_rounds_evidence_counts_all_answers_that_were_sampled_and_those_left
 
 def test_with_exact_credit_every_token_up_to_the_one_that_loses_the_reward_has_its_own_advantage(scene):
     run, lake = scene(["ov", ".o"], prompts=2, kind="optimal", credit="exact")
-    watch = Stopwatch()
-    collected = collect(run.policy, run.state, run.recorder, lake, np.arange(2), watch)
+    collected = gathered((run, lake))
     batch, (training,) = collected.batch, collected.training.values()
     pieces = [run.policy.tokenizer.pieces(run.policy.tokenizer.completion(ANSWERS[letter])) for letter in "ov.o"]
     p = np.exp(-1 - np.arange(4) / 8)  # of every token of an answer, says the script
@@ -290,7 +284,7 @@ def test_with_exact_credit_every_token_up_to_the_one_that_loses_the_reward_has_i
         np.testing.assert_allclose(batch.advantages[row, :count], expected, rtol=1e-5)
     assert batch.sequences.mask.sum(axis=-1).tolist() == learned  # what comes after is not computed
     assert not batch.advantages[~batch.sequences.mask].any() and batch.advantages.dtype == np.float32
-    assert watch.seconds["credit"] > 0
+    assert run.watch.seconds["credit"] > 0
     assert training["advantages"] == pytest.approx(4, abs=1e-2)  # the evidence has those of the groups
 
 
@@ -338,13 +332,13 @@ class Pair:
 def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch, kind, credit):
     script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
     settings = dict(prompts=4, resampling=1, kind=kind, mask_truncated=True, credit=credit)
-    alone = gathered(scene(script, **settings))
+    taken, alone = taken_and_gathered(scene(script, **settings))
     scenes = [scene(script, **settings) for _ in range(2)]
-    both = Pair(monkeypatch).run(lambda index: gathered(scenes[index]))
+    counts, both = zip(*Pair(monkeypatch).run(lambda index: taken_and_gathered(scenes[index])), strict=True)
     assert [len(run.policy.asked) for run, _ in scenes] == [2, 2]
     assert both[0].metrics == both[1].metrics == alone.metrics
     assert both[0].training == both[1].training == alone.training
-    assert both[0].taken == both[1].taken == alone.taken
+    assert counts == (taken, taken)
     joined = jax.tree.map(lambda *x: np.concatenate(x), *(each.batch for each in both))
     for ours, theirs in zip(jax.tree.leaves(joined.sequences), jax.tree.leaves(alone.batch.sequences), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -353,10 +347,8 @@ def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeyp
     np.testing.assert_array_equal(*(compared if credit == "outcome" else map(np.sign, compared)))
 
 
-def test_informative_groups_fill_the_places_in_order():
-    valid = np.array([[1, 1], [0, 1], [0, 0], [1, 0]], bool)
-    assert informative(valid).tolist() == [1, 3]
-    assert placed(informative(valid), 3).tolist() == [1, 3, -1]
-    assert placed(informative(valid), 1).tolist() == [1]
-    assert answer_rows(np.array([3, 1]), 2).tolist() == [6, 7, 2, 3]
-    assert not len(informative(np.zeros((0, 2), bool)))
+def test_groups_with_a_signal_fill_the_places_in_order():
+    kept = np.flatnonzero(has_signal(np.array([[1, 1], [0, 1], [0, 0], [1, 0]], bool)))
+    assert kept.tolist() == [1, 3] and not len(has_signal(np.zeros((0, 2), bool)))
+    assert pad_indices(kept, 3).tolist() == [1, 3, -1] and pad_indices(kept, 1).tolist() == [1]
+    assert rows_of_groups(np.array([3, 1]), 2).tolist() == [6, 7, 2, 3]

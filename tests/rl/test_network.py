@@ -256,8 +256,7 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
     student = NetworkStudent(config)
     directory = RunDirectory(run, config)
     with Display(quiet=True) as display:
-        student.restore(directory.checkpoints, display)
-        student.prepare(0, display)
+        student.restore(directory, display)
     directory.close()
     before = jax.tree.map(np.asarray, student.state.learner)
     design = LakeConfig.uniform((3, 4), 0.2, 0.2)
@@ -269,9 +268,7 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
     assert len(drawn) == 4
     for ours, theirs in zip(jax.tree.leaves(before), jax.tree.leaves(student.state.learner), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    scores = student.branch_scores(
-        type("R", (), {"display": Display(quiet=True)})(), [design, design], jax.random.key(1)
-    )
+    scores = student.branch_scores(Display(quiet=True), [design, design], jax.random.key(1))
     assert scores.shape == (2,) and scores[0] == scores[1]
 
 
@@ -289,7 +286,7 @@ def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(
     config = load(shipped("lab.yaml"), OVERRIDES)
     student, directory = NetworkStudent(config), RunDirectory(tmp_path / "run", config)
     with Display(quiet=True) as display:
-        student.restore(directory.checkpoints, display)
+        student.restore(directory, display)
     directory.close()
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(student.state.learner.parameters))
 

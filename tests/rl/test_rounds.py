@@ -10,12 +10,12 @@ from stage import SETTINGS, Scene, Stage, nothing_valid
 
 import rl.sft.stage
 from jaxlake.config import LakeConfig
-from rl import grpo_step as one_step
 from rl import distributed
-from rl.grpo_step import minibatch_rows, planned_updates, summary
+from rl import grpo_step as one_step
 from rl.config import Config, ConfigError, GRPOSection
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
+from rl.grpo_step import minibatch_rows, planned_updates, summary
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
 from rl.run.recorder import Recorder
@@ -57,14 +57,14 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
     expected, checks = stage.step(whole), []
     assert ("engineer_loss" in expected) == bool(engineer_every)
     again = stage.run(engineer_every=engineer_every)
-    monkeypatch.setattr(again.recorder, "check_stop", lambda state: checks.append(None))
+    monkeypatch.setattr(again.recorder, "check_stop", lambda: checks.append(None))
     np.testing.assert_equal(stage.step(again), expected)  # nan is nan
     assert len(checks) > 15
 
     for place in range(len(checks)):
         run, seen = stage.run(engineer_every=engineer_every), []
 
-        def check(state, seen=seen, place=place):
+        def check(seen=seen, place=place):
             seen.append(None)
             if len(seen) == place + 1:
                 raise Interrupted(15)
@@ -92,14 +92,14 @@ def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage,
         return rollout(policy, parameters, prompts, *rest, **options)
 
     monkeypatch.setattr(Policy, "rollout", noted)
-    run.student.train(run.recorder, stage.data, 0)
-    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
+    run.student.train(run.recorder, stage.data, PREVIOUS)
+    rows = run.log("metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert (run.progress.cursor, run.progress.step, run.progress.update, run.state.pending) == (16, 4, 0, None)
     everything = sorted(run.policy.prompts(stage.data.instances).tokens)
     assert sorted(asked[0] + asked[1]) == sorted(asked[2] + asked[3]) == everything
     assert asked[:2] != asked[2:]
-    timed = json.loads((run.recorder.directory.path / "timings.jsonl").read_text().splitlines()[0])
+    timed = run.log("timings.jsonl")[0]
     for part in ("rollout", "logprob", "update", "host"):
         assert timed[part] >= 0 and timed[f"{part}_tokens_per_second"] > 0
     assert run.recorder.display.done == 4
@@ -109,8 +109,8 @@ def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage,
 def test_a_step_of_answers_that_teach_nothing_changes_nothing_and_is_logged(stage):
     run = stage.run(resampling=1)
     before = leaves(run)
-    run.student.train(run.recorder, stage.data, 0)  # no answer is valid, so each step takes two batches for nothing
-    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
+    run.student.train(run.recorder, stage.data, PREVIOUS)  # no answer is valid: each step takes two batches for nothing
+    rows = run.log("metrics.jsonl")
     assert [(row["groups_sampled"], row["groups_kept"], row["rows_computed"]) for row in rows] == [(8, 0, 0)] * 2
     assert (run.progress.cursor, run.recorder.display.done) == (16, 4)
     for ours, theirs in zip(leaves(run), before, strict=True):
@@ -120,15 +120,15 @@ def test_a_step_of_answers_that_teach_nothing_changes_nothing_and_is_logged(stag
 
 def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monkeypatch):
     def shifted(*arguments):
-        found = step_collect(*arguments)
+        found = collect(*arguments)
         batch = found.batch.replace(sampler_logprobs=found.batch.sampler_logprobs + 0.1)
         return found.__class__(**vars(found) | {"batch": batch})
 
-    step_collect = one_step.collect
-    monkeypatch.setattr(one_step, "collect", shifted)
+    collect = one_step.make_batch
+    monkeypatch.setattr(one_step, "make_batch", shifted)
     run = stage.run()
-    run.student.train(run.recorder, stage.data, 0)
-    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
+    run.student.train(run.recorder, stage.data, PREVIOUS)
+    rows = run.log("metrics.jsonl")
     assert [row["mismatch_alarm"] for row in rows] == [1] * 4
     assert rows[0]["mismatch_factor"] == pytest.approx(np.exp(0.1), rel=1e-3)
     said = [line for line in run.lines if "grpo.mismatch_alarm" in line]
@@ -156,7 +156,7 @@ def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Scene, Lak
 
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
     run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
-    return run, run.design(1).projected, got
+    return run, run.design().projected, got
 
 
 def written(run: Scene) -> dict:
@@ -199,7 +199,7 @@ def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(
 
 
 def test_a_wish_to_stop_is_honoured_while_the_engineer_writes(stage, monkeypatch):
-    def stop(recorder, state):
+    def stop(recorder):
         raise Interrupted(15)
 
     monkeypatch.setattr(Recorder, "check_stop", stop)
@@ -251,8 +251,8 @@ def test_every_so_many_steps_the_policy_rehearses_fresh_engineer_examples(stage,
 
     monkeypatch.setattr(rl.sft.stage, "engineer_examples", noted)
     run = stage.run(engineer_every=2)
-    run.student.train(run.recorder, stage.data, 0)
-    rows = [json.loads(line) for line in (run.recorder.directory.path / "metrics.jsonl").read_text().splitlines()]
+    run.student.train(run.recorder, stage.data, PREVIOUS)
+    rows = run.log("metrics.jsonl")
     assert [row.get("engineer_loss") is not None for row in rows] == [False, True, False, True]
     assert all(row["engineer_loss"] > 0 for row in rows[1::2])
     assert len(seen) == 2 and not np.array_equal(seen[0].tokens, seen[1].tokens)

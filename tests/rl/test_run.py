@@ -30,7 +30,7 @@ from rl.run.recorder import Recorder
 from rl.run.saving import restore
 from rl.run.signals import Interrupted, Stop
 from rl.run.state import Pending, TrainState, make_reference
-from rl.run.tracking import Display, Meter
+from rl.run.tracking import Display
 from rl.sampler import Rollout
 from rl.students import LanguageStudent
 
@@ -66,10 +66,10 @@ def run(tmp_path):
     policy = OnePolicy(config)
     optimizer_state = grpo.init(OPTIMIZER, parameters(1.0), policy.mesh)
     progress = Progress(stage="rounds", round=1, step=4)
-    recorder = Recorder(directory, Display(quiet=True), Stop(), None, Meter(), None)
-    yield SimpleNamespace(
-        policy=policy, state=TrainState(parameters(1.0), optimizer_state, progress=progress), recorder=recorder
-    )
+    run = SimpleNamespace(policy=policy, state=TrainState(parameters(1.0), optimizer_state, progress=progress))
+    run.save = lambda folder: policy.save(folder, run.state.parameters)
+    run.recorder = Recorder(directory, Display(quiet=True), Stop(), run)
+    yield run
     directory.close()
 
 
@@ -103,9 +103,8 @@ def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier
     kept = []
     for label, share in (("warm_start", 0.2), ("rounds/0", 0.5), ("rounds/1", 0.5), ("rounds/2", 0.3)):
         run.state.parameters = parameters(len(kept))
-        save = functools.partial(run.policy.save, parameters=run.state.parameters)
-        run.recorder.keep_best(run.state, save, label, evidence(share))
-        run.recorder.save(run.state)
+        run.recorder.keep_best(label, evidence(share))
+        run.recorder.save()
         best = run.recorder.directory.path / "best"
         kept.append((json.loads((best / "validation.json").read_text())["round"], (best / "first").read_text()))
     assert kept == [("warm_start", "0.0"), (0, "1.0"), (0, "1.0"), (0, "1.0")]
@@ -117,10 +116,10 @@ def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier
 def test_skipped_updates_in_a_row_stop_the_run_with_their_batch(run):
     good, bad = {"update_skipped": 0.0}, {"update_skipped": 1.0}
     for metrics in (bad, good, bad):  # not in a row
-        run.recorder.note_update(run.state, metrics, batch(), max_skipped=2)
+        run.recorder.note_update(metrics, batch())
     assert run.state.progress.skipped == 1 and not (run.recorder.directory.path / "skipped").exists()
     with pytest.raises(RunError, match="round 1, step 5: 2 updates in a row were not finite") as error:
-        run.recorder.note_update(run.state, bad, batch(), max_skipped=2)
+        run.recorder.note_update(bad, batch())
     file = run.recorder.directory.path / "skipped" / "round_1_step_5_process_0.npz"
     assert str(file) in str(error.value) and "\n" not in str(error.value)
     with np.load(file) as held:
@@ -138,7 +137,7 @@ def test_answers_of_a_step_under_way_are_saved_with_it_and_come_back(run):
     run.state.pending = Pending(batch(), {"reward": 1 / 3, "valid/size_9": float("nan")}, [{"loss": 0.1}])
     run.state.progress.update = 1
     run.state.progress.training = {"3": {"answers": 2**40, "first_failures": [1, 0], "advantages": 0.1 + 0.2}}
-    run.recorder.save(run.state)
+    run.recorder.save()
     found = saved(run)
     assert found.progress.update == 1 and found.progress.training == run.state.progress.training
     assert found.pending.metrics["reward"] == 1 / 3 and np.isnan(found.pending.metrics["valid/size_9"])
@@ -151,7 +150,7 @@ def test_answers_of_a_step_under_way_are_saved_with_it_and_come_back(run):
 def test_a_checkpoint_of_one_mesh_is_restored_on_another_bit_for_bit(run):
     w = jax.random.normal(jax.random.key(0), (16, 8))
     run.state.parameters["w"] = run.state.parameters["w"].replace(jax.device_put(w, run.state.parameters["w"].sharding))
-    run.recorder.save(run.state)
+    run.recorder.save()
     run.policy.mesh = make_mesh(2, 4)
     found = saved(run)
     assert found.parameters["w"].sharding.mesh.shape == {"fsdp": 2, "tp": 4}
@@ -170,17 +169,17 @@ def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(ru
 
 
 def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):
-    run.recorder.check_stop(run.state)
+    run.recorder.check_stop()
     assert run.recorder.directory.checkpoints.steps == []
     run.recorder.stop.number = signal.SIGTERM
     with pytest.raises(Interrupted) as stop:
-        run.recorder.check_stop(run.state)
+        run.recorder.check_stop()
     assert stop.value.number == signal.SIGTERM
     assert saved(run).progress.step == 4
 
 
 def test_long_work_that_changes_nothing_is_cut_off_and_what_was_there_saved(run):
-    with run.recorder.stop.listening(), pytest.raises(Interrupted), run.recorder.interruptible(run.state):
+    with run.recorder.stop.listening(), pytest.raises(Interrupted), run.recorder.save_on_interrupt():
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("went on")
     assert saved(run).progress.step == 4

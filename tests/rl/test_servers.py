@@ -14,7 +14,6 @@ from stage import Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from rl import config as config_
-from rl import engineering
 from rl.evaluate import main
 from rl.policy import Policy
 from rl.sampler.api import ChatClient, Request
@@ -73,10 +72,7 @@ def design(stage: Stage, server, **api):
     api = {"url": url, "model": model} | api
     run = stage.run({"kind": "api", "template": None, "temperature": 1.0, "api": api})
     run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
-    engineering.check_server(run.student.config, run.lines.append)
-    proposal = run.design(1)
-    rows = (run.recorder.directory.path / "api.jsonl").read_text().splitlines()
-    return proposal, run.lines, json.loads(rows[0])
+    return run.design(), run.lines, run.log("api.jsonl")[0]
 
 
 def test_transformers_refuses_fields_by_name_and_stays_greedy_which_is_told(transformers_serve, tmp_path, capsys):

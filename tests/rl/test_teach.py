@@ -1,6 +1,9 @@
 """Teaching an engineer: which states and scores are read, which tokens count, and what it comes to write."""
 
+import contextlib
 import json
+import signal
+from collections.abc import Iterator
 
 import jax
 import numpy as np
@@ -10,14 +13,14 @@ from lab import LAB
 
 from engineer import modules
 from engineer.examples import draw_history
-from engineer.proposal import to_answer
 from jaxlake.config import LakeConfig
+from rl import branch as branch_command
 from rl import teaching
-from rl.config import Config, ConfigError, GRPOSection
+from rl.config import Config, ConfigError
 from rl.evaluation.reading import write_state
 from rl.policy import SHIPPED_MODEL, Policy
-from rl.sampler.grammar import Written
-from rl.students.network.student import OTHERS
+from rl.run.recorder import Recorder
+from rl.students.network.student import OTHER_KINDS_WEIGHT
 from rl.teach import main
 
 GOOD, BAD = LakeConfig.uniform((3, 4), 0.25, 0.3), LakeConfig((3, 4), (0.0, 1.0), (0.5, 0.5), (1.0, 1.0))
@@ -63,8 +66,8 @@ def test_a_score_is_the_gain_on_the_target_and_a_tenth_of_that_elsewhere(policy,
         line(1, BAD, 0.0, 0.2, 1),
     )
     (state,) = teaching.read_states(branches(tmp_path / "b", *lines), policy)
-    assert state.scores == pytest.approx([0.15 + OTHERS * 0.2, OTHERS * 0.1])
-    assert state.designs == (GOOD, BAD) and state.run == tmp_path / "b/runs/000"
+    assert state.scores == pytest.approx([0.15 + OTHER_KINDS_WEIGHT * 0.2, OTHER_KINDS_WEIGHT * 0.1])
+    assert state.designs == (GOOD, BAD)
     assert teaching._context(policy, state.history).startswith("4 ")
     assert teaching._thought(policy, state.history).startswith("Weakest:4 ")
 
@@ -78,33 +81,6 @@ def test_states_of_other_kinds_and_damaged_files_are_named(policy, tmp_path):
     (tmp_path / "b/states.jsonl").write_text("{}\n")
     with pytest.raises(ConfigError, match=r"states.jsonl, line 1: damaged"):
         teaching.read_states(tmp_path / "b", policy)
-    with pytest.raises(ConfigError, match=r"is no run"):
-        teaching.load_student(tmp_path / "b/runs/000")
-
-
-def written(policy: Policy, thought: str, config: LakeConfig) -> Written:
-    """Return a response as the sampler would."""
-    tokenizer, answer = policy.tokenizer, to_answer(config)
-    head, tail = tokenizer.encode(f"{thought}\n</think>\n\n"), tokenizer.completion(answer)
-    tokens = np.array(head + tail, np.int32)
-    prompt = tokenizer.chat("4 20 hole 40", thinking=True) + tokenizer.encode("<think>\n")
-    return Written("", thought, answer, prompt, tokens, np.full(len(tokens), -1, np.float32), len(head))
-
-
-def test_a_design_has_the_advantage_of_its_score_and_its_thought_none(policy):
-    responses = [written(policy, "Weakest:4 20", config) for config in (GOOD, BAD)] * 2
-    scores = np.array([0.3, 0.1, 0.2, 0.2])
-    settings = GRPOSection(samples=2)
-    batch = teaching._batch(policy.grammar_sampler(), responses, scores, settings)
-    assert np.sign(batch.advantages.max(1)).tolist() == [1, 0, 0, 0]
-    assert np.sign(batch.advantages.min(1)).tolist() == [0, -1, 0, 0]
-    for i, one in enumerate(responses):
-        start = batch.sequences.starts[i]
-        assert batch.sequences.tokens[i, start : start + len(one.tokens)].tolist() == one.tokens.tolist()
-        counted = np.flatnonzero(batch.sequences.mask[i])
-        assert policy.tokenizer.decode(one.tokens[counted[0] :].tolist()).startswith("{")
-        assert (counted == np.arange(one.answer_from, len(one.tokens))).all()
-        assert (batch.advantages[i, : one.answer_from] == 0).all()
 
 
 def test_of_drawn_tables_the_thought_alone_counts(policy):
@@ -118,12 +94,26 @@ def test_of_drawn_tables_the_thought_alone_counts(policy):
 def test_the_command_refuses_what_cannot_be_taught(tmp_path, capsys):
     for options, message in (
         (["--branches", str(tmp_path)], "gains.jsonl: there is no such file"),
-        (["--branches", str(tmp_path), "--steps", "-1"], "--steps -1: must be at least 0"),
         (["--branches", str(tmp_path), "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
     ):
         assert main([*options, "--run", str(tmp_path / "run")]) == 2
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
+@contextlib.contextmanager
+def interrupted_at_step(number: int) -> Iterator[None]:
+    """As by a SIGTERM within a step of the run."""
+    done = Recorder.step_done
+
+    def stopping(recorder, *arguments):
+        if recorder.progress.step == number - 1:
+            signal.raise_signal(signal.SIGTERM)
+        done(recorder, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recorder, "step_done", stopping)
+        yield
 
 
 @pytest.mark.heavy
@@ -132,7 +122,7 @@ def test_an_engineer_comes_to_write_what_gained_most_and_a_stopped_command_ends_
     lab.write_text(Config(**LAB).to_yaml())
     out = tmp_path / "states"
     command = ["--config", str(lab), "--states", "2", "--rules", "--designs", "2", "--repeats", "1", "--updates", "1"]
-    assert branch.main([*command, "--out", str(out), "seed=5"]) == 0
+    assert branch_command.main([*command, "--out", str(out), "seed=5"]) == 0
     lines = [json.loads(row) for row in (out / "gains.jsonl").read_text().splitlines()]
     for row in lines:  # as if boards of 3x3 taught all there is: so small a network learns nothing
         row["gain"] = 0.5 * row["config"]["3"]["data"]
@@ -144,20 +134,19 @@ def test_an_engineer_comes_to_write_what_gained_most_and_a_stopped_command_ends_
         CONFIG.model_copy(
             update={
                 "warm_start": CONFIG.warm_start.model_copy(update=changes),
-                "grpo": GRPOSection(prompts=1, samples=4, learning_rate=1e-3, engineer_every=1),
             }
         ).to_yaml()
     )
     options = ["--config", str(settings), "--branches", str(out), "rounds.count=3"]
     options += [f"model.shape={SHIPPED_MODEL}"]  # its shape, and random weights
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert main([*options, "--steps", "2", "--run", str(whole)]) == 0
-    rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
-    losses = [row["engineer_loss"] for row in rows if row["phase"] == "warm_start"]
-    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
-    assert [row["step"] for row in rows if row["phase"] == "round"] == [1, 2]
-    assert main([*options, "--steps", "1", "--run", str(parts)]) == 0
-    assert main([*options, "--steps", "2", "--run", str(parts)]) == 0  # goes on where it stood
+    assert main([*options, "--run", str(whole)]) == 0
+    losses = [json.loads(row)["engineer_loss"] for row in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert len(losses) == 120 and np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+    with interrupted_at_step(60):
+        assert main([*options, "--run", str(parts)]) == 0
+    assert len((parts / "metrics.jsonl").read_text().splitlines()) == 60
+    assert main([*options, "--run", str(parts)]) == 0  # resumes
     assert (parts / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
     a, b = (folder / "final/model.safetensors" for folder in (whole, parts))
     assert a.read_bytes() == b.read_bytes()

@@ -443,7 +443,7 @@ def test_a_second_ctrl_c_stops_at_once_and_a_second_sigterm_does_not():
 
 def test_a_closed_terminal_stops_what_nohup_does_not_protect():
     def work(stop: Stop) -> None:
-        with stop.at_once():
+        with stop.interrupt_immediately():
             signal.raise_signal(signal.SIGHUP)
 
     assert guarded("rl.train", [], work) == 129
@@ -459,7 +459,7 @@ def test_a_signal_that_comes_in_a_destructor_is_not_lost():
         def __del__(self):
             signal.raise_signal(signal.SIGTERM)
 
-    with Stop().listening() as stop, pytest.raises(Interrupted), stop.at_once():
+    with Stop().listening() as stop, pytest.raises(Interrupted), stop.interrupt_immediately():
         Dying()
         time.sleep(5)
         pytest.fail("went on")
@@ -467,10 +467,10 @@ def test_a_signal_that_comes_in_a_destructor_is_not_lost():
 
 def test_where_nothing_is_to_be_saved_a_signal_ends_the_work_at_once():
     with Stop().listening() as stop:
-        with pytest.raises(Interrupted), stop.at_once():
+        with pytest.raises(Interrupted), stop.interrupt_immediately():
             signal.raise_signal(signal.SIGTERM)
             pytest.fail("went on")
-        with pytest.raises(Interrupted), stop.at_once():
+        with pytest.raises(Interrupted), stop.interrupt_immediately():
             pytest.fail("began, though a signal had come before")
 
 

@@ -1,22 +1,25 @@
 """Runs of a model that is too small to answer anything, at the beginning of their rounds."""
 
 import dataclasses
+import functools
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from shapes import SMALL_JSON
 
-from engineer import Proposal
+from engineer import Engineer, Proposal
 from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
-from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.config import Config
+from rl.engineer_factory import make_engineer
 from rl.grpo import init
+from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.policy import Policy
 from rl.qwen3 import lora
 from rl.rounds import design
@@ -27,7 +30,7 @@ from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.state import TrainState, make_reference, needs_reference
-from rl.run.tracking import Display, Meter, Profiler, Trackers
+from rl.run.tracking import Display
 from rl.students import LanguageStudent
 
 SETTINGS = {
@@ -56,7 +59,8 @@ class Stage:
         self.optimizer = rounds_optimizer(config)
         boards = stack([from_text(f"a..A\n{holes:04b}\nb..B\n....".translate(HOLES)) for holes in range(8)])
         kinds = np.array([Kind.of(4)] * 8, object)
-        self.data = SimpleNamespace(instances=boards, solutions=SimpleNamespace(cost=np.full(8, 6)), kinds=kinds)
+        solutions = SimpleNamespace(cost=np.full(8, 6), lower_bound=np.full(8, 6))
+        self.data = SimpleNamespace(instances=boards, solutions=solutions, kinds=kinds, report=())
 
     def config(self, engineer: dict | None = None, **grpo) -> Config:
         sections = {"grpo": SETTINGS["grpo"] | grpo, "engineer": SETTINGS["engineer"] | (engineer or {})}
@@ -77,7 +81,7 @@ class Stage:
         optimizer_state = init(self.optimizer, parameters, policy.mesh)
         student.state = TrainState(parameters, optimizer_state, reference, Progress(stage="rounds"))
         student.validation = SimpleNamespace(prompts=SimpleNamespace(instances=self.data.instances))
-        return Scene(student, recorder(directory, display))
+        return Scene(student, Recorder(directory, display, Stop(), student))
 
     def step(self, run: "Scene") -> dict[str, float]:
         lake = BoardSet.of(run.policy, self.data)
@@ -107,15 +111,17 @@ class Scene:
     def lines(self) -> list[str]:
         return self.recorder.display.lines
 
-    def design(self, k: int) -> Proposal:
-        return design(self.student, self.recorder, k)
+    @functools.cached_property
+    def engineer(self) -> Engineer:
+        return make_engineer(self.student, self.recorder)
 
+    def design(self) -> Proposal:
+        """Of the round under way."""
+        return design(self.student, self.engineer, self.recorder)
 
-def recorder(directory: RunDirectory, display: Display) -> Recorder:
-    """A recorder without trackers that show anything."""
-    tracking = directory.config.tracking
-    trackers = Trackers(directory.config, directory.path, display.say)
-    return Recorder(directory, display, Stop(), trackers, Meter(), Profiler(tracking, directory.path))
+    def log(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a JSON-lines file of the run."""
+        return [json.loads(line) for line in (self.recorder.directory.path / name).read_text().splitlines()]
 
 
 def nothing_valid() -> Evidence:

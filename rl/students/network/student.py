@@ -12,7 +12,6 @@ import numpy as np
 
 from engineer import Evidence
 from engineer import evidence as evidence_
-from engineer.engineers.language import Generate
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from engineer.evidence.answers import count_groups, standard_error
 from jaxlake import text
@@ -22,9 +21,9 @@ from jaxlake.kinds import Kind
 from jaxlake.types import Check, Instance, Objective, Plan, Verdict
 from jaxlake.verify import first_failure, verify
 from rl.config import Config, ConfigError, NetworkSection, RunError
-from rl.qwen3.tokenizer import Tokenizer
-from rl.run.boards import build_boards, even, mixed_boards
-from rl.run.checkpoint import Checkpoints, Snapshot
+from rl.run.boards import build_boards, equal_shares, mixed_boards
+from rl.run.checkpoint import Snapshot
+from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
@@ -32,7 +31,7 @@ from rl.run.tracking import Display, Stopwatch
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.students.network import ppo
 
-OTHERS = 0.1
+OTHER_KINDS_WEIGHT = 0.1
 """Weight of boards that are not validated in the score of a branch."""
 
 
@@ -106,64 +105,69 @@ class NetworkState:
     def __str__(self) -> str:
         return f"round {self.progress.round}, after step {self.progress.step}"
 
+    @property
+    def parameters(self) -> ppo.Parameters:
+        """The network's weights and biases, one lane."""
+        return self.learner.parameters
+
     def snapshot(self) -> Snapshot:
-        """Return what a checkpoint holds."""
+        """Return the content of a checkpoint."""
         arrays = {"parameters": self.learner.parameters, "optimizer": self.learner.optimizer}
         return Snapshot(self.progress, arrays, {}, {})
 
 
 class NetworkStudent:
-    """A `rl.students.Student`: one small network for all agents of a board, trained by independent PPO.
+    """A `rl.students.Student` that plays: one small network for all agents of a board, trained by independent PPO.
 
     Its boards come from the stock of solved ones (`jaxlake.generate.pool`) where that has all kinds of the run, else
     from the generator.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
+
+    Raises:
+      ConfigError: in a job of several processes, of which a network has no use.
     """
 
     def __init__(self, config: Config):
+        if jax.process_count() > 1:
+            raise ConfigError("student.kind = network learns in one process; start it without --processes")
         self.config, self.settings = config, config.student.network
         self.state: NetworkState
         self.validation: Dataset
         self._validation_key: jax.Array
-        self._played: ppo.Played
         self._has_stock = pool.covers(config.all_kinds)
         self._first = ppo.begin(self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
+        count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
+        self.description = f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
 
     @property
     def validation_boards(self) -> Instance:
         """The boards ``[n]`` that no training shows."""
         return self.validation.instances
 
-    def describe(self) -> str:
-        """Return its number of parameters and its device."""
-        count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
-        return f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
+    @property
+    def training_summary(self) -> str:
+        """PPO as the settings have it, in words."""
+        settings = self.settings
+        return (
+            f"PPO of a network that plays the boards, {settings.updates} updates a round of {settings.environments} "
+            f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
+            f"{settings.episode_steps} steps an episode. Reward 1 when all agents have arrived, else 0. "
+            f"{self.config.rounds.instances} boards a round."
+        )
 
-    def check(self) -> None:
-        """Refuse several processes, of which a network has no use.
-
-        Raises:
-          ConfigError: in a job of several.
-        """
-        if jax.process_count() > 1:
-            raise ConfigError("student.kind = network learns in one process; start it without --processes")
-
-    def restore(self, checkpoints: Checkpoints, display: Display) -> None:
-        """Take the state of the last whole checkpoint, or a fresh network."""
+    def restore(self, directory: RunDirectory, display: Display) -> None:
+        """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""
         arrays = {"parameters": self._first.parameters, "optimizer": self._first.optimizer}
-        snapshot = checkpoints.restore(lambda progress: jax.eval_shape(lambda: arrays), display.say)
+        snapshot = directory.checkpoints.restore(lambda progress: jax.eval_shape(lambda: arrays), display.say)
         if snapshot is None:
             self.state = NetworkState(self._first, Progress())
-            return
-        learner = ppo.Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
-        self.state = NetworkState(learner, snapshot.progress)
-
-    def prepare(self, validation_seed: int, display: Display) -> None:
-        """Draw the boards of the validations."""
+        else:
+            learner = ppo.Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
+            self.state = NetworkState(learner, snapshot.progress)
         display.stage("boards", 1)
-        self._validation_key = make_key(validation_seed, Purpose.VALIDATION_SET)
+        self._validation_key = make_key(directory.validation_seed, Purpose.VALIDATION_SET)
         self.validation = self._held_out(
             self.config.target_kinds, self._validation_key, self.config.validation.instances
         )
@@ -183,13 +187,10 @@ class NetworkStudent:
         settings, draw = self.config.validation, functools.partial(self._draw, validation=True)
         return mixed_boards(draw, kinds, settings.holes, settings.wait, key, count)
 
-    def warm_start(self, recorder: Recorder) -> None:
-        """Begin the rounds: it learns from nothing."""
-        self.state.progress.stage = "rounds"
-
-    def build(self, lake: LakeConfig, k: int) -> Dataset:
-        """Take the boards of round k from the stock, or generate them."""
-        return self._boards(lake, make_key(self.config.seed, Purpose.BUILD, k), self.config.rounds.instances)
+    def build(self, lake: LakeConfig) -> Dataset:
+        """Take the boards of the round from the stock, or generate them."""
+        key = make_key(self.config.seed, Purpose.BUILD, self.state.progress.round)
+        return self._boards(lake, key, self.config.rounds.instances)
 
     def _boards(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
         return self._draw(lake, key, count, self.validation_boards)
@@ -210,20 +211,24 @@ class NetworkStudent:
             max_agents=max(kind.num_agents for kind in kinds),
         )
 
-    def train(self, recorder: Recorder, boards: Dataset, k: int) -> None:
+    def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
         """Train one round, which is one program.
+
+        Returns:
+          A row for each kind with its episodes; those on one board are a group.
 
         Raises:
           RunError: if the loss of an update is not finite; the state stays that of before the round.
         """
         settings, progress, watch = self.settings, self.state.progress, Stopwatch()
+        k = progress.round
         recorder.display.stage(f"round {k}: PPO", settings.updates)
         recorder.meter.read()  # what design and boards compiled is not the first step's
         learner, played, metrics = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)])
         rows = {name: np.asarray(values)[0] for name, values in metrics.items()}
         if not np.isfinite(rows["loss"]).all():
             bad = int(np.argmin(np.isfinite(rows["loss"])))
-            recorder.save(self.state)
+            recorder.save()
             raise RunError(
                 f"round {k}: the loss of update {bad + 1} of {settings.updates} is not finite; a smaller "
                 f"student.network.learning_rate than {settings.learning_rate:g} may help; the network before the round "
@@ -235,8 +240,9 @@ class NetworkStudent:
         for update in range(progress.step, settings.updates):
             row = {name: float(values[update]) for name, values in rows.items()}
             status = f"valid {row['valid']:.0%} optimal {row['optimal']:.0%}"
-            recorder.step_done(self.state, {"phase": "round"} | row, seconds, status, settings.updates + 1)
-        self.state.learner, self._played = learner, jax.tree.map(np.asarray, ppo.lane(played, 0))
+            recorder.step_done({"phase": "round"} | row, seconds, status, settings.updates + 1)
+        self.state.learner = learner
+        return _training_evidence(jax.tree.map(np.asarray, ppo.lane(played, 0)), boards, requested)
 
     def _train_lanes(
         self, boards: Sequence[Dataset], keys: Sequence[jax.Array]
@@ -246,12 +252,6 @@ class NetworkStudent:
         levels = ppo.lanes([part.instances for part in boards])
         optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
         return ppo.train_round(self.settings, learner, levels, optima, jnp.stack(list(keys)))
-
-    def training_evidence(self, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Return the rows of the episodes of the round trained last; those on one board are a group."""
-        kinds = sorted(set(boards.kinds.tolist()))
-        rows = [_training_row(kind, self._played[boards.kinds == kind]) for kind in kinds]
-        return TrainingEvidence(tuple(row for row in rows if row is not None), evidence_.environment(boards, requested))
 
     def validate(
         self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
@@ -325,26 +325,26 @@ class NetworkStudent:
         plays = [self._play(learner, boards, occasion, number)[2].valid for number in range(1, 1 + samples)]
         return np.mean(plays, axis=0)
 
-    def branch_scores(self, recorder: Recorder, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
+    def branch_scores(self, display: Display, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
         """Return how good the student is after one round of each design, float ``[designs]``; see `scores`."""
-        recorder.display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
+        display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
         return self.scores(self.branch(designs, 1, key)[0])
 
     def scores(self, learner: ppo.Learner) -> np.ndarray:
         """Return how good each lane is, float ``[lanes]``.
 
         That is the valid share on the validation boards and, so that designs can be told apart before any of these is
-        solved, `OTHERS` times that on boards of the other kinds.
+        solved, `OTHER_KINDS_WEIGHT` times that on boards of the other kinds.
         """
         samples = self.config.validation.samples
         scores = self.valid_shares(learner, self.validation, samples).mean(axis=1)
         if self.other_boards is not None:
-            scores = scores + OTHERS * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
+            scores = scores + OTHER_KINDS_WEIGHT * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
         return scores
 
     def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
         """Play fresh boards of each kind with data; see `engineer.Pilot`."""
-        settings, lake = self.config.engineer.gate, even(lake)
+        settings, lake = self.config.engineer.gate, equal_shares(lake)
         boards = self._boards(lake, jax.random.fold_in(key, 0), settings.boards * len(lake.kinds))
         levels, optima = jax.tree.map(
             lambda x: np.repeat(x, settings.samples, axis=0), (boards.instances, boards.solutions.cost)
@@ -354,24 +354,6 @@ class NetworkStudent:
         shares = np.asarray(verdicts.valid).reshape(-1, settings.samples).mean(axis=-1)
         return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
-    def author(self, engineer: str) -> ppo.Parameters:
-        """Return the network's parameters: who designed for it is not known by them."""
-        return self.state.learner.parameters
-
-    def generation(self, recorder: Recorder, base: bool) -> tuple[Generate, Tokenizer]:
-        """Raise ValueError: a network writes nothing, and a configuration that asks it to is refused."""
-        raise ValueError("a network that plays writes no text")
-
-    def details(self) -> str:
-        """Describe PPO as the settings have it."""
-        settings = self.settings
-        return (
-            f"PPO of a network that plays the boards, {settings.updates} updates a round of {settings.environments} "
-            f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
-            f"{settings.episode_steps} steps an episode. Reward 1 when all agents have arrived, else 0. "
-            f"{self.config.rounds.instances} boards a round."
-        )
-
     def save(self, folder: Path) -> None:
         """Write a `Player`."""
         Player(self.settings, jax.tree.map(np.asarray, self.state.learner.parameters)).save(folder)
@@ -380,6 +362,13 @@ class NetworkStudent:
 def ran_out(verdicts: Verdict) -> np.ndarray:
     """Return which plays ended for want of steps: nobody fell or was in a conflict, and somebody has not arrived."""
     return np.asarray(first_failure(verdicts.checks)) == Check.GOAL_REACHED
+
+
+def _training_evidence(played: ppo.Played, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
+    """Return the rows of a round's episodes from the numbers of its boards."""
+    kinds = sorted(set(boards.kinds.tolist()))
+    rows = [_training_row(kind, played[boards.kinds == kind]) for kind in kinds]
+    return TrainingEvidence(tuple(row for row in rows if row is not None), evidence_.environment(boards, requested))
 
 
 def _training_row(kind: Kind, played: ppo.Played) -> KindEvidence | None:

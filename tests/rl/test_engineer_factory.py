@@ -11,7 +11,7 @@ from stage import Scene, Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from rl import engineering
+from rl import engineer_factory
 from rl.config import Config, ConfigError, WarmStartSection
 from rl.context import read_context
 from rl.policy import Policy
@@ -25,12 +25,22 @@ LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait"
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Stage:
-    return Stage(tmp_path_factory.mktemp("engineering"))
+    return Stage(tmp_path_factory.mktemp("engineer"))
 
 
 def after_round_0(stage: Stage, **engineer) -> Scene:
     run = stage.run(engineer)
     run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
+    return run
+
+
+def after_a_first_question(stage: Stage, server, respond=None, *, api=None, **engineer) -> Scene:
+    """A run whose server has answered the first small question; `respond` is told of those after it."""
+    settings = {"url": server.url, "model": "designer"} | (api or {})
+    run = after_round_0(stage, kind="api", template=None, api=settings, **engineer)
+    assert run.engineer and len(server.asked) == 1
+    server.asked.clear()
+    server.respond = respond or server.respond
     return run
 
 
@@ -45,7 +55,7 @@ def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monke
         return [("", "", LEGAL)] * len(requests)
 
     monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
-    assert run.design(1).engineer == kind
+    assert run.design().engineer == kind
     moved = 1 if written_by == "current" else 0
     written = json.loads((run.recorder.directory.path / "rounds/1/proposal.json").read_text())
     assert (written["parameters"] == fingerprint(run.state.parameters)) == moved
@@ -66,15 +76,14 @@ def test_a_model_that_is_only_an_engineer_ends_a_cut_thought_as_the_run_says(sta
         return SimpleNamespace(write=write)
 
     monkeypatch.setattr(Policy, "grammar_sampler", sampler)
-    run.design(1)
+    run.design()
     assert said == [("model", "Time is up.")]
 
 
 def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
     says = ["More of size 4, I think.", f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
-    server.respond = lambda handler, body, number: handler.say(says[number])
-    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
-    proposal = run.design(1)
+    run = after_a_first_question(stage, server, lambda handler, body, number: handler.say(says[number]))
+    proposal = run.design()
     assert proposal.projected.hole == (0.1, 0.2) and not proposal.fallback
     assert (proposal.attempts, proposal.thinking) == (2, "holes")
     first, second = (body["messages"][0]["content"] for body in server.asked)
@@ -82,7 +91,7 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     assert first + "\n" != (run.recorder.directory.path / "rounds/1/context.md").read_text() == second + "\n"
     assert [body["model"] for body in server.asked] == ["designer"] * 2
     assert server.asked[0]["seed"] != server.asked[1]["seed"]
-    rows = [json.loads(line) for line in (run.recorder.directory.path / "api.jsonl").read_text().splitlines()]
+    rows = run.log("api.jsonl")
     costs = {"round": 1, "requests": 1, "prompt_tokens": 100, "completion_tokens": 7}
     assert len(rows) == 2 and all(row | costs == row for row in rows)
     sent = {"temperature": 0.6, "repetition_penalty": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
@@ -94,9 +103,10 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
 
 
 def test_several_proposals_are_asked_of_a_server_at_once(stage, server):
-    server.respond = lambda handler, body, number: handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
-    api = {"url": server.url, "model": "designer"}
-    proposal = after_round_0(stage, kind="api", template=None, api=api, proposals=3).design(1)
+    def respond(handler, body, number):
+        handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
+
+    proposal = after_a_first_question(stage, server, respond, proposals=3).design()
     assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.2, 0.3]
     assert proposal.projected == proposal.candidates[proposal.chosen]
 
@@ -105,9 +115,8 @@ def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, ser
     def respond(handler, body, number):
         return handler.send(400, {"error": {"message": "too hot"}}) if number == 1 else handler.say(LEGAL)
 
-    server.respond = respond
-    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"}, proposals=2)
-    assert len(run.design(1).candidates) == 1
+    run = after_a_first_question(stage, server, respond, proposals=2)
+    assert len(run.design().candidates) == 1
     assert any("a proposal is missing: " in line and "too hot" in line for line in run.lines)
 
 
@@ -126,19 +135,15 @@ def thinks(tokens):
 
 
 def test_a_model_that_thinks_3000_tokens_has_room_to_answer(stage, server):
-    server.respond = thinks(3000)
-    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
-    engineering.check_server(run.student.config, run.lines.append)
-    proposal = run.design(1)
+    run = after_a_first_question(stage, server, thinks(3000))
+    proposal = run.design()
     assert (proposal.attempts, proposal.errors) == (1, ()) and proposal.projected.hole == (0.1, 0.2)
-    assert proposal.thinking == " ".join(["Hm."] * 3000) and len(server.asked) == 2
+    assert proposal.thinking == " ".join(["Hm."] * 3000) and len(server.asked) == 1
 
 
 def test_an_answer_that_was_cut_off_is_told_to_the_user_and_to_the_model(stage, server):
-    server.respond = thinks(3000)
-    api = {"url": server.url, "model": "designer", "max_tokens": 256}
-    run = after_round_0(stage, kind="api", template=None, api=api)
-    proposal = run.design(1)
+    run = after_a_first_question(stage, server, thinks(3000), api={"max_tokens": 256})
+    proposal = run.design()
     told = "the answer was cut off at 256 tokens"
     assert proposal.fallback and proposal.errors == (told, told)
     assert f"could not be used: {told}." in server.asked[1]["messages"][0]["content"]
@@ -149,9 +154,8 @@ def test_an_answer_that_was_cut_off_is_told_to_the_user_and_to_the_model(stage, 
 def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(stage, server, closed):
     """The chat template of a model that always thinks opens the thought in the prompt, so the answer has no tag."""
     said = f"Perhaps {LEGAL} but" + (f"</think>{LEGAL} as" if closed else "")
-    server.respond = lambda handler, *_: handler.say(said, "length")
-    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
-    assert run.design(1).fallback == (not closed)
+    run = after_a_first_question(stage, server, lambda handler, *_: handler.say(said, "length"))
+    assert run.design().fallback == (not closed)
 
 
 def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(stage, server):
@@ -160,22 +164,22 @@ def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(sta
         if (fields := {"top_k", "min_p"} & body.keys())
         else handler.say(LEGAL)
     )
-    run, said = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"}), []
-    engineering.check_server(run.student.config, said.append)
-    assert said == [f"{server.url}: refuses min_p, top_k, so there its own defaults hold"]
-    run.design(1)
-    (row,) = (json.loads(line) for line in (run.recorder.directory.path / "api.jsonl").read_text().splitlines())
+    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
+    assert run.engineer
+    assert run.lines == [f"{server.url}: refuses min_p, top_k, so there its own defaults hold"]
+    run.design()
+    (row,) = run.log("api.jsonl")
     assert row["refused"] == ["min_p", "top_k"] and "top_p" in row["sent"] and "top_k" not in row["sent"]
     assert any(line.endswith("7 written; it refuses min_p, top_k") for line in run.lines)
 
 
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
-    server.respond = lambda handler, body, number: handler.send(401, {"error": {"message": "who are you?"}})
-    run = after_round_0(
-        stage, kind="api", template=None, api={"url": server.url, "model": "designer", "key_env": "NO_SUCH_KEY"}
-    )
+    def respond(handler, body, number):
+        handler.send(401, {"error": {"message": "who are you?"}})
+
+    run = after_a_first_question(stage, server, respond, api={"key_env": "NO_SUCH_KEY"})
     with pytest.raises(ApiError, match="wants a key, which must be in NO_SUCH_KEY") as raised:
-        run.design(1)
+        run.design()
     assert "\n" not in str(raised.value)
 
 
@@ -202,7 +206,7 @@ def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage,
     run = after_round_0(stage, kind="uniform", gate={"action": "mix", "bound": 0.5})
     hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
     monkeypatch.setattr(LanguageStudent, "pilot", lambda *arguments: hopeless)
-    proposal = run.design(1)
+    proposal = run.design()
     assert proposal.gate["action"] == "mixed"
     assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
 
@@ -220,7 +224,7 @@ def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage,
 def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engineer, message):
     config = stage.config(engineer)
     with pytest.raises(ConfigError, match=message):
-        engineering.check(config)
+        engineer_factory.check(config)
 
 
 def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
@@ -273,5 +277,5 @@ def test_settings_that_mean_nothing_are_refused(values, message):
 
 
 def test_the_training_is_told_in_words_for_the_context_that_has_them(stage):
-    text = stage.run(learning_rate=1e-2).student.details()
+    text = stage.run(learning_rate=1e-2).student.training_summary
     assert "learning rate 0.01" in text and "clip 0.2 and 0.28" in text and "\n" not in text

@@ -1,0 +1,299 @@
+"""Makes the engineer that a run's settings ask for: a rule, a model that writes here, or a server's model.
+
+It is made once for all rounds of a run, with what it gets of the run: text, a pilot, room for a message.
+"""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+from flax import nnx
+
+from engineer import (
+    RULES,
+    Context,
+    Engineer,
+    Evidence,
+    Gated,
+    Generate,
+    Generation,
+    Hindsight,
+    LanguageEngineer,
+    NoAnswer,
+    PastRound,
+    RuleEngineer,
+    Training,
+)
+from engineer.engineers import Rule
+from engineer.proposal import schema
+from jaxlake.arguments import seed_key
+from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
+from rl import distributed
+from rl.config import (
+    Config,
+    EngineerSection,
+    MeshSection,
+    ModelSection,
+    RunError,
+    TextSection,
+    extensions,
+)
+from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
+from rl.config.sections import RoundsSection
+from rl.context import read_context
+from rl.policy import SHIPPED_MODEL, Policy
+from rl.qwen3.tokenizer import Tokenizer
+from rl.run.recorder import Recorder
+from rl.students import BranchingStudent, Student, WritingStudent
+
+if TYPE_CHECKING:
+    from rl.sampler.api import ChatClient, Request
+
+API_LOG = "api.jsonl"
+"""File of a run with a line for every time that its engineer asked a server: how, how often, the tokens it counted."""
+COST = ("requests", "prompt_tokens", "completion_tokens")
+"""The counts in a line of `API_LOG`."""
+
+
+def check(config: Config) -> None:
+    """Find out without a run whether its engineer could be made; no server is asked.
+
+    Raises:
+      ConfigError: see `make_engineer`.
+    """
+    read_context(config)
+    if extensions.is_own(config.engineer.kind):
+        extensions.find("engineer.kind", config.engineer.kind)
+    if config.engineer.kind == LanguageKind.API:
+        _make_client(config.engineer)
+    if config.engineer.kind in MODELS:
+        load_model(config.engineer, config.mesh, config.text.early_stop)
+
+
+def make_engineer(student: Student, recorder: Recorder) -> Engineer:
+    """Return the engineer of all rounds of a run, which designs for the student as it is whenever it is asked.
+
+    Where it is a server's, the server gets a first small question now, while there is no round to lose.
+
+    Raises:
+      ConfigError: if its template, its function, its model or its server cannot be used.
+    """
+    config = student.config
+    settings, context = config.engineer, read_context(config)
+    training = bookkeeping(config.rounds, student.training_summary)
+    pilot = functools.partial(student.pilot, recorder)
+    engineer: Engineer
+    if settings.kind == BranchKind.HINDSIGHT:
+        assert isinstance(student, BranchingStudent)  # as Config makes sure
+        scores = functools.partial(student.branch_scores, recorder.display)
+        engineer = Hindsight(scores, tuple(RULES.values()), settings.branches)
+    elif settings.kind in RULES or extensions.is_own(settings.kind):
+        engineer = rule_engineer(settings, config.lake.kinds)
+    else:
+        if settings.kind == LanguageKind.API:
+            written = server_engineer(settings, context, training, config.lake.kinds, recorder)
+        else:
+            generate, tokenizer = _generation(student, recorder)
+            written = text_engineer(settings, context, training, generate, tokenizer)
+        engineer = dataclasses.replace(
+            written,
+            generate=_recorded(recorder, written.generate),
+            proposals=settings.proposals,
+            pilot=pilot,
+        )
+    if settings.gate.action is not GateAction.OFF:
+        engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
+    return engineer
+
+
+def bookkeeping(rounds: RoundsSection, summary: str = "") -> Callable[[int], Training]:
+    """Return how an engineer learns where a run stands: from the number of the round that it designs.
+
+    Args:
+      summary: how the student is trained, in words.
+    """
+    return lambda number: Training(number, rounds.count, rounds.epochs, summary)
+
+
+def rule_engineer(settings: EngineerSection, kinds: tuple[Kind, ...]) -> RuleEngineer:
+    """Return a rule as engineer: one of ours, or a function of the user's own.
+
+    Args:
+      kinds: those that a design has rows for.
+
+    Raises:
+      ConfigError: if there is no such function.
+    """
+    rule = RULES[settings.kind] if settings.kind in RULES else _own_rule(settings.kind, kinds)
+    return RuleEngineer(settings.kind, rule)
+
+
+def text_engineer(
+    settings: EngineerSection,
+    context: Context,
+    training: Callable[[int], Training],
+    generate: Generate,
+    tokenizer: Tokenizer,
+) -> LanguageEngineer:
+    """Return a language model on the devices here as engineer; it takes its first proposal.
+
+    Args:
+      context: what it reads.
+      training: see `bookkeeping`.
+      generate: how the model writes, held to the grammar.
+      tokenizer: the model's, by which the room for its message is counted.
+    """
+    return LanguageEngineer(
+        name=settings.kind,
+        generate=generate,
+        context=context,
+        training=training,
+        attempts=settings.attempts,
+        shuffled=settings.kind in SHUFFLED,
+        fits=lambda text: tokenizer.fits(text, settings.max_prompt_tokens),
+    )
+
+
+def server_engineer(
+    settings: EngineerSection,
+    context: Context,
+    training: Callable[[int], Training],
+    kinds: tuple[Kind, ...],
+    recorder: Recorder,
+) -> LanguageEngineer:
+    """Return a server's model as engineer, after a first small question to the server.
+
+    Its answers follow a schema where the server has such, and are read tolerantly. The first process of a job asks, and
+    all learn what it said. What was asked, and what it cost, goes to `API_LOG` of the run.
+
+    Args:
+      kinds: those that a design has rows for.
+
+    Raises:
+      ConfigError: if the server gives no answer; `engineer.api` can be mended then, and the run goes on.
+    """
+    client, limit = _make_client(settings), settings.api.max_tokens
+    make_request = functools.partial(_request, settings, schema(kinds))
+    distributed.from_main(lambda: client.check(make_request(""), recorder.display.say))
+
+    def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+        first = int(jax.random.key_data(key)[-1])
+        seeds = range(first, first + count)
+        with recorder.save_on_interrupt():
+            answers = distributed.from_main(lambda: _ask(client, make_request(message), seeds))
+        where = f"round {recorder.progress.round}"
+        how = {"model": client.model, "max_tokens": limit, **answers["as"]}
+        recorder.directory.append(API_LOG, {"round": recorder.progress.round, **answers["cost"], **how})
+        refused = ", ".join(answers["as"]["refused"])
+        told = f"; it refuses {refused}" if refused else ""
+        recorder.display.say(f"{where}: {describe_cost(answers['cost'])}{told}")
+        if not answers["responses"]:
+            raise NoAnswer(answers["failed"][0])
+        for failure in answers["failed"]:
+            recorder.display.say(f"{where}: a proposal is missing: {failure}")
+        if cut := sum(truncated for _, truncated in answers["responses"]):
+            recorder.display.say(
+                f"{where}: {cut} of {count} answers were cut off at engineer.api.max_tokens = {limit:,}"
+            )
+        return [Generation.of(text, limit if truncated else None) for text, truncated in answers["responses"]]
+
+    return LanguageEngineer(
+        name=settings.kind,
+        generate=generate,
+        context=context,
+        training=training,
+        attempts=settings.attempts,
+        masked=False,
+    )
+
+
+def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
+    rule = extensions.find("engineer.kind", name)
+
+    def checked(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+        config = rule(evidence, history, key)
+        if not isinstance(config, LakeConfig) or config.kinds != kinds:
+            named = ", ".join(map(str, kinds))
+            raise RunError(f"engineer.kind = {name}: must return a LakeConfig of the kinds {named}, not {config!r}")
+        return config
+
+    return checked
+
+
+def _recorded(recorder: Recorder, generate: Generate) -> Generate:
+    """Wrap a generation so that each message is kept in the run's directory; of several attempts the last one's."""
+
+    def recorded(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+        recorder.directory.write(f"rounds/{recorder.progress.round}/context.md", message + "\n")
+        return generate(message, grammar, key, count)
+
+    return recorded
+
+
+def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer]:
+    """Return how the model behind the settings writes, and what counts the tokens of a message to it."""
+    config, kind = student.config, student.config.engineer.kind
+    if kind in MODELS:
+        policy, parameters = load_model(config.engineer, config.mesh, config.text.early_stop)
+        return policy.generation(lambda: parameters, recorder.with_stop_check()), policy.tokenizer
+    assert isinstance(student, WritingStudent)  # as Config makes sure
+    return student.generation(recorder, kind)
+
+
+@functools.lru_cache(4)
+def load_model(settings: EngineerSection, mesh: MeshSection, early_stop: str | None) -> tuple[Policy, nnx.State]:
+    """Load the language model that is only an engineer; once for all runs of a process.
+
+    Args:
+      early_stop: what it says where its thought is closed at its cap, as `text.early_stop`.
+
+    Raises:
+      ConfigError: if `engineer.model` holds none, or does not fit the devices.
+    """
+    folder = settings.model or str(SHIPPED_MODEL)
+    text = TextSection(early_stop=early_stop)
+    config = Config(model=ModelSection(path=folder, shape=None), mesh=mesh, engineer=settings, text=text)
+    return Policy.create(config, seed_key(0))
+
+
+def _make_client(settings: EngineerSection) -> "ChatClient":
+    from rl.sampler.api import ChatClient  # needs a package that not everyone has
+
+    api = settings.api
+    assert api.url and api.model  # as Config makes sure
+    return ChatClient(api.url, api.model, os.environ.get(api.key_env), key_name=api.key_env, timeout=api.timeout)
+
+
+def _request(settings: EngineerSection, schema: Mapping[str, Any], message: str) -> "Request":
+    from rl.sampler.api import Request
+
+    return Request.to_engineer(settings, message, schema=schema)
+
+
+def _ask(client: "ChatClient", request: "Request", seeds: Sequence[int]) -> dict[str, Any]:
+    """Send a request with each seed, side by side; return responses, failures, cost and the fields sent, all plain."""
+    from rl.sampler.api import RequestFailed
+
+    responses, failed, cost = {}, [], dict.fromkeys(COST, 0) | {"requests": len(seeds)}
+    requests = [dataclasses.replace(request, seed=seed) for seed in seeds]
+    for index, result in client.map(requests, concurrency=len(seeds)):
+        if isinstance(result, RequestFailed):
+            failed.append(str(result))
+        else:
+            responses[index] = (result.response, result.truncated)
+            cost["prompt_tokens"] += result.prompt_tokens or 0
+            cost["completion_tokens"] += result.tokens or 0
+    asked = {"sent": client.sent(request), "refused": sorted(client.refused)}
+    return {"responses": [responses[i] for i in sorted(responses)], "failed": failed, "cost": cost, "as": asked}
+
+
+def describe_cost(cost: Mapping[str, int]) -> str:
+    """Say in words what a server was asked and counted."""
+    return (
+        f"{cost['requests']:,} requests to the engineer's server, {cost['prompt_tokens']:,} tokens read and "
+        f"{cost['completion_tokens']:,} written"
+    )
