@@ -9,7 +9,6 @@ from jaxlake.commands import command_parser, local_path
 from rl import command
 from rl.comparison import describe_costs, load, open_folder, plan, run_all, run_workers
 from rl.config import ConfigError
-from rl.report import comparison as report
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
@@ -58,8 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
                 run_workers(options.jobs, out, stages, display, stop)
             for line in describe_costs(stages):
                 display.say(line)
-            found = report.read(out)
-            display.say(f"\n{report.to_text(found)}\n\nReport: {report.write(out, found)}")
+            from rl.report import comparison as report  # matplotlib takes a second
+
+            finished = report.read(out)
+            display.say(f"\n{report.to_text(finished)}\n\nReport: {report.write(out, finished)}")
 
     return command.guarded("rl.compare", arguments, work)
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
-from rl.branching.gains import FILE as GAINS
-from rl.report import branch
 from rl.report.page import FILE, write, write_several
 
 _EPILOG = """\
@@ -21,24 +19,34 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = command_parser(
-        "rl.report", "Write one HTML page that stands alone, and its pictures as PNG files beside it.", _EPILOG
+        "rl.report",
+        "Write one HTML page that stands alone, with its pictures (PNG) and its numbers (JSON) as files beside it.",
+        _EPILOG,
     )
     directory = "a directory of rl.train, rl.compare or rl.branch"
     parser.add_argument("runs", type=local_path, nargs="+", metavar="RUN", help=directory)
-    default = f"RUN/report/{FILE}; of several RUNs {FILE} in the current directory"
+    default = f"report/{FILE} in RUN, of several RUNs {FILE} in the current directory"
     parser.add_argument("-o", type=local_path, metavar="FILE", dest="file", help=f"the page (default: {default})")
     options = parser.parse_args(arguments)
-    first, *others = options.runs
-    file = options.file or (Path(FILE) if others else first / "report" / FILE)
     with mistakes_in_one_line(parser):
-        if not others and (first / GAINS).exists():
-            branch.write(first, file)
-        elif others or (first / "compare.yaml").exists():
-            write_several(options.runs, file)
-        else:
-            write(first, file)
-    print(file)
+        print(_write(options.runs, options.file))
     return 0
+
+
+def _write(folders: Sequence[Path], file: Path | None) -> Path:
+    """Write the page of what the folders hold, and return its path."""
+    first, *others = folders
+    if others:
+        return write_several(folders, file or Path(FILE))
+    if (first / "compare.yaml").exists():
+        from rl.report import comparison  # imports the student and its trainer
+
+        return comparison.write(first, comparison.read(first), file)
+    if (first / "gains.jsonl").exists():
+        from rl.report import branch
+
+        return branch.write(first, file)
+    return write(first, file)
 
 
 if __name__ == "__main__":

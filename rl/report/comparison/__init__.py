@@ -1,9 +1,62 @@
-"""A comparison of engineers from its directory alone: statistics, tables and pictures; trains and evaluates nothing."""
+"""The report on a comparison of engineers, from its directory alone; trains and evaluates nothing."""
 
-from rl.report.comparison.arms import Comparison, read
+import dataclasses
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from rl.report import page
 from rl.report.comparison.findings import findings
-from rl.report.comparison.page import notes, to_text, write
 from rl.report.comparison.pictures import draw_all
-from rl.report.comparison.tables import tables
+from rl.report.comparison.published import HEADER, published_rows
+from rl.report.comparison.runs import Comparison, read
+from rl.report.comparison.tables import notes, tables
+from rl.table import WIDTH
 
 __all__ = ["Comparison", "draw_all", "findings", "notes", "read", "tables", "to_text", "write"]
+
+
+def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
+    """Write the page of a comparison; its pictures and its numbers (JSON) are files beside it.
+
+    Args:
+      out: the comparison's directory.
+      comparison: what `read` returns of it.
+      file: the page; ``report/comparison.html`` in the directory if None.
+
+    Returns:
+      The path of the page.
+
+    Raises:
+      OSError: if the disk does not take it.
+    """
+    file, drawn = file or out / "report" / "comparison.html", draw_all(comparison)
+    page.save(
+        file,
+        {file.parent: drawn},
+        _numbers(comparison),
+        "tables.html",
+        title=f"Comparison {comparison.name}",
+        notes=notes(comparison),
+        tables=tables(comparison),
+        pictures=drawn,
+        folded={},
+    )
+    return file
+
+
+def to_text(comparison: Comparison) -> str:
+    """Write tables and notes for a terminal of 80 columns, the table of who designs best first."""
+    first, *others = (table.to_text() for table in tables(comparison))
+    return "\n\n".join((first, *(textwrap.fill(note, WIDTH) for note in notes(comparison)), *others))
+
+
+def _numbers(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "baseline": comparison.baseline,
+        "seeds": {name: list(runs) for name, runs in comparison.runs.items()},
+        "boards": len(comparison.boards.id),
+        "left_out": list(comparison.left_out),
+        **dataclasses.asdict(findings(comparison)),
+        "published": [dict(zip(HEADER, row, strict=True)) for row in published_rows(comparison)],
+    }

@@ -1,88 +1,55 @@
 """The paper's policies beside those of a comparison, as far as the engineers are of one kind."""
 
-import dataclasses
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from jaxlake.benchmark.published import published
-from rl.report.comparison.arms import Comparison
-from rl.report.comparison.findings import VALID, paired, table
+from rl.report.comparison.findings import VALID, values
+from rl.report.comparison.runs import Comparison
 from rl.slices import cell_weights
-from rl.statistics import Interval, intervals
+
+HEADER = ("paper", "published", "less random", "ours", "ours: valid", "ours: less baseline")
+AGENTS = (3, 4, 5)
+RANDOM = "Qwen3-4B +GRPO random"
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedRow:
-    """A policy of the paper beside ours of the same kind of engineer; shares valid, mean over 3 to 5 agents and sizes.
+def published_rows(comparison: Comparison) -> Iterator[tuple[str, float, float, str, float, float | None]]:
+    """Yield under ``HEADER`` the policies of the paper that engineers of ours led to as well.
 
-    Attributes:
-      name: the paper's.
-      theirs: published.
-      theirs_less_random: the same less the paper's fixed random configuration.
-      engineer: ours of that kind; None where the comparison has none.
-      ours: our share.
-      ours_less_baseline: None for the baseline.
-    """
-
-    name: str
-    theirs: float
-    theirs_less_random: float
-    engineer: str | None
-    ours: float | None
-    ours_less_baseline: Interval | None
-
-
-def beside_published(comparison: Comparison) -> Iterable[PublishedRow]:
-    """Yield a row for each policy of the paper that an engineer led to.
-
-    None without boards of 3 to 5 agents, and none of networks that play, which are no policies in the paper's sense.
+    Shares valid, mean over 3 to 5 agents and sizes. None without such boards, and none of networks that play, which
+    are no policies in the paper's sense.
     """
     boards = comparison.boards
-    runs = [arm.run for arms in comparison.arms.values() for arm in arms.values()]
-    if any(run.settings.get("student.kind") == "network" for run in runs):
-        return
-    papers = np.isin(boards.agents, (3, 4, 5)) & np.array([isinstance(size, int) for size in boards.size])
-    if not papers.any():
+    papers = np.isin(boards.agents, AGENTS) & np.array([isinstance(size, int) for size in boards.size])
+    if comparison.plays or not papers.any():
         return
     weights = cell_weights(boards.cells, papers)
-    less = {engineer: values for (engineer, metric), values in paired(comparison).items() if metric == VALID}
-    less = intervals(less, weights[None], boards.strata)
-    theirs = _papers_engineers()
-    for name, (share, is_ours) in theirs.items():
-        kin = [engineer for engineer in comparison.engineers if is_ours(comparison.settings[engineer])]
-        for engineer in kin or [None]:
-            answers = [arm.after for arm in comparison.arms.get(engineer, {}).values()]
-            yield PublishedRow(
-                name=name,
-                theirs=share,
-                theirs_less_random=share - theirs["fixed random"][0],
-                engineer=engineer,
-                ours=float((table(answers, VALID) @ weights).mean()) if answers else None,
-                ours_less_baseline=less[engineer][0] if engineer in less else None,
-            )
-
-
-def _papers_engineers() -> dict[str, tuple[float, Any]]:
-    """Return by name the share valid over the paper's 21 cells of 3 to 5 agents, and a test of settings."""
-    cells: dict[str, list[float]] = {}
-    for row in published().rows:
-        cells.setdefault(row.model, []).extend(valid for valid, _ in row.by_size.values())
-    pooled = {model: float(np.mean(valid)) / 100 for model, valid in cells.items()}
-    contexts = {  # "V1: failures" and so on, in percent by wait subset
-        name.partition(":")[0]: float(np.mean(list(by_wait.values()))) / 100
-        for name, by_wait in published().contexts.items()
+    valid = {
+        engineer: dict(zip(runs, values([run.after for run in runs.values()], VALID) @ weights, strict=True))
+        for engineer, runs in comparison.runs.items()
     }
-    kinds: dict[str, tuple[float, Any]] = {}
-    kinds["fixed random"] = (pooled["Qwen3-4B +GRPO random"], lambda s: s["kind"] == "fixed_random")
-    kinds["base engineer"] = (_mean_of_cells(45.21, 27.62, 16.00), lambda s: s["kind"] == "base")
-    contexts["V6-full"] = _mean_of_cells(38.83, 24.76, 14.22)
-    for context, share in contexts.items():
-        kinds[context] = (share, lambda s, c=context: s["kind"] == "checkpoint" and s["context"] == c)
-    return kinds
+    theirs = _published()
+    for engineer, settings in comparison.engineers.items():
+        key = str(settings.context if settings.kind == "checkpoint" else settings.kind)
+        if key in theirs:
+            ours, baseline = valid[engineer], valid[comparison.baseline]
+            less = [ours[seed] - baseline[seed] for seed in comparison.paired_seeds(engineer)]
+            mean, difference = float(np.mean(list(ours.values()))), float(np.mean(less)) if less else None
+            name, share = theirs[key]
+            yield name, share, share - theirs["fixed_random"][1], engineer, mean, difference
 
 
-def _mean_of_cells(three: float, four: float, five: float) -> float:
-    """Return the mean over cells of what the paper prints for 3, 4 and 5 agents, which have 8, 7 and 6 sizes."""
-    return (8 * three + 7 * four + 6 * five) / 21 / 100
+def _published() -> dict[str, tuple[str, float]]:
+    """Return by an engineer's kind, or a checkpoint's context, the paper's name and its share valid.
+
+    The mean over the paper's 21 cells: 8 sizes with 3 agents, 7 with 4, 6 with 5.
+    """
+    cells = [valid for row in published().rows if row.model == RANDOM for valid, _ in row.by_size.values()]
+    rows = {"fixed_random": ("fixed random", float(np.mean(cells)))}
+    rows["base"] = ("base engineer", float(np.average([45.21, 27.62, 16.00], weights=[8, 7, 6])))
+    for context, by_wait in published().contexts.items():
+        name = context.partition(":")[0]
+        rows[name] = (name, float(np.mean(list(by_wait.values()))))
+    rows["V6-full"] = ("V6-full", float(np.average([38.83, 24.76, 14.22], weights=[8, 7, 6])))
+    return {key: (name, percent / 100) for key, (name, percent) in rows.items()}

@@ -1,0 +1,199 @@
+"""The directory of a comparison as values: which runs are finished, what they trained on and answered. Reads only."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from engineer.evidence import Evidence
+from jaxlake.config import LakeConfig
+from jaxlake.kinds import row_name
+from rl.comparison import reopen
+from rl.comparison.evaluation import EVALUATION, HeldOut, read_held_out
+from rl.config import EngineerSection
+from rl.report.run import naming
+from rl.slices import Slice, number_cells, slices
+
+Curve = tuple[float | None, ...]
+"""Share of samples valid on the run's own validation, after round 0 and each designed round; None: nothing sampled."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Boards:
+    """The held-out boards, the same for every policy; numpy arrays ``[boards]``, ``size`` holds `Kind.board`."""
+
+    id: np.ndarray
+    agents: np.ndarray
+    size: np.ndarray
+    wait_subset: np.ndarray
+
+    @property
+    def cells(self) -> np.ndarray:
+        """The number of agents and the size in one, int ``[boards]``."""
+        return number_cells(self.agents, self.size)
+
+    @property
+    def strata(self) -> np.ndarray:
+        """The slice of its suite that a board was drawn in, int ``[boards]``."""
+        return 1000 * self.cells + np.rint(100 * self.wait_subset).astype(int)
+
+    def by_agents(self) -> list[Slice]:
+        """List the slices of each number of agents, and of all of them where there are several."""
+        whole = slices(self.agents, self.wait_subset, self.size)
+        return [part for part in whole if part.whole and part.size is None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """The answers of one policy to the boards; numpy arrays ``[boards]``.
+
+    Attributes:
+      valid, optimal: bool, the verdict on the greedy answer.
+      sampled_valid: float, share of the samples that are valid; None where nothing was sampled.
+    """
+
+    valid: np.ndarray
+    optimal: np.ndarray
+    sampled_valid: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """A finished run of one engineer with one seed; the first round is the one that all engineers share.
+
+    Attributes:
+      designs: the configuration of each round.
+      curve: the validations after the rounds.
+      before: answers after the first round.
+      after: answers in the end.
+    """
+
+    designs: tuple[LakeConfig, ...]
+    curve: Curve
+    before: Answers
+    after: Answers
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """The finished part of a comparison.
+
+    Attributes:
+      name: the directory's name.
+      baseline: the engineer that the others are measured against.
+      engineers: settings of each engineer with a finished run, the baseline first.
+      plays: whether the student is a network that plays the boards.
+      boards: the boards held out from training.
+      runs: runs by engineer, in the order of ``engineers``, and seed.
+      left_out: names of the runs that are not finished.
+    """
+
+    name: str
+    baseline: str
+    engineers: Mapping[str, EngineerSection]
+    plays: bool
+    boards: Boards
+    runs: Mapping[str, Mapping[int, FinishedRun]]
+    left_out: tuple[str, ...]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The engineers without the baseline."""
+        return tuple(self.engineers)[1:]
+
+    @property
+    def before(self) -> dict[int, Answers]:
+        """The answers by seed of the policy that all engineers begin with."""
+        return {seed: run.before for runs in self.runs.values() for seed, run in runs.items()}
+
+    @property
+    def axis_name(self) -> str:
+        """The label of an axis with the kinds that are designed."""
+        kinds = next(iter(self.runs[self.baseline].values())).designs[0].kinds
+        return "board size" if row_name(kinds) == "size" else "kind of boards"
+
+    def of_kind(self, kind: str) -> str | None:
+        """Return the name of the first engineer of a kind; None if there is none."""
+        return next((name for name, settings in self.engineers.items() if settings.kind == kind), None)
+
+    def against(self, baseline: str) -> "Comparison":
+        """Return the comparison as measured against another of its engineers.
+
+        Raises:
+          ValueError: if it has none of this name.
+        """
+        if baseline not in self.runs:
+            raise ValueError(f"{self.name} has no engineer {baseline!r}; it has {', '.join(self.runs)}")
+        order = sorted(self.runs, key=lambda name: name != baseline)
+        return dataclasses.replace(
+            self,
+            baseline=baseline,
+            engineers={name: self.engineers[name] for name in order},
+            runs={name: self.runs[name] for name in order},
+        )
+
+    def paired_seeds(self, engineer: str) -> tuple[int, ...]:
+        """Return the seeds that are finished with this engineer and with the baseline."""
+        return tuple(seed for seed in self.runs[engineer] if seed in self.runs[self.baseline])
+
+
+def read(out: Path) -> Comparison:
+    """Read the directory of ``python -m rl.compare``; runs that are not finished are left out and named.
+
+    Raises:
+      ValueError: no comparison, none of its baseline's runs finished, a file that is broken, or policies that were
+        asked about different boards; one line.
+    """
+    resolved = reopen(out)
+    held_out: dict[Path, HeldOut] = {}
+    runs: dict[str, dict[int, FinishedRun]] = {}
+    left_out = []
+    for engineer in sorted(resolved.engineers, key=lambda name: name != resolved.baseline):
+        for seed in resolved.seeds:
+            start, end = out / "start" / f"seed{seed}", out / "arms" / engineer / f"seed{seed}"
+            paths = [folder / EVALUATION for folder in (start, end)]
+            if not all(path.exists() for path in paths):
+                left_out.append(f"{engineer} seed {seed}")
+                continue
+            held_out |= {path: read_held_out(path) for path in paths if path not in held_out}
+            before, after = (_answers(held_out[path]) for path in paths)
+            runs.setdefault(engineer, {})[seed] = _run(end / "rounds", before, after)
+    if resolved.baseline not in runs:
+        raise ValueError(f"{out}: none of the runs of its baseline {resolved.baseline} is finished")
+    (first, one), *others = held_out.items()
+    for path, other in others:
+        if other.boards.id != one.boards.id:
+            raise ValueError(f"{path}: its boards are not those of {first}")
+    return Comparison(
+        name=out.resolve().name,
+        baseline=resolved.baseline,
+        engineers={name: resolved.arm(name, resolved.seeds[0]).engineer for name in runs},
+        plays=resolved.run.plays,
+        boards=Boards(
+            np.array(one.boards.id),
+            np.array(one.boards.agents),
+            np.array(one.boards.size, object),
+            np.array(one.boards.wait_subset),
+        ),
+        runs=runs,
+        left_out=tuple(left_out),
+    )
+
+
+def _run(rounds: Path, before: Answers, after: Answers) -> FinishedRun:
+    designs, curve = [], []
+    for path in sorted(rounds.glob("*/evidence.json"), key=lambda path: int(path.parent.name)):
+        config = path.with_name("config.json")
+        with naming(config):
+            designs.append(LakeConfig.from_dict(json.loads(config.read_text(encoding="utf-8"))))
+        with naming(path):
+            curve.append(Evidence.from_json(json.loads(path.read_text(encoding="utf-8"))).sampled_valid)
+    return FinishedRun(tuple(designs), tuple(curve), before, after)
+
+
+def _answers(held_out: HeldOut) -> Answers:
+    answers = held_out.answers
+    sampled = None if answers.sampled_valid is None else np.array(answers.sampled_valid)
+    return Answers(np.array(answers.valid, bool), np.array(answers.optimal, bool), sampled)
