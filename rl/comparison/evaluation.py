@@ -3,10 +3,12 @@
 import functools
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
+import pydantic
 
 from engineer.evidence import CHECKS
 from jaxlake.arguments import seed_key
@@ -18,12 +20,63 @@ from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
 from jaxlake.verify import first_failure
 from rl.comparison.config import EvaluationSection
 from rl.comparison.stages import EVALUATION, Stage
+from rl.config import ConfigError
 from rl.evaluation import Answer, PolicySource, answer_suite, score_answers
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
 from rl.slices import number_cells
 from rl.students.network import Player, ran_out
+
+
+class BoardColumns(pydantic.BaseModel):
+    """The held-out boards, a list entry for each: `Kind.board` is the size."""
+
+    id: list[str] = pydantic.Field(min_length=1)
+    agents: list[int]
+    size: list[int | str]
+    wait_subset: list[float]
+    needs_wait: list[bool]
+    hole_ratio: list[float]
+
+
+class AnswerColumns(pydantic.BaseModel):
+    """The greedy answers to the boards, a list entry for each board, and the valid share of the samples, if any."""
+
+    valid: list[Literal[0, 1]]
+    optimal: list[Literal[0, 1]]
+    first_failure: list[str | None]
+    tokens: list[int | None]
+    truncated: list[bool | None]
+    sampled_valid: list[float] | None
+
+
+class HeldOut(pydantic.BaseModel):
+    """The content of a stage's ``evaluation.json``."""
+
+    boards: BoardColumns
+    answers: AnswerColumns
+
+    @pydantic.model_validator(mode="after")
+    def _columns_are_of_one_length(self) -> Self:
+        for name, column in [*self.boards, *self.answers]:
+            if column is not None and len(column) != len(self.boards.id):
+                raise ValueError(f"{name} has {len(column)} values for {len(self.boards.id)} boards")
+        return self
+
+
+def read_held_out(path: Path) -> HeldOut:
+    """Read a stage's ``evaluation.json``.
+
+    Raises:
+      ConfigError: if it is damaged; one line.
+    """
+    try:
+        return HeldOut.model_validate_json(path.read_bytes())
+    except pydantic.ValidationError as error:
+        fault = error.errors()[0]
+        place = "".join(f"{part}: " for part in fault["loc"])
+        raise ConfigError(f"{path}: no evaluation of held-out boards: {place}{fault['msg']}") from None
 
 
 def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: Stop) -> None:
@@ -41,7 +94,8 @@ def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: 
         },
         "answers": answer(stage, suite, settings),
     }
-    write_whole(stage.path / EVALUATION, (json.dumps(columns) + "\n").encode())
+    content = HeldOut.model_validate(columns).model_dump()
+    write_whole(stage.path / EVALUATION, (json.dumps(content) + "\n").encode())
 
 
 def played(stage: Stage, suite: Benchmark, settings: EvaluationSection) -> dict[str, Any]:
