@@ -38,6 +38,8 @@ WANDB_TIMEOUT = 8
 
 WANDB_HEADER = 7
 """Bytes of a file of Weights & Biases before its first record."""
+BEGAN = time.time()
+"""When this process began, or nearly so."""
 
 
 class Display:
@@ -296,7 +298,9 @@ class WeightsAndBiases:
 
     def _open(self, run_id: str) -> Any:
         for file in (self._directory / "wandb").glob("*run-*/*.wandb"):
-            if file.stat().st_size <= WANDB_HEADER:  # killed at once: `wandb sync` would stop there, nothing sent
+            found = file.stat()
+            # `wandb sync` stops at a session that was killed at once; one of this process may still be written.
+            if found.st_size <= WANDB_HEADER and found.st_mtime < BEGAN:
                 shutil.rmtree(file.parent)
 
         def init(mode: str) -> Any:

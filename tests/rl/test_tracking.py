@@ -174,6 +174,7 @@ def test_a_wandb_session_that_a_kill_left_empty_is_dropped(run):
     empty = run / "wandb" / f"offline-run-20200101_000000-{file.stem.removeprefix('run-')}" / file.name
     empty.parent.mkdir()
     empty.write_bytes(file.read_bytes()[:7])
+    os.utime(empty, (0, 0))  # as of an earlier process
     with trackers(run, wandb="offline") as resumed:
         write(resumed, range(2, 4))
     assert [[row["_step"] for row in wandb_rows(records)] for records in wandb_sessions(run)] == [[1, 2], [3]]
