@@ -81,7 +81,7 @@ def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
 def seed_interval(by_seed: np.ndarray) -> Interval:
     """Return the mean of float ``[seeds]`` with intervals for new seeds, the boards as they are."""
     low, high = np.percentile(_draw_seeds(len(by_seed), RESAMPLES) @ by_seed, ENDS)
-    return Interval(float(by_seed.mean()), float(low), float(high), *t_interval(by_seed), tuple(by_seed.tolist()))
+    return _interval(by_seed, low, high)
 
 
 def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float, float]:
@@ -131,12 +131,14 @@ def intervals(
         means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], _draw_seeds(seeds, resamples))
         ends = np.percentile(means, ENDS, axis=0)
         exact = np.asarray(part, float) @ weights.T
-        by_name[name] = [
-            Interval(float(own.mean()), float(low), float(high), *t_interval(own), tuple(own.tolist()))
-            for own, low, high in zip(exact.T, *ends, strict=True)
-        ]
+        by_name[name] = [_interval(own, low, high) for own, low, high in zip(exact.T, *ends, strict=True)]
         begin += seeds
     return by_name
+
+
+def _interval(by_seed: np.ndarray, low: float, high: float) -> Interval:
+    t_low, t_high = t_interval(by_seed)
+    return Interval(float(by_seed.mean()), float(low), float(high), t_low, t_high, tuple(by_seed.tolist()))
 
 
 def _draw_seeds(count: int, resamples: int) -> np.ndarray:

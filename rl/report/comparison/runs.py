@@ -139,13 +139,14 @@ class Comparison:
         return tuple(seed for seed in self.runs[engineer] if seed in self.runs[self.baseline])
 
 
-def read(out: Path) -> Comparison:
+def read(out: str | Path) -> Comparison:
     """Read the directory of ``python -m rl.compare``; runs that are not finished are left out and named.
 
     Raises:
       ValueError: no comparison, none of its baseline's runs finished, a file that is broken, or policies that were
         asked about different boards; one line.
     """
+    out = Path(out)
     resolved = reopen(out)
     held_out: dict[Path, HeldOut] = {}
     runs: dict[str, dict[int, FinishedRun]] = {}
