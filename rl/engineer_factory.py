@@ -188,8 +188,8 @@ def server_engineer(
         where = f"round {recorder.progress.round}"
         how = {"model": client.model, "max_tokens": limit, **answers["as"]}
         recorder.directory.append(API_LOG, {"round": recorder.progress.round, **answers["cost"], **how})
-        refused = ", ".join(answers["as"]["refused"])
-        told = f"; it refuses {refused}" if refused else ""
+        refused = ", ".join(sorted(client.refused_later))
+        told = f"; it now refuses {refused}" if refused else ""
         recorder.display.say(f"{where}: {describe_cost(answers['cost'])}{told}")
         if not answers["responses"]:
             raise NoAnswer(answers["failed"][0])

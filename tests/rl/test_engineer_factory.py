@@ -161,7 +161,7 @@ def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(stage, server, close
 def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(stage, server):
     server.respond = lambda handler, body, number: (
         handler.send(422, f"Unexpected fields: {fields}")
-        if (fields := {"top_k", "min_p"} & body.keys())
+        if (fields := ({"top_k", "min_p"} if number < 4 else {"seed"}) & body.keys())
         else handler.say(LEGAL)
     )
     run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
@@ -169,8 +169,8 @@ def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(sta
     assert run.lines == [f"{server.url}: refuses min_p, top_k, so there its own defaults hold"]
     run.design()
     (row,) = run.log("api.jsonl")
-    assert row["refused"] == ["min_p", "top_k"] and "top_p" in row["sent"] and "top_k" not in row["sent"]
-    assert any(line.endswith("7 written; it refuses min_p, top_k") for line in run.lines)
+    assert row["refused"] == ["min_p", "seed", "top_k"] and "top_p" in row["sent"] and "top_k" not in row["sent"]
+    assert any(line.endswith("7 written; it now refuses seed") for line in run.lines)
 
 
 def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
