@@ -31,9 +31,9 @@ from rl.students import NetworkStudent
 DESCRIPTION = """\
 Trains a student from the last state of a run on each of several designs, some
 updates each, and writes what every design gained on the run's validation
-boards: to gains.jsonl, a line a branch, and a report that says whether gains
-repeat with other keys, what transfers to what, and which cheap look at a
-design predicts its gain. The run stays as it is.
+boards: to gains.jsonl, a line a branch, and a report that says what engineers'
+designs gain, whether gains repeat with other keys, and what transfers to what.
+The run stays as it is.
 
 With --config it first trains short runs to branch from, for whoever is to learn
 what designs do: states.jsonl has what an engineer reads in each.

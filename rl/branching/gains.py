@@ -2,8 +2,7 @@
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -42,12 +41,10 @@ class Gain:
     Attributes:
       overall: change on the validation boards.
       by_kind: change on the boards of each kind.
-      predictors: what a cheap look at the design said before; None where it was not taken.
     """
 
     overall: Change
     by_kind: dict[Kind, Change]
-    predictors: dict[str, float | None]
 
 
 class BranchPlan(NamedTuple):
@@ -98,10 +95,11 @@ class Row(Section):
       origin: who proposes the design, see `Design`.
       before, after, gain, gain_se: valid share of the plays of the validation boards, and its change.
       by_kind: valid shares by kind.
-      predictors: what a cheap look at the design said; None where it was not taken.
     """
 
-    version: Literal[1] = 1
+    model_config = pydantic.ConfigDict(extra="ignore")  # earlier files have predictors of gains
+
+    version: Literal[1]
     state: str
     round: Whole
     updates: Count
@@ -115,7 +113,6 @@ class Row(Section):
     gain: Annotated[float, Field(ge=-1, le=1)]
     gain_se: Annotated[float, Field(ge=0)]
     by_kind: Annotated[dict[KindName, KindRow], Field(min_length=1)]
-    predictors: dict[str, float | None] = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -192,6 +189,7 @@ def branch_all(
     """
     progress, path = student.state.progress, out / FILE
     head = {
+        "version": 1,
         "state": f"{directory.path} round {progress.round}",
         "round": progress.round,
         "updates": plan.updates,
@@ -216,7 +214,7 @@ def branch_all(
         display.advance(f"best of these {best[0]:.1%} ({best[1]})", steps=len(some))
 
 
-def _row(head: dict[str, Any], number: int, design: Design, repeat: int, gain: Gain) -> Row:
+def _row(head: Mapping[str, Any], number: int, design: Design, repeat: int, gain: Gain) -> Row:
     before, after, error = gain.overall
     return Row(
         **head,
@@ -229,9 +227,6 @@ def _row(head: dict[str, Any], number: int, design: Design, repeat: int, gain: G
         gain=after - before,
         gain_se=error,
         by_kind={kind: KindRow(before=change.before, after=change.after) for kind, change in gain.by_kind.items()},
-        predictors={
-            name: value if value is None or math.isfinite(value) else None for name, value in gain.predictors.items()
-        },
     )
 
 
@@ -242,7 +237,7 @@ def _context(student: Student) -> str:
     return read_context(student.config).build(history[-1].evidence, history, training)
 
 
-def _done(path: Path, head: dict[str, Any], plan: BranchPlan) -> set[int]:
+def _done(path: Path, head: Mapping[str, Any], plan: BranchPlan) -> set[int]:
     """Return the designs of this state that the file has; what a killed command left of a line is cut off.
 
     Raises:

@@ -6,9 +6,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from engineer.engineers.rules import valid_shares
 from engineer.evidence import Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from rl import config as config_
@@ -57,7 +54,7 @@ def trainer(
             file = directory.path / f"rounds/{progress.round}/evidence.json"
         after = Evidence.from_json(config_.read(file))
         shutil.rmtree(stage.path)  # what is kept of it are its numbers: hundreds of them would fill a disk
-        return _gain(before, after, _signal(design, before))
+        return _gain(before, after)
 
     def train(designs: Sequence[tuple[int, Design]]) -> list[list[Gain]]:
         return [[leg(number, design, repeat) for repeat in range(repeats)] for number, design in designs]
@@ -65,7 +62,7 @@ def trainer(
     return train
 
 
-def _gain(before: Evidence, after: Evidence, predictors: dict[str, float | None]) -> Gain:
+def _gain(before: Evidence, after: Evidence) -> Gain:
     """Return what a leg gained; errors as if the answers before and after were independent, which is cautious."""
 
     def share(first: Evidence | KindEvidence, last: Evidence | KindEvidence) -> Change:
@@ -76,11 +73,4 @@ def _gain(before: Evidence, after: Evidence, predictors: dict[str, float | None]
 
     rows = {row.kind: row for row in before.by_kind}
     by_kind: dict[Kind, Change] = {row.kind: share(rows[row.kind], row) for row in after.by_kind}
-    return Gain(share(before, after), by_kind, predictors)
-
-
-def _signal(design: Design, evidence: Evidence) -> dict[str, float | None]:
-    """Return p (1 - p) of the valid shares in the evidence, weighted by the data; nothing else is looked at."""
-    p = valid_shares(evidence, design.config.kinds)
-    mean = float(np.dot(design.config.data, p * (1 - p)))
-    return {"p(1-p)": mean, "reward variance": None, "gradient alignment": None}
+    return Gain(share(before, after), by_kind)

@@ -33,7 +33,8 @@ def test_spearman_brown_predicts_the_correlation_of_means():
 
 
 def test_values_are_read_in_order_of_design_and_repeat(tmp_path):
-    lines = [branch(d, r, (d + 1) / 10 + r / 100) for d, r in [(4, 1), (0, 0), (4, 0), (0, 1)]]
+    old = {"predictors": {"p(1-p)": 0.1}}  # which earlier files have
+    lines = [branch(d, r, (d + 1) / 10 + r / 100, **old) for d, r in [(4, 1), (0, 0), (4, 0), (0, 1)]]
     [state] = read_gains(save(tmp_path, lines)).states
     assert list(state.designs) == [0, 4]
     assert state.gains == pytest.approx(np.array([[0.1, 0.11], [0.5, 0.51]]))

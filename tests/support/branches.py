@@ -35,7 +35,6 @@ def branch(design: int = 0, repeat: int = 0, gain: float = 0.1, **changes: Any) 
         "gain": gain,
         "gain_se": 0.01,
         "by_kind": {kind: {"before": 0.3, "after": 0.3 + gain} for kind in KINDS},
-        "predictors": {"p(1-p)": 0.2 * gain, "gradient alignment": None},
     }
     return line | changes
 
