@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlake import levels, observations, rewards, rules
 from jaxlake.arguments import is_number, short_repr, whole_number
+from jaxlake.processes import check_process
 from jaxlake.record import Array
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import DEFAULT_PARAMS, Info, Params, State, TimeStep, Transition
@@ -67,6 +68,7 @@ class Lake:
           ValueError: for batch axes, distances of another shape, numbers out of range, and, where the level is known
             now and not only under ``jit``, for one that cannot be played (``levels.validate``).
         """
+        check_process()
         if not isinstance(instance, Instance):
             raise ValueError(f"{short_repr(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
@@ -106,6 +108,7 @@ class Lake:
         Raises:
           ValueError: if ``params.slip`` is set and no key is given, and for actions or rewards of another shape.
         """
+        check_process()
         agents = state.instance.max_agents
         moves = actions = jnp.asarray(actions)
         if actions.shape != (agents,):

@@ -224,6 +224,7 @@ class LevelBank(Record):
 
     def draw(self, key: Array) -> tuple[Instance, Array | None]:
         """Return a level, each with the same probability, and its distances."""
+        check_process()
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
         return self.at(jax.random.bits(key, dtype=np.uint32) % np.uint32(len(self)))
 
