@@ -33,7 +33,7 @@ _NORMAL = 1.96
 """Standard errors to each side of a 95 % interval."""
 _ORIGINS = {"random": (BLUE, "o"), "all data on one kind": (ORANGE, "s"), "an engineer's": (GREEN, "D")}
 
-Interval = tuple[float, float, float]
+Estimate = tuple[float, float, float]
 """A value with the ends of its 95 % interval."""
 
 
@@ -50,12 +50,12 @@ class Retest:
 
     group: str
     designs: int
-    single: Interval | None
-    of_means: Interval | None
+    single: Estimate | None
+    of_means: Estimate | None
 
 
 @dataclasses.dataclass(frozen=True)
-class Engineer:
+class EngineerGains:
     """What the designs of an engineer gained, mean over repeats and then over states.
 
     Attributes:
@@ -71,8 +71,8 @@ class Engineer:
     states: int
     target: float
     all_kinds: float
-    target_above: Interval | None
-    all_kinds_above: Interval | None
+    target_above: Estimate | None
+    all_kinds_above: Estimate | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +184,7 @@ def design_table(state: StateGains) -> Table:
     return Table(title, ("design", "origin", "gain", "by repeat", "data"), rows)
 
 
-def engineers(gains: Gains) -> list[Engineer]:
+def engineers(gains: Gains) -> list[EngineerGains]:
     """Return the engineers, those that gained most first; none without designs of engineers."""
     gained: dict[str, dict[str, tuple[float, float]]] = {}  # on the target and on all kinds, by engineer and state
     for state in gains.states:
@@ -204,13 +204,13 @@ def engineers(gains: Gains) -> list[Engineer]:
 
 def _engineer(
     name: str, own: Mapping[str, tuple[float, float]], baseline: Mapping[str, tuple[float, float]]
-) -> Engineer:
+) -> EngineerGains:
     target, all_kinds = np.mean(list(own.values()), axis=0).tolist()
     differences = np.array([np.subtract(own[state], baseline[state]) for state in own if state in baseline])
     if len(differences) < 2 or name == BASELINE:
-        return Engineer(name, len(own), target, all_kinds, None, None)
+        return EngineerGains(name, len(own), target, all_kinds, None, None)
     above = [(float(column.mean()), *t_interval(column)) for column in differences.T]
-    return Engineer(name, len(own), target, all_kinds, *above)
+    return EngineerGains(name, len(own), target, all_kinds, *above)
 
 
 def retests(gains: Gains) -> list[Retest]:
@@ -402,9 +402,9 @@ def _points(gain: float) -> str:
     return f"{100 * gain:+.1f}"
 
 
-def _interval(interval: Interval | None) -> str:
+def _interval(interval: Estimate | None) -> str:
     return "" if interval is None else "{} [{} {}]".format(*map(_points, interval))
 
 
-def _correlation(interval: Interval | None) -> str:
+def _correlation(interval: Estimate | None) -> str:
     return "-" if interval is None else "{:.2f} [{:.2f} {:.2f}]".format(*interval)
