@@ -42,8 +42,9 @@ class _LastingOutput(io.FileIO):
                 raise
             with open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), self.fileno())
+            line = "the output was closed: the work goes on without it; SIGTERM stops and saves it\n"
             with contextlib.suppress(OSError):
-                os.write(2, b"the output was closed: the work goes on without it; SIGTERM stops and saves it\n")
+                os.write(2, line.encode())
             return len(data)
 
 

@@ -11,7 +11,7 @@ from engineer import RULES
 from rl.config.origins import Origin, ours
 from rl.config.sections import Config, Own, RuleName, Section
 
-FREE = ("engineer.api.", "checkpoint.", "tracking.", "grpo.max_skipped")
+FREE = ("engineer.api.", "checkpoint.", "tracking.")
 """Keys or their beginnings: what may change while a run stands, as no number depends on it."""
 ROUNDING = ("grpo.micro_batch", "sampler.rows", "model.remat", "model.attention", "mesh.")
 """Likewise, where numbers depend on it in their last bits alone, by the order of sums."""
