@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = command_parser(
         "rl.report",
-        "Write one HTML page that stands alone, with its pictures (PNG) and its numbers (JSON) as files beside it.",
+        "Write one HTML page that stands alone; its pictures (PNG) and its numbers (JSON)\nare files beside it.",
         _EPILOG,
     )
     directory = "a directory of rl.train, rl.compare or rl.branch"
