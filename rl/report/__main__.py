@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     directory = "a directory of rl.train, rl.compare or rl.branch"
     parser.add_argument("runs", type=local_path, nargs="+", metavar="RUN", help=directory)
-    default = f"report/{FILE} in RUN, of several RUNs {FILE} in the current directory"
+    default = f"in report/ of RUN; of several RUNs {FILE} in the current directory"
     parser.add_argument("-o", type=local_path, metavar="FILE", dest="file", help=f"the page (default: {default})")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser):
