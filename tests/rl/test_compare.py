@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -265,15 +265,17 @@ def test_a_comment_may_be_mended_and_an_engineer_added_in_the_midst_of_a_compari
         comparison.open_folder(tmp_path / "out", comparison.load(another))
 
 
-def test_how_a_server_is_reached_may_be_mended_in_the_midst_of_a_comparison(tmp_path):
-    def served(port: int, more: str = "") -> comparison.Resolved:
+def test_how_a_server_is_reached_and_the_order_of_sums_may_change_in_the_midst_of_a_comparison(tmp_path):
+    def served(port: int, more: str = "", overrides: Sequence[str] = ()) -> comparison.Resolved:
         api = f"{{kind: api, template: null, api: {{url: 'http://localhost:{port}/v1', model: m}}{more}}}"
-        return comparison.load(write(tmp_path, COMPARISON.replace("evaluation:", f"  served: {api}\nevaluation:")))
+        path = write(tmp_path, COMPARISON.replace("evaluation:", f"  served: {api}\nevaluation:"))
+        return comparison.load(path, overrides)
 
     comparison.open_folder(tmp_path / "out", served(8000))
     (tmp_path / "out/start").mkdir()
     (tmp_path / "out/start/config.yaml").touch()  # begun
-    comparison.open_folder(tmp_path / "out", served(8001))
+    comparison.open_folder(tmp_path / "out", served(8001, overrides=["overrides.sampler.rows=48"]))
+    assert comparison.reopen(tmp_path / "out").run.sampler.rows == 48
     assert comparison.reopen(tmp_path / "out").engineers["served"]["api"]["url"] == "http://localhost:8001/v1"
     with pytest.raises(ConfigError, match=r"engineers.served.temperature = None there, 0.5 here"):
         comparison.open_folder(tmp_path / "out", served(8001, ", temperature: 0.5"))
