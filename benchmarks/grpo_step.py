@@ -42,6 +42,7 @@ from side_by_side import Peer, Row, Unavailable, alternate, environment, fail, h
 
 from rl import config as config_
 from rl import grpo
+from rl.grpo.optimizer import MAX_NORM
 from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.policy import Policy
 from rl.qwen3 import presets, weights
@@ -213,7 +214,7 @@ def peer_settings(policy: Policy) -> dict[str, object]:
         "free_tokens": config.reward.free_tokens,
         "limit_tokens": config.reward.limit_tokens,
         "learning_rate": config.grpo.learning_rate,
-        "max_gradient_norm": config.grpo.max_gradient_norm,
+        "max_gradient_norm": MAX_NORM,
     }
 
 

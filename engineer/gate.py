@@ -13,6 +13,9 @@ from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 
+BOUND = 0.9
+"""Largest share of boards without signal in a run."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Gated:
@@ -22,16 +25,16 @@ class Gated:
     current policy gets too many of them the proposal is refused.
 
     Attributes:
-      engineer: whose proposals are piloted.
+      engineer: the engineer whose proposals are piloted.
       pilot: a few boards of each kind with data, answered by the current policy.
-      bound: largest share of boards without signal, kinds weighted by their data ratios.
       mix: a refused proposal is mixed half and half with the previous configuration; if not, it is replaced by it.
+      bound: largest share of boards without signal, kinds weighted by their data ratios.
     """
 
     engineer: Engineer
     pilot: Pilot
-    bound: float
     mix: bool
+    bound: float = BOUND
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Return the engineer's proposal, made with the same key, with the verdict in ``gate``.

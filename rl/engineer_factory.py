@@ -105,8 +105,8 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
             proposals=settings.proposals,
             pilot=pilot,
         )
-    if settings.gate.action is not GateAction.OFF:
-        engineer = Gated(engineer, pilot, settings.gate.bound, mix=settings.gate.action is GateAction.MIX)
+    if settings.gate is not GateAction.OFF:
+        engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
     return engineer
 
 

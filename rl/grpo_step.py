@@ -25,6 +25,9 @@ from rl.run.state import Pending, TrainState
 from rl.run.tracking import Stopwatch
 from rl.sampler import Rollout, SamplingParams
 
+MISMATCH_ALARM = 1.05
+"""Mean factor between the trainer's and the sampler's probabilities of a token above which a step is reported."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
@@ -103,7 +106,7 @@ def grpo_step(
         metrics["engineer_loss"] = sft.rehearse(policy, state, optimizer, recorder.note_update)
         watch.lap("rehearsal")
 
-    metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > settings.mismatch_alarm)
+    metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > MISMATCH_ALARM)
     tokens = metrics["answer_tokens"] * metrics["groups_sampled"] * settings.samples
     rates = {f"{part}_tokens_per_second": tokens / watch.seconds[part] for part in rates_of}
     if not metrics["rows_computed"]:
@@ -308,9 +311,8 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
     if len(chosen):
         of_all[chosen] = grpo.advantages(rewards.total[chosen], instances[chosen], settings.advantage)
     training = _add(progress.training, data, sampled, of_all)
-    counts = filled & ~rollout.truncated[rows] if settings.mask_truncated else filled
     mine = distributed.share(len(rows), "grpo.prompts")
-    rows, counts, filled = rows[mine], counts[mine], filled[mine]
+    rows, filled = rows[mine], filled[mine]
     if settings.credit is Credit.EXACT:
         watch.lap("host")
         mask, advantages = _exact_credit(policy, data, instances[rows], rollout[rows], rewards.total[rows] > 0)
@@ -325,7 +327,7 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
         mask,
     )
     batch = grpo.Batch(
-        sequences=sequences.replace(mask=sequences.mask & counts[:, None] & ~rollout.forced[rows]),
+        sequences=sequences.replace(mask=sequences.mask & filled[:, None] & ~rollout.forced[rows]),
         sampler_logprobs=rollout.logprobs[rows],
         advantages=np.where(filled[:, None], advantages, np.float32(0)),
     )

@@ -141,7 +141,7 @@ def announce(display: Display, k: int, proposal: Proposal) -> None:
     if proposal.gate and proposal.gate["verdict"] == "refused":
         display.say(
             f"round {k}: refused, as {proposal.gate['without_signal']:.0%} of the pilot's boards are answered all "
-            f"validly or all invalidly (engineer.gate.bound = {proposal.gate['bound']:g}); "
+            f"validly or all invalidly, more than {proposal.gate['bound']:.0%}; "
             f"{proposal.gate['action']} by round {k - 1}'s"
         )
 

@@ -129,20 +129,6 @@ class Aggregation(Word):
     CONSTANT = "constant"
 
 
-class KLEstimator(Word):
-    """How the divergence from the reference is estimated on sampled tokens, d = log policy - log reference (Schulman).
-
-    Attributes:
-      K1: d. As a loss it teaches nothing: the mean of its gradient is 0.
-      K2: d^2 / 2. Its gradient is, on average, that of the divergence.
-      K3: exp(-d) - 1 + d, never negative. Its gradient is, on average, that of the divergence the other way round.
-    """
-
-    K1 = "k1"
-    K2 = "k2"
-    K3 = "k3"
-
-
 class Correction(Word):
     """Importance weights for what the sampler's probabilities differ from the trainer's, truncated (Yao et al. 2025).
 

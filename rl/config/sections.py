@@ -21,7 +21,6 @@ from rl.config.choices import (
     Credit,
     Dtype,
     GateAction,
-    KLEstimator,
     LanguageKind,
     Optimizer,
     Projection,
@@ -202,9 +201,7 @@ class OptimizerFields(Section):
     learning_rate: PeakRate = 1e-4
     schedule: Schedule = Field(Schedule.CONSTANT, description="of the rate, after the warmup")
     warmup_steps: WarmupSteps = 0
-    final_rate: Ratio = Field(0.0, description="share of the rate that linear and cosine end with")
     weight_decay: WeightDecay = 0.0
-    max_gradient_norm: Annotated[float, Field(gt=0)] = Field(1.0, description="a longer gradient is scaled down to it")
     moments: Dtype = Field(Dtype.FLOAT32, description="what Adam's two moments are stored in")
 
 
@@ -230,7 +227,6 @@ class WarmStartSection(OptimizerFields):
     warmup_steps: WarmupSteps = 30
     weight_decay: WeightDecay = 0.1
     holes: Holes = (0.2, 0.3, 0.4)
-    wait: Ratio = Field(0.1, description="share of boards that need a wait")
     kinds: Kinds | None = Field(None, description="an equal share of the boards each; null: lake.kinds")
     contexts: tuple[ContextName, ...] = Field(
         ("V6",), min_length=1, description="what the engineer examples show, an equal share each; see engineer.context"
@@ -277,23 +273,14 @@ class GRPOSection(OptimizerFields):
         0.2, description="the ratio of probabilities is clipped below 1 - clip_low"
     )
     clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(0.28, description="and above 1 + clip_high")
-    dual_clip: Annotated[float, Field(gt=1)] | None = Field(
-        None, description="bound of the ratio for answers worse than their group; null: none"
-    )
     kl_coefficient: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="of the divergence from the policy at the start of the rounds; above 0 a copy of it is kept"
+        0.0,
+        description="weight of the divergence from the policy at the start of the rounds; above 0 a copy of it is kept",
     )
-    kl_estimator: KLEstimator = Field(KLEstimator.K3, description="k1 has no gradient on average, k2 the right one")
     entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="of the bonus on entropy")
-    mask_truncated: bool = Field(False, description="answers without an end do not count in the loss")
     correction: Correction = Field(
-        Correction.NONE, description="importance weights of the trainer's policy against the sampler's"
+        Correction.NONE, description="importance weights of the trainer's policy against the sampler's, at most 2"
     )
-    correction_cap: Annotated[float, Field(ge=1)] = Field(2.0, description="largest such weight")
-    mismatch_alarm: Annotated[float, Field(gt=1)] = Field(
-        1.05, description="mean factor between trainer's and sampler's probabilities above which a step is reported"
-    )
-    max_skipped: Count = Field(3, description="updates in a row that are not finite, after which the run stops")
     temperature: Temperature = Field(1.0, description="of the answers")
     engineer_every: Annotated[int, Field(ge=0), paper(0, "it speaks of none")] = Field(
         4,
@@ -348,11 +335,6 @@ class NetworkSection(Section):
     epochs: Count = Field(4, description="passes over the steps of an update")
     minibatches: Count = Field(4, description="parts that a pass is split into")
     learning_rate: Rate = Field(2e-3, description="of Adam")
-    max_gradient_norm: Annotated[float, Field(gt=0)] = Field(0.5, description="a longer gradient is scaled down to it")
-    discount: Ratio = Field(0.97, description="of rewards a step later")
-    gae_lambda: Ratio = Field(0.9, description="of the advantage estimates: 0 trusts the values, 1 the returns")
-    clip: Rate = Field(0.2, description="the ratio of probabilities is clipped to 1 +- clip")
-    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.01, description="of the bonus on entropy")
 
     @pydantic.model_validator(mode="after")
     def _whole_minibatches(self) -> Self:
@@ -385,18 +367,6 @@ class ValidationSection(Section):
     wait: Ratio = Field(0.25, description="share of boards that need a wait")
 
 
-class GateSection(Section):
-    """A pilot of every proposal with the current policy before it is trained on; the paper has none."""
-
-    action: Annotated[GateAction, ours("the paper has none")] = Field(
-        GateAction.OFF,
-        description="mix a refused configuration half and half with the previous one, or keep the previous",
-    )
-    boards: Count = Field(8, description="of each kind")
-    samples: Annotated[int, Field(ge=2)] = Field(8, description="answers to each")
-    bound: Ratio = Field(0.9, description="largest share of boards whose answers are all valid or all invalid")
-
-
 class ApiSection(Section):
     """The server that engineer.kind = api asks. A run may go on with other values than it was begun with."""
 
@@ -427,9 +397,13 @@ class EngineerSection(Section):
         description="words of the context: a file; terse: hardly any, for models that are taught; null: for all others",
     )
     proposals: Annotated[Count, paper(1)] = Field(
-        1, description="designs asked for at once, of which a pilot chooses one: see engineer.gate"
+        1, description="designs asked for at once, of which a pilot chooses one"
     )
-    gate: GateSection = GateSection()
+    gate: Annotated[GateAction, ours("the paper has none")] = Field(
+        GateAction.OFF,
+        description="a pilot with the current policy before a design is trained on: mix a refused design half and half "
+        "with the previous one, or replace it by that",
+    )
     api: ApiSection = ApiSection()
     temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="of its answers; 0: greedy")
     top_k: TopK = 0
@@ -463,10 +437,9 @@ class TrackingSection(Section):
     tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
     wandb: WandbMode = Field(WandbMode.OFF, description="Weights & Biases, with extra `track`")
     wandb_project: str = Field("jaxlake", description="project there")
-    profile_start: Annotated[int, Field(ge=0)] = Field(
-        10, description="step of the process at which jax.profiler begins to record"
+    profile_steps: Annotated[int, Field(ge=0)] = Field(
+        0, description="steps that jax.profiler records, from the process's eleventh on; 0: none"
     )
-    profile_steps: Annotated[int, Field(ge=0)] = Field(0, description="steps that it records; 0: none")
     stall_seconds: Annotated[float, Field(gt=0)] = Field(
         600.0, description="seconds without any movement after which an idle process says where it waits"
     )

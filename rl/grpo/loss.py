@@ -5,9 +5,11 @@ import jax.numpy as jnp
 
 from jaxlake.record import Array, Record, record
 from rl.config import GRPOSection
-from rl.config.choices import Aggregation, Correction, KLEstimator
+from rl.config.choices import Aggregation, Correction
 from rl.qwen3.logprobs import Sequences, masked_sum
 
+MAX_CORRECTION = 2.0
+"""Bound of an importance weight (Yao et al. 2025)."""
 MAX_LOG_RATIO = 20.0
 """Bound of a log-ratio. Beyond it the ratio of probabilities stays e^20 = 4.9e8, or its inverse, without gradient."""
 
@@ -61,10 +63,6 @@ def policy_loss(
     }
     maxima = {"ratio_max": ratio}
 
-    if settings.dual_clip is not None:  # a bad token that became far more likely pulls no harder (Ye et al. 2020)
-        objective = jnp.where(advantages < 0, jnp.maximum(objective, settings.dual_clip * advantages), objective)
-        sums["clipped_dual"] = (advantages < 0) & (ratio > settings.dual_clip)
-
     mismatch = _log_ratio(old, batch.sampler_logprobs, mask)
     sums |= {
         "mismatch_mean": jnp.abs(mismatch),
@@ -75,14 +73,15 @@ def policy_loss(
     if settings.correction is not Correction.NONE:
         if settings.correction is Correction.SEQUENCE:
             mismatch = jnp.broadcast_to(mismatch.sum(axis=-1, keepdims=True), mask.shape)
-        weight = jnp.minimum(jnp.exp(jnp.minimum(mismatch, MAX_LOG_RATIO)), settings.correction_cap)
+        weight = jnp.minimum(jnp.exp(jnp.minimum(mismatch, MAX_LOG_RATIO)), MAX_CORRECTION)
         objective *= weight
         sums["correction"] = weight
 
     loss = -objective
     if settings.kl_coefficient > 0:
         assert batch.reference_logprobs is not None
-        divergence = _divergence(_log_ratio(logprobs, batch.reference_logprobs, mask), settings.kl_estimator)
+        log_ratio = _log_ratio(logprobs, batch.reference_logprobs, mask)
+        divergence = jnp.expm1(-log_ratio) + log_ratio  # never negative: Schulman's third estimator
         loss += settings.kl_coefficient * divergence
         sums["kl_reference"] = divergence
     if settings.entropy_coefficient > 0:
@@ -115,13 +114,3 @@ def denominator(settings: GRPOSection, tokens: int, sequences: int, max_new_toke
 def _log_ratio(logprobs: Array, others: Array, mask: Array) -> jax.Array:
     """Return their difference within `MAX_LOG_RATIO`; 0 where it does not count, else garbage reached gradients."""
     return jnp.clip(jnp.where(mask, logprobs - others, 0), -MAX_LOG_RATIO, MAX_LOG_RATIO)
-
-
-def _divergence(log_ratio: jax.Array, estimator: KLEstimator) -> jax.Array:
-    match estimator:
-        case KLEstimator.K1:
-            return log_ratio
-        case KLEstimator.K2:
-            return log_ratio**2 / 2
-        case KLEstimator.K3:
-            return jnp.expm1(-log_ratio) + log_ratio

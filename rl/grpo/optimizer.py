@@ -15,6 +15,8 @@ from rl.qwen3.sharding import map_with_spec
 
 ADAM_RMS = 0.2
 """Typical root mean square of AdamW's update over its rate (Liu et al. 2025), so that one rate serves both."""
+MAX_NORM = 1.0
+"""Norm to which a longer gradient is scaled down."""
 B2 = 0.98
 """Decay of the second moment. Steps are few (270 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
 
@@ -40,7 +42,7 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
         muon = optax.chain(scale_by_muon(mu_dtype=moments, weight_dimension_numbers=_axes), _as_far_as_adam())
         scaled = optax.partition({True: muon, False: scaled}, _is_of_layers)
     return optax.chain(
-        optax.clip_by_global_norm(settings.max_gradient_norm),
+        optax.clip_by_global_norm(MAX_NORM),
         scaled,
         optax.add_decayed_weights(settings.weight_decay, mask=_decays),
         optax.scale_by_learning_rate(learning_rate(settings, updates)),
@@ -51,8 +53,8 @@ def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
     """Return the learning rate of each update, counted from 0.
 
     It rises in a straight line from 0, which the first of the `warmup_steps` gets, to `learning_rate`. From there it
-    stays, or goes down to `final_rate` times as much in a straight line or half a cosine, which an update after the
-    last would get: the last still moves the parameters where `final_rate` is 0.
+    stays, or goes down to 0 in a straight line or half a cosine. An update after the last would get 0: the last still
+    moves the parameters.
     """
     peak, warmup = settings.learning_rate, settings.warmup_steps
     left = max(updates - warmup, 1)
@@ -60,9 +62,9 @@ def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
         case Schedule.CONSTANT:
             after = optax.constant_schedule(peak)
         case Schedule.LINEAR:
-            after = optax.linear_schedule(peak, peak * settings.final_rate, left)
+            after = optax.linear_schedule(peak, 0.0, left)
         case Schedule.COSINE:
-            after = optax.cosine_decay_schedule(peak, left, alpha=settings.final_rate)
+            after = optax.cosine_decay_schedule(peak, left)
     if not warmup:
         return after
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup])

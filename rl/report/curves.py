@@ -164,7 +164,6 @@ _TRAINING = (
             ("truncated", VERMILION, "truncated"),
             ("clipped_high", BLUE, "clipped high"),
             ("clipped_low", SKY, "clipped low"),
-            ("clipped_dual", PURPLE, "dual clip"),
         ],
         scale=100,
     ),

@@ -19,6 +19,9 @@ from rl.run.signals import Interrupted, Stop
 from rl.run.state import rows_of
 from rl.run.tracking import Display, Meter, Profiler, Trackers
 
+MAX_SKIPPED = 3
+"""Updates in a row that are not finite, after which a run stops."""
+
 
 class RunState(Protocol):
     """The state of whatever learns in a run."""
@@ -157,10 +160,10 @@ class Recorder:
         """Count the updates in a row that were skipped, as their loss or gradient was not finite.
 
         Raises:
-          RunError: after `grpo.max_skipped` of them. Their batch is in `skipped/` of the run (of several processes each
+          RunError: after `MAX_SKIPPED` of them. Their batch is in `skipped/` of the run (of several processes each
             writes its own rows), and a checkpoint holds the parameters, which none of them has changed.
         """
-        progress, max_skipped = self.progress, self.directory.config.grpo.max_skipped
+        progress = self.progress
         if not metrics["update_skipped"]:
             progress.skipped = 0
             return
@@ -168,7 +171,7 @@ class Recorder:
         where = "warm start" if progress.stage == "warm_start" else f"round {progress.round}"
         where += f", step {progress.step + 1}"
         self.display.say(f"{where}: an update is skipped, as its loss or gradient is not finite")
-        if progress.skipped < max_skipped:
+        if progress.skipped < MAX_SKIPPED:
             return
         name = f"{where.replace(', ', '_').replace(' ', '_')}_process_{jax.process_index()}.npz"
         folder = self.directory.path / "skipped"
@@ -178,7 +181,7 @@ class Recorder:
         progress.skipped = 0  # the next try has as many
         self.save()
         raise RunError(
-            f"{where}: {max_skipped} updates in a row were not finite (grpo.max_skipped = {max_skipped}); the last "
+            f"{where}: {MAX_SKIPPED} updates in a row were not finite; the last "
             f"one's batch is {folder / name}, and the last good parameters are saved: the same command tries again "
             "from there"
         )

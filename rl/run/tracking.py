@@ -30,6 +30,8 @@ REDRAW = 0.2
 """Seconds between two states of a notebook's live line, each of which is a message to the browser."""
 PATIENCE = 2.0
 """Seconds after which a step tells what goes on within it."""
+PROFILE_START = 10
+"""Step of a process at which its profile begins: the steps before it compile."""
 CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 """What a model may write and a terminal would obey, such as an escape sequence; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
@@ -392,7 +394,7 @@ class Profiler:
     Use as a context manager: a recording under way is closed whatever happens.
 
     Args:
-      settings: at which step of this process it begins (0: the first), and for how many; none by default.
+      settings: for how many steps of this process; none by default.
       run: directory of the run.
 
     Raises:
@@ -406,7 +408,7 @@ class Profiler:
                 f"tracking.profile_steps = {settings.profile_steps}: jax.profiler crashes where libtpu is loaded and "
                 "there is no TPU; set JAX_PLATFORMS=cpu (or cuda), or pip uninstall libtpu"
             )
-        self._recorded = range(settings.profile_start, settings.profile_start + settings.profile_steps * wanted)
+        self._recorded = range(PROFILE_START, PROFILE_START + settings.profile_steps * wanted)
         self._step, self._folder = 0, run / "profile"
 
     def __enter__(self) -> "Profiler":

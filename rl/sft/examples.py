@@ -16,6 +16,9 @@ from rl.run.boards import Draw, mixed_boards
 from rl.run.keys import Purpose, make_key
 from rl.run.tracking import Display
 
+WAIT = 0.1
+"""Share of the warm start's boards that need a wait."""
+
 
 def plan_examples(policy: Policy, draw: Draw, exclude: Instance, display: Display) -> Sequences:
     """Return the warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
@@ -29,7 +32,7 @@ def plan_examples(policy: Policy, draw: Draw, exclude: Instance, display: Displa
     config, settings = policy.config, policy.config.warm_start
     key = make_key(config.seed, Purpose.WARM_START_SET)
     kinds = settings.kinds or config.lake.kinds
-    boards = mixed_boards(draw, kinds, settings.holes, settings.wait, key, settings.instances, exclude)
+    boards = mixed_boards(draw, kinds, settings.holes, WAIT, key, settings.instances, exclude)
     prompts = policy.prompts(boards.instances)
     thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
     thought = thought.removeprefix(policy.tokenizer.opened(thinking=config.text.thinking))

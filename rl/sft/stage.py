@@ -40,7 +40,7 @@ def warm_start(
       plans: None where every step is the engineer's.
 
     Raises:
-      RunError: after `grpo.max_skipped` updates in a row that are not finite.
+      RunError: after `MAX_SKIPPED` updates in a row that are not finite.
       Interrupted: where a signal asks for it, with everything saved.
     """
     config, settings, progress = policy.config, policy.config.warm_start, state.progress

@@ -20,6 +20,9 @@ from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display
 
+PILOT_BOARDS, PILOT_SAMPLES = 8, 8
+"""Boards of each kind that a pilot of a design answers, and answers to each."""
+
 
 class Student(Protocol):
     """Learns on the boards of a round, and shows on fixed boards what it can do.

@@ -25,7 +25,7 @@ from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost
 from rl.grpo.optimizer import make_optimizer
-from rl.grpo_step import grpo_step, rounds_optimizer
+from rl.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
 from rl.policy import Policy, Prompts, writer
 from rl.qwen3 import lora
 from rl.qwen3.logprobs import Sequences, join
@@ -40,6 +40,7 @@ from rl.run.state import TrainState
 from rl.run.tracking import Display
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.sampler import Rollout, SamplingParams
+from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 
 ADAPTER_TOKENS = 16, 64
 """How many answers of a validation a process measures adapters on, evenly spread over its own, and how much of each."""
@@ -118,7 +119,7 @@ class LanguageStudent:
 
         Raises:
           ConfigError: if the processes cannot share `grpo.prompts` equally.
-          RunError: after `grpo.max_skipped` updates in a row that were not finite.
+          RunError: after `MAX_SKIPPED` updates in a row that were not finite.
         """
         config, state, progress, display = self.config, self.state, self.state.progress, recorder.display
         settings, k = config.grpo, progress.round
@@ -136,7 +137,7 @@ class LanguageStudent:
                 alarmed = True
                 display.say(
                     f"round {k}, step {progress.step + 1}: sampler and trainer differ by a factor of "
-                    f"{metrics['mismatch_factor']:.3f} a token, above grpo.mismatch_alarm = {settings.mismatch_alarm}"
+                    f"{metrics['mismatch_factor']:.3f} a token, above {MISMATCH_ALARM}"
                 )
             display.done = progress.cursor // settings.prompts - 1  # one batch of prompts a step, or more
             status = f"reward {metrics['reward']:.2f} valid {metrics['valid']:.0%} optimal {metrics['optimal']:.0%}"
@@ -193,25 +194,24 @@ class LanguageStudent:
           lake: gives the kinds and their hole and wait ratios.
 
         Returns:
-          For each kind the share of a board's answers that are valid, float ``[engineer.gate.boards]``, one or two more
+          For each kind the share of a board's answers that are valid, float ``[PILOT_BOARDS]``, one or two more
           where the processes of a job could not share the boards otherwise.
 
         Raises:
           ConfigError: if no board of a kind is solvable.
           Interrupted: with everything saved as it was before.
         """
-        policy, settings = self.policy, self.config.engineer.gate
-        lake = equal_shares(lake)
-        count = -(-settings.boards * len(lake.kinds) // jax.process_count()) * jax.process_count()
+        policy, lake = self.policy, equal_shares(lake)
+        count = -(-PILOT_BOARDS * len(lake.kinds) // jax.process_count()) * jax.process_count()
         with recorder.save_on_interrupt():
             boards = self._draw(lake, jax.random.fold_in(key, 0), count, self.validation_boards)
-        part = distributed.share(count, "engineer.gate.boards")
+        part = distributed.share(count, "boards of a pilot")
         prompts = policy.prompts(boards.instances).take(part)
-        recorder.display.stage(f"round {self.state.progress.round}: pilot", len(prompts) * settings.samples)
+        recorder.display.stage(f"round {self.state.progress.round}: pilot", len(prompts) * PILOT_SAMPLES)
         sampling = SamplingParams(self.config.grpo.temperature)
-        rollout = self._answer(recorder, prompts, jax.random.fold_in(key, 1), settings.samples, sampling)
+        rollout = self._answer(recorder, prompts, jax.random.fold_in(key, 1), PILOT_SAMPLES, sampling)
         verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
-        shares = distributed.all_gather(verdict.valid).reshape(-1, settings.samples).mean(axis=-1)
+        shares = distributed.all_gather(verdict.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
         return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
     def _answer(
@@ -308,8 +308,8 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
-    pilots = engineer.gate.action is not GateAction.OFF or engineer.proposals > 1
-    policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * engineer.gate.samples))
+    pilots = engineer.gate is not GateAction.OFF or engineer.proposals > 1
+    policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * PILOT_SAMPLES))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
     reads = isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API

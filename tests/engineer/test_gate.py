@@ -47,7 +47,7 @@ class Remembering:
 
 
 def gated(pilot: Pilot, proposed: LakeConfig = PROPOSED, bound: float = 0.6, mix: bool = False):
-    return Gated(Remembering(proposed), pilot, bound, mix).propose(EVIDENCE, HISTORY, KEY)
+    return Gated(Remembering(proposed), pilot, mix, bound).propose(EVIDENCE, HISTORY, KEY)
 
 
 def test_a_proposal_with_something_to_learn_is_kept():
@@ -95,7 +95,7 @@ def test_the_previous_configuration_is_not_piloted():
 
 def test_the_engineer_gets_the_key_that_it_gets_without_a_gate_and_the_pilot_another():
     pilot, engineer = Pilot({THREE: ALIVE, FOUR: ALIVE}), Remembering(PROPOSED)
-    Gated(engineer, pilot, 0.9, False).propose(EVIDENCE, HISTORY, KEY)
+    Gated(engineer, pilot, mix=False).propose(EVIDENCE, HISTORY, KEY)
     assert engineer.keys == [KEY]
     assert pilot.asked[0][1] != KEY
 
@@ -154,6 +154,6 @@ def test_on_the_toy_learner_only_hopeless_sizes_are_stopped():
         data = tuple((kind.size in sizes) / len(sizes) for kind in toy.KINDS)
         config = LakeConfig(toy.KINDS, data, (0.5,) * 8, (0.75,) * 8)
         history = [PastRound(0, LakeConfig.uniform(toy.KINDS, 0.25, 0.5), EVIDENCE)]
-        return Gated(Remembering(config), pilot, 0.8, False).propose(EVIDENCE, history, KEY).gate["verdict"]
+        return Gated(Remembering(config), pilot, mix=False, bound=0.8).propose(EVIDENCE, history, KEY).gate["verdict"]
 
     assert [verdict(9, 10), verdict(4, 5, 6), verdict(3, 10)] == ["refused", "accepted", "accepted"]

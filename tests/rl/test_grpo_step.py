@@ -238,12 +238,11 @@ def test_without_dynamic_sampling_all_groups_stay(scene):
     assert len(run.policy.asked) == 1 and counted(found.batch) == [True] * 6
 
 
-@pytest.mark.parametrize(("masked", "expected"), [(False, [True, True]), (True, [False, True])])
-def test_answers_without_an_end_count_in_the_loss_unless_that_is_switched_off(scene, masked, expected):
-    batch = gathered(scene(["t.", "oo"], prompts=2, mask_truncated=masked)).batch
-    assert counted(batch) == [*expected, True, True]
-    np.testing.assert_allclose(batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)  # in the baseline they do either way
-    assert batch.sequences.valid[0].sum() > batch.sequences.starts[0] + 5  # and the model still reads them
+def test_answers_without_an_end_count_in_the_loss(scene):
+    batch = gathered(scene(["t.", "oo"], prompts=2)).batch
+    assert counted(batch) == [True] * 4
+    np.testing.assert_allclose(batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
+    assert batch.sequences.valid[0].sum() > batch.sequences.starts[0] + 5
 
 
 def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
@@ -331,7 +330,7 @@ class Pair:
 @pytest.mark.parametrize(("kind", "credit"), [("paper", "outcome"), ("optimal", "exact")])
 def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch, kind, credit):
     script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
-    settings = dict(prompts=4, resampling=1, kind=kind, mask_truncated=True, credit=credit)
+    settings = dict(prompts=4, resampling=1, kind=kind, credit=credit)
     taken, alone = taken_and_gathered(scene(script, **settings))
     scenes = [scene(script, **settings) for _ in range(2)]
     counts, both = zip(*Pair(monkeypatch).run(lambda index: taken_and_gathered(scenes[index])), strict=True)

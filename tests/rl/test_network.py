@@ -108,14 +108,14 @@ def test_advantages_are_the_sums_of_their_definition():
         observation=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, there=nothing,
         reward=reward, done=done, level=nothing, outcome=nothing, length=nothing,
     )  # fmt: skip
-    found = ppo._advantages(SMALL, rollout, last)
+    found = ppo._advantages(rollout, last)
     for t in range(time):
         for e in range(environments):
             expected, weight = np.zeros(agents), 1.0
             for s in range(t, time):
                 follows = last[e] if s + 1 == time else value[s + 1, e]
-                expected += weight * (reward[s, e] + SMALL.discount * follows * (not done[s, e]) - value[s, e])
-                weight *= SMALL.discount * SMALL.gae_lambda
+                expected += weight * (reward[s, e] + ppo.DISCOUNT * follows * (not done[s, e]) - value[s, e])
+                weight *= ppo.DISCOUNT * ppo.GAE_LAMBDA
                 if done[s, e]:
                     break
             np.testing.assert_allclose(found[t, e], expected, atol=1e-5)

@@ -43,10 +43,9 @@ def rates(updates: int, **settings) -> list[float]:
         ({}, [0.8] * 7),
         ({"warmup_steps": 4}, [0, 0.2, 0.4, 0.6, 0.8, 0.8, 0.8]),
         ({"schedule": "linear"}, [0.8, 2 / 3, 1.6 / 3, 0.4, 0.8 / 3, 0.4 / 3, 0]),
-        ({"schedule": "linear", "warmup_steps": 2, "final_rate": 0.25}, [0, 0.4, 0.8, 0.65, 0.5, 0.35, 0.2]),
-        # 60 degrees an update: 0.8 (1 + cos) / 2, then what is above 0.1 times 0.8 only.
+        ({"schedule": "linear", "warmup_steps": 2}, [0, 0.4, 0.8, 0.6, 0.4, 0.2, 0]),
+        # 60 degrees an update: 0.8 (1 + cos) / 2.
         ({"schedule": "cosine", "warmup_steps": 3}, [0, 0.8 / 3, 1.6 / 3, 0.8, 0.6, 0.2, 0]),
-        ({"schedule": "cosine", "warmup_steps": 3, "final_rate": 0.1}, [0, 0.8 / 3, 1.6 / 3, 0.8, 0.62, 0.26, 0.08]),
         ({"schedule": "cosine", "warmup_steps": 12}, [0.8 * i / 12 for i in range(7)]),
     ],
 )
@@ -55,8 +54,8 @@ def test_the_rate_rises_from_zero_and_goes_down_as_asked(settings, expected):
 
 
 def test_the_rate_stays_down_after_the_last_update():
-    schedule = learning_rate(GRPOSection(schedule="cosine", final_rate=0.5, learning_rate=0.8), 10)
-    assert float(schedule(25)) == pytest.approx(0.4)
+    schedule = learning_rate(GRPOSection(schedule="cosine", learning_rate=0.8), 10)
+    assert float(schedule(25)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +150,10 @@ def test_the_second_moment_in_bfloat16_follows_gradients_that_shrink():
     weights = nnx.State({"w": nnx.Param(jnp.zeros(4096), spec=("fsdp", "tp"))})
 
     def denominators(moments):
-        optimizer = make_optimizer(GRPOSection(moments=moments, max_gradient_norm=1e9), 1)
+        optimizer = make_optimizer(GRPOSection(moments=moments), 1)
 
         def step(state, update):
-            scale = jnp.where(update < 300, 1.0, 0.1)
+            scale = jnp.where(update < 300, 1e-3, 1e-4)  # short enough not to be clipped
             noise = scale * jax.random.normal(jax.random.fold_in(jax.random.key(0), update), (4096,))
             return optimizer.update(jax.tree.map(lambda _: noise, weights), state, weights)[1], None
 

@@ -131,10 +131,8 @@ def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monke
     rows = run.log("metrics.jsonl")
     assert [row["mismatch_alarm"] for row in rows] == [1] * 4
     assert rows[0]["mismatch_factor"] == pytest.approx(np.exp(0.1), rel=1e-3)
-    said = [line for line in run.lines if "grpo.mismatch_alarm" in line]
-    assert said == [
-        "round 0, step 1: sampler and trainer differ by a factor of 1.105 a token, above grpo.mismatch_alarm = 1.05"
-    ]
+    said = [line for line in run.lines if "differ by a factor" in line]
+    assert said == ["round 0, step 1: sampler and trainer differ by a factor of 1.105 a token, above 1.05"]
     run.recorder.directory.close()
 
 

@@ -60,7 +60,7 @@ OPTIMIZER = optax.adam(1e-3)
 
 @pytest.fixture
 def run(tmp_path):
-    config = Config(grpo=GRPOSection(max_skipped=2, prompts=2, samples=2))
+    config = Config(grpo=GRPOSection(prompts=2, samples=2))
     directory = RunDirectory(tmp_path / "run", config)
     directory.create()
     policy = OnePolicy(config)
@@ -115,10 +115,10 @@ def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier
 
 def test_skipped_updates_in_a_row_stop_the_run_with_their_batch(run):
     good, bad = {"update_skipped": 0.0}, {"update_skipped": 1.0}
-    for metrics in (bad, good, bad):  # not in a row
+    for metrics in (bad, good, bad, bad):  # not in a row
         run.recorder.note_update(metrics, batch())
-    assert run.state.progress.skipped == 1 and not (run.recorder.directory.path / "skipped").exists()
-    with pytest.raises(RunError, match="round 1, step 5: 2 updates in a row were not finite") as error:
+    assert run.state.progress.skipped == 2 and not (run.recorder.directory.path / "skipped").exists()
+    with pytest.raises(RunError, match="round 1, step 5: 3 updates in a row were not finite") as error:
         run.recorder.note_update(bad, batch())
     file = run.recorder.directory.path / "skipped" / "round_1_step_5_process_0.npz"
     assert str(file) in str(error.value) and "\n" not in str(error.value)

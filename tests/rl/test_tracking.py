@@ -243,9 +243,10 @@ def traces(run: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("start", [0, 2])
-def test_profiler_records_the_steps_that_were_asked_for(run, start):
+def test_profiler_records_the_steps_that_were_asked_for(run, monkeypatch, start):
+    monkeypatch.setattr(tracking, "PROFILE_START", start)
     there = []
-    with Profiler(TrackingSection(profile_start=start, profile_steps=2), run) as profiler:
+    with Profiler(TrackingSection(profile_steps=2), run) as profiler:
         for _ in range(start + 3):
             jnp.ones(3).sum().block_until_ready()
             profiler.step_done()
@@ -255,8 +256,9 @@ def test_profiler_records_the_steps_that_were_asked_for(run, start):
     assert trace.stat().st_size > 1000
 
 
-def test_profiler_closes_its_recording_when_the_run_breaks_off(run):
-    with pytest.raises(RuntimeError), Profiler(TrackingSection(profile_start=0, profile_steps=5), run) as profiler:
+def test_profiler_closes_its_recording_when_the_run_breaks_off(run, monkeypatch):
+    monkeypatch.setattr(tracking, "PROFILE_START", 0)
+    with pytest.raises(RuntimeError), Profiler(TrackingSection(profile_steps=5), run) as profiler:
         profiler.step_done()
         raise RuntimeError
     assert len(traces(run)) == 1

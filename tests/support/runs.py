@@ -140,7 +140,6 @@ def _draw_metrics(rng: np.random.Generator, valid: float, kinds: Sequence[int | 
         "entropy": rng.normal(0.5, 0.05) if updated else None,
         "gradient_norm": rng.lognormal(-1, 0.4) if updated else None,
         "mismatch_max": rng.lognormal(-9, 0.3),
-        "clipped_dual": 0.0,
     }
 
 

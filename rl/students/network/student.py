@@ -29,6 +29,7 @@ from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.tracking import Display, Stopwatch
 from rl.run.validation import Answers, keep_validation, stage_name
+from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 from rl.students.network import ppo
 
 OTHER_KINDS_WEIGHT = 0.1
@@ -344,14 +345,14 @@ class NetworkStudent:
 
     def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
         """Play fresh boards of each kind with data; see `engineer.Pilot`."""
-        settings, lake = self.config.engineer.gate, equal_shares(lake)
-        boards = self._boards(lake, jax.random.fold_in(key, 0), settings.boards * len(lake.kinds))
+        lake = equal_shares(lake)
+        boards = self._boards(lake, jax.random.fold_in(key, 0), PILOT_BOARDS * len(lake.kinds))
         levels, optima = jax.tree.map(
-            lambda x: np.repeat(x, settings.samples, axis=0), (boards.instances, boards.solutions.cost)
+            lambda x: np.repeat(x, PILOT_SAMPLES, axis=0), (boards.instances, boards.solutions.cost)
         )
         player, objective = Player(self.settings, self.state.learner.parameters), self.config.lake.objective
         verdicts, _ = player.play(levels, optima, objective, jax.random.fold_in(key, 1), greedy=False)
-        shares = np.asarray(verdicts.valid).reshape(-1, settings.samples).mean(axis=-1)
+        shares = np.asarray(verdicts.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
         return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
     def save(self, folder: Path) -> None:
