@@ -181,7 +181,6 @@ class ChatClient:
             raise ApiError(f"{key_name}: must be ASCII letters on one line")
         self.url, self.model = url.rstrip("/").removesuffix("/chat/completions"), model
         self._key, self._key_name, self._timeout, self._attempts = key, key_name, timeout, attempts
-        self._reached = False  # until then a server that cannot be reached is taken for a wrong address
         self._limit_key = "max_tokens"
         self.refused = self._refused_first = frozenset[str]()
 
@@ -215,8 +214,9 @@ class ChatClient:
     ) -> Iterator[tuple[int, Completion | RequestFailed]]:
         """Yield the answers as they come, each with its request's index; `concurrency` requests are under way at once.
 
-        A request has failed if every attempt did, or the server refuses it. Closing the iterator breaks off what is
-        under way.
+        A request has failed if every attempt did, or the server refuses it. A server that goes away is waited for as
+        long as the attempts last; one that no request of this call has reached ends it at once. Closing the iterator
+        breaks off what is under way.
 
         Args:
           attempts: for each request; None for the client's own number.
@@ -329,7 +329,7 @@ class _HttpClient(openai.DefaultAsyncHttpxClient):
 
     def __init__(self, chat: ChatClient):
         super().__init__(follow_redirects=False)  # a redirect would take the question to whoever is named
-        self._chat = chat
+        self._chat, self._reached = chat, False
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         chat = self._chat
@@ -342,10 +342,10 @@ class _HttpClient(openai.DefaultAsyncHttpxClient):
         except TimeoutError:
             raise _NoAnswer(f"no answer within {chat._timeout:g} s") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            if chat._reached:
+            if self._reached:
                 raise
             raise ApiError(f"{chat.url}: not reached: {_reason(error)}") from None
-        chat._reached = True
+        self._reached = True
         if response.is_success:
             _read(response.text)
         elif "insufficient_quota" in response.text:

@@ -309,12 +309,15 @@ def test_a_server_that_is_not_there_is_told_at_once():
         complete(ChatClient(url, "m", timeout=5))
 
 
-def test_a_server_that_goes_away_later_is_waited_for(server):
+def test_a_server_that_goes_away_is_waited_for_while_it_is_asked_and_ends_the_next_call(server):
     client = client_of(server, attempts=2)
-    complete(client)
+    results = client.map([QUESTION] * 2, concurrency=1)
+    assert next(results)[1].text == "fine"
     server.shutdown()
     server.socket.close()
-    with pytest.raises(RequestFailed, match="^ConnectionRefusedError: "):
+    ((_, result),) = results
+    assert isinstance(result, RequestFailed) and str(result).startswith("ConnectionRefusedError: ")
+    with pytest.raises(ApiError, match=f"^{server.url}: not reached: ConnectionRefusedError: "):
         complete(client)
 
 
