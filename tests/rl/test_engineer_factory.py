@@ -17,6 +17,7 @@ from rl.context import read_context
 from rl.policy import Policy
 from rl.run.checkpoint import fingerprint
 from rl.sampler.api import ApiError
+from rl.students import language
 from rl.students.language import LanguageStudent, check_room
 
 PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
@@ -193,7 +194,9 @@ def test_a_server_that_goes_away_between_rounds_stops_the_run(stage, server):
 
 @pytest.mark.heavy
 def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkeypatch):
-    run = after_round_0(stage, gate={"boards": 3, "samples": 4})
+    monkeypatch.setattr(language, "PILOT_BOARDS", 3)
+    monkeypatch.setattr(language, "PILOT_SAMPLES", 4)
+    run = after_round_0(stage)
     lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
 
     def answer(policy, parameters, prompts, key, *, samples, sampling, progress):
@@ -211,7 +214,7 @@ def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkey
 
 
 def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
-    run = after_round_0(stage, kind="uniform", gate={"action": "mix", "bound": 0.5})
+    run = after_round_0(stage, kind="uniform", gate="mix")
     hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
     monkeypatch.setattr(LanguageStudent, "pilot", lambda *arguments: hopeless)
     proposal = run.design()
@@ -249,9 +252,10 @@ def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
         assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("pilot", [{"gate": {"action": "mix", "samples": 64}}, {"proposals": 2}])
-def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot):
-    config = stage.config({"gate": {"samples": 64}} | pilot)
+@pytest.mark.parametrize("pilot", [{"gate": "mix"}, {"proposals": 2}])
+def test_a_pilot_without_room_is_refused_before_the_run(stage, pilot, monkeypatch):
+    monkeypatch.setattr(language, "PILOT_SAMPLES", 64)
+    config = stage.config(pilot)
     policy = dataclasses.replace(stage.run().policy, config=config)
     with pytest.raises(ConfigError, match="sampler.rows = 8: must be at least 64, as the 64 answers"):
         check_room(policy)
