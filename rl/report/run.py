@@ -78,7 +78,6 @@ class Run:
 
     Attributes:
       name: the directory's name.
-      directory: its path.
       settings: the configuration by dotted key.
       origins: the origin of a setting by dotted key, see `rl.config.provenance`; empty for a run without any.
       stages: the validations in the order in which they happened.
@@ -88,7 +87,6 @@ class Run:
     """
 
     name: str
-    directory: Path
     settings: dict[str, Any]
     origins: dict[str, str]
     stages: tuple[Stage, ...]
@@ -150,7 +148,6 @@ def read(run_dir: str | Path) -> Run:
     rows = _read(directory / "metrics.jsonl", [])
     return Run(
         name=directory.resolve().name,
-        directory=directory,
         settings=flat(_read(directory / "config.yaml", {})),
         origins=_read(directory / "provenance.json", {}),
         stages=stages,
