@@ -1,9 +1,9 @@
-"""What answers to a fixed set are worth, in the paper's tables; reads and writes no file."""
+"""Scores of answers to a fixed set, in the paper's tables; reads and writes no file."""
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,12 +43,13 @@ class Row:
     """A line of a table.
 
     Attributes:
-      num_agents: on every board; None for all of them together, and then ``by_size`` is empty.
+      num_agents: number of agents on every board; None for all numbers together, and then ``by_size`` is empty.
       family: word of the boards' ``Family``, None for all families together.
       wait_subset: share of instances that need a wait, None for all subsets together.
       by_size: the cells by board side, ascending.
       mean: the unweighted mean over the sizes, which the paper calls "Sum"; for all agents together over every number
         of agents and size.
+      cells: those that the mean is over.
     """
 
     num_agents: int | None
@@ -56,6 +57,7 @@ class Row:
     wait_subset: float | None
     by_size: Mapping[int, Cell]
     mean: Cell
+    cells: tuple[Cell, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,19 +85,23 @@ class Scores:
 
         What would be the same row again is left out: where there is one number of agents, one family, or one subset.
         """
+        instances, family, subset = self.benchmark.instances, self.benchmark.family, self.benchmark.wait_subset
+        agents, size = instances.num_agents, instances.size
         rows = []
-        for agents, here in self._agents().items():
-            for family, subset in self._lines(here):
-                by_size = self._by_size(agents, family, subset)
-                rows.append(Row(agents, family, subset, by_size, _mean(by_size.values())))
-        if len(self._agents()) > 1:
-            for family, subset in self._lines(np.ones(len(self.benchmark), bool)):
-                cells = [cell for agents in self._agents() for cell in self._by_size(agents, family, subset).values()]
-                rows.append(Row(None, family, subset, {}, _mean(cells)))
+        for number in _and_together(agents):
+            own = _where(agents, number)
+            for word, share in itertools.product(_and_together(family[own]), _and_together(subset[own])):
+                here = own & _where(family, word) & _where(subset, share)
+                cells = {
+                    key: self._cell(here & (agents == key[0]) & (size == key[1]))
+                    for key in sorted(set(zip(agents[here].tolist(), size[here].tolist(), strict=True)))
+                }
+                by_size = {} if number is None else {side: cell for (_, side), cell in cells.items()}
+                rows.append(Row(number, word, share, by_size, _mean(cells.values()), tuple(cells.values())))
         return tuple(rows)
 
     def at(self, k: int) -> "Scores":
-        """The same with shares that are chances: that of k answers at least one is valid, and that one is optimal.
+        """Return the scores as chances: that of k answers at least one is valid, and that one is optimal.
 
         Estimated by ``pass_at`` from all answers to an instance; answers that lack for k count as invalid.
 
@@ -109,16 +115,16 @@ class Scores:
         return dataclasses.replace(self, valid=valid, optimal=optimal)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the size of a row is None for the mean over sizes. Sets of one family do not name it."""
-        families, rows = self._families(), []
+        """Return plain values; the size of a row is None for the mean over sizes. Sets of one family do not name it."""
+        families, rows = self._by_family(), []
         for row in self.rows:
             for size, cell in (*row.by_size.items(), (None, row.mean)):
                 family = {"family": row.family} if families else {}
                 head = {"agents": row.num_agents, **family, "wait_subset": row.wait_subset, "size": size}
                 rows.append(head | dataclasses.asdict(cell))
-        by_agents, by_family = (
-            [{name: value} | dict(zip(FAILURES, self._failures(here), strict=True)) for value, here in parts.items()]
-            for name, parts in (("agents", self._agents()), ("family", families))
+        failures, by_family = (
+            [{name: value} | dict(zip(FAILURES, counts, strict=True)) for value, counts in parts.items()]
+            for name, parts in (("agents", self._by_agents()), ("family", families))
         )
         return {
             "set": self.benchmark.name,
@@ -128,11 +134,11 @@ class Scores:
             "answers": int(self.answers.sum()),
             "missing": int(np.sum(self.answers == 0)),
             "rows": rows,
-            "failures": by_agents,
+            "failures": failures,
         } | ({"failures_by_family": by_family} if families else {})
 
     def to_text(self) -> str:
-        """The tables for people, at most 100 columns wide."""
+        """Write the tables for people, at most 100 columns wide."""
         missing = int(np.sum(self.answers == 0))
         lines = [
             f"{self.benchmark.name} set, optimal by {self.objective.value}: {self.answers.sum():,} answers to "
@@ -140,12 +146,13 @@ class Scores:
         ]
         if missing:
             lines.append(f"{missing:,} instances have no answer and count as invalid")
-        families = self._families()
+        families, by_agents = self._by_family(), self._by_agents()
         label = _family_label if families else _wait_label
-        for agents, here in self._agents().items():
+        for agents in by_agents:
             rows = [row for row in self.rows if row.num_agents == agents]
             for what in ("valid", "optimal"):
                 lines += ["", *_table(f"{agents} agents, {what} %", rows, what, label)]
+            here = self.benchmark.instances.num_agents == agents
             share = self.optimal[here].sum() / self.valid[here].sum() if self.valid[here].any() else 0.0
             lines.append(f"of the valid, optimal: {100 * share:.1f} %")
         together = [row for row in self.rows if row.num_agents is None]
@@ -154,45 +161,20 @@ class Scores:
         for row in together:
             lines.append(f"{label(row)}{_shown(row.mean, 'valid'):>12}{_shown(row.mean, 'optimal'):>12}")
         lines += ["", "invalid answers by the first check that fails"]
-        lines += self._failure_table({f"{agents} agents": here for agents, here in self._agents().items()})
-        if families:
-            lines += ["", *self._failure_table(families)]
-        return "\n".join(lines)
+        lines += _failure_table({f"{agents} agents": counts for agents, counts in by_agents.items()})
+        return "\n".join([*lines, *(["", *_failure_table(families)] if families else [])])
 
-    def _failure_table(self, parts: Mapping[str, np.ndarray]) -> list[str]:
-        lines = [" " * 14 + "".join(f"{name:>10}" for name in parts)]
-        columns = [self._failures(here) for here in parts.values()]
-        for name, *counts in zip(FAILURES, *columns, strict=True):
-            lines.append(f"{name.replace('_', ' '):<14}" + "".join(f"{count:>10,}" for count in counts))
-        return lines
+    def _by_agents(self) -> dict[int, list[int]]:
+        """Count the failures, in the order of ``FAILURES``, for each number of agents."""
+        return self._count(self.benchmark.instances.num_agents)
 
-    def _failures(self, here: np.ndarray) -> list[int]:
-        return self.failures[here].sum(axis=0).tolist()
+    def _by_family(self) -> dict[str, list[int]]:
+        """Count the failures for each family; nothing where there is one family."""
+        counts = self._count(self.benchmark.family)
+        return counts if len(counts) > 1 else {}
 
-    def _agents(self) -> dict[int, np.ndarray]:
-        """bool ``[n]`` for each number of agents: the instances that have it."""
-        num_agents = self.benchmark.instances.num_agents
-        return {agents: num_agents == agents for agents in np.unique(num_agents).tolist()}
-
-    def _families(self) -> dict[str, np.ndarray]:
-        """bool ``[n]`` for each family: the instances that are of it; none where there is one family."""
-        family = self.benchmark.family
-        words = np.unique(family).tolist()
-        return {word: family == word for word in words} if len(words) > 1 else {}
-
-    def _lines(self, here: np.ndarray) -> Iterable[tuple[str | None, float | None]]:
-        """Family and wait subset of the rows over some instances."""
-        columns = self.benchmark.family, self.benchmark.wait_subset
-        return itertools.product(*(_and_together(column[here]) for column in columns))
-
-    def _by_size(self, agents: int, family: str | None, subset: float | None) -> dict[int, Cell]:
-        here = self._agents()[agents]
-        if family is not None:
-            here = here & (self.benchmark.family == family)
-        if subset is not None:
-            here = here & (self.benchmark.wait_subset == subset)
-        size = self.benchmark.instances.size
-        return {side: self._cell(here & (size == side)) for side in np.unique(size[here]).tolist()}
+    def _count(self, column: np.ndarray) -> dict[Any, list[int]]:
+        return {value: self.failures[column == value].sum(axis=0).tolist() for value in np.unique(column).tolist()}
 
     def _cell(self, here: np.ndarray) -> Cell:
         count = int(here.sum())
@@ -204,9 +186,9 @@ class Scores:
 
 
 def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Chance that of k answers at least one is correct, float ``[n]``: the unbiased ``1 - C(t - c, k) / C(t, k)``.
+    """Return the chance that of k answers at least one is correct, float ``[n]``: ``1 - C(t - c, k) / C(t, k)``.
 
-    By Chen et al. 2021, "Evaluating Large Language Models Trained on Code".
+    Unbiased; by Chen et al. 2021, "Evaluating Large Language Models Trained on Code".
 
     Args:
       k: answers that are drawn, at least 1.
@@ -225,7 +207,7 @@ def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def _mean(cells: Collection[Cell]) -> Cell:
-    """The unweighted mean of cells that have no instance in common."""
+    """Return the unweighted mean of cells that have no instance in common."""
     count = len(cells)
     return Cell(
         instances=sum(cell.instances for cell in cells),
@@ -242,7 +224,7 @@ def score(
     *,
     objective: Objective | str = Objective.SUM_OF_COSTS,
 ) -> Scores:
-    """Reads and judges answers in plain text, from any model.
+    """Read and judge answers in plain text, from any model.
 
     Args:
       answers: by id, one text or several samples; an instance without any counts as invalid.
@@ -287,7 +269,7 @@ def score(
 def _verdicts(
     of: np.ndarray, texts: Sequence[str], benchmark: Benchmark, objective: Objective
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Per answer its first failing ``Check``, int ``[answers]``, negative for none, and bool ``[answers]`` optimal."""
+    """Return each answer's first failing ``Check``, negative for none, and whether it is optimal, each ``[answers]``."""
     optimum = benchmark.optimum if objective is Objective.SUM_OF_COSTS else benchmark.makespan
     instances = benchmark.instances
     first, optimal = np.zeros(len(texts), int), np.zeros(len(texts), bool)
@@ -318,14 +300,21 @@ def _table(title: str, rows: Sequence[Row], what: str, label: Callable[[Row | No
     return lines
 
 
+def _failure_table(columns: Mapping[str, Sequence[int]]) -> list[str]:
+    lines = [" " * 14 + "".join(f"{name:>10}" for name in columns)]
+    for name, *counts in zip(FAILURES, *columns.values(), strict=True):
+        lines.append(f"{name.replace('_', ' '):<14}" + "".join(f"{count:>10,}" for count in counts))
+    return lines
+
+
 def _wait_label(row: Row | None) -> str:
-    """What is left of a row of a table, or of its head."""
+    """Write the first column of a row, or of the table's head, by wait subset."""
     word = "wait" if row is None else "all" if row.wait_subset is None else f"{row.wait_subset:.2f}"
     return f"{word:>5}"
 
 
 def _family_label(row: Row | None) -> str:
-    """The same in a set of several families."""
+    """Write the first column of a row, or of the table's head, by family."""
     return f"{'family' if row is None else row.family or 'all':>10}"
 
 
@@ -334,6 +323,11 @@ def _shown(cell: Cell, what: str) -> str:
 
 
 def _and_together(values: np.ndarray) -> list[Any]:
-    """The different ones ascending, and None for all of them if there are several."""
+    """Return the different values ascending, and None for all of them if there are several."""
     different = np.unique(values).tolist()
     return [*different, None] if len(different) > 1 else different
+
+
+def _where(column: np.ndarray, value: Any) -> np.ndarray:
+    """Return where a column has a value, bool ``[n]``; everywhere for None."""
+    return np.ones(len(column), bool) if value is None else column == value
