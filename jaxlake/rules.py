@@ -97,11 +97,11 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
     moving = _bits([wanted[agent] != before[agent] for agent in agents])
     everybody = np.array((1 << len(agents)) - 1, moving.dtype)
     conflicting = _bits((rivals & (rivals - 1)) != 0)  # Each is a rival of its own, so: more than one bit.
-    swap_conflicts = jnp.int32(0)
+    swap_conflicts = jnp.zeros_like(conflicting, jnp.int32)  # not a constant, for ``record.vary_alike``'s reason
     for first, second in itertools.combinations(agents, 2):
         swap = (standing[first] >> second) & (standing[second] >> first) & 1
         conflicting |= swap << first | swap << second
-        swap_conflicts += swap
+        swap_conflicts += swap.astype(jnp.int32)
     in_conflict = conflicting != 0
     stays = ~moving | conflicting
     if conflicts is ConflictRule.END:
@@ -119,7 +119,7 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
             )
         return stays, (stays & at_home) | (~stays & would_be_home)
 
-    stays, home = jax.lax.fori_loop(0, max(len(agents) - 1, 2), pass_back, (stays, at_home))
+    stays, home = jax.lax.fori_loop(0, max(len(agents) - 1, 2), pass_back, (stays, stays & at_home))
     stayed = _flags(stays, len(agents))
     return Outcome(
         positions=jnp.maximum(
@@ -132,7 +132,7 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
         entered_hole=into_hole & ~jnp.stack(stayed),
         in_conflict=in_conflict,
         vertex_conflicts=(jnp.sum(jax.lax.population_count(rivals), dtype=jnp.int32) - len(agents)) // 2,
-        swap_conflicts=swap_conflicts.astype(jnp.int32),
+        swap_conflicts=swap_conflicts,
     )
 
 
@@ -199,4 +199,6 @@ def _bits(flags: Sequence[jax.Array] | jax.Array) -> jax.Array:
 
 def _flags(bits: Array, agents: int) -> list[jax.Array]:
     """The inverse of ``_bits``."""
-    return [(bits & np.array(1 << agent, bits.dtype)) != 0 for agent in range(agents)]
+    # By shifts: with masks, ``bits & 1 << agent``, JAX 0.10.1 to 0.12.0 abort at 5 to 7 agents on CPUs with AVX-512.
+    one = np.array(1, bits.dtype)
+    return [((bits >> np.array(agent, bits.dtype)) & one).astype(bool) for agent in range(agents)]

@@ -232,6 +232,26 @@ def slipped(action, keys):
     return jnp.bincount(after, length=9)
 
 
+@pytest.mark.parametrize("agents", [5, 6, 7])
+def test_whatever_is_kept_of_a_batch_compiles(agents):
+    """JAX 0.10.1 to 0.12.0 ended the process at these numbers of agents."""
+    level = from_text([chr(ord("a") + row) + "." * (agents - 2) + chr(ord("A") + row) for row in range(agents)])
+    right = np.full(agents, RIGHT)
+
+    def costs(_):
+        def step(state, _):
+            state, time_step = LAKE.step(state, right)
+            return state, time_step.info.costs.sum_of_costs
+
+        return jax.lax.scan(step, LAKE.reset(level)[0], length=8)[1]
+
+    states = jax.vmap(lambda _: LAKE.reset(level)[0])(np.arange(16))
+    arrivals = jax.jit(jax.vmap(lambda state: LAKE.step(state, right)[0].arrivals))(states)
+    assert arrivals.tolist() == [[1] * agents] * 16
+    each_step = [agents * min(time, agents - 1) for time in range(1, 9)]
+    assert jax.jit(jax.vmap(costs))(np.arange(16)).tolist() == [each_step] * 16
+
+
 SIZES, COUNTS = tuple(range(3, 11)), (2, 3, 4, 5)
 
 
