@@ -56,7 +56,7 @@ class AutoReset:
     def reset(self, bank: LevelBank, key: Array, params: Params = DEFAULT_PARAMS) -> tuple[State, AutoResetTimeStep]:
         """Begins the first episode, on a level drawn with the key."""
         state, time_step = self._begin(bank, key, params)
-        return state, _with_final(time_step, time_step.observation)
+        return state, _with_final(time_step, jax.tree.map(jnp.copy, time_step.observation))
 
     def step(self, bank: LevelBank, state: State, actions: Array, key: Array) -> tuple[State, AutoResetTimeStep]:
         """Plays one step, and begins the next episode as the mode says, with the same params.

@@ -15,7 +15,7 @@ import numpy as np
 from jaxlake import levels, observations, rewards, rules
 from jaxlake.arguments import is_number, short_repr, whole_number
 from jaxlake.processes import check_process
-from jaxlake.record import Array
+from jaxlake.record import Array, vary_alike
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import DEFAULT_PARAMS, Info, Params, State, TimeStep, Transition
 from jaxlake.types import ABSENT, Action, Costs, Instance
@@ -81,21 +81,26 @@ class Lake:
         )
         _check(instance, params, distances)
         count = jnp.zeros(instance.max_agents, jnp.int16)
-        state = State(
-            instance=instance,
-            distances=distances,
-            params=params.as_arrays(),
-            positions=instance.starts,
-            time=jnp.int32(0),
-            arrivals=count,
-            losses=count,
-            fallen=jnp.zeros(instance.max_agents, bool),
-            terminated=jnp.all(instance.starts == instance.goals),
-            truncated=jnp.bool_(False),
+        state = vary_alike(
+            State(
+                instance=instance,
+                distances=distances,
+                params=params.as_arrays(),
+                positions=instance.starts,
+                time=jnp.int32(0),
+                arrivals=count,
+                losses=count,
+                fallen=jnp.zeros(instance.max_agents, bool),
+                terminated=jnp.all(instance.starts == instance.goals),
+                truncated=jnp.bool_(False),
+            )
         )
-        none = jnp.zeros(instance.max_agents, bool)
-        info = _info(state, jnp.int32(0), jnp.int32(0), none, none)
-        return state, self._time_step(state, jnp.zeros(instance.max_agents, jnp.float32), info)
+        none, nobody = jnp.zeros_like(state.time), jnp.zeros_like(state.fallen)
+        time_step = self._time_step(
+            state, jnp.zeros_like(state.positions, jnp.float32), _info(state, none, none, nobody, nobody)
+        )
+        # Each array its own, so that whoever donates one of the two keeps the other, and the level.
+        return jax.tree.map(jnp.copy, (state, time_step))
 
     def step(self, state: State, actions: Array, key: Array | None = None) -> tuple[State, TimeStep]:
         """Plays one step; after the end of the episode nothing changes and nothing is rewarded.
@@ -123,7 +128,7 @@ class Lake:
         moves = jnp.where(active, moves, Action.WAIT)
         outcome = rules.move(state.instance, state.positions, moves, self.holes, self.conflicts)
 
-        time = state.time + active
+        time = state.time + active.astype(jnp.int32)
         counts = active & ~outcome.rested
         terminated = state.terminated | outcome.solved
         if self.holes is HoleRule.FALL:
@@ -134,7 +139,7 @@ class Lake:
             positions=outcome.positions,
             time=time,
             arrivals=jnp.where(counts, time.astype(jnp.int16), state.arrivals),
-            losses=state.losses + counts,
+            losses=state.losses + counts.astype(jnp.int16),
             fallen=state.fallen | outcome.entered_hole if self.holes is HoleRule.FALL else state.fallen,
             terminated=terminated,
             truncated=state.truncated | ((time >= jnp.minimum(state.params.max_steps, _MOST_STEPS)) & ~terminated),

@@ -1,6 +1,7 @@
 """What array records are: frozen chex dataclasses of arrays, counted and indexed by their first axis."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
@@ -59,6 +60,16 @@ class Record:
 def record(cls: type[Class]) -> type[Class]:
     """Make a class of arrays a pytree: frozen, built from keyword arguments; its fields by name are its ``vars``."""
     return chex.dataclass(frozen=True, kw_only=True, mappable_dataclass=False)(cls)
+
+
+def vary_alike(tree: Any) -> Any:
+    """Return the same arrays, all of them varying over each axis of ``jax.shard_map`` over which one of them does.
+
+    No loop carries a constant that its body makes vary. Not ``jax.lax.pcast``, which JAX 0.7 does not have.
+    """
+    constants = [jnp.zeros_like(leaf, bool, shape=()) for leaf in jax.tree.leaves(tree)]
+    never = functools.reduce(jnp.logical_or, constants)
+    return jax.tree.map(lambda leaf: jnp.where(never, leaf, leaf), tree)
 
 
 def _checked(index: Any, length: int, name: str) -> int | np.ndarray:

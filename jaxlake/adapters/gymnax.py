@@ -17,9 +17,10 @@ from flax import struct
 from gymnax.environments import environment, spaces
 
 from jaxlake.adapters.shared import box_of
+from jaxlake.arguments import seed_key
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
-from jaxlake.record import Array
+from jaxlake.record import Array, vary_alike
 from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
@@ -99,7 +100,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
           Observation, state, summed reward, terminated, and info: the core's ``Info`` by name, and ``rewards``.
         """
         actions = split_actions(action, self.num_agents)
-        state, timestep = self.lake.step(state.replace(params=core_params(params)), actions, key)
+        state, timestep = self.lake.step(with_params(state, params), actions, key)
         info = {**vars(timestep.info), "rewards": timestep.rewards}
         return timestep.observation, state, timestep.shared_reward, timestep.terminated, info
 
@@ -130,7 +131,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
 
     def observation_space(self, params: LakeParams) -> spaces.Box:
         """The box of observations, with their bounds; ValueError when they are not one array."""
-        seen, _ = jax.eval_shape(self.reset_env, jax.random.key(0), params)
+        seen, _ = jax.eval_shape(self.reset_env, seed_key(0), params)
         return spaces.Box(*box_of(self.lake, seen, self.num_agents))
 
 
@@ -170,3 +171,8 @@ def _places(num_agents: int) -> np.ndarray:
 def core_params(params: Any) -> Params:
     """Return the core's settings from those under gymnax's names, as arrays."""
     return Params(max_steps=params.max_steps_in_episode, slip=params.slip).as_arrays()
+
+
+def with_params(state: State, params: Any) -> State:
+    """Return the state with settings under gymnax's names, which each step is given anew."""
+    return vary_alike(state.replace(params=core_params(params)))

@@ -15,6 +15,7 @@ from jaxmarl.environments import multi_agent_env, spaces
 
 from jaxlake import observations
 from jaxlake.adapters.shared import arrays_by_name, box_of
+from jaxlake.arguments import seed_key
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
@@ -62,7 +63,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         space = spaces.Box(low, high, shape[1:], dtype)
         self.observation_spaces = dict.fromkeys(self.agents, space)
         self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))
-        _, state = jax.eval_shape(self.reset, jax.random.key(0))
+        _, state = jax.eval_shape(self.reset, seed_key(0))
         self._world_state_size = jax.eval_shape(self.get_world_state, state).shape[1]
 
     @partial(jax.jit, static_argnums=(0,))
@@ -117,7 +118,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         The agent's number in one-hot form, ``observations.flat`` of the agent, and the share of the time that is over.
         """
         episode, agents = state.episode, self.num_agents
-        over = episode.time / jnp.asarray(episode.params.max_steps, jnp.float32)
+        over = jnp.float32(episode.time) / jnp.float32(episode.params.max_steps)
         everything = [jnp.eye(agents), observations.flat(episode), jnp.broadcast_to(over, (agents, 1))]
         return jnp.concatenate(everything, axis=1, dtype=jnp.float32)
 
@@ -139,7 +140,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
 
 
 def _state(episode: State) -> LakeState:
-    return LakeState(done=episode.done, step=episode.time, episode=episode)
+    return LakeState(done=episode.done, step=jnp.copy(episode.time), episode=episode)
 
 
 def _has_agents_in_front(seen: Any, agents: int) -> bool:

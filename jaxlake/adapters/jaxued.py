@@ -16,7 +16,7 @@ from gymnax.environments import spaces
 from jaxued.environments import UnderspecifiedEnv
 
 from jaxlake import observations
-from jaxlake.adapters.gymnax import core_params, count_joint_actions, split_actions
+from jaxlake.adapters.gymnax import core_params, count_joint_actions, split_actions, with_params
 from jaxlake.benchmark import SETS, load
 from jaxlake.board_text import from_text, to_text
 from jaxlake.env import Lake
@@ -134,7 +134,7 @@ class UnderspecifiedLake(UnderspecifiedEnv):
           ``rewards`` and ``truncated``.
         """
         actions = split_actions(action, self.max_agents)
-        state, timestep = self.lake.step(state.replace(params=core_params(params)), actions, rng)
+        state, timestep = self.lake.step(with_params(state, params), actions, rng)
         info = {**vars(timestep.info), "rewards": timestep.rewards, "truncated": timestep.truncated}
         return timestep.observation, state, timestep.shared_reward, state.done, info
 

@@ -17,9 +17,10 @@ from jumanji import env, specs, types
 from jaxlake import observations
 from jaxlake import state as core
 from jaxlake.adapters.shared import box_of
+from jaxlake.arguments import seed_key
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
-from jaxlake.record import Array, Record, record
+from jaxlake.record import Array, Record, record, vary_alike
 from jaxlake.render import rgb
 from jaxlake.types import Action
 
@@ -81,7 +82,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         instance, distances = self.bank.draw(draw_key)
         episode, timestep = self.lake.reset(instance, self.params, distances)
         first = types.restart(_observation(episode, timestep), _extras(timestep), (self.num_agents,), jnp.float32)
-        return State(key=key, episode=episode), first
+        return State(key=key, episode=episode), vary_alike(first)
 
     def step(self, state: State, action: Array) -> tuple[State, types.TimeStep[Observation]]:
         """Play one step without reset, of actions int32 ``[max_agents]``; ``extras`` as of ``reset``."""
@@ -98,7 +99,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
     @cached_property
     def observation_spec(self) -> specs.Spec[Observation]:
         """An ``Observation`` of specs, the view with its bounds; ValueError when it is not one array."""
-        _, first = jax.eval_shape(self.reset, jax.random.key(0))
+        _, first = jax.eval_shape(self.reset, seed_key(0))
         low, high, shape, dtype = box_of(self.lake, first.observation.agents_view, self.num_agents)
         unbounded = specs.Array(shape, dtype, "agents_view")
         bounded = specs.BoundedArray(shape, dtype, low, high, "agents_view")
@@ -158,4 +159,4 @@ def _extras(timestep: core.TimeStep) -> dict[str, Any]:
 
 
 def _observation(episode: core.State, timestep: core.TimeStep) -> Observation:
-    return Observation(timestep.observation, timestep.legal_actions, episode.time)
+    return Observation(timestep.observation, timestep.legal_actions, jnp.copy(episode.time))

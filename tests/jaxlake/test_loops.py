@@ -1,0 +1,162 @@
+"""The environment in other people's loops: donated states, `jax.shard_map`, and JAX's strictest settings."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from jaxlake import observations
+from jaxlake.autoreset import AutoReset, AutoResetMode
+from jaxlake.board_text import from_text
+from jaxlake.env import Lake
+from jaxlake.levels import LevelBank, distances, stack
+from jaxlake.rewards import cost, shaped
+from jaxlake.state import Params
+from jaxlake.types import Action
+
+BOARDS = ("aA.\nbB.\n..#", "a..\n.#A\nbB.", "a#.\nA..\nB.b")
+STEPS, SLIPPERY = 6, Params(max_steps=jnp.int32(4), slip=jnp.float32(0.5))
+
+
+def bank(*boards):
+    return LevelBank.build(stack([from_text(board) for board in boards or BOARDS]), with_distances=True)
+
+
+def core(lake=Lake(), mode=AutoResetMode.SAME_STEP, params=Params(), boards=BOARDS):  # noqa: B008
+    levels, env = bank(*boards), AutoReset(lake, mode)
+    return partial(env.reset, levels, params=params), lambda carry, moves, key: env.step(levels, carry[0], moves, key)
+
+
+def gymnax(params):
+    pytest.importorskip("gymnax")
+    from jaxlake.adapters.gymnax import CentralLake, join_actions
+
+    env = CentralLake(bank(), params=params)
+
+    def step(carry, moves, key):
+        return env.step(key, carry[1], join_actions(moves), env.default_params)[:2]
+
+    return env.reset, step
+
+
+def jaxued(params):
+    pytest.importorskip("jaxued")
+    from jaxlake.adapters.gymnax import join_actions
+    from jaxlake.adapters.jaxued import EnvParams, UnderspecifiedLake
+
+    env, levels = UnderspecifiedLake(2), bank()
+    settings = EnvParams(max_steps_in_episode=params.max_steps, slip=params.slip)
+
+    def reset(key):
+        return env.reset_to_level(key, levels.draw(key)[0], settings)
+
+    def step(carry, moves, key):
+        return env.step(key, carry[1], join_actions(moves), settings)[:2]
+
+    return reset, step
+
+
+def jaxmarl(params):
+    pytest.importorskip("jaxmarl")
+    from jaxlake.adapters.jaxmarl import MultiAgentLake
+
+    env = MultiAgentLake(bank(), params=params)
+
+    def step(carry, moves, key):
+        return env.step(key, carry[1], dict(zip(env.agents, moves, strict=True)))[:2]
+
+    return env.reset, step
+
+
+def jumanji(params):
+    pytest.importorskip("jumanji")
+    from jaxlake.adapters.jumanji import JumanjiLake
+
+    env = JumanjiLake(bank(), params=params)
+    return env.reset, lambda carry, moves, key: env.step(carry[0], moves)
+
+
+LOOPS = {
+    "planes": lambda: core(),
+    "window, cost, next step": lambda: core(Lake("fall", observe=observations.window(1), reward=cost), "next-step"),
+    "one_hot, shaped": lambda: core(Lake(conflicts="end", observe=observations.one_hot, reward=shaped()), "off"),
+    "flat, slip": lambda: core(Lake(observe=observations.flat), params=SLIPPERY),
+    "one agent": lambda: core(boards=("a.A\n...\n...", "a..\n.#A\n...")),
+    "gymnax": lambda: gymnax(SLIPPERY),
+    "jaxued": lambda: jaxued(Params(max_steps=4)),
+    "jaxmarl": lambda: jaxmarl(SLIPPERY),
+    "jumanji": lambda: jumanji(SLIPPERY),
+}
+
+
+EACH = pytest.mark.parametrize(
+    "name", [name if name == "planes" else pytest.param(name, marks=pytest.mark.heavy) for name in LOOPS]
+)
+
+
+def moves_of(name):
+    return np.random.default_rng(0).integers(0, len(Action), (STEPS, 1 if name == "one agent" else 2), np.int32)
+
+
+def same(ours, theirs):
+    jax.tree.map(np.testing.assert_array_equal, unwrapped(ours), unwrapped(theirs))
+
+
+def unwrapped(tree):
+    return jax.tree.map(lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x, tree)
+
+
+@EACH
+def test_a_rollout_is_the_same_under_shard_map_and_strict_settings(name):
+    reset, step = LOOPS[name]()
+
+    def rollout(key):
+        first, key = jax.random.split(key)
+        # All that reset returns is carried: shard_map refuses what of it does not vary with the level.
+        return jax.lax.scan(
+            lambda carry, given: (step(carry, *given),) * 2,
+            reset(first),
+            (moves_of(name), jax.random.split(key, STEPS)),
+        )[1]
+
+    keys = jax.random.split(jax.random.key(0), 8)
+    mesh, one = jax.sharding.Mesh(jax.devices()[:2], ("devices",)), PartitionSpec("devices")
+    sharded = jax.shard_map(jax.vmap(rollout), mesh=mesh, in_specs=one, out_specs=one)
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        ours = jax.jit(sharded)(keys)
+    same(ours, jax.jit(jax.vmap(rollout))(keys))
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_a_reset_outside_jit_returns_can_be_donated_and_nothing_goes_with_it(name):
+    reset, _ = LOOPS[name]()
+    first = reset(jax.random.key(0))
+    copied = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), donate_argnums=0)(first)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(first))
+    same(reset(jax.random.key(0)), copied)
+
+
+def test_a_donated_state_takes_neither_the_level_nor_the_time_step():
+    lake = Lake(observe=lambda state: (state.positions, state.instance.goals))
+    level = jax.tree.map(jnp.asarray, from_text(BOARDS[0]))
+    given = level, Params(max_steps=jnp.int32(9)), jnp.asarray(distances(stack([from_text(BOARDS[0])]))[0])
+    state, first = lake.reset(*given)
+    kept = jax.device_get((given, first))
+    after, _ = jax.jit(lake.step, donate_argnums=0)(state, np.array([Action.RIGHT, Action.RIGHT]))
+    assert state.positions.is_deleted() and after.terminated
+    same((given, first), kept)
+
+
+@pytest.mark.parametrize("name", ["gymnax", "jaxmarl"])
+def test_no_key_is_used_twice(name):
+    reset, step = LOOPS[name]()
+
+    def play(key):
+        keys = jax.random.split(key, STEPS + 1)
+        return jax.lax.scan(lambda carry, x: (step(carry, *x), 0), reset(keys[0]), (moves_of(name), keys[1:]))
+
+    with jax.debug_key_reuse(True):
+        jax.jit(play)(jax.random.key(0))
