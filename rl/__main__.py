@@ -7,9 +7,7 @@ The trainer. Each command has --help with examples:
   python -m rl.sft              the supervised start of a run alone
   python -m rl.evaluate         answer the fixed boards, tell what it is worth
   python -m rl.compare          compare environment engineers over seeds
-  python -m rl.comparison       one more worker on such a comparison
   python -m rl.branch           what would designs gain from a run's last state?
-  python -m rl.teach            an engineer learns from what designs gained
   python -m rl.plan             does a configuration fit on these devices?
   python -m rl.report           one page on a run, several or a comparison
   python -m rl.qwen3.build_tokenizer

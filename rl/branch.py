@@ -1,32 +1,19 @@
-"""The command `python -m rl.branch`: what designs would gain from one saved state, measured by training on each."""
+"""The command `python -m rl.branch`: what designs gain from one state, and an engineer that learns from it."""
 
 import argparse
-import contextlib
 import sys
 from pathlib import Path
 
 from jaxlake.commands import command_parser, local_path
-from rl import command, students
+from rl import command
 from rl import config as config_
-from rl.branching import (
-    BranchPlan,
-    branch_all,
-    deduplicate,
-    draw_designs,
-    keep_state,
-    language,
-    model_designs,
-    network,
-    read_gains,
-    rule_designs,
-    train_states,
-)
 from rl.config import ConfigError
-from rl.rounds import past_rounds
-from rl.run.directory import RunDirectory
+from rl.experiments.branches import BranchRequest, branch_from
+from rl.experiments.gains import read_gains
+from rl.experiments.states import train_states
+from rl.experiments.teaching import teach
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students import NetworkStudent
 
 DESCRIPTION = """\
 Trains a student from the last state of a run on each of several designs, some
@@ -35,102 +22,93 @@ boards: to gains.jsonl, a line a branch, and a report that says what engineers'
 designs gain, whether gains repeat with other keys, and what transfers to what.
 The run stays as it is.
 
-With --config it first trains short runs to branch from, for whoever is to learn
-what designs do: states.jsonl has what an engineer reads in each.
+With --config it first trains short runs to branch from; states.jsonl has the
+evidence that an engineer reads in each. With --teach a language model learns
+from such a folder to write the designs that gained most; its thought before a
+design stays a reading of the table.
 
-Stopped or killed, it goes on when the same command is given again."""
+Rerun the same command to resume."""
 EXAMPLES = """\
 examples:
   python -m rl.branch --run runs/lab
   python -m rl.branch --run runs/lab --designs 16 --kinds --repeats 3
   python -m rl.branch --run runs/tiny --designs 4 --repeats 1 --updates 10
   python -m rl.branch --config configs/lab.yaml --states 60 --rules --designs 8
+  python -m rl.branch --teach runs/states --out runs/teach
   python -m rl.branch --run runs/lab --rules --model runs/teach/final"""
-LANES = 24
-"""Branches of a network that are trained together: more take no less time a branch on a CPU, and 40 MB each."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train and measure branches; return the exit code, see `rl.command.guarded`."""
+    """Train and measure branches, or teach from them; return the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(arguments)
+    options = command.parse(_parser(), arguments)
 
     def work(stop: Stop) -> None:
         _check(options)
         with Display() as display:
-            _branch(options, display, stop)
+            (_teach if options.teach else _branch)(options, display, stop)
 
     return command.guarded("rl.branch", arguments, work)
 
 
 def _branch(options: argparse.Namespace, display: Display, stop: Stop) -> None:
-    from rl.report import branch as report  # matplotlib takes a second
-
+    request = BranchRequest(
+        designs=options.designs,
+        each_kind=options.kinds,
+        rules=options.rules,
+        models=options.model,
+        repeats=options.repeats,
+        updates=options.updates,
+        samples=options.samples,
+    )
     if options.run:
         out, runs = options.out or options.run / "branches", iter([options.run])
     else:
-        out = options.out or Path("runs/states")
-        config = config_.load(options.config, options.overrides)
+        out, config = options.out or Path("runs/states"), config_.load(options.config, options.overrides)
         runs = train_states(config, options.states, out, display, stop)
     for run in runs:
-        _branch_from(run, out, options, display, stop)
+        branch_from(run, request, out, display, stop)
+    from rl.report import branch as report  # matplotlib takes a second
+
     display.say(f"\n{report.to_text(read_gains(out))}\n\nReport: {report.write(out)}")
 
 
-def _branch_from(run: Path, out: Path, options: argparse.Namespace, display: Display, stop: Stop) -> None:
-    """Train branches from the last state of a run."""
-    config = config_.load(run / "config.yaml")
-    updates = options.updates or (
-        config.student.network.updates if config.plays else config.rounds.instances // config.grpo.prompts
-    )
-    with contextlib.closing(RunDirectory(run, config)) as directory:
-        with stop.interrupt_immediately():
-            student = students.create(config)
-            student.restore(directory, display)
-            progress = student.state.progress
-            if not progress.history:
-                raise ConfigError(f"--run {run}: has no finished round yet, after which a design would be asked for")
-        designs = rule_designs(past_rounds(progress), config.seed) if options.rules else []
-        for folder in options.model:
-            designs += model_designs(folder, student)
-        designs += draw_designs(config.lake.kinds, options.designs, options.kinds, config.seed)
-        branches = BranchPlan(deduplicate(designs), options.repeats, updates)
-        if isinstance(student, NetworkStudent):
-            student.settings = student.settings.model_copy(update={"updates": updates})
-            train = network.trainer(student, options.repeats, options.samples)
-            at_once = max(1, LANES // options.repeats)
-        else:
-            directory.close()  # its legs copy its checkpoint, under its lock
-            train = language.trainer(student, run, options.repeats, updates, out, display, stop)
-            at_once = 1
-        keep_state(out, f"{run} round {progress.round}", progress)
-        branch_all(student, directory, branches, train, at_once, out, display, stop)
+def _teach(options: argparse.Namespace, display: Display, stop: Stop) -> None:
+    config = config_.load(options.config or command.shipped("teach.yaml"), options.overrides)
+    if config.plays:
+        raise ConfigError("student.kind = network writes no designs; a language model is taught")
+    teach(options.teach, config, options.out or Path("runs/teach"), display, stop)
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse numbers that ask for nothing."""
+    """Refuse numbers that ask for nothing, and options that do not go together."""
     least = {"designs": 0 if options.kinds or options.rules or options.model else 2} | dict.fromkeys(
-        ("repeats", "samples", "updates"), 1
+        ("repeats", "samples", "updates", "states"), 1
     )
-    least |= {"states": 1}
     for name, fewest in least.items():
         if (value := getattr(options, name)) is not None and value < fewest:
             raise ConfigError(f"--{name} {value}: must be at least {fewest}")
-    if options.run and (options.states or options.overrides):
-        raise ConfigError("--run: --states and KEY=VALUE are for --config")
-    if options.config and not options.states:
-        raise ConfigError("--config: needs --states, how many to train")
+    if bool(options.run) + bool(options.teach) + bool(options.states) != 1:
+        raise ConfigError("one of --run, --states and --teach must be given")
+    if options.run and (options.config or options.overrides):
+        raise ConfigError("--run: --config and KEY=VALUE are for --states and --teach")
+    if options.states and not options.config:
+        raise ConfigError("--states: needs --config, the configuration of the runs to train")
     if options.run and not (options.run / "config.yaml").exists():
         raise ConfigError(f"--run {options.run}: holds no run (it has no config.yaml)")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.branch", DESCRIPTION, EXAMPLES)
-    start = parser.add_mutually_exclusive_group(required=True)
-    start.add_argument("--run", type=local_path, metavar="DIR", help="run whose last state is branched from")
-    start.add_argument("--config", type=local_path, metavar="FILE", help="configuration of runs to train for --states")
+    parser.add_argument("--run", type=local_path, metavar="DIR", help="run whose last state is branched from")
     parser.add_argument(
-        "--states", type=int, metavar="N", help="branch from N runs, each of its own seed, length and engineer"
+        "--states", type=int, metavar="N", help="branch from N runs of --config, each of its own seed and engineer"
+    )
+    parser.add_argument(
+        "--teach", type=local_path, metavar="DIR", help="folder of --states from which a language model learns"
+    )
+    parser.add_argument(
+        "--config", type=local_path, metavar="FILE", help="YAML file of the runs, or of the model (default: teach.yaml)"
     )
     parser.add_argument("--rules", action="store_true", help="also the designs of all rules")
     parser.add_argument(
@@ -151,10 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         "--samples", type=int, default=4, metavar="N", help="plays of a board before and after (default: 4; networks)"
     )
     parser.add_argument(
-        "--out",
-        type=local_path,
-        metavar="DIR",
-        help="folder of gains.jsonl (default: branches/ of the run, runs/states)",
+        "--out", type=local_path, metavar="DIR", help="folder (default: branches/ of the run, runs/states, runs/teach)"
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the configuration's")
     return parser

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from jaxlake.commands import command_parser, local_path
 from rl import command
-from rl.comparison import describe_costs, load, open_folder, plan, run_all, run_workers
 from rl.config import ConfigError
+from rl.experiments.comparison import load, open_folder, reopen
+from rl.experiments.runs import describe_costs, plan_runs
+from rl.experiments.workers import run_all, run_workers
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
@@ -22,8 +24,8 @@ many instances and steps as the others. In the end every policy answers the
 boards of the fixed suites, which no training has seen: 2 to 5 agents, all wait
 subsets.
 
-Stopped or killed, it goes on when the same command is given again, also beside
-others of its kind, on other machines that share the disk."""
+Rerun the same command to resume, also beside others of its kind, on other
+machines that share the disk."""
 EXAMPLES = """\
 python -m rl.compare --config configs/compare-tiny.yaml --jobs 2
 python -m rl.compare --out runs/two seeds=[0,1] overrides.rounds.count=2
@@ -42,27 +44,34 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     options = command.parse(_parser(), arguments)
 
-    def work(stop: Stop) -> None:
-        if options.jobs < 1:
-            raise ConfigError(f"--jobs {options.jobs}: must be at least 1")
-        path = options.config or command.shipped("compare-tiny.yaml")
-        comparison = load(path, options.overrides)
-        out = options.out or Path("runs") / path.stem
-        comparison = open_folder(out, comparison)
-        stages = plan(comparison, out)
-        with Display() as display:
-            if options.jobs == 1:
-                run_all(stages, comparison.evaluation, display, stop)
-            else:
-                run_workers(options.jobs, out, stages, display, stop)
-            for line in describe_costs(stages):
-                display.say(line)
-            from rl.report import comparison as report  # matplotlib takes a second
+    return command.guarded("rl.compare", arguments, lambda stop: (_work if options.worker else _compare)(options, stop))
 
-            finished = report.read(out)
-            display.say(f"\n{report.to_text(finished)}\n\nReport: {report.write(out, finished)}")
 
-    return command.guarded("rl.compare", arguments, work)
+def _compare(options: argparse.Namespace, stop: Stop) -> None:
+    if options.jobs < 1:
+        raise ConfigError(f"--jobs {options.jobs}: must be at least 1")
+    path = options.config or command.shipped("compare-tiny.yaml")
+    out = options.out or Path("runs") / path.stem
+    comparison = open_folder(out, load(path, options.overrides))
+    plans = plan_runs(comparison, out)
+    with Display() as display:
+        if options.jobs == 1:
+            run_all(plans, comparison.evaluation, display, stop)
+        else:
+            run_workers(options.jobs, out, plans, display, stop)
+        for line in describe_costs(plans):
+            display.say(line)
+        from rl.report import comparison as report  # matplotlib takes a second
+
+        finished = report.read(out)
+        display.say(f"\n{report.to_text(finished)}\n\nReport: {report.write(out, finished)}")
+
+
+def _work(options: argparse.Namespace, stop: Stop) -> None:
+    """Work on a comparison that is under way, as one of the processes of --jobs; a process that stands still ends."""
+    comparison = reopen(options.out)
+    with Display(stall_seconds=comparison.run.tracking.stall_seconds, ends=True) as display:
+        run_all(plan_runs(comparison, options.out), comparison.evaluation, display, stop)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="processes here that share the work (default: 1)"
     )
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
     return parser
 

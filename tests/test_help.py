@@ -13,7 +13,7 @@ import pytest
 from jaxlake.__main__ import COMMANDS as JAXLAKE
 from rl import config as config_
 from rl.__main__ import COMMANDS as RL
-from rl.comparison import load
+from rl.experiments.comparison import load
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = [

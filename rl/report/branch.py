@@ -11,8 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from rl.branching import Design, Gains, StateGains, read_gains
-from rl.branching import designs as origins
+from rl.experiments import designs as origins
+from rl.experiments.designs import Design
+from rl.experiments.gains import Gains, StateGains, read_gains
 from rl.report import page, style
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 from rl.statistics import ENDS, spearman, t_interval
@@ -95,7 +96,7 @@ def write(folder: Path, file: Path | None = None) -> Path:
       The path of the page.
 
     Raises:
-      ValueError: if `rl.branching.read_gains` cannot read the folder; one line.
+      ValueError: if `rl.experiments.gains.read_gains` cannot read the folder; one line.
       OSError: if the disk does not take it.
     """
     gains, file = read_gains(folder), file or folder / "report" / "branch.html"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from branches import alone, branch, mixed, save
 
-from rl.branching import read_gains
+from rl.experiments.gains import read_gains
 from rl.report import branch as report
 from rl.report.__main__ import main
 from rl.statistics import spearman, t_interval

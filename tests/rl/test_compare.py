@@ -13,12 +13,12 @@ import yaml
 from shapes import SMALL_JSON
 
 from jaxlake import benchmark
-from rl import comparison, config, grpo_step
+from rl import config, grpo_step
 from rl.command import shipped
 from rl.compare import main
-from rl.comparison import evaluation, workers
-from rl.comparison.stages import Stage
 from rl.config import ConfigError, RunError
+from rl.experiments import comparison, held_out, workers
+from rl.experiments.runs import RunPlan, plan_runs
 from rl.rounds import execute
 from rl.run.checkpoint import Checkpoints
 from rl.run.directory import RunDirectory
@@ -96,7 +96,7 @@ def out(tmp_path_factory, quick_compilation) -> Path:
         assert main(command) == 0
     assert not list((folder / "out/arms").glob("*/*/evaluation.json"))
     found = comparison.reopen(folder / "out")
-    comparison.run_all(comparison.plan(found, folder / "out"), found.evaluation, Display(quiet=True), Stop())
+    workers.run_all(plan_runs(found, folder / "out"), found.evaluation, Display(quiet=True), Stop())
     assert not list((folder / "out").rglob("*.partial"))
     return folder / "out"
 
@@ -132,7 +132,7 @@ def test_after_it_they_train_equally_long_on_what_each_designs(out):
 
 
 @pytest.mark.heavy
-def test_all_stages_are_validated_on_the_same_boards(out):
+def test_all_runs_are_validated_on_the_same_boards(out):
     arm = out / "arms/by_itself/seed5"
     asked = [
         [sample["instance"] for sample in json.loads((arm / place / "samples.json").read_text())]
@@ -145,10 +145,10 @@ def test_all_stages_are_validated_on_the_same_boards(out):
 def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, tmp_path):
     """The seed is the warm start's. So what was disturbed is compared with what nothing disturbed."""
     found = comparison.reopen(out)
-    run = Stage(tmp_path / "run", found.arm("by_itself", 0), None)
+    run = RunPlan(tmp_path / "run", found.configure("by_itself", 0), None)
     with contextlib.closing(RunDirectory(run.path, run.config)) as directory:
         execute(run.config, directory, Display(quiet=True), Stop())
-    evaluation.evaluate(run, found.evaluation, Display(quiet=True), Stop())
+    held_out.evaluate(run, found.evaluation, Display(quiet=True), Stop())
     arm = out / "arms/by_itself/seed0"
     for name in ("config.yaml", "metrics.jsonl", "rounds/1/proposal.json", "rounds/1/evidence.json", "evaluation.json"):
         assert (arm / name).read_bytes() == (run.path / name).read_bytes(), name
@@ -197,10 +197,10 @@ def test_the_same_command_again_does_what_is_left_and_reports(out, capsys):
 @pytest.mark.heavy
 def test_what_another_process_is_at_is_left_to_it(out):
     found = comparison.reopen(out)
-    stage = comparison.plan(found, out)[-1]
-    with contextlib.closing(RunDirectory(stage.path, stage.config)):
-        pace = comparison.Pace([stage])
-        assert not comparison.work.attempt(stage, found.evaluation, pace, Display(quiet=True), Stop())
+    plan = plan_runs(found, out)[-1]
+    with contextlib.closing(RunDirectory(plan.path, plan.config)):
+        pace = workers.Pace([plan])
+        assert not workers.attempt(plan, found.evaluation, pace, Display(quiet=True), Stop())
 
 
 @pytest.mark.parametrize(
@@ -283,18 +283,18 @@ def test_how_a_server_is_reached_and_the_order_of_sums_may_change_in_the_midst_o
 
 def test_overrides_reach_the_run_and_the_comparison(tmp_path):
     found = comparison.load(write(tmp_path), ["seeds=[7]", "overrides.grpo.learning_rate=1e-3"])
-    assert found.arm("by_itself", 7).grpo.learning_rate == 1e-3
-    assert found.arm("by_itself", 7).engineer.kind == "base"
+    assert found.configure("by_itself", 7).grpo.learning_rate == 1e-3
+    assert found.configure("by_itself", 7).engineer.kind == "base"
     # What all share keeps the first policy if any engineer asks for it.
-    assert {stage.config.engineer.kind for stage in comparison.plan(found, tmp_path)[:2]} == {"base"}
+    assert {plan.config.engineer.kind for plan in plan_runs(found, tmp_path)[:2]} == {"base"}
     without = yaml.safe_load(COMPARISON)
     del without["engineers"]["by_itself"]
     found = comparison.load(write(tmp_path, yaml.safe_dump(without)))
-    assert {stage.config.engineer.kind for stage in comparison.plan(found, tmp_path)[:2]} == {"checkpoint"}
+    assert {plan.config.engineer.kind for plan in plan_runs(found, tmp_path)[:2]} == {"checkpoint"}
 
 
 def test_the_held_out_boards_are_those_of_both_suites_with_all_their_wait_subsets():
-    every = evaluation.held_out((3, 4, 5, 6), None)
+    every = held_out.held_out((3, 4, 5, 6), None)
     by_agents = {agents: int((every.instances.num_agents == agents).sum()) for agents in (2, 3, 4, 5)}
     assert by_agents == {2: 400, 3: 600, 4: 450, 5: 300}
     test = benchmark.load("test")
@@ -302,7 +302,7 @@ def test_the_held_out_boards_are_those_of_both_suites_with_all_their_wait_subset
         there = test.ids.index(every.ids[i])
         assert every.optimum[i] == test.optimum[there]
         np.testing.assert_array_equal(every.instances.starts[i], test.instances.starts[there])
-    some = evaluation.held_out((3, 4, 5, 6), 5)
+    some = held_out.held_out((3, 4, 5, 6), 5)
     five_agents = some.instances.num_agents == 5
     assert five_agents.sum() == 2 * 3 * 5 and set(some.hole_ratio[five_agents]) == {0.1, 0.2, 0.3, 0.4, 0.5}
 
@@ -317,7 +317,7 @@ def test_workers_share_the_gpus(monkeypatch):
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """The part of a stage that workers ask for."""
+    """The part of a `RunPlan` that workers ask for."""
 
     path: Path
     is_done: bool
@@ -352,7 +352,7 @@ def test_a_worker_that_stood_still_is_started_again_and_ends_the_work(tmp_path, 
     does = f"test -e {tmp_path}/once && touch {done} && exit 0; touch {tmp_path}/once; exit 75"
     start = workers.subprocess.Popen
     monkeypatch.setattr(workers.subprocess, "Popen", lambda command, **o: start(["sh", "-c", does], **o))
-    workers.run_workers(1, tmp_path, [Stage(tmp_path, None, None)], Display(), Stop())
+    workers.run_workers(1, tmp_path, [RunPlan(tmp_path, None, None)], Display(), Stop())
     assert capfd.readouterr().out.count("worker 0 stood still and is restarted") == 1 and done.exists()
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from rl import comparison, plan
 from rl import config as config_
+from rl import plan
+from rl.experiments.comparison import load
+from rl.experiments.runs import plan_runs
 from rl.qwen3.presets import shape_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -80,8 +82,8 @@ def test_the_small_policy_has_25_million_parameters():
 
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
-    found = comparison.load(CONFIGS / f"{name}.yaml")
-    stages = comparison.plan(found, tmp_path)
+    found = load(CONFIGS / f"{name}.yaml")
+    plans = plan_runs(found, tmp_path)
     starts = 0 if found.run.plays else 1  # a network is taught nothing before its rounds
     runs = {
         "compare-lab": 20 * (1 + 17),
@@ -89,8 +91,8 @@ def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
         "compare-language": 8 * (1 + 7),
         "compare-families": 8 * (1 + 8),
     }.get(name, 5 * 9)
-    assert len(stages) == starts + len(found.seeds) * (1 + len(found.engineers)) == starts + runs
+    assert len(plans) == starts + len(found.seeds) * (1 + len(found.engineers)) == starts + runs
     taught = set(found.run.warm_start.contexts)
-    engineers = [stage.config.engineer for stage in stages]
+    engineers = [one.config.engineer for one in plans]
     assert {one.context for one in engineers if one.kind.startswith("checkpoint")} <= taught
-    assert len({stage.path for stage in stages}) == len(stages)
+    assert len({one.path for one in plans}) == len(plans)

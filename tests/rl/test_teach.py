@@ -14,14 +14,13 @@ from lab import LAB
 from engineer import modules
 from engineer.examples import draw_history
 from jaxlake.config import LakeConfig
-from rl import branch as branch_command
-from rl import teaching
+from rl.branch import main
 from rl.config import Config, ConfigError
 from rl.evaluation.reading import write_state
+from rl.experiments import teaching
 from rl.policy import SHIPPED_MODEL, Policy
 from rl.run.recorder import Recorder
 from rl.students.network.student import OTHER_KINDS_WEIGHT
-from rl.teach import main
 
 GOOD, BAD = LakeConfig.uniform((3, 4), 0.25, 0.3), LakeConfig((3, 4), (0.0, 1.0), (0.5, 0.5), (1.0, 1.0))
 CONFIG = Config(
@@ -84,7 +83,7 @@ def test_states_of_other_kinds_and_damaged_files_are_named(policy, tmp_path):
 
 
 def test_of_drawn_tables_the_thought_alone_counts(policy):
-    contexts, taught, counts = teaching._drawn_thoughts(policy, np.random.default_rng(0), 3)
+    contexts, taught, counts = teaching.draw_thoughts(policy, np.random.default_rng(0), 3)
     for tokens, count in zip(taught, counts, strict=True):
         said = policy.tokenizer.decode(tokens[:count])
         assert said.startswith("<think>\nWeakest:") and said.rstrip().endswith("</think>")
@@ -93,10 +92,10 @@ def test_of_drawn_tables_the_thought_alone_counts(policy):
 
 def test_the_command_refuses_what_cannot_be_taught(tmp_path, capsys):
     for options, message in (
-        (["--branches", str(tmp_path)], "gains.jsonl: there is no such file"),
-        (["--branches", str(tmp_path), "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
+        (["--teach", str(tmp_path)], "gains.jsonl: there is no such file"),
+        (["--teach", str(tmp_path), "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
     ):
-        assert main([*options, "--run", str(tmp_path / "run")]) == 2
+        assert main([*options, "--out", str(tmp_path / "run")]) == 2
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1 and not (tmp_path / "run").exists()
 
@@ -122,7 +121,7 @@ def test_an_engineer_comes_to_write_what_gained_most_and_a_stopped_command_ends_
     lab.write_text(Config(**LAB).to_yaml())
     out = tmp_path / "states"
     command = ["--config", str(lab), "--states", "2", "--rules", "--designs", "2", "--repeats", "1", "--updates", "1"]
-    assert branch_command.main([*command, "--out", str(out), "seed=5"]) == 0
+    assert main([*command, "--out", str(out), "seed=5"]) == 0
     lines = [json.loads(row) for row in (out / "gains.jsonl").read_text().splitlines()]
     for row in lines:  # as if boards of 3x3 taught all there is: so small a network learns nothing
         row["gain"] = 0.5 * row["config"]["3"]["data"]
@@ -137,16 +136,16 @@ def test_an_engineer_comes_to_write_what_gained_most_and_a_stopped_command_ends_
             }
         ).to_yaml()
     )
-    options = ["--config", str(settings), "--branches", str(out), "rounds.count=3"]
+    options = ["--config", str(settings), "--teach", str(out), "rounds.count=3"]
     options += [f"model.shape={SHIPPED_MODEL}"]  # its shape, and random weights
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert main([*options, "--run", str(whole)]) == 0
+    assert main([*options, "--out", str(whole)]) == 0
     losses = [json.loads(row)["engineer_loss"] for row in (whole / "metrics.jsonl").read_text().splitlines()]
     assert len(losses) == 120 and np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
     with interrupted_at_step(60):
-        assert main([*options, "--run", str(parts)]) == 0
+        assert main([*options, "--out", str(parts)]) == 0
     assert len((parts / "metrics.jsonl").read_text().splitlines()) == 60
-    assert main([*options, "--run", str(parts)]) == 0  # resumes
+    assert main([*options, "--out", str(parts)]) == 0  # resumes
     assert (parts / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
     a, b = (folder / "final/model.safetensors" for folder in (whole, parts))
     assert a.read_bytes() == b.read_bytes()

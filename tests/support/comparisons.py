@@ -12,9 +12,8 @@ from runs import SIZES, as_file
 from engineer.evidence import CHECKS, Evidence, evidence_from_verdicts
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from rl.comparison import Resolved
-from rl.comparison.config import EvaluationSection
 from rl.config import Config
+from rl.experiments.comparison import EvaluationSection, Resolved
 
 ENGINEERS = {
     "uniform": {"kind": "uniform"},

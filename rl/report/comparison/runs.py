@@ -10,9 +10,9 @@ import numpy as np
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import row_name
-from rl.comparison import reopen
-from rl.comparison.evaluation import EVALUATION, HeldOut, read_held_out
 from rl.config import EngineerSection
+from rl.experiments.comparison import reopen
+from rl.experiments.held_out import EVALUATION, HeldOut, read_held_out
 from rl.report.run import naming
 from rl.slices import Slice, number_cells, slices
 
@@ -170,7 +170,7 @@ def read(out: str | Path) -> Comparison:
     return Comparison(
         name=out.resolve().name,
         baseline=resolved.baseline,
-        engineers={name: resolved.arm(name, resolved.seeds[0]).engineer for name in runs},
+        engineers={name: resolved.configure(name, resolved.seeds[0]).engineer for name in runs},
         plays=resolved.run.plays,
         boards=Boards(
             np.array(one.boards.id),

@@ -289,7 +289,7 @@ class NetworkStudent:
         verdicts = verify(levels, plans, optima, objective=self.config.lake.objective)
         return jax.tree.map(np.asarray, (plans, steps, verdicts))
 
-    def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array) -> tuple[ppo.Learner, list[Dataset]]:
+    def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array) -> ppo.Learner:
         """Train branches of one round on each design, all in one program; the state stays as it is.
 
         Repeats of one number share their keys over all designs, so that designs are compared on common random numbers.
@@ -297,10 +297,10 @@ class NetworkStudent:
         Args:
           designs: configurations; each repeat draws boards of its own.
           repeats: how often each is trained.
-          key: of boards and training.
+          key: key of boards and training.
 
         Returns:
-          The learners, ``[designs * repeats]`` lanes, all repeats of a design side by side, and the boards of each.
+          The learners, ``[designs * repeats]`` lanes, all repeats of a design side by side.
 
         Raises:
           ConfigError: if no solvable board of a kind is found.
@@ -315,7 +315,7 @@ class NetworkStudent:
         learner, _, metrics = self._train_lanes(boards, keys)
         if not np.isfinite(np.asarray(metrics["loss"])).all():
             raise RunError("the loss of a branch is not finite; a smaller student.network.learning_rate may help")
-        return learner, boards
+        return learner
 
     def valid_shares(self, learner: ppo.Learner, boards: Dataset, samples: int) -> np.ndarray:
         """Let all lanes play boards with common keys; return the share of plays that are valid, ``[lanes, boards]``."""
@@ -329,7 +329,7 @@ class NetworkStudent:
     def branch_scores(self, display: Display, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
         """Return how good the student is after one round of each design, float ``[designs]``; see `scores`."""
         display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
-        return self.scores(self.branch(designs, 1, key)[0])
+        return self.scores(self.branch(designs, 1, key))
 
     def scores(self, learner: ppo.Learner) -> np.ndarray:
         """Return how good each lane is, float ``[lanes]``.

@@ -1,4 +1,4 @@
-"""States to branch from that no run left: short runs of one configuration, of other seeds, lengths and engineers."""
+"""States to branch from: short runs of one configuration, each with its own seed, length and engineer."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ ENGINEERS = ("fixed_random", "uniform", "easy_only", "ladder", "adarft", "learna
 
 
 def train_states(config: Config, count: int, out: Path, display: Display, stop: Stop) -> Iterator[Path]:
-    """Yield the folders of runs that stand after some round, each trained when it is asked for and not there yet.
+    """Yield the folders of runs that stand after some round; each is trained when it is asked for and not there yet.
 
     Run i has the seed i more than the configuration's, an engineer of its own, and stands after one of the first to the
     last but one of its rounds; another count begins with the same runs.

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,15 +13,8 @@ from pydantic import Field, PlainSerializer, PlainValidator
 from jaxlake.config import LakeConfig
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
-from rl.branching.designs import Design
 from rl.config import ConfigError, Count, Section
-from rl.context import read_context
-from rl.engineer_factory import bookkeeping
-from rl.rounds import past_rounds
-from rl.run.directory import RunDirectory
-from rl.run.signals import Stop
-from rl.run.tracking import Display
-from rl.students import Student
+from rl.experiments.designs import BranchPlan, Design
 
 FILE = "gains.jsonl"
 
@@ -34,35 +27,11 @@ class Change(NamedTuple):
     error: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Gain:
-    """The outcome of one branch.
-
-    Attributes:
-      overall: change on the validation boards.
-      by_kind: change on the boards of each kind.
-    """
+class Gain(NamedTuple):
+    """The outcome of one branch: the change on the validation boards, and on the boards of each kind."""
 
     overall: Change
     by_kind: dict[Kind, Change]
-
-
-class BranchPlan(NamedTuple):
-    """The branches to be trained.
-
-    Attributes:
-      designs: the configurations to be tried.
-      repeats: branches of each design, with keys and boards of their own.
-      updates: updates of a branch.
-    """
-
-    designs: Sequence[Design]
-    repeats: int
-    updates: int
-
-
-Train = Callable[[Sequence[tuple[int, Design]]], list[list[Gain]]]
-"""Trains all repeats of some numbered designs and returns their gains, ``[designs][repeats]``."""
 
 
 def _lake(value: Any) -> LakeConfig:
@@ -82,14 +51,13 @@ class KindRow(Section):
     after: Portion
 
 
-class Row(Section):
-    """One branch as a line of ``gains.jsonl``.
+class Row(Section, extra="ignore"):
+    """One branch as a line of ``gains.jsonl``; other values, which earlier versions wrote, are left out.
 
     Attributes:
       state: name of the state that the branch starts from.
       round: number of the round that the design is for.
       updates: updates that the branch trains for.
-      context: what an engineer would read in the state.
       design, repeat: numbers of the design and of the repeat.
       config: the design.
       origin: who proposes the design, see `Design`.
@@ -97,13 +65,10 @@ class Row(Section):
       by_kind: valid shares by kind.
     """
 
-    model_config = pydantic.ConfigDict(extra="ignore")  # earlier files have predictors of gains
-
     version: Literal[1]
     state: str
     round: Whole
     updates: Count
-    context: str
     design: Whole
     repeat: Whole
     config: Lake
@@ -163,94 +128,49 @@ class Gains:
     left_out: tuple[str, ...]
 
 
-def branch_all(
-    student: Student,
-    directory: RunDirectory,
-    plan: BranchPlan,
-    train: Train,
-    at_once: int,
-    out: Path,
-    display: Display,
-    stop: Stop,
+def append_gains(
+    out: Path, plan: BranchPlan, designs: Sequence[tuple[int, Design]], gains: Sequence[Sequence[Gain]]
 ) -> None:
-    """Train the branches that ``gains.jsonl`` lacks, some designs at a time, and write their lines.
-
-    Args:
-      student: the student, in the state to branch from.
-      directory: the directory of its run.
-      plan: designs, repeats and updates.
-      train: see `Train`.
-      at_once: designs whose branches are trained together; their lines are written together.
-      out: folder of ``gains.jsonl``; lines of other states in it stay.
-
-    Raises:
-      ConfigError: if the file has other branches of this state.
-      Interrupted: on a signal, with all lines kept that have come.
-    """
-    progress, path = student.state.progress, out / FILE
-    head = {
-        "version": 1,
-        "state": f"{directory.path} round {progress.round}",
-        "round": progress.round,
-        "updates": plan.updates,
-        "context": _context(student),
-    }
-    done = _done(path, head, plan)
-    left = [(i, design) for i, design in enumerate(plan.designs) if i not in done]
-    display.stage(f"{len(plan.designs)} designs x {plan.repeats}", len(plan.designs), done=len(done))
-    for first in range(0, len(left), at_once):
-        some = left[first : first + at_once]
-        with stop.interrupt_immediately():
-            gains = train(some)
-        rows = [
-            _row(head, i, design, repeat, gain)
-            for (i, design), repeats in zip(some, gains, strict=True)
-            for repeat, gain in enumerate(repeats)
-        ]
-        out.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row.model_dump(mode="json")) + "\n" for row in rows))
-        best = max((gain.overall.after, design.origin) for (_, design), (gain, *_) in zip(some, gains, strict=True))
-        display.advance(f"best of these {best[0]:.1%} ({best[1]})", steps=len(some))
+    """Add a line to the file for every branch of some numbered designs, whose gains are ``[designs][repeats]``."""
+    lines = []
+    for (number, design), repeats in zip(designs, gains, strict=True):
+        for repeat, (overall, by_kind) in enumerate(repeats):
+            row = Row(
+                version=1,
+                state=plan.state,
+                round=plan.round,
+                updates=plan.updates,
+                design=number,
+                repeat=repeat,
+                config=design.config,
+                origin=design.origin,
+                before=overall.before,
+                after=overall.after,
+                gain=overall.after - overall.before,
+                gain_se=overall.error,
+                by_kind={kind: KindRow(before=change.before, after=change.after) for kind, change in by_kind.items()},
+            )
+            lines.append(json.dumps(row.model_dump(mode="json")) + "\n")
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / FILE).open("a", encoding="utf-8") as file:
+        file.write("".join(lines))
 
 
-def _row(head: Mapping[str, Any], number: int, design: Design, repeat: int, gain: Gain) -> Row:
-    before, after, error = gain.overall
-    return Row(
-        **head,
-        design=number,
-        repeat=repeat,
-        config=design.config,
-        origin=design.origin,
-        before=before,
-        after=after,
-        gain=after - before,
-        gain_se=error,
-        by_kind={kind: KindRow(before=change.before, after=change.after) for kind, change in gain.by_kind.items()},
-    )
-
-
-def _context(student: Student) -> str:
-    """Return what an engineer would read in this state."""
-    history = past_rounds(student.state.progress)
-    training = bookkeeping(student.config.rounds, student.training_summary)(history[-1].round + 1)
-    return read_context(student.config).build(history[-1].evidence, history, training)
-
-
-def _done(path: Path, head: Mapping[str, Any], plan: BranchPlan) -> set[int]:
-    """Return the designs of this state that the file has; what a killed command left of a line is cut off.
+def finished_designs(out: Path, plan: BranchPlan) -> set[int]:
+    """Return the designs of a state that the file has in all repeats; cut off what a kill left of a line.
 
     Raises:
-      ConfigError: if a line is damaged, or the file has other branches of this state.
+      ConfigError: if a line is damaged, or the file has other branches of the state.
     """
+    path = out / FILE
     if not path.exists():
         return set()
     rows, whole = _read_rows(path)
     repeats: dict[int, set[int]] = {}
     for number, row in enumerate(rows, 1):
-        if row.state != head["state"]:
+        if row.state != plan.state:
             continue
-        same = all(getattr(row, name) == value for name, value in head.items())
+        same = (row.round, row.updates) == (plan.round, plan.updates)
         same &= row.design < len(plan.designs) and row.repeat < plan.repeats
         if not same or row.config != plan.designs[row.design].config:
             raise ConfigError(

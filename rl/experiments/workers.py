@@ -1,5 +1,6 @@
-"""Worker processes that share one comparison, each with a log of its own; they meet in its folder alone."""
+"""The work on a comparison: its runs made in one process, or by several that meet in its folder alone."""
 
+import contextlib
 import glob
 import os
 import signal
@@ -9,21 +10,86 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rl.comparison.stages import Stage
-from rl.comparison.work import Pace
 from rl.config import RunError
+from rl.experiments.comparison import EvaluationSection
+from rl.experiments.held_out import evaluate
+from rl.experiments.runs import RunPlan, fork
+from rl.rounds import execute
+from rl.run.directory import InUse, RunDirectory
 from rl.run.signals import Interrupted, Stop
 from rl.run.stall import STALLED
 from rl.run.tracking import Display
 
+PATIENCE = 1.0
+"""Seconds between two looks at what other processes do."""
 RESTARTS = 5
-"""Restarts of workers that stood still before a stage gets done again; then it is no accident."""
+"""Restarts of workers that stood still before a run gets done again; then it is no accident."""
 
 
-def run_workers(jobs: int, out: Path, stages: Sequence[Stage], display: Display, stop: Stop) -> None:
-    """Start worker processes and wait until the stages are done; workers share the GPUs evenly.
+def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Display, stop: Stop) -> None:
+    """Make every run that no other process makes, until all are done.
 
-    A worker that stands still (`rl.run.stall`) ends itself and is started again, where its stage was saved last.
+    Raises:
+      ConfigError, RunError: as `rl.rounds.execute`.
+      Interrupted: after a signal, with everything saved.
+    """
+    pace = Pace(plans)
+    while left := [plan for plan in plans if not plan.is_done]:
+        if not any(attempt(plan, settings, pace, display, stop) for plan in left if plan.can_begin):
+            display.touch()
+            with stop.interrupt_immediately():
+                time.sleep(PATIENCE)
+
+
+def attempt(plan: RunPlan, settings: EvaluationSection, pace: "Pace", display: Display, stop: Stop) -> bool:
+    """Make a run from wherever it stands; False if another process is at it."""
+    try:
+        if plan.origin and not plan.path.exists():
+            with stop.interrupt_immediately():
+                fork(plan)
+        with contextlib.closing(RunDirectory(plan.path, plan.config)) as directory:
+            directory.claim()
+            if not plan.is_done:
+                display.say(f"\n{plan.path}: {pace}")
+                execute(plan.config, directory, display, stop, plan.stop_after)
+                with stop.interrupt_immediately():
+                    evaluate(plan, settings, display, stop)
+    except InUse:
+        return False
+    return True
+
+
+class Pace:
+    """Progress of a comparison in words, with a guess at the time left once some of it was seen done."""
+
+    def __init__(self, plans: Sequence[RunPlan]):
+        self._plans, self._left = plans, [plan for plan in plans if not plan.is_done]
+        self._began, self._before = time.monotonic(), self.done
+
+    @property
+    def done(self) -> int:
+        """Count the runs that are done."""
+        return sum(plan.is_done for plan in self._plans)
+
+    def newly_done(self) -> list[RunPlan]:
+        """Return the runs that have become done since the last call."""
+        done = [plan for plan in self._left if plan.is_done]
+        self._left = [plan for plan in self._left if plan not in done]
+        return done
+
+    def __str__(self) -> str:
+        done, total = self.done, len(self._plans)
+        text = f"{done} of {total} runs done"
+        if seen := done - self._before:
+            minutes = (time.monotonic() - self._began) / seen * (total - done) / 60
+            text += f", about {minutes:.0f} min left" if minutes < 90 else f", about {minutes / 60:.1f} h left"
+        return text
+
+
+def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display, stop: Stop) -> None:
+    """Start worker processes and wait until the runs are done; workers share the GPUs evenly.
+
+    A worker that stands still (`rl.run.stall`) ends itself and is started again, where its run was saved last.
 
     A signal goes on to all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
@@ -34,8 +100,8 @@ def run_workers(jobs: int, out: Path, stages: Sequence[Stage], display: Display,
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
     display.say(f"{jobs} workers; their logs are in {out / 'logs'}")
     workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
-    pace, sent, restarts = Pace(stages), 0, 0
-    display.stage("stages", len(stages), done=pace.done)
+    pace, sent, restarts = Pace(plans), 0, 0
+    display.stage("runs", len(plans), done=pace.done)
     try:
         while None in (codes := [worker.poll() for worker in workers]) or (
             STALLED in codes and restarts < RESTARTS and not stop.number
@@ -49,9 +115,9 @@ def run_workers(jobs: int, out: Path, stages: Sequence[Stage], display: Display,
                     display.say(f"worker {number} stood still and is restarted ({logs[number]})")
                     workers[number] = _start(out, logs[number], number, jobs)
             display.touch()
-            for stage in pace.news():
+            for plan in pace.newly_done():
                 restarts = 0
-                display.say(f"{stage.path}: done; {pace}")
+                display.say(f"{plan.path}: done; {pace}")
                 display.advance()
             time.sleep(0.5)
     except KeyboardInterrupt:
@@ -67,7 +133,7 @@ def run_workers(jobs: int, out: Path, stages: Sequence[Stage], display: Display,
         for worker, log in zip(workers, logs, strict=True)
         if worker.returncode
     ]
-    if not all(stage.is_done for stage in stages):
+    if not all(plan.is_done for plan in plans):
         raise RunError(failures[0] if failures else "the workers were stopped; the same command goes on")
     for failure in failures:  # of which the others have made up
         display.say(failure)
@@ -77,7 +143,7 @@ def _start(out: Path, log: Path, number: int, jobs: int) -> subprocess.Popen:
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "rl.comparison", str(out)],
+            [sys.executable, "-m", "rl.compare", "--worker", "--out", str(out)],
             env=os.environ | device(number, jobs),
             stdin=subprocess.DEVNULL,
             stdout=file,

@@ -1,5 +1,6 @@
 """The designs that branches are trained on: random ones, one for each kind with all data on it, and engineers'."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -45,14 +46,33 @@ class Design(NamedTuple):
         return () if drawn else tuple(self.origin.split(SEVERAL))
 
 
+@dataclasses.dataclass(frozen=True)
+class BranchPlan:
+    """The branches to be trained from one state.
+
+    Attributes:
+      state: the state's name.
+      round: number of the round that the designs are for.
+      designs: the configurations to be tried.
+      repeats: branches of each design, with keys and boards of their own.
+      updates: updates of a branch.
+    """
+
+    state: str
+    round: int
+    designs: tuple[Design, ...]
+    repeats: int
+    updates: int
+
+
 def rule_designs(history: Sequence[PastRound], seed: int) -> list[Design]:
-    """Return what the rules design after these rounds."""
+    """Return the designs of all rules after these rounds."""
     key = make_key(seed, Purpose.BRANCH, len(history))
     return [Design(name, rule(history[-1].evidence, history, key)) for name, rule in RULES.items()]
 
 
 def model_designs(folder: Path, student: Student) -> list[Design]:
-    """Return what a language model designs in a student's state, and what it does with the evidence shuffled.
+    """Return a language model's design in a student's state, and its design from shuffled evidence.
 
     It reads and writes as the run's settings say.
 
@@ -85,14 +105,14 @@ def draw_designs(kinds: Sequence[Kind], random: int, each_kind: bool, seed: int)
     """Return random designs and, if asked for, one for each kind; always the same for a seed.
 
     Args:
-      kinds: that a configuration has rows for, ascending.
+      kinds: the kinds that a configuration has rows for, ascending.
       random: number of random designs.
-      each_kind: with a design for each kind, too.
-      seed: of the run.
+      each_kind: add a design for each kind.
+      seed: the run's seed.
     """
     designs = [Design(RANDOM, config) for config in random_designs(kinds, make_key(seed, Purpose.BRANCH), random)]
     for kind in kinds if each_kind else ():
-        even = LakeConfig.uniform(kinds, HOLE, WAIT)
+        shared = LakeConfig.uniform(kinds, HOLE, WAIT)
         data = tuple(float(other == kind) for other in kinds)
-        designs.append(Design(f"{OF_KIND}{kind}", LakeConfig(even.kinds, data, even.hole, even.wait)))
+        designs.append(Design(f"{OF_KIND}{kind}", LakeConfig(shared.kinds, data, shared.hole, shared.wait)))
     return designs

@@ -1,4 +1,4 @@
-"""The answers of a stage's policy to the held-out boards, as columns that need nothing of this project to be read."""
+"""Answers to the held-out boards by what a run has trained, as columns that need nothing of this project to be read."""
 
 import functools
 import json
@@ -18,10 +18,10 @@ from jaxlake.kinds import Family
 from jaxlake.levels import pad
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
 from jaxlake.verify import first_failure
-from rl.comparison.config import EvaluationSection
-from rl.comparison.stages import EVALUATION, Stage
 from rl.config import ConfigError
 from rl.evaluation import Answer, PolicySource, answer_suite, score_answers
+from rl.experiments.comparison import EvaluationSection
+from rl.experiments.runs import EVALUATION, RunPlan
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
@@ -52,7 +52,7 @@ class AnswerColumns(pydantic.BaseModel):
 
 
 class HeldOut(pydantic.BaseModel):
-    """The content of a stage's ``evaluation.json``."""
+    """The content of a run's ``evaluation.json``."""
 
     boards: BoardColumns
     answers: AnswerColumns
@@ -66,7 +66,7 @@ class HeldOut(pydantic.BaseModel):
 
 
 def read_held_out(path: Path) -> HeldOut:
-    """Read a stage's ``evaluation.json``.
+    """Read a run's ``evaluation.json``.
 
     Raises:
       ConfigError: if it is damaged; one line.
@@ -79,10 +79,10 @@ def read_held_out(path: Path) -> HeldOut:
         raise ConfigError(f"{path}: no evaluation of held-out boards: {place}{fault['msg']}") from None
 
 
-def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: Stop) -> None:
-    """Have what learned in the stage, as in ``final/``, answer the boards; write the stage's ``evaluation.json``."""
-    suite = held_out(frozenset(kind.board for kind in stage.config.all_kinds), settings.per_slice)
-    answer = played if stage.config.plays else functools.partial(written, display=display, stop=stop)
+def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> None:
+    """Let what a run has trained, as in ``final/``, answer the boards; write the run's ``evaluation.json``."""
+    suite = held_out(frozenset(kind.board for kind in plan.config.all_kinds), settings.per_slice)
+    answer = played if plan.config.plays else functools.partial(written, display=display, stop=stop)
     columns = {
         "boards": {
             "id": list(suite.ids),
@@ -92,16 +92,16 @@ def evaluate(stage: Stage, settings: EvaluationSection, display: Display, stop: 
             "needs_wait": suite.needs_wait.tolist(),
             "hole_ratio": suite.hole_ratio.tolist(),
         },
-        "answers": answer(stage, suite, settings),
+        "answers": answer(plan, suite, settings),
     }
     content = HeldOut.model_validate(columns).model_dump()
-    write_whole(stage.path / EVALUATION, (json.dumps(content) + "\n").encode())
+    write_whole(plan.path / EVALUATION, (json.dumps(content) + "\n").encode())
 
 
-def played(stage: Stage, suite: Benchmark, settings: EvaluationSection) -> dict[str, Any]:
-    """Let the stage's network play the boards, and return the columns of its answers."""
-    player = Player.load(stage.path / "final")
-    levels, optima, objective = suite.instances, suite.optimum, stage.config.lake.objective
+def played(plan: RunPlan, suite: Benchmark, settings: EvaluationSection) -> dict[str, Any]:
+    """Let the run's network play the boards, and return the columns of its answers."""
+    player = Player.load(plan.path / "final")
+    levels, optima, objective = suite.instances, suite.optimum, plan.config.lake.objective
     verdicts, steps = player.play(levels, optima, objective, seed_key(0), greedy=True)
     sampled = [
         player.play(levels, optima, objective, seed_key(1 + number), greedy=False)[0].valid
@@ -118,19 +118,19 @@ def played(stage: Stage, suite: Benchmark, settings: EvaluationSection) -> dict[
 
 
 def written(
-    stage: Stage, suite: Benchmark, settings: EvaluationSection, display: Display, stop: Stop
+    plan: RunPlan, suite: Benchmark, settings: EvaluationSection, display: Display, stop: Stop
 ) -> dict[str, Any]:
-    """Have the stage's policy write plans, and return the columns of its answers.
+    """Let the run's policy write plans, and return the columns of its answers.
 
-    All answers are kept in ``evaluations/`` of the stage, and none of them is asked for again.
+    All answers are kept in ``evaluations/`` of the run, and none of them is asked for again.
     """
-    text = stage.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
-    config, objective = stage.config.model_copy(update={"text": text}), stage.config.lake.objective
+    text = plan.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
+    config, objective = plan.config.model_copy(update={"text": text}), plan.config.lake.objective
 
     def answers(kind: str, sampling: SamplingParams, samples: int) -> Mapping[tuple[str, int], Answer]:
-        source = PolicySource(config, str(stage.path / "final"), suite, sampling, samples, lambda line: None)
+        source = PolicySource(config, str(plan.path / "final"), suite, sampling, samples, lambda line: None)
         identity = {"sha256": suite.account["sha256"], "boards": len(suite), **source.identity()}
-        folder = stage.path / "evaluations" / f"held_out_{kind}"
+        folder = plan.path / "evaluations" / f"held_out_{kind}"
         found = answer_suite(source, suite, folder, identity, display, stop, f"held-out boards, {kind}")
         assert found is not None, "a comparison's worker is one process"
         return found.answers
