@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -15,8 +15,6 @@ COVERED = 0.95
 RESAMPLES = 10_000
 ENDS = [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2]
 """Percentiles between which that much lies."""
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +96,8 @@ def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[floa
 
 
 def intervals(
-    values: Mapping[Key, np.ndarray], weights: np.ndarray, strata: np.ndarray, resamples: int = RESAMPLES
-) -> dict[Key, list[Interval]]:
+    values: Mapping[Any, np.ndarray], weights: np.ndarray, strata: np.ndarray, resamples: int = RESAMPLES
+) -> dict[Any, list[Interval]]:
     """Return weighted sums over boards, averaged over seeds, with intervals for new seeds and new boards.
 
     Hierarchical bootstrap, percentile interval: each time seeds are drawn with replacement, and boards with
