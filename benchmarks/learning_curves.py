@@ -225,7 +225,7 @@ class Trainer:
                 f"seed={seed}",
             )
             shape = self._shape(variant.warm.shape)
-            if not self._command("rl.sft", start, (*overrides, *shape, *variant.warm.overrides)):
+            if not self._command(start, ("--until", "warm_start", *overrides, *shape, *variant.warm.overrides)):
                 return
         overrides = (
             *(f"seed={seed}", "warm_start.steps=0", "model.shape=null", f"model.path={start / 'final'}"),
@@ -234,7 +234,7 @@ class Trainer:
             *("validation.instances=400", "validation.samples=8"),
         )
         run = run_path(self._out, variant, seed)
-        if self._command("rl.train", run, (*overrides, *variant.overrides)):
+        if self._command(run, (*overrides, *variant.overrides)):
             result = read(run)
             (_, before), *_, (_, after) = result["stages"]
             gains = ", ".join(f"{key} {before[key]:.1f} -> {after[key]:.1f}" for key in ("greedy", "sampled", "pass"))
@@ -250,8 +250,8 @@ class Trainer:
         )
         return (f"model.shape={folder}",)
 
-    def _command(self, module: str, run: Path, overrides: Sequence[str]) -> bool:
-        """Run a command unless its run is finished, and note its processor time; return whether it is finished now."""
+    def _command(self, run: Path, overrides: Sequence[str]) -> bool:
+        """Run `rl.train` unless its run is finished, and note its processor time; return whether it is finished now."""
         note = cost_path(run)
         spent = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"processor": 0.0, "finished": False}
         if spent["finished"]:
@@ -259,7 +259,7 @@ class Trainer:
         settings = {text.split("=")[0]: text for text in overrides}  # the last one wins, and each may be given once
         with run.with_name(run.name + ".log").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, "--run", str(run), *settings.values()],
+                [sys.executable, "-m", "rl.train", "--run", str(run), *settings.values()],
                 stdout=log,
                 stderr=log,
                 env=os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"},

@@ -4,7 +4,6 @@ COMMANDS = """\
 The trainer. Each command has --help with examples:
 
   python -m rl.train            train a policy in rounds, or go on with a run
-  python -m rl.sft              the supervised start of a run alone
   python -m rl.evaluate         answer the fixed boards, tell what it is worth
   python -m rl.compare          compare environment engineers over seeds
   python -m rl.branch           what would designs gain from a run's last state?

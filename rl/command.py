@@ -19,10 +19,8 @@ from pydantic.fields import FieldInfo
 from jaxlake.commands import local_path
 from rl import config as config_
 from rl import distributed
-from rl.config import Config, ConfigError, RunError
-from rl.run.directory import RunDirectory
+from rl.config import ConfigError, RunError
 from rl.run.signals import Interrupted, Stop
-from rl.run.tracking import Display
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """Errors of a disk that are nobody's mistake in this program: full, over quota, read-only, broken."""
@@ -102,38 +100,6 @@ def _fail(error: Exception, code: int) -> int:
     return code
 
 
-def run(
-    name: str,
-    description: str,
-    examples: str,
-    arguments: list[str] | None,
-    work: Callable[[Config, RunDirectory, Display, Stop], None],
-) -> int:
-    """Run a whole command on a run directory: read the options, open the directory, do the work; see `guarded`.
-
-    Args:
-      name: such as "rl.train".
-      description, examples: for --help.
-      arguments: those of the command line if None.
-    """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    options = parse(_parser(name, description, examples), arguments)
-    path = options.config or shipped("tiny.yaml")
-
-    def on_directory(stop: Stop) -> None:
-        join(options, stop)
-        if "engineers" in config_.read(path):
-            raise ConfigError(f"{path}: holds a comparison, which python -m rl.compare takes; a run has one engineer")
-        config = config_.load(path, options.overrides)
-        with (
-            contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
-            Display(not distributed.is_main(), config.tracking.stall_seconds) as display,
-        ):
-            work(config, directory, display, stop)
-
-    return guarded(name, arguments, on_directory)
-
-
 def join(options: argparse.Namespace, stop: Stop) -> None:
     """Join this process with the others of its job, as the options of `add_job_options` say.
 
@@ -207,13 +173,3 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     job.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port there")
     job.add_argument("--processes", type=int, metavar="N", help="how many there are")
     job.add_argument("--process", type=int, metavar="I", help="which one this is, from 0")
-
-
-def _parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
-    add_config_options(parser, examples)
-    parser.add_argument(
-        "--run", type=local_path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)"
-    )
-    add_job_options(parser)
-    return parser

@@ -41,7 +41,7 @@ def execute(
         display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
         return
     if saved is not None and saved.stage == "rounds" and stop_after == 0:
-        display.say(f"{directory.path}: the warm start is done; python -m rl.train goes on with the rounds")
+        display.say(f"{directory.path}: the warm start is done; without --until the same command goes on")
         return
     with stop.interrupt_immediately():
         student = students.create(config)

@@ -1,9 +1,14 @@
 """The command `python -m rl.train`: makes or resumes a run, and shows what came of it."""
 
+import argparse
+import contextlib
 import sys
+from pathlib import Path
 
+from jaxlake.commands import local_path
 from rl import command, distributed, forecast
-from rl.config import Config
+from rl import config as config_
+from rl.config import ConfigError
 from rl.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
@@ -20,29 +25,60 @@ command is given again."""
 EXAMPLES = """\
 python -m rl.train
 python -m rl.train --run runs/seed1 seed=1 grpo.learning_rate=2e-4
+python -m rl.train --run runs/taught --until warm_start warm_start.steps=2000
 python -m rl.train --config configs/qwen3-4b.yaml model.path=models/Qwen3-4B"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains, or goes on with the run in its directory; returns the exit code, see `rl.command.guarded`."""
+    """Train, or go on with the run in its directory; return the exit code, see `rl.command.guarded`."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = command.parse(parser(), arguments)
+    path, taught_only = options.config or command.shipped("tiny.yaml"), options.until == "warm_start"
 
-    def work(config: Config, directory: RunDirectory, display: Display, stop: Stop) -> None:
+    def work(stop: Stop) -> None:
+        command.join(options, stop)
+        if "engineers" in config_.read(path):
+            raise ConfigError(f"{path}: holds a comparison, which python -m rl.compare takes; a run has one engineer")
+        config = config_.load(path, options.overrides)
+        if taught_only and not config.warm_start.steps:
+            raise ConfigError("--until warm_start: warm_start.steps = 0 must be above 0; leave --until out")
         others = forecast.configurations(config)
-        execute(config, directory, display, stop)
-        show_results(directory, display)
-        if others and distributed.is_main() and (table := forecast.hours(directory.path, others)):
-            display.say(f"\n{table.to_text()}")
+        with (
+            contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
+            Display(not distributed.is_main(), config.tracking.stall_seconds) as display,
+        ):
+            execute(config, directory, display, stop, stop_after=0 if taught_only else None)
+            show_results(directory, display)
+            if others and distributed.is_main() and (table := forecast.hours(directory.path, others)):
+                display.say(f"\n{table.to_text()}")
 
-    return command.run("rl.train", DESCRIPTION, EXAMPLES, arguments, work)
+    return command.guarded("rl.train", arguments, work)
 
 
-def show_results(directory: RunDirectory, display: Display, policy: str = "") -> None:
-    """Shows the table of a run, the line `policy` and where its report is, which is written here; main process only."""
+def show_results(directory: RunDirectory, display: Display) -> None:
+    """Show the table of a run and where its report is, which is written here; main process only."""
     if distributed.is_main():
         from rl.report import page, tables  # matplotlib takes a second, and training needs none
 
         table, path = tables.table_text(directory.path), page.write(directory.path)
-        display.say(f"\n{table}\n\n{policy}Report: {path}")
+        display.say(f"\n{table}\n\nReport: {path}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    options = argparse.ArgumentParser(prog="python -m rl.train", description=DESCRIPTION)
+    command.add_config_options(options, EXAMPLES)
+    options.add_argument(
+        "--run", type=local_path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)"
+    )
+    options.add_argument(
+        "--until",
+        choices=["warm_start"],
+        help="stop after the supervised start; the policy is in <run>/final, and the same command without this option "
+        "goes on with the rounds",
+    )
+    command.add_job_options(options)
+    return options
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import io
 import json
 import math
 import os
@@ -26,8 +25,6 @@ from rl.run.stall import StallWatch
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
-REDRAW = 0.2
-"""Seconds between two states of a notebook's live line, each of which is a message to the browser."""
 PATIENCE = 2.0
 """Seconds after which a step tells what goes on within it."""
 PROFILE_START = 10
@@ -47,8 +44,8 @@ BEGAN = time.time()
 class Display:
     """Shows one stage of work at a time; messages stay, the live line goes. In a file there are plain lines instead.
 
-    A notebook gets both as plain text, the live line written over itself: rich's own way there makes an output of each
-    message, and needs ipywidgets. Use as a context manager, so that the terminal is left in order whatever happens.
+    So there are in a notebook: rich's own way makes an output of each message there, and needs ipywidgets. Use as a context
+    manager, so that the terminal is left in order whatever happens.
 
     Args:
       quiet: show nothing, as all processes of a job but one do.
@@ -67,7 +64,6 @@ class Display:
         )
         # A dumb terminal, such as that of an editor, cannot write over a line: it gets those of a file.
         self._moves = self.console.is_terminal and not self.console.is_dumb_terminal
-        self._notebook = NotebookLine() if Console().is_jupyter and not quiet else None
         self._live = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=8),  # so that the whole line has 80 columns
@@ -91,14 +87,10 @@ class Display:
         self._watch.__exit__()
         if self._moves:  # elsewhere rich 13 ends with an empty line
             self._live.stop()
-        if self._notebook:
-            self._notebook.clear()
 
     def say(self, message: str) -> None:
         """A line that stays."""
         self.touch()
-        if self._notebook:
-            self._notebook.clear()
         self.console.print(message.translate(CONTROLS), markup=False)
 
     def stage(self, name: str, total: int, done: int = 0) -> None:
@@ -109,8 +101,6 @@ class Display:
         self._name, self._total, self.done, self._told = name, total, done, done
         self._last = self._advanced = time.monotonic()
         self.touch()
-        if self._notebook:
-            self._notebook.draw(self._live)
 
     def touch(self) -> None:
         """Note that the process is alive, though there is nothing to show."""
@@ -133,41 +123,12 @@ class Display:
         if self._task is not None:
             self._live.update(self._task, completed=self.done, status=status)
         now = time.monotonic()
-        if self._notebook:
-            if now - self._notebook.drawn > REDRAW or self.done == self._total:
-                self._notebook.draw(self._live)
-        elif not self._moves and (now - self._last > PLAIN_EVERY or self.done == self._total):
+        if not self._moves and (now - self._last > PLAIN_EVERY or self.done == self._total):
             # At the rate since the line before: the first steps compile, and a mean over all would promise hours.
             done = self.done - self._told
             left = f"{(now - self._last) / done * (self._total - self.done):.0f} s left" if done else ""
             self._last, self._told = now, self.done
             self.say("  ".join(filter(None, (self._name, f"{self.done}/{self._total}", status, left))))
-
-
-class NotebookLine:
-    """A line of text that is written over: the one movement that the outputs of all notebooks know.
-
-    Attributes:
-      drawn: when it was last.
-    """
-
-    def __init__(self) -> None:
-        self._text = Console(file=io.StringIO(), width=100, force_jupyter=False, force_terminal=False)
-        self._width, self.drawn = 0, 0.0
-
-    def draw(self, progress: Progress) -> None:
-        """Shows what a terminal would, without colours."""
-        with self._text.capture() as captured:
-            self._text.print(progress.get_renderable())
-        line = captured.get().rstrip()
-        print(f"\r{line:{self._width}}", end="", flush=True)
-        self._width, self.drawn = len(line), time.monotonic()
-
-    def clear(self) -> None:
-        """Leaves nothing of it."""
-        if self._width:
-            print(f"\r{'':{self._width}}\r", end="", flush=True)
-        self._width = 0
 
 
 class Trackers:
@@ -218,31 +179,20 @@ class Trackers:
 
 
 class TensorBoard:
-    """Writes events to the run's `tensorboard/`.
-
-    Through the writer below `SummaryWriter`, which puts events on a queue: its `flush` does not wait for that, so a
-    `kill -9` would lose steps that a checkpoint holds.
-    """
+    """Writes events to the run's `tensorboard/`. A `kill -9` loses the last second of them."""
 
     def __init__(self, run: Path):
-        _import("tensorboardX", "tensorboard = true")
+        self._make_writer = _import("tensorboardX", "tensorboard = true").SummaryWriter
         self._folder = run / "tensorboard"
         self._writer: Any = None
 
     def write(self, values: Mapping[str, float], step: int) -> None:
-        """Adds the values at a step, on disk on return; of the first one, all that is there from it on is purged."""
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
-        from tensorboardX.proto.summary_pb2 import Summary
-
+        """Adds the values at a step; of the first one, all that is there from it on is purged."""
         if self._writer is None:
-            self._folder.mkdir(exist_ok=True)
-            # The file's name has the second and the step: two sessions never write one file.
-            self._writer = EventsWriter(str(self._folder / "events"), filename_suffix=f".{step:08}")
-            self._writer.write_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
-        scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._writer.write_event(Event(step=step, wall_time=time.time(), summary=Summary(value=scalars)))
-        self._writer.flush()
+            suffix = f".{step:08}"  # or two sessions of one second would write one file
+            self._writer = self._make_writer(str(self._folder), purge_step=step, flush_secs=1, filename_suffix=suffix)
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
 
     def close(self, failed: bool) -> None:
         """Closes the file."""

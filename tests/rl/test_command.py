@@ -9,7 +9,7 @@ from subprocess import PIPE
 import pytest
 
 import rl
-from rl import command, compare, evaluate, notebook, train
+from rl import command, compare, evaluate, train
 from rl.config import Config, ConfigError
 from rl.run.directory import RunDirectory
 
@@ -29,7 +29,7 @@ def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, 
 
 
 def test_settings_stand_on_both_sides_of_an_option(monkeypatch):
-    parser = command._parser("rl.train", "", "")
+    parser = train.parser()
     options = command.parse(parser, ["seed=1", "--run", "runs/a", "grpo.samples=4"])
     assert (options.overrides, options.run) == (["seed=1", "grpo.samples=4"], Path("runs/a"))
 
@@ -61,7 +61,7 @@ def test_a_bucket_is_no_folder_here(main, capsys):
 
 def test_a_home_that_no_shell_has_seen_is_the_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    assert command.parse(command._parser("rl.train", "", ""), ["--run=~/x"]).run == Path("/home/me/x")
+    assert command.parse(train.parser(), ["--run=~/x"]).run == Path("/home/me/x")
 
 
 TELL = """
@@ -102,12 +102,6 @@ def test_devices_that_are_not_here_are_one_line(error, monkeypatch, tmp_path, ca
     assert train.main(["--run", str(tmp_path / "run")]) == 2
     assert "JAX_PLATFORMS = cuda: JAX cannot use it here" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("line", ["rl.report nowhere", "rl.train --seed 1"])
-def test_in_a_notebook_a_mistake_ends_the_cell(line):
-    with pytest.raises(notebook.CommandEnded, match=r"ended with an error \(exit code 2\), see above"):
-        notebook.run(line)
 
 
 def assert_refused(main, arguments, words, capsys):

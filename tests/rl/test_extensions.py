@@ -7,7 +7,7 @@ from stage import Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from jaxlake.types import Costs, Verdict
-from rl import command, engineer_factory
+from rl import command, engineer_factory, train
 from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
 from rl.policy import writer
 from rl.reward import rewards
@@ -89,7 +89,7 @@ def test_what_names_none_is_refused_with_what_is_allowed(override):
 
 
 def test_help_says_so():
-    parser = command._parser("rl.train", "", "")
+    parser = train.parser()
     lines = [line for line in parser.format_help().splitlines() if "module:function" in line]
     assert len(lines) == 3
 

@@ -23,7 +23,6 @@ from rl.qwen3 import lora
 from rl.qwen3.logprobs import join, take
 from rl.qwen3.model import abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rows_for, shard_batch, shard_parameters
-from rl.sft.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -116,6 +115,11 @@ def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
     return ["--config", str(workspace / "micro.yaml"), "--run", str(workspace / run), *overrides]
 
 
+def teach(workspace: Path, run: str, *overrides: str) -> int:
+    """Do the warm start alone; return the exit code."""
+    return train.main([*arguments(workspace, run, *overrides), "--until", "warm_start"])
+
+
 def steps(workspace: Path, run: str) -> list[dict]:
     return [json.loads(line) for line in (workspace / run / "metrics.jsonl").read_text().splitlines()]
 
@@ -127,7 +131,7 @@ def weights(workspace: Path, run: str) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def taught(workspace) -> str:
     """The name of a run that nobody disturbed."""
-    assert main(arguments(workspace, "taught")) == 0
+    assert teach(workspace, "taught") == 0
     return "taught"
 
 
@@ -154,8 +158,8 @@ def test_the_command_leaves_what_it_promises(workspace, taught):
 @pytest.mark.heavy
 def test_done_it_says_so_and_changes_nothing(workspace, taught, capsys):
     before = weights(workspace, taught)
-    assert main(arguments(workspace, taught)) == 0
-    assert "python -m rl.train goes on with the rounds" in capsys.readouterr().out
+    assert teach(workspace, taught) == 0
+    assert "without --until the same command goes on" in capsys.readouterr().out
     assert len(steps(workspace, taught)) == 6
     jax.tree.map(np.testing.assert_array_equal, weights(workspace, taught), before)
 
@@ -173,16 +177,16 @@ def test_stopped_by_a_signal_it_goes_on_to_the_same_end(workspace, taught, capsy
     watcher = threading.Thread(target=stop_after_a_step)
     watcher.start()
     try:
-        assert main(arguments(workspace, "stopped")) == 0
+        assert teach(workspace, "stopped") == 0
     finally:
         over.set()
         watcher.join()
     output = capsys.readouterr().out
-    assert "Stopped and saved. To go on: python -m rl.sft --config" in output
+    assert "Stopped and saved. To go on: python -m rl.train --config" in output
     assert len(steps(workspace, "stopped")) < 6
     assert not (workspace / "stopped" / "final").exists()
 
-    assert main(arguments(workspace, "stopped")) == 0
+    assert teach(workspace, "stopped") == 0
     assert "Goes on in" in capsys.readouterr().out
     assert steps(workspace, "stopped") == steps(workspace, taught)
     jax.tree.map(np.testing.assert_array_equal, weights(workspace, "stopped"), weights(workspace, taught))
@@ -217,9 +221,9 @@ def test_another_run_begins_with_what_was_taught(workspace, taught):
 
 
 def test_nothing_to_teach_is_a_mistake_in_one_line(workspace, capsys):
-    assert main(arguments(workspace, "nothing", "warm_start.steps=0")) == 2
+    assert teach(workspace, "nothing", "warm_start.steps=0") == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: warm_start.steps = 0: nothing to teach") and error.count("\n") == 1
+    assert error.startswith("error: --until warm_start: warm_start.steps = 0 must") and error.count("\n") == 1
     assert not (workspace / "nothing").exists()
 
 
@@ -228,9 +232,9 @@ def test_updates_that_stay_not_finite_end_the_run_with_their_batch(workspace, ta
     broken = workspace / "broken"
     shutil.copytree(workspace / taught / "final", broken)
     tensors = load_file(broken / "model.safetensors")
-    tensors["model.norm.weight"][3] = np.nan
+    tensors["model.norm.weight"][3] = 3e38  # finite, and its products are not
     save_file(tensors, broken / "model.safetensors")
-    assert main(arguments(workspace, "lost", "model.shape=null", f"model.path={broken}")) == 1
+    assert teach(workspace, "lost", "model.shape=null", f"model.path={broken}") == 1
     error = capsys.readouterr().err
     assert "3 updates in a row were not finite" in error and error.count("\n") == 1
     (kept,) = (workspace / "lost" / "skipped").iterdir()

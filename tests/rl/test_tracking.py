@@ -99,6 +99,7 @@ def test_tensorboard_shows_one_curve_over_the_steps_of_the_whole_run(run):
 def test_tensorboard_shows_a_step_once_though_a_crash_made_it_be_done_twice(run):
     crashed = trackers(run, tensorboard=True)
     write(crashed, range(1, 7))  # never closed
+    time.sleep(1.5)  # after a second at most it is on disk
     with trackers(run, tensorboard=True) as resumed:
         write(resumed, range(4, 9), session=1)  # the last checkpoint was after step 3
     assert curve(run, "round/session") == [(3, 0), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1)]
@@ -340,21 +341,13 @@ def test_what_is_shown_suits_where_it_goes(terminal, variables, moves, colours, 
         assert told == "a line that stays\ufffd\nboards  2/2  two  0 s left\n"
 
 
-class Waiting:
-    """Stands still inside one of our own functions, as an execution that XLA lost does."""
-
-    def get_renderable(self) -> str:
-        time.sleep(1.0)
-        return ""
-
-
 def test_an_idle_process_says_where_it_waits_and_how_to_go_on(capsys):
+    """It stands still inside one of our own functions, as an execution that XLA lost does."""
     with Display(stall_seconds=0.3):
-        tracking.NotebookLine().draw(Waiting())  # type: ignore[arg-type]
+        distributed.from_main(lambda: time.sleep(1.0))
     out = capsys.readouterr().out
-    assert re.search(
-        rf"the processor is idle: waiting in draw \(.*rl/run/tracking.py:\d+\), with JAX {jax.__version__}", out
-    )
+    waiting = rf"the processor is idle: waiting in from_main \(.*rl/distributed.py:\d+\), with JAX {jax.__version__}"
+    assert re.search(waiting, out)
     assert f"kill -9 {os.getpid()}; then rerun the same command to resume" in out
 
 
