@@ -44,8 +44,8 @@ BEGAN = time.time()
 class Display:
     """Shows one stage of work at a time; messages stay, the live line goes. In a file there are plain lines instead.
 
-    So there are in a notebook: rich's own way makes an output of each message there, and needs ipywidgets. Use as a context
-    manager, so that the terminal is left in order whatever happens.
+    A notebook gets plain lines as well: rich's own way makes an output of each message and needs ipywidgets. Use as a
+    context manager, so that the terminal is left in order whatever happens.
 
     Args:
       quiet: show nothing, as all processes of a job but one do.
