@@ -93,7 +93,7 @@ class Benchmark:
 
 @functools.cache
 def load(name: str = "test") -> Benchmark:
-    """Load one of the sets that come with the package.
+    """Load one of the sets that come with the package; its arrays are read-only, since every caller gets the same.
 
     Raises:
       ValueError: for a name that is neither in ``SETS`` nor in ``POOLS``, or if the file is not what the manifest says.
@@ -105,7 +105,11 @@ def load(name: str = "test") -> Benchmark:
     account = json.loads(_MANIFEST.read_text(encoding="utf-8"))[name]
     if content_hash(arrays) != account["sha256"]:
         raise ValueError(f"{FOLDER / name}.npz does not have the content that {_MANIFEST.name} names: install it anew")
-    return _unpacked(name, arrays, account)
+    benchmark = _unpacked(name, arrays, account)
+    for value in (*vars(benchmark).values(), *vars(benchmark.instances).values()):
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return benchmark
 
 
 def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], folder: Path) -> None:

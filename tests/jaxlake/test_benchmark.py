@@ -32,6 +32,13 @@ def cells_of(name: str) -> list[tuple[int, int]]:
     return [(kind.num_agents, kind.size) for kind in RECIPES[name].kinds]
 
 
+@pytest.mark.parametrize("name", (*SETS, *fixed_sets.POOLS))
+def test_what_every_caller_gets_is_read_only(name):
+    held = load(name)
+    arrays = [array for array in {**vars(held), **vars(held.instances)}.values() if isinstance(array, np.ndarray)]
+    assert len(arrays) == 12 and not any(array.flags.writeable for array in arrays)
+
+
 def test_the_test_set_has_the_cells_of_the_paper():
     test = load("test")
     assert len(test) == 3150 == len(set(test.ids))
