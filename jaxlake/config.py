@@ -113,8 +113,8 @@ class LakeConfig:
 
     @staticmethod
     def from_dict(entries: Mapping[str, Mapping[str, float]]) -> "LakeConfig":
-        """The inverse of ``to_dict``; ValueError for anything that ``to_dict`` does not write."""
-        if not (isinstance(entries, Mapping) and all(isinstance(key, str) for key in entries)):
+        """The inverse of ``to_dict``, whose sizes YAML reads as numbers; ValueError for anything else."""
+        if not (isinstance(entries, Mapping) and all(isinstance(key, (str, int)) for key in entries)):
             raise ValueError(f"config = {entries!r} must be a mapping from kinds of boards to {', '.join(FIELDS)}")
         for kind, entry in entries.items():
             if not (isinstance(entry, Mapping) and set(entry) == set(FIELDS)):
@@ -140,6 +140,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
     Returns:
       The legal config, and each repair in words.
     """
+    raw = {str(kind): entry for kind, entry in raw.items()}
     repairs: list[str] = []
     columns: dict[str, list[float]] = {field: [] for field in FIELDS}
     named: list[Any] = [entry for kind in previous.kinds if isinstance(entry := raw.get(str(kind)), Mapping)]

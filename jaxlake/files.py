@@ -11,6 +11,7 @@ Cells are [row, column]. The instance is required, but for its id; what is known
 
 import contextlib
 import json
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -75,7 +76,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     """Return the instance of a record; numpy arrays without batch axes.
 
     Args:
-      entry: as ``record`` writes it.
+      entry: as ``record`` writes it; NumPy's numbers and arrays, and tuples, do as well.
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
 
@@ -84,10 +85,10 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     """
     if not isinstance(entry, dict):
         raise ValueError(f"{_short(entry)} is not a record: it must be a JSON object")
-    for key in ("size", "agents"):
-        if type(entry.get(key)) is not int or not 1 <= entry[key] <= _LARGEST:
-            raise ValueError(f"{key} = {_short(entry.get(key))} must be a whole number from 1 to {_LARGEST}")
-    size, agents = entry["size"], entry["agents"]
+    size, agents = _plain(entry.get("size")), _plain(entry.get("agents"))
+    for key, number in (("size", size), ("agents", agents)):
+        if type(number) is not int or not 1 <= number <= _LARGEST:
+            raise ValueError(f"{key} = {_short(number)} must be a whole number from 1 to {_LARGEST}")
     max_size = size if max_size is None else max_size
     max_agents = agents if max_agents is None else max_agents
     if size > max_size or agents > max_agents:
@@ -116,7 +117,7 @@ def plan_of(
     Raises:
       ValueError: naming the fault.
     """
-    paths = entry.get("plan")
+    paths = _plain(entry.get("plan"))
     if paths is None:
         return None
     agents = entry["agents"]
@@ -204,7 +205,7 @@ def read_parts(
       ValueError: naming the file, the line and the fault.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # Windows' programs write a byte-order mark.
     except UnicodeDecodeError:
         raise ValueError(f"{path}: the file is not text in UTF-8") from None
     entries: list[Record] = []
@@ -226,10 +227,10 @@ def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
       ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``.
     """
     _format(path)
-    if Path(path).suffix == ".txt":
+    if Path(path).suffix.lower() == ".txt":
         text = "\n\n".join(to_text(from_record(entry)) for entry in entries) + "\n"
     else:
-        text = "".join(json.dumps(entry) + "\n" for entry in entries)
+        text = "".join(json.dumps(entry, default=operator.methodcaller("tolist")) + "\n" for entry in entries)
     write_whole(path, text.encode())
 
 
@@ -274,7 +275,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
     """How the file is divided into parts with their line numbers, and how a part is read."""
     formats = {".jsonl": (lines, from_json), ".txt": (_drawings, _from_drawing)}
-    suffix = Path(path).suffix
+    suffix = Path(path).suffix.lower()
     if suffix not in formats:
         raise ValueError(f"{path} must end in {' or '.join(formats)}")
     return formats[suffix]
@@ -321,6 +322,7 @@ def _pairs(cells: Iterable[int], max_size: int) -> list[list[int]]:
 
 
 def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
+    pairs = _plain(pairs)
     if not _is_path(pairs):
         raise ValueError(f"{key} = {_short(pairs)} must be a list of [row, column]")
     for pair in pairs:
@@ -335,6 +337,13 @@ def _is_path(value: Any) -> bool:
     )
 
 
+def _plain(value: Any) -> Any:
+    """Return a value as JSON would have it: Python's numbers for NumPy's, lists for arrays and tuples."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
 def _short(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
+    shown = json.dumps(value, ensure_ascii=False, default=repr)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -32,7 +32,7 @@ def read_map(path: PathLike) -> np.ndarray:
     Raises:
       ValueError: naming the file, the line and the fault.
     """
-    lines = Path(path).read_text(encoding="ascii", errors="replace").splitlines()
+    lines = _lines(path)
     header: dict[str, int] = {}
     for index, line in enumerate(lines):
         words = line.split()
@@ -40,7 +40,7 @@ def read_map(path: PathLike) -> np.ndarray:
             break
         if len(words) == 2 and words[0] in ("height", "width") and words[1].isdecimal() and int(words[1]) > 0:
             header[words[0]] = int(words[1])
-        elif words[:1] != ["type"]:
+        elif words and words[0] != "type":
             raise _fault(path, index, f"{line!r} is neither 'type octile', 'height H', 'width W' nor 'map'")
     else:
         raise _fault(path, max(len(lines) - 1, 0), "the line 'map' is missing")
@@ -50,7 +50,7 @@ def read_map(path: PathLike) -> np.ndarray:
 
     rows = lines[index + 1 :]
     height, width = header["height"], header["width"]
-    while len(rows) > height and not rows[-1].strip():
+    while len(rows) > height and not rows[-1]:
         rows.pop()
     if len(rows) != height:
         raise _fault(path, len(lines) - 1, f"{len(rows)} rows follow 'map': the height is {height}")
@@ -146,14 +146,20 @@ def write_scenario(map_path: PathLike, scen_path: PathLike, instance: Instance) 
 
 def _agent_rows(path: PathLike, num_agents: int, first: int = 0) -> list[tuple[int, str]]:
     """The lines of a scenario that are of agents, each with its number, at least those that are asked for."""
-    lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = _lines(path)
     if not lines or lines[0].split()[:1] != ["version"]:
         raise _fault(path, 0, "the first line is not 'version 1'")
-    numbered = [(index, line) for index, line in enumerate(lines) if index and line.strip()]
+    numbered = [(index, line) for index, line in enumerate(lines) if index and line]
     if len(numbered) < first + num_agents:
         needed = f"agents {first} to {first + num_agents - 1} are asked for"
         raise _fault(path, len(lines) - 1, f"the file ends after {len(numbered)} agents: {needed}")
     return numbered
+
+
+def _lines(path: PathLike) -> list[str]:
+    """Lines without the blanks at their ends, and without a byte-order mark before the first."""
+    text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def _fault(path: PathLike, index: int, fault: str) -> ValueError:
@@ -170,7 +176,7 @@ def _read_row(path: PathLike, index: int, line: str, shape: tuple[int, int]) -> 
     """(x, y) of start and goal."""
     words = _fields(path, index, line)
     for field, word in zip(_FIELDS[2:8], words[2:8], strict=True):
-        if not word.strip().isdecimal():
+        if not word.isdecimal():
             raise _fault(path, index, f"the {field} = {word!r} must be a whole number from 0 on")
     width, height, start_x, start_y, goal_x, goal_y = map(int, words[2:8])
     if (height, width) != shape:
@@ -180,7 +186,7 @@ def _read_row(path: PathLike, index: int, line: str, shape: tuple[int, int]) -> 
 
 def _fields(path: PathLike, index: int, line: str) -> list[str]:
     """The columns of a row, separated by tabulators; some old files have spaces instead."""
-    words = line.split("\t") if "\t" in line else line.split()
+    words = [word.strip() for word in line.split("\t" if "\t" in line else None)]
     if len(words) != len(_FIELDS):
         raise _fault(
             path, index, f"the row has {len(words)} columns: it must have {len(_FIELDS)}, {', '.join(_FIELDS)}"

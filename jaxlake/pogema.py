@@ -65,8 +65,19 @@ def read_scenarios(path: PathLike) -> dict[str, Instance]:
 def _read_yaml(path: PathLike) -> dict[str, Any]:
     import yaml  # not at the top: what needs no YAML runs without it
 
+    class Loader(yaml.SafeLoader):
+        """Refuses a name that a mapping has twice, as YAML says; PyYAML itself keeps the last of them."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if str(key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader)
     except UnicodeDecodeError:
         raise ValueError(f"{os.fspath(path)}: the file is not text in UTF-8") from None
     except yaml.YAMLError as error:

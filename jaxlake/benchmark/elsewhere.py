@@ -32,9 +32,10 @@ def load_maps(path: str | Path) -> Benchmark:
         or with more agents than ``MAX_AGENTS``; or that all scenarios are left out.
     """
     path = Path(path)
-    if path.suffix not in _READERS:
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
         raise ValueError(f"{path} must end in {', '.join(_READERS)}")
-    scenarios = _READERS[path.suffix](path)
+    scenarios = _READERS[suffix](path)
     for name, instance in scenarios.items():
         size, agents = int(instance.size), int(instance.num_agents)
         if size > MAX_SIZE or agents > MAX_AGENTS:

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "-o", "--output", metavar="FILE", help="ends in .txt, .svg, .png or .gif (default: the terminal)"
     )
     options = parser.parse_args(arguments)
-    suffix = Path(options.output).suffix if options.output else ".txt"
+    suffix = Path(options.output).suffix.lower() if options.output else ".txt"
     with mistakes_in_one_line(parser, needs=".png and .gif need Pillow, .svg does not"):
         if suffix not in _DRAWERS:
             raise ValueError(f"{options.output} must end in {', '.join(_DRAWERS)}")

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, "stopped, nothing is written"):
         files.check_target(options.output)
-        if Path(options.output).suffix != ".jsonl":
+        if Path(options.output).suffix.lower() != ".jsonl":
             raise ValueError(f"{options.output}: plans need a file that ends in .jsonl")
         whole_number("--max-steps", options.max_steps, 1, MAX_HORIZON)
         entries = files.read_records(options.boards, MAX_SIZE, MAX_AGENTS)

@@ -157,6 +157,14 @@ def test_a_config_survives_json(config):
     assert LakeConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
+def test_sizes_may_be_numbers_as_yaml_reads_them():
+    config = LakeConfig((3, "4x3", "rooms5"), (0.5, 0.25, 0.25), (0.1, 0.2, 0.3), (0, 1, 0.5))
+    numbered = {3 if kind == "3" else kind: entry for kind, entry in config.to_dict().items()}
+    assert LakeConfig.from_dict(numbered) == config and project(numbered, config) == (config, ())
+    with pytest.raises(ValueError, match="must be different kinds"):
+        LakeConfig.from_dict({**numbered, "3": numbered[3]})
+
+
 @pytest.mark.parametrize("broken", [[], {"three": {}}, {"3": {"data": 1}}, {"3": 1}, {3: {}}])
 def test_other_dictionaries_are_refused(broken):
     with pytest.raises(ValueError):

@@ -73,8 +73,10 @@ def test_a_scenario_of_many_agents_ends_at_five_and_one_of_one_is_one(files):
     assert list(read_scenarios(files[1])) == ["small_1ag"]
 
 
-def test_windows_line_ends_spaces_between_columns_and_empty_lines_are_read(files):
-    save(files, MAP.replace("\n", "\r\n") + "\r\n", SCEN.replace("\t", " ").replace("\n", "\r\n") + "\r\n")
+@pytest.mark.parametrize("separator", ["\t", " \t", " "])
+def test_windows_line_ends_byte_order_marks_and_blanks_are_read(files, separator):
+    for path, text in zip(files, (MAP, SCEN.replace("\t", separator)), strict=True):
+        path.write_bytes((text.replace("\n", " \t\r\n") + "\r\n").encode("utf-8-sig"))
     assert to_text(read_scenario(*files, num_agents=2)) == ".a##\nb.B.\n##.A\n####"
 
 

@@ -78,6 +78,8 @@ def test_free_cells_of_a_generators_map_are_free(files):
     ("old", "new", "fault"),
     [
         ("scenarios:", "scenarios: [", "scenarios.yaml: not YAML: while parsing"),
+        ("Scenario-001:", "Scenario-000:", "scenarios.yaml: not YAML: 'Scenario-000' is there twice in"),
+        ('"yard":', "gap:", "maps.yaml: not YAML: 'gap' is there twice in"),
         (SCENARIOS, "12", "scenarios.yaml: 12 must be a mapping from names"),
         (SCENARIOS, "", "scenarios.yaml: None must be a mapping from names"),
         (SCENARIOS, "scenarios: {}", "scenarios.yaml, scenarios: {} must be a mapping from names"),

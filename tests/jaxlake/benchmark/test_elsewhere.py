@@ -90,10 +90,11 @@ def test_a_set_of_maps_is_what_the_file_says(path):
 @pytest.mark.heavy
 def test_a_scenario_of_movingai_is_scored_for_each_number_of_agents(tmp_path, run):
     write_scenario(tmp_path / "open.map", tmp_path / "open.scen", from_text("a.A..\n.....\nB.b..\n.....\n....."))
-    boards = load_maps(tmp_path / "open.scen")
+    (tmp_path / "open.scen").rename(tmp_path / "open.SCEN")
+    boards = load_maps(tmp_path / "open.SCEN")
     assert boards.ids == ("open_2ag",) and boards.optimum.tolist() == [4]
     (tmp_path / "answers.jsonl").write_text(json.dumps({"id": "open_2ag", "answer": "0: R R\n1: L L"}))
-    status, out, _ = run(score.main, tmp_path / "answers.jsonl", "--maps", tmp_path / "open.scen")
+    status, out, _ = run(score.main, tmp_path / "answers.jsonl", "--maps", tmp_path / "open.SCEN")
     assert status == 0 and "100.0±0.0" in out
 
 
