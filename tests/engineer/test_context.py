@@ -66,19 +66,11 @@ def test_failure_table_has_one_row_per_size_and_one_for_all():
     assert text[header + 4] == ""
 
 
-def test_what_was_not_sampled_is_a_dash():
-    assert "3 40 75 13 38 - | 0" in build(evidence(row(3, 40, 30, None, hole_free=10)), rounds(1), Training(1, 3, 2))
-
-
 def test_round_zeros_random_configuration_never_appears():
     for number in (1, 2):
         text = build(NOW, rounds(number), Training(number, 3, 2))
         for ratio in (*RANDOM.data, *RANDOM.hole, *RANDOM.wait):
             assert not re.search(rf"(?<![\d.]){re.escape(f'{ratio:g}')}(?!\d)", text)
-
-
-def test_the_first_design_has_no_history():
-    assert "History" not in build(NOW, rounds(1), Training(1, 3, 2))
 
 
 def test_history_pairs_a_configuration_with_validity_before_and_after_it():
@@ -95,28 +87,12 @@ def test_a_size_without_failures_has_none():
     assert "1 3 0.6 0.2 0.55 | 50 100 | none" in text
 
 
-def test_training_is_bookkeeping_only():
-    text = build(NOW, rounds(1), Training(1, 3, 2))
-    assert "round 1 of 0 to 2, 2 epochs per round, 6 epochs in total" in text
-    for detail in ("GRPO", "reward", "learning rate", "KL", "advantage"):
-        assert detail.lower() not in text.lower()
-
-
 def test_the_answer_format_names_the_sizes_and_keys_of_the_grammar():
     last = lines(build(NOW, rounds(1), Training(1, 3, 2)))[-1]
     assert "with sizes 3 4." in last
     assert '{"3":{"data":d,"hole":h,"wait":w},...}' in last
     written = grammar(DESIGNED.kinds)
     assert written.index("data") < written.index("hole") < written.index("wait")
-
-
-@pytest.mark.parametrize("sizes", [(3, 4), tuple(range(3, 11))])
-def test_fixed_text_stays_within_two_hundred_words(sizes):
-    now = evidence(*(row(size, 40, 10, hole_free=30) for size in sizes))
-    text = build(now, [PastRound(0, LakeConfig.uniform(sizes, 0.2, 0.1), now)], Training(1, 3, 2))
-    tables = [line for line in lines(text) if re.match(r"(\d+|all) ", line)]
-    assert len(tables) == len(sizes) + 1
-    assert len(text.split()) - sum(len(line.split()) for line in tables) - len(sizes) <= 200
 
 
 def test_v6_is_word_for_word_what_the_tiny_run_has_always_read():
@@ -284,10 +260,6 @@ def test_reasons_stand_under_their_rounds():
     assert "\n\nYour reasons for past environments\nround 1: Conflicts lead on size 4.\n\n" in text
 
 
-def test_a_round_without_reasons_is_not_among_them():
-    assert "Your reasons" not in build(NOW, rounds(1), Training(1, 3, 2), "V5")
-
-
 def every_context() -> list[tuple[Module, ...]]:
     """All legal sets of modules."""
     legal = []
@@ -380,15 +352,6 @@ def test_rounds_go_oldest_first_until_the_context_fits(name):
             ("{} older round{}", len(shown_rounds) - len(kept)),
         ]
         assert sorted(notes) == sorted(words.format(count, "s" * (count > 1)) for words, count in gone if count)
-
-
-def test_no_more_goes_than_has_to():
-    history, training = long_history(7), Training(7, 9, 2)
-    texts = []
-    build(NOW, history, training, "V5", fits=lambda text: bool(texts.append(text)))
-    assert len(texts) == 1 + 6
-    for text in texts:
-        assert build(NOW, history, training, "V5", fits=lambda other: other == text) == text  # noqa: B023
 
 
 def test_what_does_not_fit_even_alone_is_returned_as_it_is():

@@ -59,10 +59,6 @@ def test_thinking_can_be_read_off_the_table(examples):
         assert [data[size] for size, _ in ranked] == [0.48, 0.24, 0.16, 0.12]  # 1, 1/2, 1/3, 1/4 of their sum
 
 
-def test_some_examples_have_a_history_and_some_have_none(examples):
-    assert 0.3 < np.mean(["History" in context for context, _, _, _ in examples]) < 0.7
-
-
 def test_one_seed_gives_one_example_and_another_seed_another():
     first, again, other = (example(np.random.default_rng(seed), KINDS, 3, 2) for seed in (5, 5, 6))
     assert first == again

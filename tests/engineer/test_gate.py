@@ -82,10 +82,6 @@ def test_or_mixed_with_it_half_and_half_and_not_piloted_again():
     assert (proposal.gate["verdict"], proposal.gate["action"], len(pilot.asked)) == ("refused", "mixed", 1)
 
 
-def test_what_is_just_at_the_bound_is_kept():
-    assert gated(Pilot({THREE: ALIVE, FOUR: DEAD}), bound=0.8125).projected == PROPOSED
-
-
 def test_the_previous_configuration_is_not_piloted():
     pilot = Pilot({})
     proposal = gated(pilot, proposed=PREVIOUS)
@@ -140,20 +136,3 @@ def test_every_mixture_is_legal_and_of_one_thing_with_itself_that_thing(a, b):
     assert mixture(a, b).kinds == KINDS
     for field in ("data", "hole", "wait"):
         assert getattr(mixture(a, a), field) == pytest.approx(getattr(a, field))
-
-
-def test_on_the_toy_learner_only_hopeless_sizes_are_stopped():
-    learner = toy.Learner.start(np.random.default_rng(0))
-
-    def pilot(config: LakeConfig, key: jax.Array) -> dict[Kind, np.ndarray]:
-        rows = zip(config.kinds, config.data, learner.success(config.hole, config.wait), strict=True)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        return {kind: rng.binomial(8, p, size=16) / 8 for kind, data, p in rows if data}
-
-    def verdict(*sizes: int) -> str:
-        data = tuple((kind.size in sizes) / len(sizes) for kind in toy.KINDS)
-        config = LakeConfig(toy.KINDS, data, (0.5,) * 8, (0.75,) * 8)
-        history = [PastRound(0, LakeConfig.uniform(toy.KINDS, 0.25, 0.5), EVIDENCE)]
-        return Gated(Remembering(config), pilot, mix=False, bound=0.8).propose(EVIDENCE, history, KEY).gate["verdict"]
-
-    assert [verdict(9, 10), verdict(4, 5, 6), verdict(3, 10)] == ["refused", "accepted", "accepted"]

@@ -96,12 +96,6 @@ def test_every_multiple_within_its_limit_can_be_written_and_nothing_else(tokeniz
             assert accepted == canonical, (name, text)
 
 
-def test_sizes_are_named_in_ascending_order(tokenizer):
-    rng = np.random.default_rng(1)
-    answers = {tuple(json.loads(sample(tokenizer, rng, (Kind.of(10), Kind.of(3))))) for _ in range(20)}
-    assert answers == {("3",), ("10",), ("3", "10")}
-
-
 MIXED = tuple(map(Kind.of, (3, "3x3", "rooms6", "corridor8x3")))
 
 
@@ -139,11 +133,7 @@ def test_no_other_kinds_can_be_written(tokenizer, names, accepted):
     [
         (("3", "3x3", "rooms6", "corridor8x3"), '{"data":0.25,"hole":0.1,"wait":0}', True),
         (("3", "3x3", "rooms6"), '{"data":0.25,"hole":0.1,"wait":0}', False),
-        ((), "", False),
-        (("3", "3x3", "rooms6", "corridor8x3", "maze6"), '{"data":0.25,"hole":0.1,"wait":0}', False),
-        (("3", "3x3", "rooms6", "corridor8x3"), '{"data":0.25,"hole":0.1}', False),
         (("3", "3x3", "rooms6", "corridor8x3"), '{"data":0.25,"hole":0.1,"wait":0,"size":3}', False),
-        (("3", "3x3", "rooms6", "corridor8x3"), '{"data":"0.25","hole":0.1,"wait":0}', False),
     ],
 )
 def test_the_schema_takes_whole_configurations_of_the_runs_kinds_alone(tokenizer, names, entry, accepted):
@@ -167,30 +157,6 @@ def test_an_answer_names_the_kinds_that_have_data():
     projected, repairs = project(json.loads(answer), other)
     assert projected.data == config.data and not repairs
     assert projected.hole == (0.3, 0.125, 0.3, 0.25) and projected.wait == (0.5, 0.0, 0.5, 0.005)
-
-
-ratios = st.lists(st.integers(0, 200), min_size=4, max_size=4)
-
-
-@given(ratios, st.lists(st.integers(0, 100), min_size=4, max_size=4), ratios)
-def test_a_configuration_survives_being_written_and_read(data, hole, wait):
-    data[0] += not sum(data)
-    total = sum(data)
-    units = [200 * d // total for d in data]
-    units[0] += 200 - sum(units)
-    config = LakeConfig(KINDS, *(tuple(k / 200 for k in column) for column in (units, hole, wait)))
-    read = json.loads(to_answer(config))
-    assert to_answer(LakeConfig.from_dict(read)) == to_answer(config)
-    assert read == {
-        str(kind): {"data": units[i] / 200, "hole": hole[i] / 200, "wait": wait[i] / 200}
-        for i, kind in enumerate(KINDS)
-        if units[i]
-    }
-
-
-def test_the_answer_is_exactly_the_promised_text():
-    config = LakeConfig(kinds=(3, 4), data=(0.25, 0.75), hole=(0.3, 0.0), wait=(0.5, 1.0))
-    assert to_answer(config) == '{"3":{"data":0.25,"hole":0.3,"wait":0.5},"4":{"data":0.75,"hole":0,"wait":1}}'
 
 
 @pytest.mark.parametrize(
