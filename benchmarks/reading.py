@@ -27,7 +27,7 @@ from rl import config as config_
 from rl.command import shipped
 from rl.config import Config
 from rl.evaluation import reading
-from rl.evaluation.writers import PolicyWriter
+from rl.evaluation.asking import engineer_asker
 from rl.policy import SHIPPED_MODEL, Policy
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
@@ -68,9 +68,9 @@ def read(name: str, config: Config, folder: str | None, limit: int | None) -> li
         policy, parameters = Policy.load(config, folder, make_key(config.seed, Purpose.PARAMETERS))
     else:
         policy, parameters = Policy.create(config, jax.random.key(config.seed))
-    writer = PolicyWriter(policy, parameters)
+    asker = engineer_asker(policy, parameters)
     with tempfile.TemporaryDirectory() as out, Display() as display:
-        scores = reading.run(writer, config, name, limit, Path(out), display, Stop())["all"]
+        scores = reading.run(asker, config, name, limit, Path(out), display, Stop())["all"]
     figures = {
         "weakest right": (scores.weakest / scores.states, scores.control["weakest"], RIGHT),
         "most learnable right": (scores.learnable / scores.states, scores.control["learnable"], RIGHT),

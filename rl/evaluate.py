@@ -2,10 +2,11 @@
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,18 +19,8 @@ from rl import config as config_
 from rl import distributed
 from rl.command import add_job_options, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
-from rl.evaluation import (
-    ApiSource,
-    Evaluation,
-    PolicySource,
-    Source,
-    answer_suite,
-    evaluate,
-    reading,
-    to_markdown,
-    to_text,
-)
-from rl.evaluation.writers import ApiWriter, PolicyWriter
+from rl.evaluation import reading, suite
+from rl.evaluation.asking import Asker, Say, collect, engineer_asker, load_askers, suite_identity
 from rl.policy import Policy
 from rl.qwen3 import presets
 from rl.run.keys import Purpose, make_key
@@ -41,7 +32,7 @@ if TYPE_CHECKING:
     from rl.sampler.api import ChatClient
 
 SUITES = {"validation": "validation", "benchmark": "test", "families": "families"}
-"""Names of the suites, and of their sets."""
+"""The suites, and the fixed set of each."""
 SHIPPED = ("qwen3-4b.yaml", "qwen3-0.6b.yaml", "small.yaml", "tiny.yaml")
 """Configurations to look through for one that fits a checkpoint; the first where none does."""
 
@@ -55,7 +46,7 @@ Has a policy answer a fixed suite, and scores the answers: valid, optimal and
 optimal of the valid per number of agents, board size and wait subset, with
 95 % intervals, answer lengths, and the paper's figures beside them.
 
-Every answer is kept: the same command goes on where it was stopped or killed,
+Every answer is kept: the same command resumes where it was stopped or killed,
 and with a higher --limit it asks only for what is new.
 
 With --reading it is asked as an environment engineer instead: 400 tables of
@@ -94,17 +85,58 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Have a policy answer the fixed boards, and write its tables; return the exit code, see `rl.command.guarded`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    options = parse(_parser(), arguments)
+    parsed = vars(parse(_parser(), arguments))
+    options = Options(**{field.name: parsed[field.name] for field in dataclasses.fields(Options)})
 
     def work(stop: Stop) -> None:
-        join(options, stop)
+        join(argparse.Namespace(**parsed), stop)
         with Display(quiet=not distributed.is_main()) as display, stop.interrupt_immediately():
             run(options, display, stop)
 
     return guarded("rl.evaluate", arguments, work)
 
 
-def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of the command, as `--help` describes them; one of `run`, `model` and `api` is given."""
+
+    run: Path | None
+    model: str | None
+    api: tuple[str, str] | None
+    suite: str | None
+    reading: bool
+    limit: int | None
+    samples: int
+    temperature: float | None
+    out: Path | None
+    config: Path | None
+    concurrency: int | None
+    timeout: int | None
+    key_env: str | None
+    overrides: list[str]
+
+    def check(self) -> None:
+        """Refuse options that have no meaning, or none together.
+
+        Raises:
+          ConfigError: naming them.
+        """
+        for name in ("limit", "samples", "concurrency", "timeout"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ConfigError(f"--{name} {value}: must be at least 1")
+        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
+            raise ConfigError(f"--temperature {self.temperature:g}: must be a number from 0 on")
+        if self.samples > 1 and self.temperature == 0:
+            raise ConfigError(f"--samples {self.samples} --temperature 0: greedy answers to a board are all the same")
+        if self.reading and (self.samples > 1 or self.temperature is not None):
+            raise ConfigError("--reading: --samples and --temperature are for --suite; use engineer.temperature=T")
+        if not self.api and (self.concurrency or self.timeout or self.key_env):
+            raise ConfigError("--concurrency, --timeout and --key-env: only with --api")
+        if self.run and self.config:
+            raise ConfigError("--config: a run has its own configuration; give single keys, such as sampler.rows=32")
+
+
+def run(options: Options, display: Display, stop: Stop) -> None:
     """Ask for the answers that are missing and write the report.
 
     Raises:
@@ -112,76 +144,57 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
       RunError: if some requests to an API stay without an answer.
       Interrupted: on a signal, with all answers kept that have come.
     """
-    _check(options)
+    options.check()
     config, label, folder = _subject(options)
     if options.reading:
-        reading.run(_writer(options, config, label, display.say), config, label, options.limit, folder, display, stop)
-        return
-    sampling = _sampling(options, config)
-    suite = load(SUITES[options.suite])
-    suite = take(suite, spread(suite))
-    asked = take(suite, range(min(options.limit or len(suite), len(suite))))
-    source: Source
-    greedy: PolicySource | None = None
-    if options.api:
-        source = ApiSource(
-            _client(options), config, sampling, options.samples, options.concurrency or CONCURRENCY, display.say
-        )
+        asker = _engineer(options, config, label, display.say)
+        reading.run(asker, config, label, options.limit, folder, display, stop)
     else:
-        source = policy = PolicySource(config, label, suite, sampling, options.samples, display.say)
-        if config.text.thinking and options.temperature is None:
-            greedy = policy.greedy()
+        _answer_suite(options, config, label, folder, display, stop)
 
-    def answered(source: Source, folder: Path, task: str) -> Evaluation | None:
-        """Return the scores of a source's answers; None on all processes but the first."""
-        identity = {
-            "suite": options.suite,
-            "sha256": suite.account["sha256"],
-            "style": config.text.model_dump(mode="json")["style"],
-            **source.identity(),
-        }
-        record = answer_suite(source, asked, folder, identity, display, stop, task)
+
+def _answer_suite(options: Options, config: Config, label: str, folder: Path, display: Display, stop: Stop) -> None:
+    """Have a suite answered and write its report, with greedy answers beside those of a checkpoint that thinks."""
+    boards = load(SUITES[options.suite or ""])
+    boards = take(boards, spread(boards))
+    asked = take(boards, range(min(options.limit or len(boards), len(boards))))
+    sampling, samples = _sampling(options, config), options.samples
+    if options.api:
+        asker = _player(options, config, sampling, display.say)
+    else:
+        make_asker = load_askers(config, label, boards, display.say)
+        asker = make_asker(sampling, samples)
+
+    def evaluate(asker: Asker, folder: Path, samples: int, task: str) -> suite.Evaluation | None:
+        """Return the scores of an asker's answers; None on all processes but the first."""
+        identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
+        identity |= {"style": config.text.model_dump(mode="json")["style"]}
+        record = collect(asker, suite.questions(config, asked, samples), folder, identity, display, stop, task)
         if record is None:
             return None
         about = {"model": label, **record.about}
-        return evaluate(asked, record.answers, source.samples, config.lake.objective, about)
+        return suite.Evaluation.of(asked, record.answers, samples, config.lake.objective, about)
 
-    result = answered(source, folder, "answers")
-    beside = answered(greedy, folder / "greedy", "greedy answers") if greedy else None
+    result, greedy = evaluate(asker, folder, samples, "answers"), None
+    if not options.api and config.text.thinking and options.temperature is None:
+        greedy = evaluate(make_asker(SamplingParams(0.0), 1), folder / "greedy", 1, "greedy answers")
     if result is None:
         return
-    result = dataclasses.replace(result, greedy=beside)
+    result = dataclasses.replace(result, greedy=greedy)
     write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
-    write_whole(folder / "report.md", to_markdown(result).encode())
-    display.say(f"\n{to_text(result)}\n\nReport: {folder / 'report.md'}")
-    if missing := len(asked) * options.samples - int(result.scores.answers.sum()):
-        (identifier, sample), reason = next(iter(source.failures.items()))
+    write_whole(folder / "report.md", result.to_markdown().encode())
+    display.say(f"\n{result.to_text()}\n\nReport: {folder / 'report.md'}")
+    if missing := len(asked) * samples - int(result.scores.answers.sum()):
+        (identifier, sample), reason = next(iter(asker.failures.items()))
         raise RunError(
             f"{missing:,} answers are missing, such as number {sample} to {identifier}: {reason}; the same command "
             "asks for them again"
         )
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Refuse options that have no meaning, or none together."""
-    for name in ("limit", "samples", "concurrency", "timeout"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise ConfigError(f"--{name} {value}: must be at least 1")
-    if options.temperature is not None and not 0 <= options.temperature < float("inf"):
-        raise ConfigError(f"--temperature {options.temperature:g}: must be a number from 0 on")
-    if options.samples > 1 and options.temperature == 0:
-        raise ConfigError(f"--samples {options.samples} --temperature 0: greedy answers to a board are all the same")
-    if options.reading and (options.samples > 1 or options.temperature is not None):
-        raise ConfigError("--reading: --samples and --temperature are for --suite; engineer.temperature=T is its own")
-    if not options.api and (options.concurrency or options.timeout or options.key_env):
-        raise ConfigError("--concurrency, --timeout and --key-env: only with --api")
-    if options.run and options.config:
-        raise ConfigError("--config: a run has its own configuration; give single keys, such as sampler.rows=32")
-
-
-def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
+def _subject(options: Options) -> tuple[Config, str, Path]:
     """Return the configuration, the checkpoint or the server's model, and the evaluation's folder."""
-    suite = (options.suite or "reading") + (f"_{options.samples}_samples" if options.samples > 1 else "")
+    name = (options.suite or "reading") + (f"_{options.samples}_samples" if options.samples > 1 else "")
     if options.run:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
@@ -194,13 +207,13 @@ def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
         kinds = [kind for kind in ("final", "best") if (options.run / kind).is_dir()]
         if not kinds:
             raise ConfigError(f"{options.run}: no policy there yet (neither final/ nor best/); the run writes them")
-        path, folder = str(options.run / kinds[0]), options.run / "evaluations" / suite
+        path, folder = str(options.run / kinds[0]), options.run / "evaluations" / name
     else:
-        path = options.model or options.api[1]
+        path = options.api[1] if options.api else options.model or ""
         config = config_.load(options.config or shipped(_fitting(options.model)), options.overrides)
         whole = config.model.model_copy(update={"lora": LoRASection()})  # a run alone has adapters beside its model
         config = config.model_copy(update={"model": whole})
-        folder = Path("evaluations") / Path(path).name / suite
+        folder = Path("evaluations") / Path(path).name / name
     return config, path, options.out or folder
 
 
@@ -219,11 +232,11 @@ def _fitting(model: str | None) -> str:
     return SHIPPED[0]
 
 
-def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
+def _sampling(options: Options, config: Config) -> SamplingParams:
     """Return greedy sampling for one answer to a board, that of `validation` for several; or by --temperature.
 
-    With thinking that of `validation` for one, too: greedy thoughts run in circles, and the authors of Qwen3 advise
-    against them.
+    With thinking one answer is sampled, too: greedy thoughts run in circles, and the authors of Qwen3 advise against
+    them.
     """
     settings, temperature = config.validation, options.temperature
     if temperature is None:
@@ -231,16 +244,43 @@ def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
-def _writer(options: argparse.Namespace, config: Config, label: str, say: Callable[[str], None]) -> reading.Writer:
-    """Return who writes the responses of the reading test."""
+def _player(options: Options, config: Config, sampling: SamplingParams, say: Say) -> Asker:
+    """Return a server's model that answers boards."""
+    client = _client(options)
+    from rl.sampler.api import Request
+
+    text = config.text
+
+    def request(message: str, seed: int) -> Request:
+        return Request(
+            message=message,
+            temperature=sampling.temperature,
+            max_tokens=text.max_new_tokens,
+            thinking=text.thinking,
+            seed=seed,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+        )
+
+    identity = suite_identity(config, sampling, options.samples)
+    return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity, say)
+
+
+def _engineer(options: Options, config: Config, label: str, say: Say) -> Asker:
+    """Return the model that writes the responses of the reading test; no schema holds a server's words."""
     if options.api:
-        return ApiWriter(_client(options), config, options.concurrency or CONCURRENCY, say)
+        client = _client(options)
+        from rl.sampler.api import Request
+
+        request = functools.partial(Request.to_engineer, config.engineer)
+        identity = {"max_tokens": config.engineer.api.max_tokens}
+        return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity, say)
     if jax.distributed.is_initialized():
         raise ConfigError("--reading: one process asks; start it alone")
-    return PolicyWriter(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
+    return engineer_asker(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
 
 
-def _client(options: argparse.Namespace) -> "ChatClient":
+def _client(options: Options) -> "ChatClient":
     from rl.sampler.api import ChatClient  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
@@ -248,6 +288,7 @@ def _client(options: argparse.Namespace) -> "ChatClient":
     name = options.key_env or "OPENAI_API_KEY"
     if options.key_env and not os.environ.get(name):
         raise ConfigError(f"--key-env {name}: there is no such environment variable, or it is empty")
+    assert options.api is not None
     url, model = options.api
     return ChatClient(url, model, os.environ.get(name), key_name=name, timeout=options.timeout or TIMEOUT)
 

@@ -1,19 +1,19 @@
 """The reading test: an engineer gets tables whose answers are known; are its words right, and does its design follow?
 
 Every state is put to it three times: as it is, with the kinds' names exchanged, and with one kind's valid share
-changed. The responses are kept as they come, like the answers to a suite.
+changed.
 """
 
 import dataclasses
 import gzip
 import json
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pydantic
 
 from engineer import Generation, PastRound, Proposal, Training, grammar
 from engineer.engineers.language import read_answer
@@ -23,10 +23,9 @@ from engineer.reading import Marks, mark, permutation, permuted, with_share
 from jaxlake.config import FIELDS, LakeConfig
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
-from rl.config import Config, ConfigError
+from rl.config import Config, ConfigError, RunError
 from rl.context import read_context
-from rl.evaluation.record import Answer, Record
-from rl.evaluation.writers import Writer
+from rl.evaluation.asking import Asker, Question, collect
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.statistics import Share, spearman
@@ -37,19 +36,18 @@ STATES = Path(__file__).parent / "states.jsonl.gz"
 COUNT = 200
 """States of either origin, at most."""
 SEED = 2**20
-"""With a state's number or name it seeds what is drawn for it; a run's examples come from keys and never from this."""
+"""Seed, with a state's number or name, of the draws for it; a run's examples come from keys and never from this."""
 REQUEST = (
     '\n\nBegin with one line in this form: "Weakest size K (P% valid), most learnable size K (P%). Leading failure: '
     'NAME." P is sampled valid; most learnable is what is nearest to 50%.'
 )
-"""What a model is asked besides that was not taught how the examples think."""
+"""Request besides to a model that was not taught how the examples think."""
 
 
 class State(NamedTuple):
-    """What an engineer designs from.
+    """A state that an engineer designs from.
 
     Attributes:
-      name: of the state.
       origin: ``drawn`` or ``real``.
       history: finished rounds, at whose end the evidence is.
     """
@@ -69,41 +67,19 @@ def drawn_states(config: Config, count: int = COUNT) -> list[State]:
     ]
 
 
-def real_states(config: Config, count: int = COUNT, path: Path = STATES) -> list[State]:
+def real_states(config: Config, count: int = COUNT) -> list[State]:
     """Return states of runs with these kinds and targets, evenly from all that there are; none where there are none.
 
     Only those after which this run would design a round: longer histories are shown to nobody in it.
-
-    Raises:
-      ConfigError: if the file is damaged.
     """
-    try:
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-    except (OSError, EOFError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    found = []
-    for state in read_lines(path, lines):
+    states = []
+    for state in read_lines(STATES, gzip.decompress(STATES.read_bytes()).decode().splitlines()):
         last = state.history[-1]
         targets = tuple(row.kind for row in last.evidence.by_kind)
         left = config.rounds.count - 1 - last.round
         if last.config.kinds == config.lake.kinds and targets == config.target_kinds and left > 0:
-            found.append(state)
-    return [found[i] for i in np.linspace(0, len(found) - 1, min(count, len(found))).round().astype(int)]
-
-
-def read_lines(path: Path, lines: Sequence[str]) -> list[State]:
-    """Return the states of a file's lines.
-
-    Raises:
-      ConfigError: naming the line that is damaged.
-    """
-    states = []
-    for number, line in enumerate(lines, 1):
-        try:
-            states.append(read_state(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path}, line {number}: damaged ({error})") from None
-    return states
+            states.append(state)
+    return [states[i] for i in np.linspace(0, len(states) - 1, min(count, len(states))).round().astype(int)]
 
 
 def write_state(name: str, history: Sequence[PastRound]) -> dict[str, Any]:
@@ -112,25 +88,32 @@ def write_state(name: str, history: Sequence[PastRound]) -> dict[str, Any]:
     return {"name": name, "history": [past.to_json() for past in bare]}
 
 
-def read_state(values: Mapping[str, Any]) -> State:
-    """The inverse of `write_state`.
+def read_lines(path: Path, lines: Sequence[str]) -> list[State]:
+    """Return the states of a file's lines, as `write_state` makes them.
 
     Raises:
-      ValueError, KeyError, TypeError: for anything else.
+      ConfigError: naming the line that is damaged.
     """
-    history = [PastRound.from_json(past) for past in values["history"]]
-    if not history:
-        raise ValueError("history is empty")
-    return State(values["name"], "real", history)
+    states = []
+    for number, line in enumerate(lines, 1):
+        try:
+            values = json.loads(line)
+            state = State(values["name"], "real", [PastRound.from_json(past) for past in values["history"]])
+            if not state.history:
+                raise ValueError("history is empty")
+            states.append(state)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path}, line {number}: damaged ({error})") from None
+    return states
 
 
 @dataclasses.dataclass(frozen=True)
-class Forms:
-    """The forms in which a state is put to an engineer.
+class Variants:
+    """A state in the forms in which it is put to an engineer.
 
     Attributes:
-      exchanged, labels: with the kinds' names exchanged, and for what.
-      changed, kind: with the valid share of one kind changed, and of which.
+      exchanged, labels: the history with the kinds' names exchanged, and the new name of each kind.
+      changed, kind: the history with the valid share of one kind changed, and that kind.
     """
 
     state: State
@@ -140,10 +123,10 @@ class Forms:
     kind: Kind
 
     @classmethod
-    def of(cls, state: State) -> "Forms":
+    def of(cls, state: State) -> "Variants":
         """Put a state into its forms; always the same for a state of the same name.
 
-        The changed kind goes to a half, or where it is near one to 0.
+        The changed kind's share becomes a half, or 0 where it is near one.
         """
         rng = np.random.default_rng([SEED, zlib.crc32(state.name.encode())])
         labels = permutation(state.history, rng)
@@ -155,69 +138,45 @@ class Forms:
 
     @property
     def histories(self) -> dict[str, list[PastRound]]:
-        """What is shown, by the name of the form."""
-        return {"plain": self.state.history, "exchanged": self.exchanged, "changed": self.changed}
+        """The histories that are shown, by the id of the question."""
+        forms = {"plain": self.state.history, "exchanged": self.exchanged, "changed": self.changed}
+        return {f"{self.state.name}/{form}": history for form, history in forms.items()}
 
 
-def ask(
-    forms: Sequence[Forms],
-    writer: Writer,
-    config: Config,
-    record: Record,
-    display: Display,
-    stop: Stop,
-) -> dict[tuple[str, str], str]:
-    """Have an engineer respond to every form of every state; what the record holds is not asked for again.
+def questions(variants: Sequence[Variants], asker: Asker, config: Config) -> list[Question]:
+    """Return a question for every form of every state.
 
     Args:
-      config: whose context and rooms the messages have; where nothing was taught, they ask for the words besides.
-
-    Returns:
-      The responses, verbatim, by the names of state and form.
+      asker: has room for the messages.
+      config: whose context the messages have; where nothing was taught, they ask for the words besides.
 
     Raises:
       ConfigError: if a message has no room.
-      Interrupted: on a signal, with all responses kept that have come.
     """
-    context = read_context(config)
-    request = "" if config.warm_start.steps else REQUEST
-    wanted = [(form, name) for form in forms for name in form.histories]
-    missing = [(form, name) for form, name in wanted if (_id(form, name), 0) not in record.answers]
-    display.stage("responses", len(wanted), done=len(wanted) - len(missing))
-    requests = []
-    for form, name in missing:
-        history = form.histories[name]
+    context, request = read_context(config), "" if config.warm_start.steps else REQUEST
+    asked: list[Question] = []
+    for name, history in (item for one in variants for item in one.histories.items()):
         training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
-        message = context.build(history[-1].evidence, history, training, lambda text: writer.fits(text + request))
-        requests.append((message + request, grammar(history[-1].config.kinds)))
-    with stop.interrupt_immediately():
-        for index, raw in writer.write(requests):
-            record.add([Answer(_id(*missing[index]), 0, raw, None, False)])
-            record.note_refused(writer.client, display.say)
-            display.advance()
-    return {(form.state.name, name): record.answers[_id(form, name), 0].answer for form, name in wanted}
+        message = context.build(history[-1].evidence, history, training, lambda text: asker.fits(text + request))
+        asked.append(Question(name, 0, message + request, len(asked), grammar(history[-1].config.kinds)))
+    return asked
 
 
-def _id(form: Forms, name: str) -> str:
-    return f"{form.state.name}/{name}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Scores:
-    """What the responses to some states came to; means over the states in which a number is defined.
+class ReadingScores(pydantic.BaseModel):
+    """The scores of the responses to some states: means over the states in which a number is defined, NaN over none.
 
     Attributes:
       states: how many there are.
       legal: how many responses to them as they are hold a configuration.
       weakest, learnable, failure, all: how many name these rightly, and all three.
-      quotes, right: numbers quoted, and how many stand in the table where they are said to.
-      follows: by ratio (data, hole, wait), the rank correlation over kinds with what the taught rule designs.
+      quotes, right: numbers quoted, and how many are in the table where they are said to be.
+      follows: by ratio (data, hole, wait), the rank correlation over kinds with the design of the taught rule.
       equivariant: by ratio, that of the designs to the plain and the exchanged names, each kind with its own numbers.
       rules: by ratio, the same of the taught rule's own designs: below 1 where equal numbers go to the earlier kind.
       moves, wanted: mean change of the changed kind's data ratio towards where the rule moves it, and the rule's.
       moved: share of these that go the same way as the rule's.
-      control: ``weakest``, ``learnable`` and ``follows`` of data where it is the exchanged form that was read: what one
-        gets who does not read which number is whose.
+      control: ``weakest``, ``learnable`` and ``follows`` of data where the exchanged form was read instead: the figures
+        of an engineer that does not read which number is whose.
     """
 
     states: int
@@ -236,29 +195,14 @@ class Scores:
     moved: float
     control: dict[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a mean of nothing becomes null."""
 
-        def plain(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {name: plain(part) for name, part in value.items()}
-            return None if isinstance(value, float) and math.isnan(value) else value
-
-        return plain(dataclasses.asdict(self))
-
-
-def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], config: Config) -> Scores:
-    """Score the responses to some states.
-
-    Args:
-      responses: of `ask`.
-    """
+def score(variants: Sequence[Variants], responses: Mapping[str, str], config: Config) -> ReadingScores:
+    """Score the responses to some states, verbatim by the ids of their questions."""
     shown = read_context(config).modules
 
-    def read(form: Forms, name: str) -> tuple[Marks, Proposal, LakeConfig]:
-        """Mark what is said to a form by the state as it is, and return it as a proposal, and the rule's design."""
-        history = form.histories[name]
-        generation = Generation.of(responses[form.state.name, name])
+    def read(form: Variants, name: str, history: Sequence[PastRound]) -> tuple[Marks, Proposal, LakeConfig]:
+        """Mark a response to a form by the state as it is, and return it as a proposal, and the rule's design."""
+        generation = Generation.of(responses[name])
         proposal = read_answer("engineer", generation, history[-1].config)
         said = f"{generation.thinking}\n{generation.answer.partition('{')[0]}"
         designed = frontier_design(visible(history[-1].evidence, shown), history[-1].config.kinds)
@@ -272,9 +216,9 @@ def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], conf
         f"{what} {field}": [] for what in ("follows", "equivariant", "rules") for field in FIELDS
     }
     columns |= {"control": [], "moves": [], "wanted": []}
-    for form in forms:
+    for form in variants:
         (said, plain, wanted), (said_exchanged, exchanged, exchanged_wanted), (_, changed, rewanted) = (
-            read(form, name) for name in form.histories
+            read(form, *item) for item in form.histories.items()
         )
         marks.append(said)
         astray.append(said_exchanged)
@@ -293,8 +237,8 @@ def score(forms: Sequence[Forms], responses: Mapping[tuple[str, str], str], conf
             columns["moves"].append(np.sign(step) * (changed.projected.data[i] - plain.projected.data[i]))
             columns["wanted"].append(abs(step))
     means = {name: _mean(values) for name, values in columns.items()}
-    count = len(forms)
-    return Scores(
+    count = len(variants)
+    return ReadingScores(
         states=count,
         legal=legal,
         weakest=sum(m.weakest for m in marks),
@@ -329,7 +273,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
-def to_table(scores: Mapping[str, Scores]) -> Table:
+def to_table(scores: Mapping[str, ReadingScores]) -> Table:
     """Return the figures as a table with a column for each origin of states."""
 
     def share(name: str, of: str = "states") -> list[str]:
@@ -370,36 +314,56 @@ def _share(count: int, of: int) -> str:
 
 
 def run(
-    writer: Writer, config: Config, label: str, limit: int | None, folder: Path, display: Display, stop: Stop
-) -> dict[str, Scores]:
+    asker: Asker, config: Config, label: str, limit: int | None, folder: Path, display: Display, stop: Stop
+) -> dict[str, ReadingScores]:
     """Ask, score, and write ``reading.json`` and ``reading.md`` into the folder; return the scores by origin.
 
     Args:
-      label: who is asked.
+      label: name of the model that is asked.
       limit: at most so many states of either origin.
+
+    Raises:
+      ConfigError: if a message has no room, or the folder holds something else.
+      RunError: if some responses are missing.
+      Interrupted: on a signal, with all responses kept that have come.
     """
     count = min(COUNT, limit or COUNT)
     states = {"drawn": drawn_states(config, count), "real": real_states(config, count)}
     if not states["real"]:
         display.say("no states of real runs have these kinds and targets: only drawn ones")
-    everything = [Forms.of(state) for part in states.values() for state in part]
+    variants = [Variants.of(state) for part in states.values() for state in part]
     settings = config.engineer
     identity = {
         "reading": label,
-        **writer.identity(),
         "context": settings.context,
         "template": settings.template,
         "temperature": settings.temperature,
         "kinds": " ".join(map(str, config.lake.kinds)),
     }
-    with Record(folder, identity) as record:
-        responses = ask(everything, writer, config, record, display, stop)
-    parts = {origin: [form for form in everything if form.state.origin == origin] for origin in states}
-    parts = {origin: part for origin, part in parts.items() if part} | {"all": everything}
+    record = collect(asker, questions(variants, asker, config), folder, identity, display, stop, "responses")
+    assert record is not None, "one process asks"
+    if asker.failures:
+        name, reason = next(iter(asker.failures.items()))
+        raise RunError(f"{len(asker.failures):,} responses are missing, such as to {name[0]}: {reason}; ask again")
+    responses = {name: answer.answer for (name, _), answer in record.answers.items()}
+    if cut := sum(answer.truncated for answer in record.answers.values()):
+        display.say(
+            f"{cut:,} of {len(responses):,} responses were cut off at engineer.api.max_tokens = "
+            f"{settings.api.max_tokens:,}"
+        )
+    parts = {origin: [one for one in variants if one.state.origin == origin] for origin in states}
+    parts = {origin: part for origin, part in parts.items() if part} | {"all": variants}
     scores = {origin: score(part, responses, config) for origin, part in parts.items()}
     table = to_table(scores)
-    values = {"about": record.about, "scores": {origin: s.to_json() for origin, s in scores.items()}}
-    write_whole(folder / "reading.json", (json.dumps(values, indent=1) + "\n").encode())
+    report = _Report(about=record.about, scores=scores)
+    write_whole(folder / "reading.json", (report.model_dump_json(indent=1) + "\n").encode())
     write_whole(folder / "reading.md", (table.to_markdown() + "\n").encode())
     display.say(f"\n{table.to_text()}\n\nReport: {folder / 'reading.md'}")
     return scores
+
+
+class _Report(pydantic.BaseModel):
+    """The content of ``reading.json``; a mean of nothing becomes null."""
+
+    about: dict[str, Any]
+    scores: dict[str, ReadingScores]

@@ -1,10 +1,12 @@
-"""The folder of an evaluation: what it is of, and its answers as they come, so that it can be broken off anywhere."""
+"""The folder of an evaluation: whose answers it holds, and the answers as they come, so that it can stop anywhere."""
 
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pydantic
 
 from jaxlake.files import write_whole
 from rl.config import ConfigError
@@ -15,18 +17,18 @@ if TYPE_CHECKING:
 
 IDENTITY, ANSWERS = "evaluation.json", "answers.jsonl"
 REFUSED_LATER = "refused_later"
-"""Entry of ``evaluation.json``: optional fields that a server refused when some answers had been given with them."""
+"""Entry of ``evaluation.json``: optional fields that a server refused after it had answered with them."""
 
 
-@dataclasses.dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(strict=True, extra="forbid"))
 class Answer:
-    """An answer to a board; a line of the file.
+    """An answer to a question; a line of the file.
 
     Attributes:
-      id: of the board.
-      sample: number of the answer among those to it, from 0.
+      id: the question's, such as a board's.
+      sample: number of the answer among those to its question, from 0.
       answer: the text.
-      tokens: its length; None where a server does not say.
+      tokens: its length; None where a server does not count.
       truncated: whether the limit on tokens ended it.
     """
 
@@ -37,16 +39,19 @@ class Answer:
     truncated: bool
 
 
+_LINE = pydantic.TypeAdapter(Answer)
+
+
 class Record:
     """The folder of an evaluation; a context manager, which one process at a time may hold.
 
     Args:
-      folder: made if it is not there.
+      folder: made if it is missing.
       identity: plain JSON values that say whose answers these are and to what; a folder with others is refused.
 
     Attributes:
       answers: all that it holds, by id and sample.
-      about: what ``evaluation.json`` holds, the identity and what was refused later.
+      about: content of ``evaluation.json``, the identity and what was refused later.
 
     Raises:
       ConfigError: if the folder is in use, holds something else or cannot be one.
@@ -86,8 +91,7 @@ class Record:
         Raises:
           OSError: if the disk does not take them; a part of a line is dropped when the folder is opened again.
         """
-        lines = "".join(json.dumps(dataclasses.asdict(answer)) + "\n" for answer in answers)
-        self._file.write(lines.encode())
+        self._file.write("".join(json.dumps(dataclasses.asdict(answer)) + "\n" for answer in answers).encode())
         self._file.flush()
         self.answers |= {(answer.id, answer.sample): answer for answer in answers}
 
@@ -103,20 +107,18 @@ class Record:
         write_whole(self.folder / IDENTITY, (json.dumps(about, indent=1) + "\n").encode())
 
     def _read_about(self, identity: dict[str, Any]) -> dict[str, Any]:
-        """Return what the file says; ConfigError if that is another evaluation, but for what was refused later."""
+        """Return the file's content; ConfigError if that is another evaluation, but for what was refused later."""
         path = self.folder / IDENTITY
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            held = None
-        if not isinstance(held, dict):
-            raise ConfigError(f"{path}: not readable; delete the folder, or choose another with --out")
+            held = pydantic.TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
+        except pydantic.ValidationError:
+            raise ConfigError(f"{path}: not readable; delete the folder, or choose another with --out") from None
         later = held.get(REFUSED_LATER, ())
         for name in [*identity, *(held.keys() - identity.keys() - {REFUSED_LATER})]:
             if _without(later, identity.get(name)) != _without(later, held.get(name)):
                 raise ConfigError(
-                    f"{self.folder}: holds another evaluation ({name} = {json.dumps(held.get(name))} there, "
-                    f"{json.dumps(identity.get(name))} here); choose another folder with --out"
+                    f"{self.folder}: holds another evaluation ({name} was {json.dumps(held.get(name))}, is now "
+                    f"{json.dumps(identity.get(name))}); choose another folder with --out"
                 )
         return held
 
@@ -124,18 +126,17 @@ class Record:
         """Read the answers and drop a last line without its end, which a process wrote when it was killed."""
         self._file.seek(0)
         content = self._file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            self._file.truncate(whole)
-        for number, line in enumerate(content[:whole].split(b"\n")[:-1], 1):
+        end = content.rfind(b"\n") + 1
+        if end < len(content):
+            self._file.truncate(end)
+        for number, line in enumerate(content[:end].split(b"\n")[:-1], 1):
             try:
-                entry = Answer(**json.loads(line))
-                assert isinstance(entry.id, str) and isinstance(entry.answer, str) and type(entry.sample) is int
-            except (ValueError, TypeError, AssertionError):
+                answer = _LINE.validate_json(line)
+            except pydantic.ValidationError:
                 raise ConfigError(
                     f"{self.folder / ANSWERS}, line {number}: no answer; delete the line, and it is asked for again"
                 ) from None
-            self.answers[entry.id, entry.sample] = entry
+            self.answers[answer.id, answer.sample] = answer
 
 
 def _without(fields: Collection[str], value: Any) -> Any:

@@ -19,7 +19,9 @@ from jaxlake.levels import pad
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
 from jaxlake.verify import first_failure
 from rl.config import ConfigError
-from rl.evaluation import Answer, PolicySource, answer_suite, score_answers
+from rl.evaluation.asking import collect, load_askers
+from rl.evaluation.record import Answer
+from rl.evaluation.suite import questions, score_answers
 from rl.experiments.comparison import EvaluationSection
 from rl.experiments.runs import EVALUATION, RunPlan
 from rl.run.signals import Stop
@@ -127,13 +129,15 @@ def written(
     text = plan.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
     config, objective = plan.config.model_copy(update={"text": text}), plan.config.lake.objective
 
+    make_asker = load_askers(config, str(plan.path / "final"), suite, lambda line: None)
+
     def answers(kind: str, sampling: SamplingParams, samples: int) -> Mapping[tuple[str, int], Answer]:
-        source = PolicySource(config, str(plan.path / "final"), suite, sampling, samples, lambda line: None)
-        identity = {"sha256": suite.account["sha256"], "boards": len(suite), **source.identity()}
+        asker, asked = make_asker(sampling, samples), questions(config, suite, samples)
+        identity = {"sha256": suite.account["sha256"], "boards": len(suite)}
         folder = plan.path / "evaluations" / f"held_out_{kind}"
-        found = answer_suite(source, suite, folder, identity, display, stop, f"held-out boards, {kind}")
-        assert found is not None, "a comparison's worker is one process"
-        return found.answers
+        record = collect(asker, asked, folder, identity, display, stop, f"held-out boards, {kind}")
+        assert record is not None, "a comparison's worker is one process"
+        return record.answers
 
     greedy = answers("greedy", SamplingParams(temperature=0.0), 1)
     scores = score_answers(suite, greedy, 1, objective)

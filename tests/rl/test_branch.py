@@ -9,7 +9,7 @@ from lab import LAB, whole
 from engineer import RULES
 from rl.branch import main
 from rl.config import Config
-from rl.evaluation.reading import read_state
+from rl.evaluation.reading import read_lines
 from rl.experiments.branches import NetworkTrainer, network_gain
 from rl.experiments.designs import SEVERAL, draw_designs
 from rl.experiments.gains import read_gains
@@ -80,7 +80,8 @@ def test_states_are_trained_branched_from_and_kept_as_an_engineer_reads_them(tmp
     before = (tmp_path / "out/gains.jsonl").read_text()
     assert main([*command, "--states", "2", *out, "seed=5"]) == 0
     assert (tmp_path / "out/gains.jsonl").read_text().startswith(before)  # more states begin with the same
-    states = [read_state(json.loads(line)) for line in (tmp_path / "out/states.jsonl").read_text().splitlines()]
+    path = tmp_path / "out/states.jsonl"
+    states = read_lines(path, path.read_text().splitlines())
     found = rows(tmp_path / "out")
     assert [state.name for state in states] == list(dict.fromkeys(row["state"] for row in found)) and len(states) == 2
     for i, state in enumerate(states):

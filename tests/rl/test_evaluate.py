@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from jaxlake.benchmark import load, published, spread, take
 from jaxlake.score import read_answers
 from rl import config as config_
 from rl import evaluate
-from rl.evaluation import sources
+from rl.evaluation import asking
 from rl.policy import Policy
 from rl.qwen3 import presets
 
@@ -36,7 +37,7 @@ def small_suites(monkeypatch):
     sizes = {"test": 63, "validation": 24}
     small = {name: take(load(name), spread(load(name))[:count]) for name, count in sizes.items()}
     monkeypatch.setattr(evaluate, "load", small.get)
-    monkeypatch.setattr(sources, "CALL", 1)
+    monkeypatch.setattr(asking, "CALL", 1)
     for name in ("OPENAI_API_KEY", "MY_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -95,8 +96,8 @@ def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
 def test_a_run_is_answered_and_reported(trained, command, tmp_path):
     status, out, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e")
     assert (status, err) == (0, "")
-    assert "Qwen3 with 0.01 M parameters on 8 x cpu" in out
-    assert "prompts have up to 74 tokens and get the room they need (text.max_prompt_tokens = 16" in out
+    assert "Qwen3 with 0.02 M parameters on 8 x cpu" in out
+    assert "prompts have up to 70 tokens and get the room they need (text.max_prompt_tokens = 16" in out
     said = " ".join(out.split())  # over as many lines as 80 columns make of it
     assert "validation suite, 24 of 800 boards, one answer each, greedy; optimal by sum of costs" in said
     assert "% of the answers were cut off at text.max_new_tokens = 12" in out
@@ -123,15 +124,15 @@ def test_an_evaluation_that_was_broken_off_ends_as_an_unbroken_one(trained, comm
         status, out, _ = command(*common, "--out", tmp_path / "a")
         assert status == 0 and (tmp_path / "a/answers.jsonl").read_bytes() == unbroken
         there = unbroken[:cut].count(b"\n")
-        assert (f"Goes on: {there} of 48 answers are there" in out) == (there > 0)
-    assert "Goes on" not in command(*common, "--out", tmp_path / "a")[1]  # nothing is missing
+        assert (f"Resuming: {there} of 48 answers are there" in out) == (there > 0)
+    assert "Resuming" not in command(*common, "--out", tmp_path / "a")[1]  # nothing is missing
 
 
 @pytest.mark.heavy
 def test_answers_do_not_depend_on_how_many_are_asked_for_at_once(trained, command, tmp_path, monkeypatch):
     common = ("--run", trained, "--suite", "validation", "--samples", 2)
     command(*common, "--out", tmp_path / "a")
-    monkeypatch.setattr(sources, "CALL", 2)
+    monkeypatch.setattr(asking, "CALL", 2)
     command(*common, "--out", tmp_path / "b")
     assert lines_of(tmp_path / "a") == lines_of(tmp_path / "b")
     answers = [json.loads(line)["answer"] for line in lines_of(tmp_path / "a")]
@@ -148,7 +149,7 @@ def test_the_same_board_gets_the_same_answer_whatever_the_limit(trained, command
     assert len(part) == 10 and set(part) < set(lines_of(tmp_path / "whole"))
     # A higher limit asks for what is new; a lower one counts what it is about.
     status, out, _ = command(*common, "--limit", 24, "--out", tmp_path / "part")
-    assert "Goes on: 10 of 48 answers are there" in out
+    assert "Resuming: 10 of 48 answers are there" in out
     assert lines_of(tmp_path / "part") == lines_of(tmp_path / "whole")
     command(*common, "--limit", 5, "--out", tmp_path / "part")
     assert json.loads((tmp_path / "part/scores.json").read_text())["answers"] == 10
@@ -159,10 +160,10 @@ def test_other_settings_in_the_same_folder_are_refused(trained, command, tmp_pat
     assert command(*common, "--samples", 2)[0] == 0
     before = lines_of(tmp_path / "e")
     for change, told in (
-        (("--temperature", 0.9), "samples = 2 there, 1 here"),
-        (("--samples", 2, "--temperature", 1), "temperature = 0.9 there, 1.0 here"),
-        (("--samples", 2, "seed=1"), "seed = 0 there, 1 here"),
-        (("--samples", 2, "text.max_new_tokens=13"), "max_new_tokens = 12 there, 13 here"),
+        (("--temperature", 0.9), "samples was 2, is now 1"),
+        (("--samples", 2, "--temperature", 1), "temperature was 0.9, is now 1.0"),
+        (("--samples", 2, "seed=1"), "seed was 0, is now 1"),
+        (("--samples", 2, "text.max_new_tokens=13"), "max_new_tokens was 12, is now 13"),
     ):
         status, _, err = command(*common, *change)
         assert status == 2 and err.count("\n") == 1
@@ -177,7 +178,7 @@ def test_another_policy_in_the_same_folder_is_refused(trained, command, tmp_path
     policy, parameters = Policy.create(config, jax.random.key(4))
     policy.save(tmp_path / "other", parameters)
     status, _, err = command("--model", tmp_path / "other", "--config", trained / "config.yaml", *common)
-    assert status == 2 and "holds another evaluation (parameters = " in err and err.count("\n") == 1
+    assert status == 2 and "holds another evaluation (parameters was " in err and err.count("\n") == 1
 
 
 @pytest.mark.heavy
@@ -202,7 +203,7 @@ def test_a_model_that_thinks_is_sampled_with_its_greedy_answers_beside(trained, 
     assert lines_of(tmp_path / "e/greedy") == lines_of(tmp_path / "g") != lines_of(tmp_path / "e")
     assert not (tmp_path / "g/greedy").exists()  # whoever names a temperature gets it alone
     figures, greedy = (json.loads((tmp_path / name / "scores.json").read_text()) for name in "eg")
-    assert figures["greedy"]["lines"] == greedy["lines"] and figures["temperature"] == 0.9
+    assert figures["greedy"]["rows"] == greedy["rows"] and figures["temperature"] == 0.9
     rows = {line.split("  ")[0]: line for line in out.splitlines()}
     assert "this model" in rows and "this model, greedy" in rows
     base = rows[next(name for name in rows if name.startswith("Qwen3-4B base"))]
@@ -233,9 +234,9 @@ PROGRAM = """
 import sys
 from jaxlake.benchmark import load, spread, take
 from rl import evaluate
-from rl.evaluation import sources
+from rl.evaluation import asking
 evaluate.load = lambda name: take(load(name), spread(load(name))[:24])
-sources.CALL = 1
+asking.CALL = 1
 sys.exit(evaluate.main(sys.argv[1:]))
 """
 
@@ -267,7 +268,7 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
     ]
     told = [process.communicate(timeout=300)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], told
-    assert "on 4 x cpu" in told[0] and "Goes on: " in told[0] and "Report: " in told[0]
+    assert "on 4 x cpu" in told[0] and "Resuming: " in told[0] and "Report: " in told[0]
     assert not [line for line in told[1].splitlines() if "Gloo" not in line]
     assert lines_of(tmp_path / "two") == lines_of(tmp_path / "one")
 
@@ -337,12 +338,11 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     assert all(advised.items() <= body.items() and "seed" in body for body in asked)
     assert all(body["chat_template_kwargs"] == {"enable_thinking": True} for body in asked)
     figures = json.loads((tmp_path / "e/scores.json").read_text())
-    (all_of_it,) = (x for x in figures["lines"] if (x["agents"], x["wait_subset"], x["size"]) == (None, None, None))
+    (total,) = (x for x in figures["rows"] if (x["agents"], x["wait_subset"], x["size"]) == (None, None, None))
     # The wait subsets of a cell are three boards of its mean, so that each board counts the same.
-    assert all_of_it["valid"] == pytest.approx({"percent": 300 / 63, "low": 1.63, "high": 13.1}, abs=0.05)
-    assert all_of_it["optimal"]["percent"] == pytest.approx(200 / 63)
-    assert all_of_it["optimal_given_valid"]["percent"] == pytest.approx(200 / 3)
-    assert all_of_it["lengths"] == {"mean": 20, "p90": 20, "truncated": 0}
+    assert (total["valid"], total["optimal"]) == (pytest.approx(300 / 63), pytest.approx(200 / 63))
+    assert re.search(r"mean +63 +4\.8 \[2-13\] +3\.2 \[1-11\] +66\.7 \[21-94\] +20\.0 +20\.0 +0\.0", out)
+    assert figures["lengths"] == {"mean": 20, "p90": 20, "truncated": 0}
     assert (figures["url"], figures["api_model"]) == (server.url, "org/model")
     assert sum(row["agent_count"] + row["parsable"] for row in figures["failures"]) == 60
     report = (tmp_path / "e/report.md").read_text()
@@ -366,11 +366,11 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
     arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 4, "--limit", 8)
     status, out, _ = command(*arguments, "--out", tmp_path / "e", "--concurrency", 1)
     assert status == 0
-    (mean,) = (x for x in json.loads((tmp_path / "e/scores.json").read_text())["lines"] if x["size"] is None)
-    assert mean["at"] == {"1": [9.375, 9.375], "2": [18.75, 18.75], "4": [37.5, 37.5]}
-    (line,) = (line for line in out.splitlines() if "37.5 (37.5)" in line)
-    assert line.split("  ")[0] == "2" and "mean" in line and "9.4 (9.4)  18.8 (18.8)" in line
-    assert "| 2 | 0.50 | 3x3 | 25.0 (25.0) | 50.0 (50.0) | 100.0 (100.0) |" in (tmp_path / "e/report.md").read_text()
+    at = json.loads((tmp_path / "e/scores.json").read_text())["at"]
+    chances = {k: {row["size"]: (row["valid"], row["optimal"]) for row in rows} for k, rows in at.items()}
+    assert {k: of[None] for k, of in chances.items()} == {"1": (9.375, 9.375), "2": (18.75, 18.75), "4": (37.5, 37.5)}
+    assert {k: of[3] for k, of in chances.items()} == {"1": (25, 25), "2": (50, 50), "4": (100, 100)}
+    assert "| 2 | 0.50 | random | 9.4 (9.4) | 18.8 (18.8) | 37.5 (37.5) |" in (tmp_path / "e/report.md").read_text()
     asked = server.asked[1:]
     assert len({body["seed"] for body in asked}) == 32 and {body["temperature"] for body in asked} == {0.6}
     seeds = {json.dumps([body["messages"], body["seed"]]) for body in asked}
@@ -396,7 +396,7 @@ def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, comma
     assert "The server refused min_p, top_k: there its own defaults hold" in (tmp_path / "report.md").read_text()
     server.respond = lambda handler, *_: handler.say("fine")  # another server now, which takes everything
     status, _, err = command(*arguments)
-    assert status == 2 and "holds another evaluation (sent = " in err and err.count("\n") == 1
+    assert status == 2 and "holds another evaluation (sent was " in err and err.count("\n") == 1
 
 
 def test_a_field_that_is_refused_after_some_answers_is_told_and_makes_no_other_evaluation(server, command, tmp_path):
@@ -411,7 +411,7 @@ def test_a_field_that_is_refused_after_some_answers_is_told_and_makes_no_other_e
         assert (held["refused"], held["refused_later"]) == ([], ["seed"])
     assert "After some answers the server refused seed too" in (tmp_path / "report.md").read_text()
     status, out, _ = command(*arguments, 6)  # the first question finds out now
-    assert status == 0 and "Goes on: 8 of 12 answers" in out and "now refuses" not in out
+    assert status == 0 and "Resuming: 8 of 12 answers" in out and "now refuses" not in out
     held = json.loads((tmp_path / "evaluation.json").read_text())
     assert (held["refused"], held["refused_later"]) == ([], ["seed"])
 
@@ -435,7 +435,7 @@ def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, co
     assert "3 answers are missing and count as invalid." in out
     assert json.loads((tmp_path / "e/scores.json").read_text())["missing"] == 3
     status, out, err = command(*arguments)
-    assert (status, err) == (0, "") and "Goes on: 21 of 24 answers are there" in out
+    assert (status, err) == (0, "") and "Resuming: 21 of 24 answers are there" in out
     assert len(server.asked) == 29 and len(set(lines_of(tmp_path / "e"))) == 24
 
 
@@ -475,7 +475,7 @@ def test_a_stop_keeps_what_came_and_says_how_to_go_on(server, command, tmp_path,
     server.respond = lambda handler, *_: handler.say("fine")
     server.asked.clear()
     status, out, _ = command(*arguments)
-    assert status == 0 and f"Goes on: {there} of 24 answers are there" in out
+    assert status == 0 and f"Resuming: {there} of 24 answers are there" in out
     assert len(lines_of(tmp_path / "e")) == len(set(lines_of(tmp_path / "e"))) == 24
     assert 25 - there <= len(server.asked) <= 25 - there + 2  # of the first command two were under way
 

@@ -1,7 +1,5 @@
 """The reading test tells who reads from who does not, keeps what it has asked for, and refuses what is damaged."""
 
-import gzip
-import itertools
 import json
 import re
 
@@ -17,12 +15,12 @@ from rl.config import Config, ConfigError
 from rl.config.sections import LakeSection
 from rl.evaluate import main
 from rl.evaluation import reading
-from rl.evaluation.record import Record
-from rl.evaluation.writers import Writer
+from rl.evaluation.asking import Asker, collect
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
 COUNT = 12
+HISTORIES = {}
 
 
 @pytest.fixture(scope="module")
@@ -30,27 +28,14 @@ def config():
     return Config()
 
 
-class Scripted(Writer):
-    """Answers every form by a function of its history; stops after so many responses."""
+def scripted(answer, asked):
+    """An asker that answers each form by a function of its history, and notes the messages that it gets."""
 
-    masked = True
+    def write(begin, questions, within):
+        asked.extend(question.message for question in questions)
+        return [(answer(HISTORIES[question.id]), 9, False) for question in questions]
 
-    def __init__(self, answer, forms, most=None):
-        self.histories = itertools.cycle([history for form in forms for history in form.histories.values()])
-        self.answer, self.most, self.asked = answer, most, []
-
-    def identity(self):
-        return {"parameters": "scripted"}
-
-    def fits(self, message):
-        return True
-
-    def write(self, requests):
-        for i, (message, _) in enumerate(requests):
-            if i == self.most:
-                raise KeyboardInterrupt
-            self.asked.append(message)
-            yield i, self.answer(next(self.histories))
+    return Asker.in_process(write, 1, {"parameters": "scripted"})
 
 
 def perfect(config):
@@ -69,22 +54,26 @@ def constant(config):
     )
 
 
-def forms(config):
-    return [reading.Forms.of(state) for state in reading.drawn_states(config, COUNT)]
+@pytest.fixture(scope="module")
+def variants(config):
+    """Some drawn states; `HISTORIES` has what is shown of them."""
+    drawn = [reading.Variants.of(state) for state in reading.drawn_states(config, COUNT)]
+    HISTORIES.update(item for one in drawn for item in one.histories.items())
+    return drawn
 
 
-def ask(config, writer, folder):
-    with Display(quiet=True) as display, Record(folder, {"reading": "x"}) as record:
-        return reading.ask(forms(config), writer, config, record, display, Stop())
+def ask(config, variants, asker, folder):
+    with Display(quiet=True) as display:
+        questions = reading.questions(variants, asker, config)
+        record = collect(asker, questions, folder, {}, display, Stop())
+    return {name: answer.answer for (name, _), answer in record.answers.items()}
 
 
-def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config, tmp_path):
-    scores = {}
-    for answer in (perfect, constant):
-        writer = Scripted(answer(config), forms(config))
-        responses = ask(config, writer, tmp_path / answer.__name__)
-        scores[answer] = reading.score(forms(config), responses, config)
-    reads, blind = scores[perfect], scores[constant]
+def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config, variants, tmp_path):
+    reads, blind = (
+        reading.score(variants, ask(config, variants, scripted(answer(config), []), tmp_path / answer.__name__), config)
+        for answer in (perfect, constant)
+    )
     assert reads.legal == reads.all == COUNT and reads.right == reads.quotes == 8 * COUNT
     assert min(reads.follows.values()) > 0.999
     assert reads.equivariant["data"] > 0.95 and reads.moved == 1 and reads.moves == pytest.approx(reads.wanted)
@@ -93,23 +82,9 @@ def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config
     assert blind.equivariant["data"] < 0.2 and blind.moves == 0
 
 
-def test_what_was_answered_is_not_asked_again(config, tmp_path):
-    first = Scripted(perfect(config), forms(config), most=5)
-    with pytest.raises(KeyboardInterrupt):
-        ask(config, first, tmp_path)
-    second = Scripted(perfect(config), forms(config))
-    for _ in range(5):
-        next(second.histories)
-    responses = ask(config, second, tmp_path)
-    assert len(first.asked) == 5 and len(second.asked) == 3 * COUNT - 5
-    assert reading.score(forms(config), responses, config).all == COUNT
-    third = Scripted(perfect(config), forms(config))
-    assert ask(config, third, tmp_path) == responses and not third.asked
-
-
 def test_a_state_has_the_same_forms_in_a_longer_list(config):
-    long = [reading.Forms.of(state) for state in reading.drawn_states(config, 5)]
-    assert [reading.Forms.of(state) for state in reading.drawn_states(config, 3)] == long[:3]
+    long = [reading.Variants.of(state) for state in reading.drawn_states(config, 5)]
+    assert [reading.Variants.of(state) for state in reading.drawn_states(config, 3)] == long[:3]
 
 
 def test_drawn_states_are_no_examples_and_always_the_same(config):
@@ -122,7 +97,7 @@ def test_the_shipped_states_are_of_the_first_command_and_read_back(config):
     states = reading.real_states(config, 20)
     assert len(states) == 20 and len({state.name for state in states}) == 20
     for state in states:
-        again = reading.read_state(json.loads(json.dumps(reading.write_state(state.name, state.history))))
+        (again,) = reading.read_lines(reading.STATES, [json.dumps(reading.write_state(state.name, state.history))])
         assert again.history == state.history
         assert state.history[-1].evidence.by_kind[0].n >= 50
 
@@ -132,28 +107,17 @@ def test_states_of_other_kinds_are_left_out(config):
     assert reading.real_states(other) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"junk", "cannot be read"),
-        (gzip.compress(b"{}\n"), "line 1: damaged"),
-        (gzip.compress(b'{"name": "x", "history": []}\n'), "history is empty"),
-        (gzip.compress(b"nonsense\n"), "line 1: damaged"),
-    ],
-    ids=["no gzip", "no history", "an empty history", "no json"],
-)
-def test_a_damaged_file_is_refused_in_one_line(config, tmp_path, content, message):
-    (tmp_path / "s").write_bytes(content)
-    with pytest.raises(ConfigError, match=message) as error:
-        reading.real_states(config, path=tmp_path / "s")
+@pytest.mark.parametrize("line", ["{}", '{"name": "x", "history": []}', "nonsense", '{"name": "x", "history": [1]}'])
+def test_a_damaged_state_is_refused_in_one_line(line):
+    with pytest.raises(ConfigError, match="^states, line 1: damaged") as error:
+        reading.read_lines("states", [line])
     assert "\n" not in str(error.value)
 
 
-def test_models_that_were_taught_nothing_are_asked_for_the_words(config, tmp_path):
+def test_models_that_were_taught_nothing_are_asked_for_the_words(config, variants, tmp_path):
     bare = config.model_copy(update={"warm_start": config.warm_start.model_copy(update={"steps": 0})})
-    writer = Scripted(perfect(config), forms(config))
-    ask(bare, writer, tmp_path)
-    assert all(message.endswith(reading.REQUEST) for message in writer.asked)
+    ask(bare, variants, scripted(perfect(config), asked := []), tmp_path)
+    assert len(asked) == 3 * COUNT and all(message.endswith(reading.REQUEST) for message in asked)
 
 
 @pytest.mark.parametrize(

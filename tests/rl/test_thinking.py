@@ -12,7 +12,7 @@ from jaxlake.board_text import from_text
 from jaxlake.types import Objective
 from rl.config import Config, ConfigError
 from rl.evaluation.record import Answer
-from rl.evaluation.scoring import score_answers
+from rl.evaluation.suite import score_answers
 from rl.policy import Policy
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
 from rl.sampler import Rollout
