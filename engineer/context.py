@@ -17,7 +17,7 @@ from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Family, Kind, row_name
 
 FAILURES = dict(zip(CHECKS, ("parse", "agents", "start", "bounds", "hole", "move", "conflict", "goal"), strict=True))
-"""What failing each check is called in the tables and in an engineer's thinking."""
+"""Names of the failures of each check in the tables and in an engineer's thinking."""
 RATIONALE_LIMIT = 400
 """Characters of a past round's thinking that S shows: five of the tiny policy's thoughts, a paragraph of Qwen3's."""
 
@@ -87,7 +87,7 @@ class PastRound:
     """A finished round: its configuration as realised, and the validation after it.
 
     Attributes:
-      rationale: what the engineer thought when it designed the round; only S shows it.
+      rationale: the engineer's thoughts when it designed the round; only S shows them.
     """
 
     round: int
@@ -193,7 +193,7 @@ class Context:
           history: the finished rounds in ascending order, at least one; the kinds of the last are to be designed. The
             validation after round 0 is also the state before round 1, whether H or H0 shows it.
           training: where the run stands, for T and TF.
-          fits: whether there is room for a message.
+          fits: function that says whether a message has room.
         """
         rounds = tuple(past for past in history if past.round > 0 or Module.H0 in self.modules)
         for first in range(len(rounds) + 1):
@@ -252,7 +252,7 @@ class _Content:
 
     @property
     def row(self) -> str:
-        """What a row of a table is for."""
+        """The word for what a row of a table describes."""
         return "kind" if self.families else "size"
 
 
@@ -369,7 +369,7 @@ _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
     "G": (("row",), lambda content: {"row": content.row}),
     "answer": (("first", "designed", "max_hole", "step"), _answer_format),
 }
-"""What can be filled into each section of a template, and what fills it in. ``rows`` must stand there."""
+"""Placeholders of each section of a template, and the function that fills them in. ``rows`` is mandatory."""
 _COLUMNS = {
     "F": f"row n valid +- optimal sampled | {' '.join(FAILURES.values())} failure",
     "R": "row valid",
@@ -377,7 +377,7 @@ _COLUMNS = {
 }
 """The columns of tables of which a template may choose, as in {rows: row sampled}; a bar stands for itself."""
 _USUAL = _COLUMNS | {"F": _COLUMNS["F"].removesuffix(" failure")}
-"""Those that {rows} alone has."""
+"""The columns of {rows} alone."""
 
 
 def main_failure(row: KindEvidence | Evidence | None) -> str:

@@ -75,7 +75,7 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: 
 
     Args:
       answer: the text.
-      parsed: what was read in it.
+      parsed: the ratios that were read in the answer.
     """
     if not answer.strip():
         return "the answer is empty"
@@ -125,18 +125,18 @@ class Proposal:
     """Proposal of an engineer, and what became of it; one that computes and writes no words needs two fields.
 
     Attributes:
-      engineer: its name.
-      raw: its whole answer, verbatim, the last where it was asked more than once; empty where it wrote nothing.
+      engineer: the engineer's name.
+      raw: the engineer's whole answer, verbatim: its last one; empty where it wrote nothing.
       thinking: the part before the answer. It enters later contexts through module S alone.
       parsed: the object read from the answer, None where none could be read.
       projected: the legal configuration that follows.
-      repairs: what the projection changed, in words.
+      repairs: the changes by the projection, in words.
       fallback: no answer held a configuration, so the previous round's stands.
-      attempts: how often it was asked.
+      attempts: number of times that the engineer was asked.
       errors: why an answer could not be used, a line for each such attempt in turn.
       candidates: the legal configurations that there were to choose from, in the order in which they were proposed.
-      chosen: which of them was taken; ``projected`` is it, or what a gate made of it.
-      gate: what a gate found and did, as JSON values; None where there was none to pass.
+      chosen: index of the candidate that was taken; ``projected`` is it, or what a gate made of it.
+      gate: the findings and the action of a gate, as JSON values; None where there was none to pass.
     """
 
     engineer: str

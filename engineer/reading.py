@@ -19,14 +19,14 @@ from jaxlake.kinds import Kind
 
 @dataclasses.dataclass(frozen=True)
 class Marks:
-    """What was right in a thought.
+    """Marks of a thought.
 
     Attributes:
       weakest: it names the kind with the smallest valid share.
       learnable: it names the kind whose valid share is nearest to a half; none where none is known.
       failure: it names the check that most answers fail first, or that none fails.
       quotes: numbers in it.
-      right: how many of these stand in the table in the row, and where a failure is named before it the column, for
+      right: number of quotes that stand in the table in the row, and where a failure is named before it the column, for
         which it gives them.
     """
 
@@ -47,8 +47,8 @@ def mark(thought: str, evidence: Evidence, kinds: Sequence[Kind]) -> Marks:
 
     Args:
       thought: any text.
-      evidence: its table.
-      kinds: that can be designed.
+      evidence: the table that the thought is about.
+      kinds: the kinds that can be designed.
     """
     rows = {str(kind): row for kind, row in known_rows(evidence).items()}
     claims: dict[str, str] = {}
@@ -142,9 +142,9 @@ def with_share(history: Sequence[PastRound], kind: Kind, share: float) -> list[P
     Its failures keep their proportions. Module R's numbers, of the training, stay.
 
     Args:
-      history: whose last validation has the kind.
-      kind: that is changed.
-      share: its valid share then, from 0 to 1.
+      history: the rounds, the last validation of which has the kind.
+      kind: the kind whose row is changed.
+      share: the new valid share, from 0 to 1.
     """
     last = history[-1]
     rows = tuple(_row_with_share(row, share) if row.kind == kind else row for row in last.evidence.by_kind)

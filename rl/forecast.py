@@ -23,7 +23,7 @@ class Rates:
         answer had a gradient.
       tokens: mean length of the run's answers.
       steps, of: number of steps that were measured, and of all steps.
-      compiled: whether these waited for the compiler.
+      compiled: True if the measured steps waited for the compiler.
     """
 
     generated: float

@@ -1,4 +1,4 @@
-"""What every engineer is, and what engineers of all kinds share; no model and no rule."""
+"""The protocol of engineers, and functions that engineers of all kinds share; no model and no rule."""
 
 import dataclasses
 import enum
@@ -24,7 +24,7 @@ class Engineer(Protocol):
         Args:
           evidence: the validation after the last round of ``history``.
           history: every finished round in ascending order, at least round 0.
-          key: of every draw: the same arguments give the same proposal, except from a server.
+          key: the random key of every draw: the same arguments give the same proposal, except from a server.
         """
         ...
 

@@ -18,7 +18,7 @@ Scores = Callable[[Sequence[LakeConfig], jax.Array], np.ndarray]
 
 
 CONCENTRATION = 0.1
-"""Of random designs' data ratios: with 1, as in round 0, thirty kinds have much the same data in all of them."""
+"""Concentration of random designs' data ratios: with 1, as in round 0, designs of thirty kinds are much the same."""
 
 
 def random_designs(kinds: Sequence[Kind], key: jax.Array, count: int) -> list[LakeConfig]:
@@ -34,7 +34,7 @@ class Hindsight:
 
     Attributes:
       scores: trains a branch on each design. Its keys are not those of the round, so that luck is not chosen.
-      rules: whose designs are tried.
+      rules: the rules whose designs are tried.
       branches: designs a round, the first rules' if there are more of them.
     """
 

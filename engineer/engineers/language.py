@@ -23,8 +23,8 @@ class Generation:
 
     Attributes:
       raw: the whole response, verbatim.
-      thinking, answer: its parts.
-      cut_at: tokens at which a limit ended it; None where it ended by itself, or where nobody is told.
+      thinking, answer: the parts of the response.
+      cut_at: number of tokens at which a limit ended it; None where it ended by itself, or where nobody is told.
     """
 
     raw: str
@@ -56,18 +56,18 @@ class LanguageEngineer:
     """A language model as engineer: the policy's current parameters, those at the start, or somebody's server.
 
     Attributes:
-      name: for the record.
+      name: the engineer's name in the record.
       generate: text generation with the model.
-      context: what the model reads.
+      context: the message that the model reads.
       training: the bookkeeping of a round, by its number.
-      attempts: how often the model is asked, at most, for an answer that holds a configuration; at least 1.
+      attempts: the most times that the model is asked for an answer that holds a configuration; at least 1.
       proposals: answers asked for at once. Of several that hold a configuration the pilot chooses the one on whose
         boards there is most to learn, mean p (1 - p) weighted by the data ratios; of equal ones the first.
       pilot: answers a few boards of a configuration; several proposals require one.
       masked: the answers follow the grammar. If not, a model that is asked again is told what was wrong.
       shuffled: the model reads each kind's evidence under another kind's name. One that does as well as before does
         not read it.
-      fits: whether a user message has room.
+      fits: function that says whether a user message has room.
     """
 
     name: str
@@ -95,7 +95,7 @@ class LanguageEngineer:
         Args:
           evidence: the validation after the last round of ``history``.
           history: every finished round in ascending order, at least round 0.
-          key: of the model's sampling in the first attempt, from which the keys of all else are derived.
+          key: the random key of the model's sampling in the first attempt, from which the keys of all else are derived.
 
         Raises:
           ValueError: no finished round, hence no configuration to fall back to; one kind, hence nothing to shuffle.
@@ -193,7 +193,7 @@ def learnability(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> float
     """Return what a pilot sees to learn: mean p (1 - p) over a kind's boards, and over the kinds by their data ratios.
 
     Args:
-      config: what was piloted.
+      config: the piloted configuration.
       shares: float ``[boards]`` for each kind, share of a board's answers that are valid.
     """
     return mean_by_data(config, {kind: float((p * (1 - p)).mean()) for kind, p in shares.items()})

@@ -15,7 +15,7 @@ from engineer.evidence import Evidence
 from jaxlake.config import MAX_HOLE, LakeConfig
 
 RATE, TEMPERATURE = 0.5, 0.2
-"""How far a round moves the bandit's values, and the temperature that turns them into data ratios; ours."""
+"""Share by which a round moves the bandit's values, and the temperature that turns them into data ratios; ours."""
 NEW, STALENESS = 0.25, 0.5
 """Share of cells that `plr` draws anew, and weight of staleness in what it replays, ours."""
 EDITS, DATA_STEP = 3, 0.05

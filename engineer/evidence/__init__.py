@@ -1,4 +1,4 @@
-"""What a validation and a round's training say about the policy, in plain numbers; no wording and no pictures."""
+"""Numbers on the policy from a validation and a round's training; no wording and no pictures."""
 
 from engineer.evidence.answers import Sums, add, evidence_from_verdicts, training_evidence, wilson
 from engineer.evidence.boards import environment, trajectory, typical_failures

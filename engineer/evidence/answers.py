@@ -14,7 +14,7 @@ from jaxlake.kinds import Kind
 from jaxlake.record import Array
 
 Sums = dict[str, dict[str, Any]]
-"""What `add` has counted so far, by kind; plain JSON values."""
+"""Running sums of `add`, by kind; plain JSON values."""
 
 
 def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
@@ -46,7 +46,7 @@ def evidence_from_verdicts(
       tokens: int ``[prompts]`` length of the greedy answer.
       truncated: bool ``[prompts]``.
       sampled_valid: float ``[prompts]`` share of a prompt's samples that are valid, or None.
-      samples_per_prompt: how many samples that share is over.
+      samples_per_prompt: number of samples that the share is over.
 
     Raises:
       ValueError: no prompt at all, or arrays of different lengths.
@@ -90,7 +90,7 @@ def add(
     same evidence.
 
     Args:
-      sums: so far; None before the first.
+      sums: the sums so far; None before the first group.
       kinds: object ``[groups]``, `Kind` of the board that a group's answers are to.
       checks: bool ``[groups, samples, 8]``, True where a check passes; the same number of samples whenever added.
       optimal: bool ``[groups, samples]``.
@@ -135,8 +135,8 @@ def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig)
     """Return the rows of a round's rollouts and of its boards.
 
     Args:
-      sums: of all its steps, advantages included.
-      boards: that it was trained on.
+      sums: the sums of all the round's steps, advantages included.
+      boards: the boards of the round.
       requested: the configuration that they were asked for with.
     """
     rows = []

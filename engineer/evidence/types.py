@@ -20,19 +20,19 @@ class KindEvidence:
     """One kind of boards' row: of a validation, or of a round's training rollouts.
 
     Attributes:
-      kind: of the boards.
+      kind: the kind of the boards.
       n: answers counted; of a validation one greedy answer per prompt, of training every sampled answer.
-      valid: how many pass all eight checks.
-      optimal: how many are valid and at the optimum's cost.
+      valid: number of answers that pass all eight checks.
+      optimal: number of answers that are valid and at the optimum's cost.
       first_failures: per check, how many answers fail it and none before it; sums to ``n - valid``.
       any_failures: per check, how many answers fail it.
       sampled_valid: mean over prompts of the share of valid samples; None when nothing was sampled.
       sampled_se: standard error of that mean over prompts; None when nothing was sampled.
       groups: prompts that were sampled, the samples to one being a group.
-      learnable: how many of the groups have a valid share within ``LEARNABLE``.
-      all_valid, all_invalid: how many of the groups teach nothing about validity.
+      learnable: number of groups that have a valid share within ``LEARNABLE``.
+      all_valid, all_invalid: numbers of groups that teach nothing about validity.
       answer_tokens, answer_tokens_se: mean length of the ``n`` answers in tokens, and its standard error over prompts.
-      truncated: how many of the ``n`` answers hit the length cap.
+      truncated: number of answers that hit the length cap.
       advantage: mean absolute advantage of a training answer in its group, whatever credit its tokens were given, the
         bandit's reward; an answer that was left out of its
         step's batch has 0. None in a validation.
@@ -71,10 +71,10 @@ class KindEnvironment:
     """The boards of one kind that evidence was measured on.
 
     Attributes:
-      kind: of the boards.
-      instances: how many there are.
+      kind: the kind of the boards.
+      instances: number of boards.
       requested: ratios by their names (data, hole, wait) as asked for; None for boards that no configuration asked for.
-      realised: the same as measured.
+      realised: the ratios as measured.
       optimal_cost: mean of the least costs; None without instances.
       interaction_gap: mean of the least cost less that of the agents' shortest paths, each on its own; None without
         instances.
@@ -95,10 +95,10 @@ class Trajectory:
     """One failed greedy answer.
 
     Attributes:
-      kind: of the board.
+      kind: the kind of the board.
       check: the first check that it fails.
       board: drawn as text, with the answered paths where they can be read.
-      answer: as it was written, behind its thoughts; of a long one the end.
+      answer: the text as it was written, without thoughts; the end of a long one.
     """
 
     kind: Kind

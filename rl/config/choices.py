@@ -19,7 +19,7 @@ class Word(enum.StrEnum):
 
 
 class StudentKind(Word):
-    """What learns in the rounds: a language policy that writes plans, or a small network that plays the boards."""
+    """The student of the rounds: a language policy that writes plans, or a small network that plays the boards."""
 
     LANGUAGE = "language"
     NETWORK = "network"
@@ -62,7 +62,7 @@ class Projection(Word):
 
 
 class Schedule(Word):
-    """How the learning rate goes on after the warmup."""
+    """Course of the learning rate after the warmup."""
 
     CONSTANT = "constant"
     LINEAR = "linear"
@@ -88,7 +88,7 @@ class Advantage(Word):
 
 
 class Credit(Word):
-    """What the tokens of an answer are given credit for.
+    """Credit of the tokens of an answer.
 
     Attributes:
       OUTCOME: all of them for the answer's reward against its group's, as GRPO has it.

@@ -1,4 +1,4 @@
-"""What the fields of a configuration say, by dotted key: their words, and where values come from."""
+"""Fields of a configuration by dotted key: their words, and where values come from."""
 
 import enum
 import typing

@@ -62,8 +62,8 @@ Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 OptimizerName = Annotated[Optimizer, Field(description="muon: of the layers' matrices, adamw of the rest")]
 WarmupSteps = Annotated[int, Field(ge=0, description="updates in which the rate rises from 0")]
-WeightDecay = Annotated[Ratio, Field(description="of matrices; norms do not decay")]
-PeakRate = Annotated[Rate, Field(description="at its peak")]
+WeightDecay = Annotated[Ratio, Field(description="weight decay of matrices; norms do not decay")]
+PeakRate = Annotated[Rate, Field(description="learning rate at its peak")]
 Temperature = Annotated[float, Field(ge=1e-3)]
 TopP = Annotated[Rate, Field(description="draw among the likeliest tokens that have this probability together; 1: all")]
 TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
@@ -103,7 +103,7 @@ class LoRASection(Section):
     """Low-rank adapters (Hu et al. 2021): the checkpoint stays as it is, small products beside it are trained."""
 
     rank: Annotated[int, Field(ge=0), inferred(0, "it speaks of no adapters")] = Field(
-        0, description="of the adapters; 0: none, all parameters are trained"
+        0, description="rank of the adapters; 0: none, all parameters are trained"
     )
     alpha: Annotated[float, Field(gt=0)] = Field(32.0, description="the adapters' products are scaled by alpha / rank")
     targets: Annotated[tuple[Projection, ...], Field(min_length=1), once_each("projection")] = Field(
@@ -122,8 +122,8 @@ class ModelSection(Section):
         description="checkpoint: a folder or a Hugging Face id; null: random weights and the shipped tokenizer, with "
         "shape = tiny the shipped weights, which read tables and cannot plan",
     )
-    dtype: Dtype = Field(Dtype.FLOAT32, description="of the matrix work; parameters that are trained are float32")
-    remat: Remat = Field(Remat.FULL, description="what the backward pass computes again")
+    dtype: Dtype = Field(Dtype.FLOAT32, description="type of the matrix work; trained parameters are float32")
+    remat: Remat = Field(Remat.FULL, description="values that the backward pass computes again")
     attention: AttentionKind = Field(AttentionKind.AUTO, description="auto: by the devices")
     lora: LoRASection = LoRASection()
 
@@ -160,11 +160,11 @@ class TextSection(Section):
         40, description="room for the answer, which is cut off there"
     )
     max_thinking_tokens: Annotated[Count | None, ours("it speaks of no cap")] = Field(
-        None, description="of these, room for its thought, which is closed there if it has no end yet; null: no cap"
+        None, description="room for the thought within the answer's; a longer thought is closed there; null: no cap"
     )
     early_stop: Annotated[str | None, ours("it speaks of none")] = Field(
         None,
-        description="what the policy or the engineer says where a thought is closed at its cap; null: nothing",
+        description="words of the policy or the engineer where a thought is closed at its cap; null: none",
     )
 
     @property
@@ -190,7 +190,7 @@ class LakeSection(Section):
         description="boards to train on: sizes, or with a family and agents that are not 2, as rooms6 and corridor8x3",
     )
     objective: Annotated[Objective, Strict(False), inferred(Objective.SUM_OF_COSTS, "best supported reading")] = Field(
-        Objective.SUM_OF_COSTS, description="what an optimal plan has least"
+        Objective.SUM_OF_COSTS, description="cost that an optimal plan minimises"
     )
 
 
@@ -199,10 +199,10 @@ class OptimizerFields(Section):
 
     optimizer: OptimizerName = Optimizer.ADAMW
     learning_rate: PeakRate = 1e-4
-    schedule: Schedule = Field(Schedule.CONSTANT, description="of the rate, after the warmup")
+    schedule: Schedule = Field(Schedule.CONSTANT, description="course of the rate after the warmup")
     warmup_steps: WarmupSteps = 0
     weight_decay: WeightDecay = 0.0
-    moments: Dtype = Field(Dtype.FLOAT32, description="what Adam's two moments are stored in")
+    moments: Dtype = Field(Dtype.FLOAT32, description="type in which Adam's two moments are stored")
 
 
 class WarmStartSection(OptimizerFields):
@@ -212,12 +212,12 @@ class WarmStartSection(OptimizerFields):
         460, description="updates; 0: no warm start"
     )
     engineer_first: Annotated[int, Field(ge=0)] = Field(
-        150, description="so many updates at the beginning are all on engineer examples"
+        150, description="updates at the beginning, all on engineer examples"
     )
     instances: Count = Field(20_000, description="boards with solved plans to learn from")
     batch: Count = Field(32, description="plans a step")
     engineer_every: Count = Field(
-        4, description="after them every so many steps the batch is engineer examples, not plans"
+        4, description="steps from one batch of engineer examples to the next after those; the others are plans"
     )
     engineer_batch: Count = Field(8, description="examples in such a batch")
     max_context_tokens: Count = Field(72, description="room for what an example shows the engineer")
@@ -229,7 +229,9 @@ class WarmStartSection(OptimizerFields):
     holes: Holes = (0.2, 0.3, 0.4)
     kinds: Kinds | None = Field(None, description="an equal share of the boards each; null: lake.kinds")
     contexts: tuple[ContextName, ...] = Field(
-        ("V6",), min_length=1, description="what the engineer examples show, an equal share each; see engineer.context"
+        ("V6",),
+        min_length=1,
+        description="contexts of the engineer examples, an equal share each; see engineer.context",
     )
 
 
@@ -249,7 +251,7 @@ class GRPOSection(OptimizerFields):
     """
 
     learning_rate: PeakRate = 1.2e-3
-    schedule: Schedule = Field(Schedule.LINEAR, description="of the rate, after the warmup")
+    schedule: Schedule = Field(Schedule.LINEAR, description="course of the rate after the warmup")
     warmup_steps: WarmupSteps = 10
     prompts: Count = Field(96, description="instances a step")
     samples: Annotated[int, Field(ge=2)] = Field(2, description="answers to each")
@@ -266,22 +268,24 @@ class GRPOSection(OptimizerFields):
     )
     advantage: Advantage = Field(
         Advantage.GROUP_STD,
-        description="how an answer's reward is compared with its group's; with exact credit for the evidence alone",
+        description="baseline and unit of an answer's reward; with exact credit for the evidence alone",
     )
-    aggregation: Aggregation = Field(Aggregation.TOKEN_MEAN, description="what the sum over all tokens is divided by")
+    aggregation: Aggregation = Field(Aggregation.TOKEN_MEAN, description="divisor of the sum over all tokens")
     clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
         0.2, description="the ratio of probabilities is clipped below 1 - clip_low"
     )
-    clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(0.28, description="and above 1 + clip_high")
+    clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
+        0.28, description="the ratio of probabilities is clipped above 1 + clip_high"
+    )
     kl_coefficient: Annotated[float, Field(ge=0)] = Field(
         0.0,
         description="weight of the divergence from the policy at the start of the rounds; above 0 a copy of it is kept",
     )
-    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="of the bonus on entropy")
+    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bonus on entropy")
     correction: Correction = Field(
         Correction.NONE, description="importance weights of the trainer's policy against the sampler's, at most 2"
     )
-    temperature: Temperature = Field(1.0, description="of the answers")
+    temperature: Temperature = Field(1.0, description="temperature of the answers")
     engineer_every: Annotated[int, Field(ge=0), paper(0, "it speaks of none")] = Field(
         4,
         description="every so many steps the policy rehearses engineer examples of the warm start, whoever designs, so "
@@ -327,14 +331,14 @@ class NetworkSection(Section):
     """A small network that plays the boards itself, one for all agents; PPO, rewarded when all have arrived."""
 
     radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees around it")
-    width: Count = Field(64, description="of its two hidden layers")
+    width: Count = Field(64, description="width of the two hidden layers")
     episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
     environments: Count = Field(128, description="boards played at once")
     rollout_steps: Count = Field(32, description="steps of each board between two updates")
     updates: Count = Field(6, description="updates a round")
     epochs: Count = Field(4, description="passes over the steps of an update")
     minibatches: Count = Field(4, description="parts that a pass is split into")
-    learning_rate: Rate = Field(2e-3, description="of Adam")
+    learning_rate: Rate = Field(2e-3, description="learning rate of Adam")
 
     @pydantic.model_validator(mode="after")
     def _whole_minibatches(self) -> Self:
@@ -346,7 +350,7 @@ class NetworkSection(Section):
 
 
 class StudentSection(Section):
-    """What learns in the rounds, and what engineers design for."""
+    """The student, which learns in the rounds and for which engineers design."""
 
     kind: Annotated[StudentKind, paper(StudentKind.LANGUAGE)] = Field(
         StudentKind.LANGUAGE, description="language: the policy of the section model; network: see student.network"
@@ -360,7 +364,7 @@ class ValidationSection(Section):
     instances: Annotated[Count, ours("size and make-up are not published")] = Field(800, description="boards")
     kinds: Kinds | None = Field(None, description="target kinds, an equal share each; null: lake.kinds")
     samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
-    temperature: Temperature = Field(1.0, description="of the sampled answers")
+    temperature: Temperature = Field(1.0, description="temperature of the sampled answers")
     top_k: TopK = 0
     top_p: TopP = 1.0
     holes: Annotated[Holes, inferred((0.1, 0.2, 0.3, 0.4, 0.5), "the benchmark's")] = (0.2, 0.3, 0.4)
@@ -370,8 +374,10 @@ class ValidationSection(Section):
 class ApiSection(Section):
     """The server that engineer.kind = api asks. A run may go on with other values than it was begun with."""
 
-    url: str | None = Field(None, description="of an OpenAI-compatible server, such as http://localhost:8000/v1")
-    model: str | None = Field(None, description="its name there")
+    url: str | None = Field(
+        None, description="address of an OpenAI-compatible server, such as http://localhost:8000/v1"
+    )
+    model: str | None = Field(None, description="name of the model there")
     key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key")
     timeout: Count = Field(600, description="seconds for one answer")
     max_tokens: Count = Field(8192, description="room for one answer with its thoughts, which may take thousands")
@@ -405,7 +411,7 @@ class EngineerSection(Section):
         "with the previous one, or replace it by that",
     )
     api: ApiSection = ApiSection()
-    temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="of its answers; 0: greedy")
+    temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="temperature of its answers; 0: greedy")
     top_k: TopK = 0
     top_p: TopP = 1.0
     max_prompt_tokens: Count = Field(72, description="room for the context")

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live line or plain lines, TensorBoard, Weights & Biases, a profile."""
+"""Progress and metrics of a running run: a live line or plain lines, TensorBoard, Weights & Biases, a profile."""
 
 import functools
 import importlib
@@ -30,7 +30,7 @@ PATIENCE = 2.0
 PROFILE_START = 10
 """Step of a process at which its profile begins: the steps before it compile."""
 CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
-"""What a model may write and a terminal would obey, such as an escape sequence; tabs and line ends stay."""
+"""Control characters that a model may write and a terminal would obey; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
 """Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
 
@@ -138,7 +138,7 @@ class Trackers:
     opened, and no file written, before the first step. Use as a context manager.
 
     Args:
-      config: of the run; Weights & Biases shows all of it.
+      config: the run's configuration; Weights & Biases shows all of it.
       run: directory of the run.
       say: shows a line to the user.
 
@@ -167,7 +167,7 @@ class Trackers:
           place: {"phase", "round", "step"}; the phase is the first part of a metric's name, as in ``round/reward``.
           total_step: number of the step in the whole run, from 1.
           metrics: None and what is not finite is left out.
-          timings: what the clock and the process say, shown as ``timings/rollout`` and so on.
+          timings: seconds and figures of the process, shown as ``timings/rollout`` and so on.
         """
         if not distributed.is_main():
             return
@@ -344,7 +344,7 @@ class Profiler:
     Use as a context manager: a recording under way is closed whatever happens.
 
     Args:
-      settings: for how many steps of this process; none by default.
+      settings: the section with the number of steps to record.
       run: directory of the run.
 
     Raises:

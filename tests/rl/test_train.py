@@ -519,5 +519,5 @@ def test_help_names_the_keys_and_an_example(capsys):
     assert "grpo.learning_rate = " in text and "python -m rl.train" in text
     # As an override would give it: YAML's words, not Python's.
     assert "lake.kinds = [3, 4, 5, 6]" in text and "lake.objective = sum_of_costs" in text
-    assert "grpo.advantage = group_std how an answer's reward" in text
+    assert "grpo.advantage = group_std baseline and unit of an answer's reward" in text
     assert "for the evidence alone (group_std, centered, batch_std, rloo)" in text
