@@ -1,25 +1,24 @@
-"""What a run's engineer reads, in which words: the modules and the template that the settings name."""
+"""The context of a run's engineer: the modules and the template that the settings name."""
 
 from pathlib import Path
 
 from engineer import Context, Template, modules
-from rl.config import Config, ConfigError
+from rl.config import ConfigError, EngineerSection
 
 
-def read_context(config: Config) -> Context:
-    """Return what the run's engineer reads, in which words.
+def read_context(settings: EngineerSection) -> Context:
+    """Return what an engineer reads, in which words.
 
     Raises:
-      ConfigError: if `engineer.template` cannot be read or is none.
+      ConfigError: if `engineer.template` cannot be read or is no template.
     """
-    settings = config.engineer
-    if settings.template in (None, *Template.NAMES):
-        return Context(modules(settings.context), Template.shipped(settings.template or Template.NAMES[0]))
+    shown, name = modules(settings.context), settings.template or Template.NAMES[0]
+    if name in Template.NAMES:
+        return Context(shown, Template.shipped(name))
     try:
-        template = Template.parse(Path(settings.template).read_text(encoding="utf-8"))
+        return Context(shown, Template.parse(Path(name).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it must be UTF-8 text"
-        raise ConfigError(f"engineer.template = {settings.template}: cannot be read: {reason}") from None
+        raise ConfigError(f"engineer.template = {name}: cannot be read: {reason}") from None
     except ValueError as error:
-        raise ConfigError(f"engineer.template = {settings.template}: {error}") from None
-    return Context(modules(settings.context), template)
+        raise ConfigError(f"engineer.template = {name}: {error}") from None

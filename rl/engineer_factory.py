@@ -65,7 +65,7 @@ def check(config: Config) -> None:
     Raises:
       ConfigError: see `make_engineer`.
     """
-    read_context(config)
+    read_context(config.engineer)
     if extensions.is_own(config.engineer.kind):
         extensions.find("engineer.kind", config.engineer.kind)
     if config.engineer.kind == LanguageKind.API:
@@ -83,7 +83,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
       ConfigError: if its template, its function, its model or its server cannot be used.
     """
     config = student.config
-    settings, context = config.engineer, read_context(config)
+    settings, context = config.engineer, read_context(config.engineer)
     training = bookkeeping(config.rounds, student.training_summary)
     pilot = functools.partial(student.pilot, recorder)
     engineer: Engineer

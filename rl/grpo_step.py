@@ -338,7 +338,7 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
 def _exact_credit(
     policy: Policy, data: BoardSet, instances: np.ndarray, rollout: Rollout, rewarded: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which tokens of these answers are trained on, bool ``[B, T]``, and their advantages, float32 ``[B, T]``.
+    """Return which tokens of these answers are trained on, bool ``[B, T]``, and their advantages, float32 ``[B, T]``.
 
     What follows the loss of the reward teaches nothing, so nothing is computed of it.
 

@@ -11,12 +11,13 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from engineer import Generate, Generation, NoAnswer
+from engineer import Context, Generate, Generation, NoAnswer
 from jaxlake import text
 from jaxlake.record import Array
 from jaxlake.types import MAX_STEPS, Instance, Plan, Verdict
 from jaxlake.verify import verify
 from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
+from rl.context import read_context
 from rl.qwen3 import lora, presets, weights
 from rl.qwen3.model import Qwen3, Qwen3Config, create
 from rl.qwen3.sharding import for_rollout, make_mesh
@@ -86,9 +87,9 @@ class Policy:
         With adapters it is what was trained, the base of `config` and they beside it, and not their rounded merge.
 
         Args:
-          config: of the run that `folder` is from; its model is loaded from there.
+          config: the configuration of the run that `folder` is from; its model is loaded from there.
           folder: a checkpoint, or an id of the Hugging Face hub.
-          seed_key: by which the run drew its first parameters.
+          seed_key: the key by which the run drew its first parameters.
 
         Raises:
           ConfigError: see `create`; or if the adapters cannot be read, or are not those of `config`.
@@ -121,7 +122,7 @@ class Policy:
         return Prompts(instances, tokens)
 
     def describe(self, parameters: nnx.State) -> str:
-        """How large the policy is, how much of it is trained, and what it runs on: a line for the user."""
+        """Return a line for the user: how large the policy is, how much of it is trained, and what it runs on."""
         devices, trained = self.mesh.devices, lora.split(parameters)[0]
         count, part = (sum(x.size for x in jax.tree.leaves(tree)) for tree in (parameters, trained))
         of_them = "" if part == count else f", {part / 1e6:.2f} M of them trained,"
@@ -130,6 +131,11 @@ class Policy:
     def rollout_parameters(self, parameters: nnx.State) -> nnx.State:
         """The parameters as the samplers want them: cast to the compute dtype, whole on every row of the mesh."""
         return for_rollout(parameters, self.shape.dtype, self.mesh)
+
+    @functools.cached_property
+    def context(self) -> Context:
+        """What an engineer reads, in which words; see `read_context` for what it raises."""
+        return read_context(self.config.engineer)
 
     @functools.cached_property
     def sampler(self) -> Sampler:
@@ -173,8 +179,8 @@ class Policy:
         """Samples answers to every prompt, those to one side by side.
 
         Args:
-          parameters: as `rollout_parameters` gives them; that copy is to live no longer than they are needed.
-          prompts: of this process.
+          parameters: a copy that `rollout_parameters` made, for no longer than it is needed.
+          prompts: this process's prompts.
           progress: told how many answers are finished, now and then; may raise.
         """
         return self.sampler.generate(
@@ -280,7 +286,7 @@ def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
 
 
 def writer(settings: TextSection) -> Callable[[Instance], str]:
-    """How an instance is put into words: by a style of `jaxlake.text`, or by a function of the user's own.
+    """Return how an instance is put into words: by a style of `jaxlake.text`, or by a function of the user's own.
 
     Raises:
       ConfigError: if there is no such function.

@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 def drawn_states(config: Config, count: int = COUNT) -> list[State]:
     """Draw states as the examples of the warm start are drawn, of the run's kinds."""
-    shown, kinds, targets = read_context(config).modules, config.lake.kinds, config.target_kinds
+    shown, kinds, targets = read_context(config.engineer).modules, config.lake.kinds, config.target_kinds
     rounds = max(2, config.rounds.count)
     return [
         State(f"drawn-{i}", "drawn", draw_history(np.random.default_rng([SEED, i]), kinds, rounds, shown, targets))
@@ -153,7 +153,7 @@ def questions(variants: Sequence[Variants], asker: Asker, config: Config) -> lis
     Raises:
       ConfigError: if a message has no room.
     """
-    context, request = read_context(config), "" if config.warm_start.steps else REQUEST
+    context, request = read_context(config.engineer), "" if config.warm_start.steps else REQUEST
     asked: list[Question] = []
     for name, history in (item for one in variants for item in one.histories.items()):
         training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
@@ -198,7 +198,7 @@ class ReadingScores(pydantic.BaseModel):
 
 def score(variants: Sequence[Variants], responses: Mapping[str, str], config: Config) -> ReadingScores:
     """Score the responses to some states, verbatim by the ids of their questions."""
-    shown = read_context(config).modules
+    shown = read_context(config.engineer).modules
 
     def read(form: Variants, name: str, history: Sequence[PastRound]) -> tuple[Marks, Proposal, LakeConfig]:
         """Mark a response to a form by the state as it is, and return it as a proposal, and the rule's design."""

@@ -90,18 +90,18 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
     values = config_.read(path)
     if "engineers" not in values:
         raise ConfigError(f"{path}: no comparison, as it has no engineers; the file of a run is for python -m rl.train")
-    asked = config_.validate(Comparison, config_.override(values, overrides), str(path))
+    comparison = config_.validate(Comparison, config_.override(values, overrides), str(path))
     try:
-        run = config_.build({"base": asked.base, **asked.overrides}, path, source="overrides")
+        run = config_.build({"base": comparison.base, **comparison.overrides}, path, source="overrides")
         resolved = Resolved(
-            seeds=asked.seeds,
-            baseline=asked.baseline,
-            engineers=asked.engineers,
-            evaluation=asked.evaluation,
+            seeds=comparison.seeds,
+            baseline=comparison.baseline,
+            engineers=comparison.engineers,
+            evaluation=comparison.evaluation,
             run=config_.validate(Config, run, "overrides"),
         )
-        for engineer in asked.engineers:
-            engineer_factory.check(resolved.configure(engineer, asked.seeds[0]))
+        for engineer in comparison.engineers:
+            engineer_factory.check(resolved.configure(engineer, comparison.seeds[0]))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return resolved
@@ -123,16 +123,16 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
     if not target.exists() and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out}: not empty and no comparison (it has no compare.yaml); choose another with --out")
     if any((out / "start").rglob("config.yaml")):
-        there = reopen(out)
-        common = there.engineers.keys() & comparison.engineers.keys()
-        ours, theirs = (_decisive(one, common) for one in (comparison, there))
+        begun = reopen(out)
+        common = begun.engineers.keys() & comparison.engineers.keys()
+        ours, theirs = (_decisive(one, common) for one in (comparison, begun))
         for key in [*ours, *(theirs.keys() - ours.keys())]:
             if ours.get(key) != theirs.get(key):
                 raise ConfigError(
                     f"{out}: holds another comparison ({key} = {theirs.get(key)} there, {ours.get(key)} here); choose "
                     "another folder with --out, or delete this one"
                 )
-        comparison = comparison.model_copy(update={"engineers": there.engineers | comparison.engineers})
+        comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})
     content = yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode()
     if not target.exists() or target.read_bytes() != content:
         out.mkdir(parents=True, exist_ok=True)

@@ -84,11 +84,11 @@ def model_designs(folder: Path, student: Student) -> list[Design]:
     settings = config.engineer.model_copy(update={"model": str(folder)})
     policy, parameters = load_model(settings, config.mesh, config.text.early_stop)
     generate = policy.generation(lambda: parameters, lambda done: None)
-    context, training = read_context(config), bookkeeping(config.rounds, student.training_summary)
+    context, training = read_context(config.engineer), bookkeeping(config.rounds, student.training_summary)
     designs = []
     for kind, name in zip(MODELS, (f"{folder}", f"{folder} shuffled"), strict=True):
-        asked = settings.model_copy(update={"kind": kind})
-        engineer = text_engineer(asked, context, training, generate, policy.tokenizer)
+        of_kind = settings.model_copy(update={"kind": kind})
+        engineer = text_engineer(of_kind, context, training, generate, policy.tokenizer)
         designs.append(Design(name, engineer.propose(history[-1].evidence, history, key).projected))
     return designs
 

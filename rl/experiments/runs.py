@@ -31,7 +31,7 @@ class RunPlan:
       path: its folder.
       config: its configuration.
       origin: the run that this one continues from its end; None for one that begins.
-      stop_after: where it ends, see `rl.rounds.execute`.
+      stop_after: the number of rounds after which it ends, see `rl.rounds.execute`.
     """
 
     path: Path

@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import optax
 
-from engineer import PastRound, Training, modules
+from engineer import PastRound, Training
 from engineer.examples import think, visible
 from engineer.proposal import to_answer
 from engineer.reading import resampled
 from jaxlake.config import LakeConfig
 from rl import sft
 from rl.config import Config, ConfigError
-from rl.context import read_context
 from rl.evaluation.reading import read_lines
 from rl.experiments.gains import read_gains
 from rl.experiments.states import FILE
@@ -94,15 +93,13 @@ def _context(policy: Policy, history: list[PastRound]) -> str:
     config = policy.config
     training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
     room = config.engineer.max_prompt_tokens
-    return read_context(config).build(
-        history[-1].evidence, history, training, lambda text: policy.tokenizer.fits(text, room)
-    )
+    return policy.context.build(history[-1].evidence, history, training, lambda text: policy.tokenizer.fits(text, room))
 
 
 def _thought(policy: Policy, history: list[PastRound]) -> str:
     """Return the thought of the examples about the last evidence."""
     config = policy.config
-    return think(visible(history[-1].evidence, modules(config.engineer.context)), config.lake.kinds)
+    return think(visible(history[-1].evidence, policy.context.modules), config.lake.kinds)
 
 
 def make_lessons(states: list[TaughtState], policy: Policy) -> list[Lesson]:

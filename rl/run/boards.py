@@ -22,7 +22,7 @@ class BoardSet:
     Attributes:
       prompts, optima: ``[n]`` instances and their least costs.
       kinds: object ``[n]``, `Kind` of each.
-      environment: of boards to be validated on, for the evidence.
+      environment: description of boards to be validated on, for the evidence.
     """
 
     prompts: Prompts

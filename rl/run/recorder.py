@@ -1,4 +1,4 @@
-"""What a run leaves behind while it goes on, in files, logs and on the screen, and the signal that stops it."""
+"""The traces of a run in files, logs and on the screen while it goes on, and the signal that stops it."""
 
 import contextlib
 from collections.abc import Callable, Iterator

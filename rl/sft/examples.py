@@ -8,7 +8,6 @@ from engineer import examples
 from jaxlake import text
 from jaxlake.types import Instance
 from rl.config import ConfigError
-from rl.context import read_context
 from rl.policy import Policy
 from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.tokenizer import Tokenizer, check_fit
@@ -83,7 +82,7 @@ def engineer_texts(
       variants: what the contexts show, by their names; those of the warm start where it is empty.
     """
     config, tokenizer = policy.config, policy.tokenizer
-    rounds, template = max(config.rounds.count, 2), read_context(config).template
+    rounds, template = max(config.rounds.count, 2), policy.context.template
     rows = []
     for _ in range(count):
         context, thinking, answer, _ = examples.example(

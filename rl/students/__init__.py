@@ -1,4 +1,4 @@
-"""What learns in the rounds: the language policy, or a small network that plays the boards itself."""
+"""The students of the rounds: the language policy, and a small network that plays the boards itself."""
 
 from rl.config import Config
 from rl.students.base import BranchingStudent, Student, WritingStudent

@@ -43,7 +43,7 @@ from rl.sampler import Rollout, SamplingParams
 from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 
 ADAPTER_TOKENS = 16, 64
-"""How many answers of a validation a process measures adapters on, evenly spread over its own, and how much of each."""
+"""Answers of a validation that a process measures adapters on, evenly spread over its own, and tokens of each."""
 
 
 class LanguageStudent:
@@ -250,7 +250,7 @@ def adapter_effects(
     """Return how far the adapters move the policy's answers, and how far merging them would.
 
     Args:
-      prompts, rollout: of this process, with its samples of each prompt; `ADAPTER_TOKENS` of these are looked at.
+      prompts, rollout: this process's prompts and samples of each; `ADAPTER_TOKENS` of these are looked at.
       check: called now and then; may raise.
 
     Returns:
@@ -296,7 +296,7 @@ def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> BoardSet:
 
 
 def check_room(policy: Policy, examples: int = 64) -> None:
-    """Finds out before a run, not in the middle of it, what would not fit.
+    """Find out before a run, not in the middle of it, what would not fit.
 
     Texts into their room, the answers to a prompt into the sampler's rows, equal shares to the processes of a job. And
     whether tokens can have exact credit: of a cell in several tokens nobody knows which one was wrong.

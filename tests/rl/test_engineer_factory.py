@@ -247,7 +247,7 @@ def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
         (tmp_path / "empty", "section 'task' is there 0 times"),
     ]:
         with pytest.raises(ConfigError) as refused:
-            read_context(stage.config({"template": str(path)}))
+            read_context(stage.config({"template": str(path)}).engineer)
         assert str(refused.value).startswith(f"engineer.template = {path}: {reason}")
         assert "\n" not in str(refused.value)
 

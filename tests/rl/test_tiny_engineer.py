@@ -5,13 +5,13 @@ from pathlib import Path
 import jax
 import pytest
 
-from engineer import Evidence, LanguageEngineer, PastRound, Training
+from engineer import Evidence, PastRound
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import Config, MeshSection
-from rl.context import read_context
+from rl.engineer_factory import bookkeeping, text_engineer
 from rl.policy import SHIPPED_MODEL, Policy
 from rl.qwen3.presets import shape_of
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
@@ -45,15 +45,9 @@ def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
     kinds, targets = LAB.lake.kinds, LAB.target_kinds
     trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
     evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
-    settings = MADE_BY.engineer
-    engineer = LanguageEngineer(
-        name="model",
-        generate=policy.generation(parameters, lambda done: None),
-        context=read_context(MADE_BY),
-        training=lambda number: Training(number, LAB.rounds.count, LAB.rounds.epochs),
-        attempts=1,
-        fits=lambda text: len(policy.tokenizer.chat(text, thinking=True)) <= settings.max_prompt_tokens,
-    )
+    settings = MADE_BY.engineer.model_copy(update={"kind": "model", "attempts": 1})
+    generate = policy.generation(lambda: parameters, lambda done: None)
+    engineer = text_engineer(settings, policy.context, bookkeeping(LAB.rounds), generate, policy.tokenizer)
     history = [PastRound(0, LakeConfig.random(kinds, jax.random.key(1)), evidence)]
     proposal = engineer.propose(evidence, history, jax.random.key(2))
     assert not proposal.fallback and not proposal.errors

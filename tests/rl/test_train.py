@@ -186,7 +186,7 @@ def test_configs_of_later_rounds_are_written_by_the_parameters_of_the_moment(wor
     policy, fresh = Policy.create(config, make_key(0, Purpose.PARAMETERS))
     evidence = Evidence.from_json(json.loads((run / "rounds/0/evidence.json").read_text()))
     past = PastRound(0, LakeConfig.from_dict(proposals[0]["realised"]), evidence)
-    message = read_context(config).build(evidence, [past], Training(1, 3, 2))
+    message = read_context(config.engineer).build(evidence, [past], Training(1, 3, 2))
     assert message.strip() == (run / "rounds/1/context.md").read_text().strip()
     key = make_key(0, Purpose.DESIGN, 1)
     parameters, grammar = policy.rollout_parameters(fresh), proposal.grammar(past.config.kinds)

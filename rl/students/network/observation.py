@@ -1,4 +1,4 @@
-"""What an agent of the network student sees of a state; knows no network."""
+"""The observation of an agent of the network student; knows no network."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ class Surroundings:
     vectorising the window (38 ms against 17 for 32 steps of 128 boards).
 
     Attributes:
-      radius: of the window, in cells.
+      radius: the window's, in cells.
       episode_steps: length of an episode.
     """
 
@@ -31,19 +31,19 @@ class Surroundings:
     episode_steps: int
 
     def __call__(self, state: State) -> tuple[jax.Array, jax.Array]:
-        instance, here = state.instance, state.positions
+        instance, positions = state.instance, state.positions
         side, agents = instance.max_size, instance.max_agents
         window = observations.window(self.radius)(state).reshape(agents, -1)
-        to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - jnp.stack(jnp.divmod(here, side))
+        to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - jnp.stack(jnp.divmod(positions, side))
         # In constants of all boards and not the arrays' own, so that a network plays boards of any padding.
         board = jnp.stack([instance.size / MAX_SIZE, instance.num_agents / MAX_AGENTS, state.time / self.episode_steps])
         features = [
             to_goal.T / MAX_SIZE,
             jnp.sign(to_goal.T).astype(jnp.float32),
-            (here == instance.goals)[:, None].astype(jnp.float32),
+            (positions == instance.goals)[:, None].astype(jnp.float32),
             jnp.broadcast_to(board.astype(jnp.float32), (agents, 3)),
         ]
-        return window, jnp.where((here != ABSENT)[:, None], jnp.concatenate(features, axis=1), 0.0)
+        return window, jnp.where((positions != ABSENT)[:, None], jnp.concatenate(features, axis=1), 0.0)
 
     @property
     def features(self) -> int:

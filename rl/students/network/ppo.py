@@ -44,7 +44,7 @@ class Learner(Record):
 
 @record
 class Played(Record):
-    """What a round's episodes came to, by level; arrays ``[lanes, levels]``.
+    """Outcome of a round's episodes by level; arrays ``[lanes, levels]``.
 
     Attributes:
       episodes, solved, optimal: int32, episodes that ended, where all arrived, and those of them at the optimum's cost.
@@ -157,9 +157,12 @@ def _train_lane(
     def update(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
         learner, environments, played = carry
         play_key, order_key = jax.random.split(key)
-        environments, rollout, advantage = _roll_out(
-            lake, settings, learner.parameters, levels, optima, environments, play_key
+        environments, rollout = jax.lax.scan(
+            functools.partial(_step, lake, settings, levels, optima, learner.parameters),
+            environments,
+            jax.random.split(play_key, settings.rollout_steps),
         )
+        advantage = _advantages(rollout, forward(learner.parameters, *environments[2:])[1])
         played = _count(played, rollout, advantage)
         learner, metrics = _learn(settings, optimizer, learner, rollout, advantage, order_key)
         ended = jnp.maximum(jnp.sum(rollout.done), 1)
@@ -186,24 +189,6 @@ def _begin(lake: Lake, settings: NetworkSection, levels: Instance, key: Array) -
     return (states, place, *_see(lake, states))
 
 
-def _roll_out(
-    lake: Lake,
-    settings: NetworkSection,
-    parameters: Parameters,
-    levels: Instance,
-    optima: Array,
-    environments: Any,
-    key: Array,
-) -> tuple[Any, _Rollout, Array]:
-    """Play on in all environments; return them, the steps, and the advantages of the actions."""
-    environments, rollout = jax.lax.scan(
-        functools.partial(_step, lake, settings, levels, optima, parameters),
-        environments,
-        jax.random.split(key, settings.rollout_steps),
-    )
-    return environments, rollout, _advantages(rollout, forward(parameters, *environments[2:])[1])
-
-
 def _draw(key: Array, count: int, levels: int) -> Array:
     return jax.random.randint(key, (count,), 0, levels, jnp.int32)
 
@@ -214,7 +199,7 @@ def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: Array)
 
 
 def _see(lake: Lake, states: State) -> tuple[tuple[Array, Array], Array]:
-    """What all agents see, and what they may do: not to leave the board, which a plan cannot either."""
+    """Return all agents' observations and legal actions: none leaves the board, as no plan can."""
     return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
 
 

@@ -41,7 +41,7 @@ class Player:
     """A trained network, to be used without its run.
 
     Attributes:
-      settings: that it was trained with.
+      settings: the settings of its training.
       parameters: arrays with one lane.
     """
 
