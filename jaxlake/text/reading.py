@@ -13,7 +13,6 @@ What counts of a text, from the outside in:
   ``Final answer:``) or where all say the same. Where they contradict each other without such a word nothing counts.
 """
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxlake.record import Array
+from jaxlake.text.canonical import read_as_asked
 from jaxlake.text.grammar import (
     Body,
     Label,
@@ -28,12 +28,11 @@ from jaxlake.text.grammar import (
     has_compass,
     is_walk,
     labels,
-    plain,
     read_body,
-    rows_as_lines,
     without_remarks,
 )
-from jaxlake.types import ABSENT, OUTSIDE, STEPS, Action, Plan
+from jaxlake.text.markup import plain, rows_as_lines
+from jaxlake.types import ABSENT, OUTSIDE, Plan
 
 _ROOM, _ROOM_PER_CELL = 12_000, 16
 """Characters that are read, and how many more for each cell of a plan: bounds the time that a hostile text takes."""
@@ -199,7 +198,7 @@ def _find(text: str, limits: _Limits) -> tuple[Paths, list[str]]:
     if len(spoken) > room:
         notes = [f"only the last {room} of {len(spoken)} characters are read"]
         spoken = spoken[-room:].partition("\n")[2]
-    named = _as_asked(spoken, limits)
+    named = read_as_asked(spoken, limits.max_size, limits.start)
     problems: list[str] = []
     if named is None:
         named, problems = _choose(*_answers(spoken, limits))
@@ -214,49 +213,6 @@ def _find(text: str, limits: _Limits) -> tuple[Paths, list[str]]:
         if len(agent) > 6 or int(agent) >= limits.max_agents:
             problems.append(f"agent {agent[:9]}: not held, there is room for {limits.max_agents} agents")
     return named, notes + problems
-
-
-def _as_asked(spoken: str, limits: _Limits) -> Paths | None:
-    """The paths of an answer just as the prompts ask for it, None for any other: 5 us an agent against 50."""
-    named: Paths = {}
-    cells, moves = _written(limits.max_size), _leads(limits.max_size)
-    celled = False
-    for line in spoken.strip().split("\n"):
-        agent, colon, body = line.partition(":")
-        if not (colon and agent.isdecimal() and agent.isascii() and len(agent) < 7) or agent in named:
-            return None
-        try:
-            if body[:1] == "(" and body[-1:] == ")":
-                celled = True
-                named[agent] = list(map(cells.__getitem__, body[1:-1].split(")(")))
-            elif (start := limits.start(agent)) is not None and not (celled and not body):
-                named[agent] = path = [start]
-                for move in body.split():
-                    path.append(moves[move][path[-1]])
-            else:
-                return None
-        except KeyError:
-            return None
-    return None if any(len(agent) > 1 and agent[0] == "0" for agent in named) else named
-
-
-@functools.cache
-def _written(side: int) -> dict[str, int]:
-    return {f"{row},{column}": row * side + column for row in range(side) for column in range(side)}
-
-
-@functools.cache
-def _leads(side: int) -> dict[str, list[int]]:
-    """For each letter a list: where it leads from each cell, and ``OUTSIDE`` from there (index -2)."""
-    table = {}
-    for action in Action:
-        down, right = STEPS[action]
-        table[action.name[0]] = [
-            row * side + column if 0 <= row < side and 0 <= column < side else OUTSIDE
-            for row in range(down, side + down)
-            for column in range(right, side + right)
-        ] + [OUTSIDE, OUTSIDE]
-    return table
 
 
 class _Entry(NamedTuple):
