@@ -178,7 +178,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
     return LakeConfig(previous.kinds, tuple(data), tuple(columns["hole"]), tuple(columns["wait"])), tuple(repairs)
 
 
-def covered(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ...]]:
+def with_data_floor(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ...]]:
     """Keeps every kind in the data, so that none is forgotten; pure and idempotent, ours and not the paper's.
 
     A kind below ``floor`` is raised to it and the others shrink in proportion, none below the floor. Hole and wait stay

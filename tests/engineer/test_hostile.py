@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engineer.lenient_json import LONGEST, READ, TRIES, parse_lenient
 from engineer.proposal import Proposal, fault
-from jaxlake.config import LakeConfig, covered, project
+from jaxlake.config import LakeConfig, project, with_data_floor
 
 SECONDS = 0.05
 PREVIOUS = LakeConfig.uniform((3, 4, 5, 6), hole=0.3, wait=0.5)
@@ -33,7 +33,7 @@ def survive(text: str) -> float:
     parsed, repairs = parse_lenient(text, PREVIOUS.kinds)
     error = fault(text, parsed, PREVIOUS.kinds)
     projected, changes = (PREVIOUS, ()) if error else project(parsed, PREVIOUS)
-    config, raised = covered(projected, 0.05)
+    config, raised = with_data_floor(projected, 0.05)
     lines, errors = (*repairs, *changes, *raised), () if error is None else (error,)
     proposal = Proposal(
         engineer="api",
