@@ -1,8 +1,27 @@
-"""Tells a process that was forked from one in which JAX had run, where JAX would hang: its threads are not copied."""
+"""What must hold where our own programs run: no fork of a process with JAX, and JAX's default promotion."""
 
+import functools
 import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
-_in_fork_of_jax = False
+import jax
+
+_in_fork_of_jax = False  # There JAX would hang: its threads are not copied.
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def runs_programs(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Make a function check its process, and promote ranks and dtypes where its caller's settings refuse that."""
+
+    @functools.wraps(function)
+    def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        check_process()
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            return function(*args, **kwargs)
+
+    return run
 
 
 def check_process() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxlake import levels
 from jaxlake.arguments import short_repr
-from jaxlake.processes import check_process
+from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
 
@@ -27,6 +27,7 @@ _WORD = 32
 Asked = tuple[Instance, Plan, Array]
 
 
+@runs_programs
 def verify(
     instances: Instance, plans: Plan, optimum: Array, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> Verdict:
@@ -48,7 +49,6 @@ def verify(
       ValueError: for a word that is no objective, and for arrays of other shapes or kinds than these.
       RuntimeError: in a process forked from one in which JAX had run.
     """
-    check_process()
     objective, axes = Objective(objective), _check(instances, plans, optimum)
     asked: Asked = (instances, plans, optimum)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(asked)):

@@ -15,7 +15,7 @@ from jaxlake.generate.dataset import GAPS, Dataset, KindReport
 from jaxlake.generate.search import Account, Found, Quotas, first_boards
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import stack, validate
-from jaxlake.processes import check_process
+from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
@@ -23,6 +23,7 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards make somebody wait.
 
 
+@runs_programs
 def generate(
     config: LakeConfig,
     key: Array,
@@ -61,7 +62,6 @@ def generate(
       ValueError: naming the argument that is out of its range, or a kind for which no solvable board is found.
       RuntimeError: in a process forked from one in which JAX had run.
     """
-    check_process()
     if not isinstance(config, LakeConfig):
         raise ValueError(f"config = {short_repr(config)} must be a LakeConfig")
     check_key(key)

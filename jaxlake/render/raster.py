@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.render import scene
 from jaxlake.types import Instance
 
 
+@runs_programs
 def tiles(instance: Instance, positions: Array, tile_size: int) -> jax.Array:
     """Draw the padded board without numbers, uint8 ``[max_size * tile_size, max_size * tile_size, 3]``.
 

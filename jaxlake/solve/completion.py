@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlake.arguments import short_repr
 from jaxlake.levels import check_shapes
-from jaxlake.processes import check_process
+from jaxlake.processes import runs_programs
 from jaxlake.record import Array, Record, record
 from jaxlake.solve.joint import INFINITE, Convention, joint_values
 from jaxlake.types import MAX_SIZE, OUTSIDE, STEPS, Instance, Plan
@@ -24,6 +24,7 @@ _FAR = np.uint16(60_000)
 _MOVES = STEPS[:4]
 
 
+@runs_programs
 def completion_costs(instances: Instance, plans: Plan) -> jax.Array:
     """Return the least sum of costs of the valid plans that begin as the given ones do, for every beginning.
 
@@ -56,7 +57,6 @@ def completion_costs(instances: Instance, plans: Plan) -> jax.Array:
     Raises:
       ValueError: for larger boards, and for arrays of other shapes or kinds than these.
     """
-    check_process()
     _check(instances, plans)
     return _completion_costs(instances, plans.paths, plans.lengths)
 

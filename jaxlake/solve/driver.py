@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.levels import validate
-from jaxlake.processes import check_process
+from jaxlake.processes import runs_programs
 from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.exhaustive import search_exhaustively
 from jaxlake.solve.pairs import search_pairs
@@ -44,6 +44,7 @@ _THREADS = 2
 instances/s against 17,000 at 10x10 with 5 agents and a hole ratio of 0.1."""
 
 
+@runs_programs
 def solve(
     instances: Instance, objective: Objective | str = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS
 ) -> Solution:
@@ -66,7 +67,6 @@ def solve(
       RuntimeError: in a process forked from one in which JAX had run.
     """
     objective, max_steps = Objective(objective), whole_number("max_steps", max_steps, 1, MAX_HORIZON)
-    check_process()
     validate(instances)
     if np.ndim(instances.size) == 0:
         return solve(_batch_of(instances), objective, max_steps)[0]
@@ -93,6 +93,7 @@ def waits(solutions: Solution) -> np.ndarray:
     return np.any(moved_to & (paths[..., 1:] == paths[..., :-1]), axis=(-2, -1))
 
 
+@runs_programs
 def without_waiting(
     instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
@@ -107,7 +108,6 @@ def without_waiting(
     Raises:
       ValueError: for an instance that cannot be played, and solutions of another number of instances.
     """
-    check_process()
     objective = Objective(objective)
     validate(instances)
     if not isinstance(solutions, Solution):

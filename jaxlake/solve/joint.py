@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlake.arguments import Word, whole_number
 from jaxlake.levels import check_shapes
-from jaxlake.processes import check_process
+from jaxlake.processes import runs_programs
 from jaxlake.record import Array, Record
 from jaxlake.types import MAX_SIZE, STEPS, Instance
 
@@ -66,6 +66,7 @@ class JointValues(Record):
         object.__setattr__(self, "convention", Convention(self.convention))
 
 
+@runs_programs
 def joint_values(instances: Instance, num_agents: int, convention: Convention | str) -> JointValues:
     """Optimal costs-to-go of every joint position.
 
@@ -78,7 +79,6 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention | 
       ValueError: for more agents, or boards larger than 10x10, with three agents 6x6, and for a word that is no
         ``Convention``.
     """
-    check_process()
     axes = check_shapes(instances)
     if len(axes) != 1 or not axes[0]:
         raise ValueError(f"the instances have batch axes {axes}: joint_values needs one, of at least 1")
@@ -121,6 +121,7 @@ def value(joint: JointValues, places: Array) -> jax.Array:
     return joint.values[tuple(jnp.moveaxis(jnp.asarray(places), -1, 0))].astype(jnp.int32)
 
 
+@runs_programs
 def action_values(joint: JointValues, places: Array) -> jax.Array:
     """Return what each joint action costs if the agents are optimal afterwards, int32 ``[5, ..., 5]``, an axis each.
 
@@ -163,6 +164,7 @@ def action_values(joint: JointValues, places: Array) -> jax.Array:
     return jnp.where(legal, best, INFINITE)
 
 
+@runs_programs
 def regret(joint: JointValues, before: Array, after: Array) -> jax.Array:
     """Return what a step costs beyond the optimum, int32 ``[]``, from 0 on; ``INFINITE`` if the goals are lost with it.
 

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from jaxlake import observations
+from jaxlake import action_values, generate, joint_values, needs_wait, observations, regret, solve, verify
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text
+from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank, distances, stack
+from jaxlake.render import tiles
 from jaxlake.rewards import cost, shaped
+from jaxlake.solve import Convention, completion_costs
 from jaxlake.state import Params
 from jaxlake.types import Action
 
@@ -128,6 +131,22 @@ def test_a_rollout_is_the_same_under_shard_map_and_strict_settings(name):
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
         ours = jax.jit(sharded)(keys)
     same(ours, jax.jit(jax.vmap(rollout))(keys))
+
+
+@pytest.mark.heavy
+def test_solvers_judges_and_generators_run_under_strict_settings():
+    boards = stack([from_text(board) for board in (BOARDS[0], BOARDS[1], "aA.\nbB.\ncC.")])
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        solved = solve(boards)
+        assert solved.cost.tolist() == [2, 4, 3] and not needs_wait(boards, solved)[[0, 2]].any()
+        assert verify(boards, solved.plan, solved.cost).optimal.all()
+        costs = completion_costs(boards[:1], jax.tree.map(lambda part: part[:, None], solved.plan[:1]))
+        assert costs[0, 0, 0, 0] == 2
+        joint = joint_values(boards[:2], 2, Convention.MAKESPAN)[0]
+        start, goal = np.array([0, 3]), np.array([1, 4])
+        assert action_values(joint, start)[Action.RIGHT, Action.RIGHT] == 1 and regret(joint, start, goal) == 0
+        assert len(generate(LakeConfig.uniform((3, "rooms5"), 0.2, 0.0), jax.random.key(0), 4).instances) == 4
+        assert tiles(boards[0], boards[0].starts, 4).shape == (12, 12, 3)
 
 
 @pytest.mark.parametrize("name", LOOPS)
