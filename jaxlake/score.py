@@ -1,4 +1,4 @@
-"""The command ``python -m jaxlake.score``: answers in plain text to the benchmark's tables. Knows no model."""
+"""The command ``python -m jaxlake.score``: tables of the scores of answers in plain text. Knows no model."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxlake.benchmark import SETS, load, load_maps, score
-from jaxlake.benchmark.elsewhere import MAPS_HELP, MAPS_NEED, tell_left_out
+from jaxlake.benchmark.external_maps import MAPS_HELP, MAPS_NEED, warn_skipped
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.types import Objective
@@ -22,17 +22,17 @@ The file has a JSON object a line; several lines with one id are samples:
   {"id": "3ag_4x4_hr0.2_007", "answer": "0:(0,0)(0,1)..."}
 
 Ids, boards and prompts come from python -m jaxlake.benchmark export lake, with
-the same --maps for scenarios from elsewhere.
+the same --maps for scenarios of other projects.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = command_parser(
         "jaxlake.score",
-        "Tells what a model's answers to a fixed set of boards, or to scenarios from\n"
-        "elsewhere, are worth: valid and optimal per number of agents, board size and\n"
-        "need of waits or family.",
+        "Scores a model's answers to a fixed set of boards, or to scenarios of other\n"
+        "projects: valid and optimal per number of agents, board size and need of waits\n"
+        "or family.",
         _EPILOG,
     )
     parser.add_argument("answers", type=local_path, help="JSON lines with id and answer")
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with mistakes_in_one_line(parser, needs=MAPS_NEED):
         answers = read_answers(options.answers)
         benchmark = load_maps(options.maps) if options.maps else load(options.set)
-        tell_left_out(benchmark)
+        warn_skipped(benchmark)
         scores = score(answers, benchmark, objective=Objective(options.objective))
         if options.json:
             write_whole(options.json, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read_answers(path: Path) -> dict[str, list[str]]:
-    """The answers of a file by id, in its order.
+    """Return the answers of a file by id, in its order.
 
     Raises:
       OSError: if it cannot be read.

@@ -43,18 +43,8 @@ class Slice:
         cells together: a mean of C shares of n_i boards each has the variance of C^2 / sum(1 / n_i) boards, their
         number where the cells are of one size.
         """
-        n = self._answers(values)
+        n = len(values) / np.square(self.weights).sum()
         return Share(value := self.mean(values), *wilson(value * n, n))
-
-    def share_given(self, values: np.ndarray, given: np.ndarray) -> Share | None:
-        """Return the share of the ``given`` answers that are in ``values`` too; None if none is given."""
-        if not (part := self.mean(given)):
-            return None
-        value, n = self.mean(values) / part, self._answers(values) * part
-        return Share(value, *wilson(value * n, n))
-
-    def _answers(self, values: np.ndarray) -> float:
-        return len(values) / np.square(self.weights).sum()
 
 
 def number_cells(agents: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""The fixed sets of instances and what answers to them are worth; ``load``, ``load_maps`` and ``score`` lead in."""
+"""The fixed sets of instances and the scores of answers to them; start with ``load``, ``load_maps`` and ``score``."""
 
-from jaxlake.benchmark.elsewhere import load_maps
+from jaxlake.benchmark.external_maps import load_maps
 from jaxlake.benchmark.published import Published, PublishedRow, published
 from jaxlake.benchmark.scoring import FAILURES, Cell, Row, Scores, pass_at, score
 from jaxlake.benchmark.subset import spread, take

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from jaxlake.benchmark.build import RECIPES, build
-from jaxlake.benchmark.elsewhere import MAPS_HELP, MAPS_NEED, load_maps, tell_left_out
 from jaxlake.benchmark.export import FORMATS, export
+from jaxlake.benchmark.external_maps import MAPS_HELP, MAPS_NEED, load_maps, warn_skipped
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.fixed_sets import POOLS, SETS, content_hash, load, store
 
@@ -29,7 +29,7 @@ an hour of a core.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = command_parser(
         "jaxlake.benchmark", "Writes the fixed sets of boards for other programs, or draws them anew.", _EXAMPLES
     )
@@ -53,20 +53,20 @@ def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
         sets = [load_maps(options.maps)] if options.maps else [load(name) for name in SETS]
     with mistakes_in_one_line(parser, needs="Parquet needs it, --format jsonl does not"):
         for benchmark in sets:
-            tell_left_out(benchmark)
+            warn_skipped(benchmark)
             print(export(benchmark, options.folder, options.format))
     return 0
 
 
 def _build(folder: Path) -> int:
-    """Asks for the folder before the work, not after it."""
+    """Draw all sets into a folder, which is made before the work, not after it."""
     folder.mkdir(parents=True, exist_ok=True)
     store({name: _built(name) for name in (*SETS, *POOLS)}, folder)
     return 0
 
 
 def _check() -> int:
-    """Status 0 if what is drawn anew, without what was undecided when they were made, is what the files hold."""
+    """Return 0 if the sets drawn anew, without the boards that were undecided at first, are those of the files."""
     shipped = {name: load(name).account for name in (*SETS, *POOLS)}
     differing = [name for name in shipped if content_hash(_built(name, shipped[name])[0]) != shipped[name]["sha256"]]
     for name in shipped:
@@ -75,14 +75,14 @@ def _check() -> int:
 
 
 def _built(name: str, account: Mapping[str, Any] | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Builds a set and tells the time it took, and every group that lacks something or was not wholly decided."""
+    """Build a set; print its time and an account of each group."""
     began = time.perf_counter()
-    built = build(RECIPES[name], _tell, account)
+    built = build(RECIPES[name], _print_group, account)
     print(f"{name}: {built[1]['instances']:,} instances in {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return built
 
 
-def _tell(row: Mapping[str, Any]) -> None:
+def _print_group(row: Mapping[str, Any]) -> None:
     share = 100 * len(row["undecided"]) / max(row["candidates"] - row["known"], 1)
     family = f"{row['family']}, " if "family" in row else ""
     asked = f" of {sum(row['requested_waits'])}" if row["requested_waits"] else ""

@@ -1,4 +1,4 @@
-"""Draws and solves the fixed sets anew, the same bit for bit each time; reads none of their files.
+"""Draw and solve the fixed sets anew, the same bit for bit each time; none of their files is read.
 
 Which candidates a search leaves undecided is part of what a set is: given an account's, a later and better solver makes
 the same set.
@@ -29,8 +29,8 @@ class Recipe(NamedTuple):
     """The recipe of a fixed set.
 
     Attributes:
-      seed: of its key.
-      kinds: of the boards.
+      seed: the key's seed.
+      kinds: kinds of boards.
       share: instances of a group in each subset, and in all without subsets.
       wait_percents: a subset for each, with that share of instances that need a wait; none where waits are as they
         come.
@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
         return {kind.family for kind in self.kinds}
 
     def waits(self, index: int, odd: int) -> np.ndarray:
-        """Instances that need a wait in each subset of the group with hole ratio number ``index``.
+        """Return how many instances need a wait in each subset of the group with hole ratio number ``index``.
 
         Rounded so that a subset's total over the hole ratios is within a half of its share: of 50 at .25 it is 12 in an
         even cell and 13 in an odd one, two or three for each hole ratio.
@@ -65,7 +65,7 @@ class Recipe(NamedTuple):
 
 
 def _kinds(families: Iterable[Family], sizes: Mapping[int, range]) -> tuple[Kind, ...]:
-    """Every family with every number of agents at its sizes."""
+    """Return every family with every number of agents at its sizes."""
     return tuple(Kind(family, size, agents) for family in families for agents in sizes for size in sizes[agents])
 
 
@@ -110,7 +110,7 @@ RECIPES = {
         training=True,
     ),
 }
-"""How the sets are made.
+"""The recipes of the sets.
 
 In ``families`` waits are as they come. Its densities leave out 0, at which random, rooms, maze and warehouse are the
 empty board. Its bays have at most three agents: with four the solver leaves 40 to 80 % of 8x8 boards undecided and
@@ -123,12 +123,12 @@ def build(
     on_group: Callable[[Mapping[str, Any]], None] = lambda row: None,
     account: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A set's arrays as ``fixed_sets.pack`` has them, and the account of every group.
+    """Return a set's arrays as ``fixed_sets.pack`` has them, and the account of every group.
 
     Args:
-      recipe: how the set is made.
+      recipe: the set's recipe.
       on_group: gets each group's account as it comes.
-      account: of an earlier build, whose undecided candidates are left out again; None decides anew.
+      account: account of an earlier build, whose undecided candidates are left out again; None decides anew.
     """
     dropped = {} if account is None else {_name(row): row["undecided"] for row in account["groups"]}
     parts: list[dict[str, np.ndarray]] = []
@@ -146,7 +146,7 @@ def build(
 
 
 def group_key(recipe: Recipe, kind: Kind, percent: int) -> jax.Array:
-    """A key for each group; of random boards that of agents, size and hole ratio alone."""
+    """Return a group's key; for random boards it depends on agents, size and hole ratio alone."""
     family = () if kind.family is Family.RANDOM else (list(Family).index(kind.family),)
     key = seed_key(recipe.seed)
     for number in (kind.num_agents, kind.size, percent, *family):
@@ -196,7 +196,7 @@ def _groups(
 
 
 def _subsets(needs_wait: np.ndarray, waits: np.ndarray, share: int) -> np.ndarray:
-    """The subset's number for each instance, int ``[n]``; a lack is spread over the subsets in proportion."""
+    """Return the subset's number for each instance, int ``[n]``; a lack is spread over the subsets in proportion."""
     subset = np.zeros(len(needs_wait), int)
     if not len(waits):
         return subset
@@ -210,7 +210,7 @@ def _subsets(needs_wait: np.ndarray, waits: np.ndarray, share: int) -> np.ndarra
 
 
 def _columns(found: Found, subset: np.ndarray, recipe: Recipe) -> dict[str, Any]:
-    """What is stored of a group, subset after subset and in each in the order of the candidates' numbers."""
+    """Return the stored columns of a group, subset after subset, in each in the order of the candidates' numbers."""
     order = np.argsort(subset, kind="stable")
     instances = found.instances[order]
     place = np.arange(len(order)) - np.searchsorted(subset[order], subset[order])

@@ -13,7 +13,7 @@ FORMATS = ("jsonl", "parquet")
 
 
 def rows(benchmark: Benchmark) -> Iterator[Record]:
-    """A record for each instance, as ``files.record`` has it, with what else the set knows and the prompts.
+    """Yield a record for each instance, as ``files.record`` has it, with the set's other columns and the prompts.
 
     ``prompt`` is the terse line, ``prompt_grid`` and ``prompt_verbose`` draw the board and state the answer's format.
     """
@@ -36,7 +36,7 @@ def rows(benchmark: Benchmark) -> Iterator[Record]:
 
 
 def export(benchmark: Benchmark, folder: Path, form: str) -> Path:
-    """Writes ``<set>.<form>`` into the folder, which ``datasets.load_dataset(folder)`` then takes for a split.
+    """Write ``<set>.<form>`` into the folder, which ``datasets.load_dataset(folder)`` then takes for a split.
 
     Args:
       benchmark: the set.

@@ -1,4 +1,4 @@
-"""What the paper reports on its benchmark, as it is printed: figures to hold one's own against, read from one file."""
+"""The paper's figures on its benchmark, as they are printed, read from one file."""
 
 import dataclasses
 import functools
@@ -43,7 +43,7 @@ class Published:
 
 @functools.cache
 def published() -> Published:
-    """The paper's figures, arXiv 2606.17682."""
+    """Return the paper's figures, arXiv 2606.17682."""
     found = json.loads((FOLDER / "published.json").read_text(encoding="utf-8"))
     rows = []
     for agents, models in found["tables"].items():

@@ -86,7 +86,7 @@ class Scores:
         What would be the same row again is left out: where there is one number of agents, one family, or one subset.
         """
         instances, family, subset = self.benchmark.instances, self.benchmark.family, self.benchmark.wait_subset
-        agents, size = instances.num_agents, instances.size
+        agents, size = np.asarray(instances.num_agents), np.asarray(instances.size)
         rows = []
         for number in _and_together(agents):
             own = _where(agents, number)
@@ -166,7 +166,7 @@ class Scores:
 
     def _by_agents(self) -> dict[int, list[int]]:
         """Count the failures, in the order of ``FAILURES``, for each number of agents."""
-        return self._count(self.benchmark.instances.num_agents)
+        return self._count(np.asarray(self.benchmark.instances.num_agents))
 
     def _by_family(self) -> dict[str, list[int]]:
         """Count the failures for each family; nothing where there is one family."""
@@ -269,7 +269,7 @@ def score(
 def _verdicts(
     of: np.ndarray, texts: Sequence[str], benchmark: Benchmark, objective: Objective
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each answer's first failing ``Check``, negative for none, and whether it is optimal, each ``[answers]``."""
+    """Return each answer's first failing ``Check``, negative for none, and whether it is optimal; ``[answers]``."""
     optimum = benchmark.optimum if objective is Objective.SUM_OF_COSTS else benchmark.makespan
     instances = benchmark.instances
     first, optimal = np.zeros(len(texts), int), np.zeros(len(texts), bool)

@@ -1,4 +1,4 @@
-"""Parts of a fixed set that stand for the whole: an order whose every beginning is spread evenly, and what to take."""
+"""Parts of a fixed set that represent the whole: an order whose every beginning is spread evenly."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 
 def spread(benchmark: Benchmark) -> np.ndarray:
-    """The set's indices, int ``[n]``, in an order that visits all cells once before it visits one again.
+    """Return the set's indices, int ``[n]``, in an order that visits all cells once before it visits one again.
 
-    A cell is what has number of agents, size, family and wait subset in common. The cells come in the order of the
-    multiples of the golden ratio modulo 1, so that neighbours are far apart; from visit to visit a cell goes on to its
-    next hole ratio, and the cells begin with different ones. Of the first n instances each cell has ``n / cells``,
+    A cell has number of agents, size, family and wait subset in common. The cells come in the order of the multiples of
+    the golden ratio modulo 1, so that neighbours are far apart; from visit to visit a cell continues with its next hole
+    ratio, and the cells begin with different ones. Of the first n instances each cell has ``n / cells``,
     rounded up or down, as long as it lasts.
     """
     instances = benchmark.instances
@@ -35,7 +35,7 @@ def spread(benchmark: Benchmark) -> np.ndarray:
 
 
 def take(benchmark: Benchmark, indices: Sequence[int] | np.ndarray) -> Benchmark:
-    """The set's instances at ``indices``, in that order; name and account stay those of the whole set."""
+    """Return the set's instances at ``indices``, in that order; name and account stay those of the whole set."""
     indices = np.asarray(indices, int)
     columns: dict[str, Any] = {
         name: part[indices] for name, part in vars(benchmark).items() if isinstance(part, (np.ndarray, Instance))

@@ -1,4 +1,4 @@
-"""Scenarios from elsewhere: solved and scored as the fixed sets are, and refused beyond the limits of the solver."""
+"""Scenarios of other projects: solved and scored as the fixed sets are, and refused beyond the limits of the solver."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Scenarios from elsewhere as a set to score: read, solved, and refused where a board is beyond the solver."""
+"""Scenarios of other projects as a set to score: read, solved, and refused where a board is beyond the solver."""
 
 import sys
 from pathlib import Path
@@ -11,9 +11,9 @@ from jaxlake.levels import stack
 from jaxlake.solve import solve, without_waiting
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, Objective, Status
 
-MAPS_HELP = "or scenarios from elsewhere: POGEMA's .yaml, or MovingAI's .scen with its map beside it"
+MAPS_HELP = "or scenarios of other projects: POGEMA's .yaml, or MovingAI's .scen with its map beside it"
 MAPS_NEED = "pip install pyyaml, which scenarios in YAML need"
-"""What commands with ``--maps`` say of it, and of a module that it lacks."""
+"""Help of ``--maps``, and how to mend a module that it lacks."""
 
 _READERS = {".yaml": pogema.read_scenarios, ".yml": pogema.read_scenarios, ".scen": movingai.read_scenarios}
 
@@ -72,8 +72,8 @@ def load_maps(path: str | Path) -> Benchmark:
     )
 
 
-def tell_left_out(benchmark: Benchmark) -> None:
-    """Prints to stderr which scenarios ``load_maps`` left out, and why; nothing where there are none."""
+def warn_skipped(benchmark: Benchmark) -> None:
+    """Print to stderr which scenarios ``load_maps`` left out, and why; nothing where there are none."""
     for reason, names in benchmark.account.get("left_out", {}).items():
         if names:
             print(f"{benchmark.name}: {len(names)} left out as {reason}: {', '.join(names)}", file=sys.stderr)
