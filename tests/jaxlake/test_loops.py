@@ -19,6 +19,7 @@ from jaxlake.rewards import cost, shaped
 from jaxlake.solve import Convention, completion_costs
 from jaxlake.state import Params
 from jaxlake.types import Action
+from tests.support.faces import ON_DEVICE
 
 BOARDS = ("aA.\nbB.\n..#", "a..\n.#A\nbB.", "a#.\nA..\nB.b")
 STEPS, SLIPPERY = 6, Params(max_steps=jnp.int32(4), slip=jnp.float32(0.5))
@@ -33,53 +34,9 @@ def core(lake=Lake(), mode=AutoResetMode.SAME_STEP, params=Params(), boards=BOAR
     return partial(env.reset, levels, params=params), lambda carry, moves, key: env.step(levels, carry[0], moves, key)
 
 
-def gymnax(params):
-    pytest.importorskip("gymnax")
-    from jaxlake.adapters.gymnax import CentralLake, join_actions
-
-    env = CentralLake(bank(), params=params)
-
-    def step(carry, moves, key):
-        return env.step(key, carry[1], join_actions(moves), env.default_params)[:2]
-
-    return env.reset, step
-
-
-def jaxued(params):
-    pytest.importorskip("jaxued")
-    from jaxlake.adapters.gymnax import join_actions
-    from jaxlake.adapters.jaxued import EnvParams, UnderspecifiedLake
-
-    env, levels = UnderspecifiedLake(2), bank()
-    settings = EnvParams(max_steps_in_episode=params.max_steps, slip=params.slip)
-
-    def reset(key):
-        return env.reset_to_level(key, levels.draw(key)[0], settings)
-
-    def step(carry, moves, key):
-        return env.step(key, carry[1], join_actions(moves), settings)[:2]
-
-    return reset, step
-
-
-def jaxmarl(params):
-    pytest.importorskip("jaxmarl")
-    from jaxlake.adapters.jaxmarl import MultiAgentLake
-
-    env = MultiAgentLake(bank(), params=params)
-
-    def step(carry, moves, key):
-        return env.step(key, carry[1], dict(zip(env.agents, moves, strict=True)))[:2]
-
-    return env.reset, step
-
-
-def jumanji(params):
-    pytest.importorskip("jumanji")
-    from jaxlake.adapters.jumanji import JumanjiLake
-
-    env = JumanjiLake(bank(), params=params)
-    return env.reset, lambda carry, moves, key: env.step(carry[0], moves)
+def adapter(name, params):
+    face = ON_DEVICE[name](bank(), params)
+    return face.reset, lambda carry, moves, key: face.step(carry, moves, key)[:2]
 
 
 LOOPS = {
@@ -88,10 +45,10 @@ LOOPS = {
     "one_hot, shaped": lambda: core(Lake(conflicts="end", observe=observations.one_hot, reward=shaped()), "off"),
     "flat, slip": lambda: core(Lake(observe=observations.flat), params=SLIPPERY),
     "one agent": lambda: core(boards=("a.A\n...\n...", "a..\n.#A\n...")),
-    "gymnax": lambda: gymnax(SLIPPERY),
-    "jaxued": lambda: jaxued(Params(max_steps=4)),
-    "jaxmarl": lambda: jaxmarl(SLIPPERY),
-    "jumanji": lambda: jumanji(SLIPPERY),
+    "gymnax": lambda: adapter("gymnax", SLIPPERY),
+    "jaxued": lambda: adapter("jaxued", Params(max_steps=4)),
+    "jaxmarl": lambda: adapter("jaxmarl", SLIPPERY),
+    "jumanji": lambda: adapter("jumanji", SLIPPERY),
 }
 
 

@@ -35,13 +35,6 @@ b.B
 """
 RIGHT = [Action.RIGHT, Action.RIGHT]
 WAIT = [Action.WAIT, Action.WAIT]
-MOVES = [
-    (Action.UP, (1, 2)),
-    (Action.DOWN, (3, 2)),
-    (Action.LEFT, (2, 1)),
-    (Action.RIGHT, (2, 3)),
-    (Action.WAIT, (2, 2)),
-]
 
 
 reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
@@ -68,20 +61,6 @@ def test_gymnasium_finds_no_fault(bank):
 
 
 @pytest.mark.heavy
-def test_the_environment_can_be_made_by_its_name_alone_and_gymnasium_finds_no_fault():
-    program = """
-import gymnasium, warnings
-from gymnasium.utils.env_checker import check_env
-env = gymnasium.make("jaxlake.adapters.gymnasium:jaxlake/Lake-v0", kind=3)
-warnings.simplefilter("error")
-check_env(env.unwrapped)
-print(env.observation_space.shape, env.action_space.nvec, env.unwrapped.episode.bank.instances.num_agents.min())
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[-2] == "(3, 3, 3) [5 5] 2"
-
-
-@pytest.mark.heavy
 def test_levels_that_nobody_gave_have_solutions_and_are_the_same_in_every_environment():
     one, many = CentralLake(kind="3x1"), VectorLake(num_envs=2, kind="3x1")
     levels = jax.tree.map(np.asarray, one.episode.bank.instances)
@@ -97,22 +76,6 @@ def test_make_vec_takes_gymnasiums_limit_of_steps_as_make_does(bank, given, own,
         env.reset(seed=0)
         wait = np.full(env.action_space.shape, Action.WAIT)
         assert [np.all(env.step(wait)[3]) for _ in range(length)] == [False] * (length - 1) + [True]
-
-
-def test_a_limit_of_steps_that_is_none_is_refused(bank):
-    with pytest.raises(ValueError, match="max_episode_steps = 0 must be a whole number from 1 on"):
-        VectorLake(bank, max_episode_steps=0)
-
-
-def test_a_kind_beside_a_bank_is_refused(bank):
-    for make in (CentralLake, VectorLake):
-        with pytest.raises(ValueError, match="kind = rooms5 is of levels to generate: with a bank it must be left out"):
-            make(bank, kind="rooms5")
-
-
-def test_what_is_no_kind_is_refused():
-    with pytest.raises(ValueError, match="size of rooms boards = 4 must be a whole number from 5 to 10"):
-        CentralLake(kind="rooms4")
 
 
 @pytest.mark.heavy
@@ -143,39 +106,6 @@ def test_the_mask_that_maskable_ppo_asks_for_is_the_cores(bank):
     mask = env.action_masks()
     assert (mask.shape, mask.dtype) == ((10,), bool)
     assert mask.tolist() == core_step(bank, 1, [Action.DOWN, Action.UP])[1].legal_actions.ravel().tolist()
-
-
-@pytest.mark.parametrize(("action", "expected"), MOVES)
-def test_an_action_goes_where_the_core_goes(bank, action, expected):
-    env = CentralLake(bank)
-    env.reset(options={"level": 0})
-    seen, *_ = env.step([action, Action.WAIT])
-    state, timestep = core_step(bank, 0, [action, Action.WAIT])
-    np.testing.assert_array_equal(env.episode.state.positions, state.positions)
-    np.testing.assert_array_equal(seen, timestep.observation)
-    assert divmod(int(env.episode.state.positions[0]), 5) == expected
-    assert seen[observations.AGENTS][expected] == 1
-
-
-def test_in_a_batch_every_action_goes_where_the_core_goes(bank):
-    env = VectorLake(bank, 2)
-    for (first, there), (second, here) in zip(MOVES, MOVES[1:], strict=False):
-        env.reset(options={"levels": np.zeros(2, int)})
-        seen, *_ = env.step([[first, Action.WAIT], [second, Action.WAIT]])
-        for index, (action, expected) in enumerate([(first, there), (second, here)]):
-            state, timestep = core_step(bank, 0, [action, Action.WAIT])
-            np.testing.assert_array_equal(env.state.positions[index], state.positions)
-            np.testing.assert_array_equal(seen[index], timestep.observation)
-            assert divmod(int(env.state.positions[index, 0]), 5) == expected
-
-
-def test_the_shared_reward_ends_the_episode(bank):
-    env = CentralLake(bank)
-    env.reset(options={"level": 1})
-    assert env.step(RIGHT)[1:4] == (0.0, False, False)
-    _, reward, terminated, truncated, info = env.step(RIGHT)
-    assert (reward, terminated, truncated) == (2.0, True, False)
-    assert info["solved"] and info["sum_of_costs"] == 4
 
 
 def test_the_seed_decides_levels_and_slips(bank):
@@ -241,12 +171,6 @@ def test_disabled_stays_done_until_it_is_reset_by_mask(bank):
     assert infos["makespan"].tolist() == [4, 1]
 
 
-def test_the_time_limit_truncates(bank):
-    env = vector_env(bank, AutoresetMode.NEXT_STEP, limit=2)
-    _, _, terminated, truncated, _ = env.step([WAIT, RIGHT])
-    assert terminated.tolist() == [False, True] and truncated.tolist() == [True, False]
-
-
 def test_observations_and_actions_are_in_their_spaces_and_masks_sample(bank):
     env = VectorLake(bank, 2)
     env.action_space.seed(1)
@@ -297,33 +221,45 @@ def test_one_program_serves_every_reset_and_step(bank):
     assert len(traces) == count
 
 
-def test_wrong_options_are_named(bank):
-    env = VectorLake(bank, 2)
-    with pytest.raises(ValueError, match="reset_mask leaves out environments that have not begun"):
-        env.reset(options={"reset_mask": np.array([True, False])})
-    with pytest.raises(ValueError, match=r"reset_mask is int64 \[2\]: it must be bool \[2\]"):
-        env.reset(options={"reset_mask": np.array([1, 0])})
-    with pytest.raises(ValueError, match=r"levels is int64 \[3\]: it must be int \[2\]"):
-        env.reset(options={"levels": np.array([0, 0, 0])})
-    with pytest.raises(ValueError, match="level = 2 must be a whole number from 0 to 1"):
-        env.reset(options={"levels": np.array([0, 2])})
-    with pytest.raises(ValueError, match="the observation is"):
-        VectorLake(bank, 2, Lake(observe=lambda state: (state.time, state.time)))
-    with pytest.raises(ValueError, match="level = 0.5 must be a whole number from 0 to 1"):
-        CentralLake(bank).reset(options={"level": 0.5})
+REFUSED = [
+    (lambda bank: VectorLake(bank, max_episode_steps=0), "max_episode_steps = 0 must be a whole number from 1 on"),
+    (
+        lambda bank: VectorLake(bank, kind="rooms5"),
+        "kind = rooms5 is of levels to generate: with a bank it must be left",
+    ),
+    (lambda bank: CentralLake(kind="rooms4"), "size of rooms boards = 4 must be a whole number from 5 to 10"),
+    (
+        lambda bank: CentralLake(bank, render_mode="human"),
+        "render_mode = 'human' must be one of None, 'ansi', 'rgb_array'",
+    ),
+    (lambda bank: VectorLake(bank, 2).step([RIGHT, RIGHT]), "nothing has begun: reset comes first"),
+    (lambda bank: VectorLake(bank, 2).render(), "nothing has begun: reset comes first"),
+    (lambda bank: CentralLake(bank).step(RIGHT), "nothing has begun: reset comes first"),
+    (lambda bank: CentralLake(bank, render_mode="ansi").render(), "nothing has begun: reset comes first"),
+    (lambda bank: CentralLake(bank).reset(options={"level": 0.5}), "level = 0.5 must be a whole number from 0 to 1"),
+    (lambda bank: begun(CentralLake(bank)).step(WAIT + WAIT[:1]), r"actions have the shape \[3\]: it must be \[2\]"),
+    (lambda bank: begun(VectorLake(bank, 2)).step(RIGHT), r"actions have the shape \[2\]: it must be \[2, 2\]"),
+    *[
+        (lambda bank, options=options: VectorLake(bank, 2).reset(options=options), message)
+        for options, message in (
+            ({"reset_mask": np.array([True, False])}, "reset_mask leaves out environments that have not begun"),
+            ({"reset_mask": np.array([1, 0])}, r"reset_mask is int64 \[2\]: it must be bool \[2\]"),
+            ({"levels": np.array([0, 0, 0])}, r"levels is int64 \[3\]: it must be int \[2\]"),
+            ({"levels": np.array([0, 2])}, "level = 2 must be a whole number from 0 to 1"),
+        )
+    ],
+]
 
 
-def test_steps_before_the_first_reset_and_actions_of_another_shape_are_named(bank):
-    env, one = VectorLake(bank, 2), CentralLake(bank, render_mode="ansi")
-    for early in (lambda: env.step([RIGHT, RIGHT]), lambda: one.step(RIGHT), one.render):
-        with pytest.raises(ValueError, match="nothing has begun: reset comes first"):
-            early()
+def begun(env):
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"actions have the shape \[2\]: it must be \[2, 2\]"):
-        env.step(RIGHT)
-    one.reset(seed=0)
-    with pytest.raises(ValueError, match=r"actions have the shape \[3\]: it must be \[2\]"):
-        one.step([Action.WAIT] * 3)
+    return env
+
+
+@pytest.mark.parametrize(("ask", "message"), REFUSED)
+def test_a_mistake_is_named(bank, ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(bank)
 
 
 def test_what_is_packed_on_the_device_is_unpacked_on_the_host_leaf_by_leaf():
@@ -355,8 +291,6 @@ def test_what_a_step_gives_belongs_to_the_caller(bank):
 
 def test_a_batch_is_rendered_as_texts_and_as_pictures_of_one_size(bank):
     env = VectorLake(bank, 2, render_mode="ansi")
-    with pytest.raises(ValueError, match="nothing has begun: reset comes first"):
-        env.render()
     env.reset(seed=0, options={"levels": np.array([0, 1])})
     env.step([WAIT, RIGHT])
     assert env.render() == ("....B\n.....\n..a..\n.b...\n....A", ".aA\n...\n.bB")
@@ -365,8 +299,6 @@ def test_a_batch_is_rendered_as_texts_and_as_pictures_of_one_size(bank):
     first, second = env.render()
     assert first.shape == second.shape == (5 * 32, 5 * 32, 3) and first.dtype == np.uint8
     assert (second[3 * 32 :] == 255).all() and not (first[3 * 32 :] == 255).all()  # White is off the board.
-    with pytest.raises(ValueError, match="render_mode = 'human' must be"):
-        VectorLake(bank, 2, render_mode="human")
 
 
 PROCESSES = """
@@ -404,32 +336,3 @@ def test_environments_in_processes_of_their_own_step_and_in_forked_ones_say_why_
     done = subprocess.run([sys.executable, script, context], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.startswith(printed)
     assert context != "fork" or 'AsyncVectorEnv(.., context="spawn")' in done.stdout
-
-
-IMPORTED_IN_THE_CHILD = """
-import multiprocessing
-from jaxlake import LevelBank, from_text, stack
-
-
-def work(bank):
-    from jaxlake.adapters.gymnasium import CentralLake
-
-    CentralLake(bank)
-
-
-if __name__ == "__main__":
-    bank = LevelBank.build(stack([from_text("a.A\\n...\\n...")]))
-    child = multiprocessing.get_context("fork").Process(target=work, args=(bank,))
-    child.start()
-    child.join()
-    print(child.exitcode)
-"""
-
-
-@pytest.mark.heavy
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_process_that_imports_the_adapter_itself_says_so_too():
-    command = [sys.executable, "-c", IMPORTED_IN_THE_CHILD]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout == "1\n"
-    assert "RuntimeError: this process was forked from one in which JAX had run" in done.stderr

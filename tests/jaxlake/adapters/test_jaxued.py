@@ -9,13 +9,11 @@ import pytest
 
 pytest.importorskip("jaxued")
 
-from jaxued.environments import UnderspecifiedEnv  # noqa: E402
 from jaxued.level_sampler import LevelSampler  # noqa: E402
 from jaxued.wrappers import AutoReplayWrapper, AutoResetWrapper  # noqa: E402
 
 from jaxlake.adapters.gymnax import join_actions  # noqa: E402
 from jaxlake.adapters.jaxued import (  # noqa: E402
-    EnvParams,
     LakeRenderer,
     Level,
     UnderspecifiedLake,
@@ -24,12 +22,9 @@ from jaxlake.adapters.jaxued import (  # noqa: E402
 )
 from jaxlake.benchmark import load  # noqa: E402
 from jaxlake.board_text import from_text, to_text  # noqa: E402
-from jaxlake.env import Lake  # noqa: E402
 from jaxlake.levels import LevelBank, stack, validate  # noqa: E402
-from jaxlake.observations import one_hot  # noqa: E402
 from jaxlake.render import tiles  # noqa: E402
-from jaxlake.state import State, TimeStep  # noqa: E402
-from jaxlake.types import ABSENT, Action, Instance  # noqa: E402
+from jaxlake.types import Action, Instance  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3
 WALK = """
@@ -68,53 +63,6 @@ def level(board: str) -> Instance:
 
 def joint(*actions: Action) -> jax.Array:
     return join_actions(jnp.array(actions))
-
-
-@jax.jit
-def core_step(actions: jax.Array) -> tuple[State, TimeStep]:
-    return Lake(observe=one_hot).step(Lake().reset(level(WALK))[0], actions)
-
-
-@pytest.mark.parametrize(
-    "action, opposite, cells",
-    [
-        (UP, DOWN, [(0, 1), (3, 2)]),
-        (DOWN, UP, [(2, 1), (1, 2)]),
-        (LEFT, RIGHT, [(1, 0), (2, 3)]),
-        (RIGHT, LEFT, [(1, 2), (2, 1)]),
-        (WAIT, WAIT, [(1, 1), (2, 2)]),
-    ],
-)
-def test_a_step_in_each_direction_is_the_cores(action, opposite, cells):
-    env = lake()
-    _, state = env.reset_to_level(jax.random.key(0), level(WALK))
-    observation, state, *_ = env.step(jax.random.key(1), state, joint(action, opposite, WAIT))
-    core, timestep = core_step(jnp.array([action, opposite, WAIT]))
-    expected = [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
-    assert state.positions.tolist() == core.positions.tolist() == expected
-    assert observation.image.dtype == jnp.float32 and observation.image.shape == (
-        MAX_SIZE,
-        MAX_SIZE,
-        1 + 2 * MAX_AGENTS,
-    )
-    assert (jnp.moveaxis(observation.image, -1, 0) == timestep.observation).all()
-
-
-def test_the_interface_is_that_of_jaxued_and_nothing_resets_by_itself():
-    env = lake()
-    assert isinstance(env, UnderspecifiedEnv) and env.action_space(env.default_params).n == 125
-    _, state = env.reset_to_level(jax.random.key(0), level(ONE_STEP))
-    _, state, reward, done, info = env.step(jax.random.key(1), state, joint(RIGHT, RIGHT, WAIT))
-    assert reward == 2 and done and not info["truncated"]
-    assert info["rewards"].tolist() == [1, 1, 0]
-    assert state.positions.tolist() == [0 * MAX_SIZE + 1, 2 * MAX_SIZE + 1, ABSENT]
-
-
-def test_running_out_of_steps_is_done_and_told_apart():
-    env, params = lake(), EnvParams(max_steps_in_episode=1)
-    _, state = env.reset_to_level(jax.random.key(0), level(ONE_STEP), params)
-    _, _, reward, done, info = env.step(jax.random.key(1), state, joint(WAIT, WAIT, WAIT), params)
-    assert done and info["truncated"] and reward == 0
 
 
 def test_auto_replay_plays_the_same_level_again(tree_map):

@@ -18,11 +18,9 @@ from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper, VmapAutoRes
 
 from jaxlake.adapters.jumanji import JumanjiLake  # noqa: E402
 from jaxlake.board_text import from_text  # noqa: E402
-from jaxlake.env import Lake  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
-from jaxlake.observations import flat  # noqa: E402
 from jaxlake.render import rgb  # noqa: E402
-from jaxlake.state import Params, State, TimeStep  # noqa: E402
+from jaxlake.state import Params  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
 
 MAX_SIZE, MAX_AGENTS = 5, 3
@@ -81,49 +79,6 @@ def test_what_comes_back_is_what_the_specs_say():
     assert first.observation.action_mask.tolist() == [[True] * 5, [True] * 5, [False] * 4 + [True]]
 
 
-@jax.jit
-def core_step(actions: jax.Array) -> tuple[State, TimeStep]:
-    return Lake(observe=flat).step(Lake().reset(from_text(WALK, max_size=MAX_SIZE, max_agents=MAX_AGENTS))[0], actions)
-
-
-@pytest.mark.parametrize(
-    "action, opposite, cells",
-    [
-        (UP, DOWN, [(0, 1), (3, 2)]),
-        (DOWN, UP, [(2, 1), (1, 2)]),
-        (LEFT, RIGHT, [(1, 0), (2, 3)]),
-        (RIGHT, LEFT, [(1, 2), (2, 1)]),
-        (WAIT, WAIT, [(1, 1), (2, 2)]),
-    ],
-)
-def test_a_step_in_each_direction_is_the_cores(action, opposite, cells):
-    env, actions = lake_of(WALK), jnp.array([action, opposite, WAIT])
-    state, _ = reset(env, jax.random.key(0))
-    state, timestep = step(env, state, actions)
-    core, expected = core_step(actions)
-    assert state.episode.positions.tolist() == core.positions.tolist()
-    assert core.positions.tolist() == [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
-    assert (timestep.observation.agents_view == expected.observation).all()
-
-
-def test_a_solved_board_ends_with_discount_zero():
-    env = lake_of(ONE_STEP)
-    state, first = reset(env, jax.random.key(0))
-    _, last = step(env, state, SOLVING)
-    assert first.first() and last.last()
-    assert last.reward.tolist() == [1, 1, 0] and last.discount.tolist() == [0, 0, 0]
-    assert last.extras["solved"] and last.extras["costs"]["sum_of_costs"] == 2
-
-
-def test_running_out_of_steps_ends_with_discount_one():
-    env = lake_of(ONE_STEP)
-    state, _ = reset(env, jax.random.key(0))
-    for count in range(1, 9):
-        state, timestep = step(env, state, WAITING)
-        assert timestep.mid() == (count < 8) and timestep.last() == (count == 8)
-        assert timestep.discount.tolist() == [1, 1, 1] and timestep.observation.step_count == count
-
-
 @pytest.mark.heavy
 def test_slips_draw_from_the_key_in_the_state():
     env = JumanjiLake(bank(WALK), params=Params(max_steps=8, slip=1.0))
@@ -165,13 +120,6 @@ def test_multi_to_single_sums_the_rewards():
     assert timestep.reward == 2 and timestep.discount == 0
 
 
-def test_bounds_are_tight_where_they_are_known():
-    view = lake_of(WALK).observation_spec.agents_view
-    assert (view.minimum == -1).all() and (view.maximum == 1).all()
-    own = JumanjiLake(bank(WALK), Lake(observe=lambda state: state.time / 2)).observation_spec.agents_view
-    assert not hasattr(own, "minimum")
-
-
 def test_states_are_rendered_and_animated(tmp_path):
     env = lake_of(ONE_STEP)
     state, _ = reset(env, jax.random.key(0))
@@ -183,8 +131,3 @@ def test_states_are_rendered_and_animated(tmp_path):
     with Image.open(tmp_path / "episode.gif") as film:
         assert film.n_frames == 2 and film.size == env.render(state).shape[1::-1]
         assert film.info["duration"] == 100
-
-
-def test_an_observation_that_is_not_one_array_is_refused():
-    with pytest.raises(ValueError, match="it must be one array"):
-        JumanjiLake(bank(WALK), Lake(observe=lambda state: (state.positions, state.time)))

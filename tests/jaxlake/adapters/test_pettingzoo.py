@@ -68,13 +68,6 @@ def test_the_module_has_what_pettingzoos_own_modules_have():
     assert taking_turns.render() == to_text(from_text(OPEN))
 
 
-def test_bounds_are_tight():
-    bank = LevelBank.build(stack([from_text("abc\n...\nABC")]))
-    space, states = ParallelLake(bank).observation_space("agent_2"), ParallelLake(bank).state_space
-    assert (space.low == -1).all() and (space.high == 1).all()
-    assert (states.low == 0).all() and (states.high == 3).all() and states.shape == (3, 3, 3)
-
-
 @pytest.mark.heavy
 def test_levels_are_generated_where_nobody_gives_them():
     lake = parallel_env(kind="3x1")
@@ -97,28 +90,6 @@ def test_the_seed_decides_levels_and_slips(bank):
     assert not data_equivalence(play(3), play(4), exact=True)
 
 
-@pytest.mark.parametrize(
-    ("action", "expected"),
-    [
-        (Action.UP, (1, 2)),
-        (Action.DOWN, (3, 2)),
-        (Action.LEFT, (2, 1)),
-        (Action.RIGHT, (2, 3)),
-        (Action.WAIT, (2, 2)),
-    ],
-)
-def test_an_action_goes_where_the_core_goes(bank, action, expected):
-    env = ParallelLake(bank)
-    env.reset(options={"level": 0})
-    seen, *_ = env.step({"agent_0": action, "agent_1": Action.WAIT})
-    core, _ = reset(bank.at(0)[0])
-    core, _ = step(core, np.array([action, Action.WAIT], np.int32))
-    np.testing.assert_array_equal(env.episode.state.positions, core.positions)
-    assert cells(env) == [expected, (3, 1)]
-    np.testing.assert_allclose(seen["agent_0"][:2] * 5, expected, rtol=1e-6)
-    np.testing.assert_allclose(seen["agent_1"][2:4] * 5, expected, rtol=1e-6)
-
-
 def test_the_mask_is_zero_where_a_hole_or_the_edge_is(bank):
     env = ParallelLake(bank)
     _, infos = env.reset(options={"level": 1})
@@ -134,21 +105,6 @@ def test_only_the_agents_of_the_level_play(bank):
     assert env.possible_agents == ["agent_0", "agent_1"]
     with pytest.raises(ValueError, match=r"of \['agent_0', 'agent_1'\]: they must be of \['agent_0'\]"):
         env.step({"agent_0": 0, "agent_1": 0})
-
-
-def test_solving_terminates_and_the_time_limit_truncates(bank):
-    env = ParallelLake(bank, params=Params(max_steps=6))
-    env.reset(options={"level": 1})
-    for action in (Action.DOWN, Action.DOWN, Action.RIGHT, Action.RIGHT, Action.UP):
-        assert env.agents
-        _, rewards, terminated, truncated, infos = env.step({"agent_0": action})
-    assert rewards == {"agent_0": 1.0} and terminated == {"agent_0": True} and truncated == {"agent_0": False}
-    assert infos["agent_0"]["solved"] and infos["agent_0"]["sum_of_costs"] == 5
-    assert env.agents == []
-    env.reset(options={"level": 1})
-    for _ in range(6):
-        _, rewards, terminated, truncated, _ = env.step({"agent_0": Action.WAIT})
-    assert rewards == {"agent_0": 0.0} and terminated == {"agent_0": False} and truncated == {"agent_0": True}
 
 
 def test_a_blocked_agent_is_told_apart_from_its_fellow(bank):
@@ -189,10 +145,3 @@ def test_windows_can_be_seen_instead(bank):
     seen, _ = env.reset(options={"level": 0})
     assert seen["agent_0"].shape == env.observation_space("agent_0").shape == (4, 3, 3)
     assert seen["agent_0"][observations.OTHERS].tolist() == [[0, 0, 0], [0, 0, 0], [2, 0, 0]]
-
-
-def test_another_render_mode_or_level_is_refused(bank):
-    with pytest.raises(ValueError, match="render_mode = 'human' must be one of None, 'ansi', 'rgb_array'"):
-        ParallelLake(bank, render_mode="human")
-    with pytest.raises(ValueError, match="level = 2 must be a whole number from 0 to 1"):
-        ParallelLake(bank).reset(options={"level": 2})
