@@ -262,7 +262,7 @@ class Trainer:
                 [sys.executable, "-m", "rl.train", "--run", str(run), *settings.values()],
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"},
+                env=os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{os.environ['PYTHONPATH']}"},  # for `target`
             )
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

@@ -18,13 +18,14 @@ examples:
 """
 
 import os
+import sys
 import tempfile
 import time
 
 import jax
 import machine
 import numpy as np
-from side_by_side import Peer, Row, Unavailable, alternate, fail, header, read_options, report, require
+from side_by_side import Peer, Row, alternate, connect, header, installed, read_options, report
 
 from rl.qwen3 import weights
 from rl.qwen3.model import Qwen3Config, create
@@ -48,7 +49,7 @@ TARGETS = {1: None, 8: 1.5, 32: 1.5}
 
 def main() -> None:
     options = read_options(__doc__, quick="two batch sizes, two turns, shorter answers")
-    require("torch", "torch")
+    python = sys.executable if installed("torch", "torch") else None
     batches, repeats, new_tokens = ([8, 32], 2, 32) if options.quick else (list(TARGETS), 7, 128)
     cores = len(os.sched_getaffinity(0))
 
@@ -59,25 +60,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         weights.save(folder, CONFIG, parameters)
         print(f"float32, prompts of {PROMPT} tokens, answers of {new_tokens}, {cores} cores, median of {repeats} turns")
-        try:
-            with Peer("torch_qwen3.py", folder, cores) as peer:
-                print_machine(peer)
-                print(header("tokens per second", "torch"))
-                for batch in batches:
-                    rows += compare(ours, peer, batch, new_tokens, repeats)
-        except Unavailable as reason:
-            fail(f"no peer: {reason}")
+        with connect("torch_qwen3.py", folder, cores, python=python) as peer:
+            print_machine(peer)
+            print(header("tokens per second", "torch"))
+            for batch in batches:
+                rows += compare(ours, peer, batch, new_tokens, repeats)
     report(rows, options.json)
 
 
-def print_machine(peer: Peer) -> machine.Rates:
+def print_machine(peer: Peer | None) -> machine.Rates:
     """Print and return what this machine can do, in XLA and in the peer's torch: some of a ratio is theirs."""
-    rates, theirs = machine.measure(), peer.ask(task="product", side=1024)["flops"]
-    print(f"this machine: {rates}, with torch {theirs / 1e12:,.3g} ({theirs / rates.product:.2f} of XLA's)")
+    rates, torch = machine.measure(), ""
+    if peer:
+        theirs = peer.ask(task="product", side=1024)["flops"]
+        torch = f", with torch {theirs / 1e12:,.3g} ({theirs / rates.product:.2f} of XLA's)"
+    print(f"this machine: {rates}{torch}")
     return rates
 
 
-def compare(ours: "Ours", peer: Peer, batch: int, new_tokens: int, repeats: int) -> list[Row]:
+def compare(ours: "Ours", peer: Peer | None, batch: int, new_tokens: int, repeats: int) -> list[Row]:
     """Prefill and decode of one batch; both sides are compiled and warm before, and agree on every token."""
     prompts = np.random.default_rng(batch).integers(0, CONFIG.vocab_size, (batch, PROMPT)).tolist()
     names = f"prefill, batch {batch}", f"decode, batch {batch}"
@@ -86,12 +87,15 @@ def compare(ours: "Ours", peer: Peer, batch: int, new_tokens: int, repeats: int)
         rest = answer["all"] - answer["first"]
         return {names[0]: batch * PROMPT / answer["first"], names[1]: batch * (new_tokens - 1) / rest}
 
-    first, theirs = ours.generate(prompts), peer.ask(task="generate", prompts=prompts, new_tokens=new_tokens)
-    if not np.array_equal(first["tokens"], theirs["tokens"]):
+    def theirs() -> dict:
+        return peer.ask(task="generate", prompts=prompts, new_tokens=new_tokens)
+
+    first = ours.generate(prompts)
+    if peer and not np.array_equal(first["tokens"], theirs()["tokens"]):
         raise AssertionError(f"batch {batch}: not the same tokens")
     rows = alternate(
         lambda: rates(ours.generate(prompts)),
-        lambda: rates(peer.ask(task="generate", prompts=prompts, new_tokens=new_tokens)),
+        (lambda: rates(theirs())) if peer else None,
         {names[0]: None, names[1]: TARGETS[batch]},
         repeats,
     )

@@ -22,15 +22,17 @@ examples:
 
 import dataclasses
 import os
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 import jax
 import numpy as np
 import optax
 from qwen3_decode import CONFIG, print_machine
 from qwen3_gpu import train_flops
-from side_by_side import Peer, Row, Unavailable, alternate, fail, header, read_options, report, require, row
+from side_by_side import Row, alternate, connect, header, installed, read_options, report, row
 
 from rl import grpo, sft
 from rl.config.choices import Remat  # noqa: E402
@@ -48,7 +50,7 @@ OPTIMIZER = optax.adamw(1e-4, weight_decay=0.01)  # as in peers/torch_qwen3.py
 
 def main() -> None:
     options = read_options(__doc__, quick="two turns of shorter rows")
-    require("torch", "torch")
+    python = sys.executable if installed("torch", "torch") else None
     length, repeats = (128, 2) if options.quick else (512, 7)
     print(f"float32, {len(os.sched_getaffinity(0))} cores, median of {repeats} turns")
     whole = presets.shape_of("qwen3-0.6b")
@@ -59,12 +61,18 @@ def main() -> None:
     for (name, targets), config in zip(TARGETS.items(), (CONFIG, part), strict=True):
         # As the peer: there is memory for all activations.
         config = dataclasses.replace(config, remat=Remat.NONE)
-        rows += compare(f"{name}, {BATCH} x {length} tokens", config, length, repeats, *targets)
+        rows += compare(f"{name}, {BATCH} x {length} tokens", config, length, repeats, *targets, python)
     report(rows, options.json)
 
 
 def compare(
-    name: str, config: Qwen3Config, length: int, repeats: int, target: float | None, share_target: float | None
+    name: str,
+    config: Qwen3Config,
+    length: int,
+    repeats: int,
+    target: float | None,
+    share_target: float | None,
+    python: str | None,
 ) -> list[Row]:
     """Both sides' tokens a second, and ours beside what the machine's products allow; each is compiled before."""
     mesh = make_mesh(fsdp=1, tp=1)
@@ -74,19 +82,19 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         weights.save(folder, config, parameters)
         ours = Ours(graph, parameters, mesh, tokens)
-        try:
-            with Peer("torch_qwen3.py", folder, len(os.sched_getaffinity(0))) as peer:
-                rates = print_machine(peer)
-                print(header("tokens per second", "torch"))
-                sides = ours.train, lambda: peer.ask(task="train", rows=tokens.tolist())
-                for _ in range(2):
-                    losses = [side()["loss"] for side in sides]
-                    if not np.isclose(*losses, rtol=1e-3):
-                        raise AssertionError(f"not the same loss: {losses}")
-                per_second = (lambda side=side: {name: tokens.size / side()["all"]} for side in sides)
-                (compared,) = alternate(*per_second, {name: target}, repeats)
-        except Unavailable as reason:
-            fail(f"no peer: {reason}")
+        with connect("torch_qwen3.py", folder, len(os.sched_getaffinity(0)), python=python) as peer:
+            rates = print_machine(peer)
+            print(header("tokens per second", "torch"))
+            theirs = (lambda: peer.ask(task="train", rows=tokens.tolist())) if peer else None
+            for _ in range(2):
+                losses = [side()["loss"] for side in (ours.train, theirs) if side]
+                if not np.allclose(losses, losses[0], rtol=1e-3):
+                    raise AssertionError(f"not the same loss: {losses}")
+
+            def rate(side: Callable[[], dict]) -> Callable[[], dict[str, float]]:
+                return lambda: {name: tokens.size / side()["all"]}
+
+            (compared,) = alternate(rate(ours.train), theirs and rate(theirs), {name: target}, repeats)
     bound = rates.product / flops
     share = row(f"{name}, of the machine", [compared.ours] * 2, [bound] * 2, share_target)
     print(f"{compared.line()}\n{share.line()}")

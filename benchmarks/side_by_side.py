@@ -1,13 +1,15 @@
-"""What benchmarks share: options, missing peers, turns with a peer, rows. Measures nothing by itself.
+"""What benchmarks share: our packages, options, missing peers, turns with a peer, rows. Measures nothing by itself.
 
 A peer is a script in `peers/` that answers JSON lines with JSON lines (`peers/protocol.py`). Where it must not share
-our packages it gets a virtual environment of its own.
+our packages it gets a virtual environment of its own. Where it is missing, ours is measured alone.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -16,6 +18,11 @@ import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
+
+ROOT = Path(__file__).parents[1]
+# An installation that is not editable has `jaxlake` alone. Programs that a benchmark starts find all three here, too.
+sys.path.insert(0, str(ROOT))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 def read_options(description: str, quick: str, peers: bool = False, only: bool = False) -> argparse.Namespace:
@@ -39,10 +46,12 @@ def read_options(description: str, quick: str, peers: bool = False, only: bool =
     return parser.parse_args()
 
 
-def require(module: str, package: str) -> None:
-    """End the benchmark with one line, which says what to install, unless a peer's module is here."""
-    if importlib.util.find_spec(module) is None:
-        fail(f"the peer is missing: pip install {package}")
+def installed(module: str, package: str) -> bool:
+    """Return whether a peer's module is here; where it is not, say in one line what to install."""
+    found = importlib.util.find_spec(module) is not None
+    if not found:
+        print(f"no peer, ours alone: pip install {package}")
+    return found
 
 
 def fail(reason: object) -> NoReturn:
@@ -51,8 +60,8 @@ def fail(reason: object) -> NoReturn:
     sys.exit(2)
 
 
-class Unavailable(Exception):
-    """The reason why a peer could not be measured."""
+class Unavailable(SystemExit):
+    """The reason why a peer could not be measured; ends a benchmark that does not catch it with this one line."""
 
 
 class Peer:
@@ -65,7 +74,7 @@ class Peer:
     """
 
     def __init__(self, script: str, *arguments: object, python: str | Path = sys.executable) -> None:
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed with the process
         command = [str(python), str(Path(__file__).parent / "peers" / script), *map(str, arguments)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         self._process = subprocess.Popen(command, text=True, **pipes)
@@ -100,6 +109,22 @@ class Peer:
         raise Unavailable(last_line(self._log.read()))
 
 
+def connect(
+    script: str, *arguments: object, python: str | Path | None
+) -> contextlib.AbstractContextManager[Peer | None]:
+    """Start a peer's script; without an interpreter that has what it needs the context is None."""
+    return Peer(script, *arguments, python=python) if python else contextlib.nullcontext()
+
+
+def interpreter(folder: Path, packages: Sequence[str], install: bool) -> Path | None:
+    """Return what `environment` returns; where there is none, say why in one line and return None."""
+    try:
+        return environment(folder, packages, install)
+    except Unavailable as reason:
+        print(f"no peer, ours alone: {reason}")
+        return None
+
+
 def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
     """Return the interpreter of a peer's virtual environment; made, with `packages` from pip, if it is missing.
 
@@ -107,7 +132,7 @@ def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
       Unavailable: if it is missing and `install` is False, or pip fails.
     """
     python, complete = folder / "bin" / "python", folder / "complete"
-    if not complete.exists():
+    if not complete.exists() or complete.read_text(encoding="utf-8").split() != [*packages]:
         if not install:
             raise Unavailable(f"not installed in {folder}; the same command without --quick installs it")
         venv.create(folder, with_pip=True, clear=True)
@@ -115,7 +140,7 @@ def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
         result = subprocess.run(pip, capture_output=True, text=True)
         if result.returncode:
             raise Unavailable(last_line(result.stderr))
-        complete.touch()
+        complete.write_text("\n".join(packages), encoding="utf-8")
     return python
 
 
@@ -123,20 +148,20 @@ def environment(folder: Path, packages: Sequence[str], install: bool) -> Path:
 class Row:
     """One comparison: rates (more is better), the median ratio of ours to the peer's, and its quartiles.
 
-    `facts` is what else is worth writing down.
+    Without a peer ratio and quartiles are None, too. `facts` is what else is worth writing down.
     """
 
     name: str
     ours: float
-    peer: float
-    ratio: float
-    spread: tuple[float, float]
+    peer: float | None
+    ratio: float | None
+    spread: tuple[float, float] | None
     target: float | None
     facts: dict[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def met(self) -> bool | None:
-        return None if self.target is None else self.ratio >= self.target
+        return None if self.target is None or self.ratio is None else self.ratio >= self.target
 
     def as_json(self) -> dict:
         fields = dataclasses.asdict(self)
@@ -145,10 +170,11 @@ class Row:
     def line(self) -> str:
         target = "-" if self.target is None else f">= {self.target:.1f}x"
         met = {None: "-", True: "yes", False: "no"}[self.met]
-        spread = f"{self.spread[0]:.2f}-{self.spread[1]:.2f}"
-        return (
-            f"{self.name:34} {self.ours:10,.0f} {self.peer:10,.0f} {self.ratio:6.2f}x {spread:>11} {target:>8} {met:>4}"
-        )
+        peer, ratio, spread = "-", "-", "-"
+        if self.ratio is not None:
+            peer, ratio = f"{self.peer:,.0f}", f"{self.ratio:.2f}x"
+            spread = f"{self.spread[0]:.2f}-{self.spread[1]:.2f}"
+        return f"{self.name:34} {self.ours:10,.0f} {peer:>10} {ratio:>7} {spread:>11} {target:>8} {met:>4}"
 
 
 def header(unit: str, peer: str) -> str:
@@ -157,26 +183,28 @@ def header(unit: str, peer: str) -> str:
 
 def alternate(
     ours: Callable[[], dict[str, float]],
-    peer: Callable[[], dict[str, float]],
+    peer: Callable[[], dict[str, float]] | None,
     targets: dict[str, float | None],
     repeats: int,
 ) -> list[Row]:
     """Call ours and the peer in turn and compare their rates, one row a rate.
 
     Args:
-      ours, peer: one repeat each, already warm; rates by the name of their row.
+      ours, peer: one repeat each, already warm; rates by the name of their row. None: ours is measured alone.
       targets: of the ratio, by the name of the row.
       repeats: how often each is called, at least 2.
     """
-    turns = [(ours(), peer()) for _ in range(repeats)]
+    turns = [(ours(), peer() if peer else None) for _ in range(repeats)]
     return [
-        row(name, *zip(*((a[name], b[name]) for a, b in turns), strict=True), target)
+        row(name, [mine[name] for mine, _ in turns], [theirs[name] for _, theirs in turns] if peer else None, target)
         for name, target in targets.items()
     ]
 
 
-def row(name: str, ours: Sequence[float], peer: Sequence[float], target: float | None, **facts: object) -> Row:
+def row(name: str, ours: Sequence[float], peer: Sequence[float] | None, target: float | None, **facts: object) -> Row:
     """Compare both sides' rates, turn by turn: their medians, and that of their ratios."""
+    if peer is None:
+        return Row(name, statistics.median(ours), None, None, None, target, facts)
     ratios = [a / b for a, b in zip(ours, peer, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return Row(name, statistics.median(ours), statistics.median(peer), middle, (low, high), target, facts)
@@ -192,7 +220,7 @@ def report(rows: Sequence[Row], file: Path | None) -> None:
 def write_rows(rows: Sequence[dict], file: Path | None) -> None:
     """Write the rows as JSON, if a file is given."""
     if file is not None:
-        file.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+        file.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 def last_line(text: str) -> str:

@@ -21,12 +21,11 @@ examples:
 import itertools
 import multiprocessing
 import os
-import statistics
 import time
 from multiprocessing.connection import Connection
 
 import numpy as np
-from side_by_side import read_options, require, write_rows
+from side_by_side import Row, installed, read_options, report, row
 
 from jaxlake import Instance, Status, solve
 
@@ -42,11 +41,11 @@ Paths = tuple[list[list[float]], list[tuple[int, int]], list[tuple[int, int]]]
 
 def main() -> None:
     options = read_options(__doc__, quick="two agents, three kinds of boards, two rounds")
-    require("w9_pathfinding", "w9-pathfinding")
     cells, rounds = (QUICK, 2) if options.quick else (CELLS, 3)
 
-    peer = Peer(len(os.sched_getaffinity(0)))
-    print(f"instances per second, sum of costs, {len(peer.pipes)} cores, {BATCH} boards a kind, median of {rounds}")
+    cores = len(os.sched_getaffinity(0))
+    peer = Peer(cores) if installed("w9_pathfinding", "w9-pathfinding") else None
+    print(f"instances per second, sum of costs, {cores} cores, {BATCH} boards a kind, median of {rounds}")
     print(f"{'':>18}{'':>11}{'w9':>10} {'':>9}{'':>8}  {'unsolved %':^15}")
     print(
         f"{'size agents holes':>18}{'jaxlake':>11}{'CBS':>10} {'variant':>9}{'ratio':>8}"
@@ -61,51 +60,50 @@ def main() -> None:
             compiled_for = cell[:2]
         rows.append(compare(cell, instances, peer, rounds))
         print(line(cell, rows[-1]), flush=True)
-    peer.close()
-    judged = [row for row in rows if row["met"] is not None]
-    print(f"{sum(row['met'] for row in judged)} of {len(judged)} targets met")
-    write_rows(rows, options.json)
+    if peer:
+        peer.close()
+    report(rows, options.json)
 
 
-def compare(cell: tuple[int, int, float], instances: Instance, peer: "Peer", rounds: int) -> dict:
+def compare(cell: tuple[int, int, float], instances: Instance, peer: "Peer | None", rounds: int) -> Row:
     """One row; targets: at least the peer's rate for two agents, and for five on 10x10 with few holes."""
     num_agents, size, hole_ratio = cell
-    variant, count = peer.prepare(instances)
-    ours, theirs, ratios = [], [], []
+    variant, count = peer.prepare(instances) if peer else ("-", 0)
+    ours, theirs, costs = [], [], []
     for _ in range(rounds):
         began = time.perf_counter()
         solutions = solve(instances)
         ours.append(BATCH / (time.perf_counter() - began))
-        seconds, costs = peer.run(variant)
-        theirs.append(count / seconds)
-        ratios.append(ours[-1] / theirs[-1])
+        if peer:
+            seconds, costs = peer.run(variant)
+            theirs.append(count / seconds)
     both = [(a, b) for a, b in zip(solutions.cost[:count].tolist(), costs, strict=True) if a >= 0 and b is not None]
     wrong = sum(a != b for a, b in both)
     if wrong:
         raise AssertionError(f"{wrong} of {len(both)} costs differ for {cell}")
-    ratio = statistics.median(ratios)
     aimed = num_agents == 2 or (num_agents == 5 and size == 10 and hole_ratio <= 0.2)
-    return {
-        "name": f"{size}x{size}, {num_agents} agents, holes {hole_ratio}",
-        "ours": statistics.median(ours),
-        "peer": statistics.median(theirs),
-        "ratio": ratio,
-        "target": 1.0 if aimed else None,
-        "met": ratio >= 1 if aimed else None,
-        "variant": variant,
-        "peer_instances": count,
-        "unsolved": float(np.mean(solutions.status == Status.OUT_OF_BUDGET)),
-        "peer_unsolved": costs.count(None) / count,
-    }
+    return row(
+        f"{size}x{size}, {num_agents} agents, holes {hole_ratio}",
+        ours,
+        theirs or None,
+        1.0 if aimed else None,
+        variant=variant,
+        peer_instances=count,
+        unsolved=float(np.mean(solutions.status == Status.OUT_OF_BUDGET)),
+        peer_unsolved=costs.count(None) / count if peer else None,
+    )
 
 
-def line(cell: tuple[int, int, float], row: dict) -> str:
+def line(cell: tuple[int, int, float], row: Row) -> str:
     num_agents, size, hole_ratio = cell
-    target = "-" if row["target"] is None else f"{row['target']:.0f}"
-    met = {None: "-", True: "yes", False: "no"}[row["met"]]
+    target = "-" if row.target is None else f"{row.target:.0f}"
+    met = {None: "-", True: "yes", False: "no"}[row.met]
+    theirs, ratio, unsolved = "-", "-", "-"
+    if row.peer is not None:
+        theirs, ratio, unsolved = f"{row.peer:,.0f}", f"{row.ratio:.2f}", f"{100 * row.facts['peer_unsolved']:.1f}"
     return (
-        f"{size:4}{num_agents:7}{hole_ratio:7}{row['ours']:11,.0f}{row['peer']:10,.0f} {row['variant']:>9}"
-        f"{row['ratio']:8.2f}  {100 * row['unsolved']:8.1f}{100 * row['peer_unsolved']:7.1f}{target:>8}{met:>5}"
+        f"{size:4}{num_agents:7}{hole_ratio:7}{row.ours:11,.0f}{theirs:>10} {row.facts['variant']:>9}"
+        f"{ratio:>8}  {100 * row.facts['unsolved']:8.1f}{unsolved:>7}{target:>8}{met:>5}"
     )
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from side_by_side import write_rows
+from side_by_side import ROOT, write_rows
 
 from rl import config as config_
 from rl import grpo
@@ -40,7 +40,7 @@ from rl.run.state import TrainState
 from rl.run.tracking import Display
 from rl.students import LanguageStudent
 
-TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
+TINY = ROOT / "configs" / "tiny.yaml"
 CREDITS = {
     "exact": (),
     "outcome": ("grpo.credit=outcome", "reward.kind=paper", "grpo.prompts=24", "grpo.samples=8"),
