@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax
 
@@ -27,9 +26,6 @@ from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
-
-if TYPE_CHECKING:
-    from rl.sampler.api import ChatClient
 
 SUITES = {"validation": "validation", "benchmark": "test", "families": "families"}
 """The suites, and the fixed set of each."""
@@ -85,11 +81,11 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Have a policy answer the fixed boards, and write its tables; return the exit code, see `rl.command.guarded`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    parsed = vars(parse(_parser(), arguments))
-    options = Options(**{field.name: parsed[field.name] for field in dataclasses.fields(Options)})
+    parsed = parse(_parser(), arguments)
+    options = Options(**{field.name: getattr(parsed, field.name) for field in dataclasses.fields(Options)})
 
     def work(stop: Stop) -> None:
-        join(argparse.Namespace(**parsed), stop)
+        join(parsed, stop)
         with Display(quiet=not distributed.is_main()) as display, stop.interrupt_immediately():
             run(options, display, stop)
 
@@ -146,11 +142,16 @@ def run(options: Options, display: Display, stop: Stop) -> None:
     """
     options.check()
     config, label, folder = _subject(options)
-    if options.reading:
-        asker = _engineer(options, config, label, display.say)
-        reading.run(asker, config, label, options.limit, folder, display, stop)
-    else:
+    if not options.reading:
         _answer_suite(options, config, label, folder, display, stop)
+        return
+    if jax.distributed.is_initialized():
+        raise ConfigError("--reading: one process asks; start it alone")
+    if options.api:
+        asker = _ask_server(options, config, SamplingParams(0.0), display.say)
+    else:
+        asker = engineer_asker(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
+    reading.run(asker, config, label, options.limit, folder, display, stop)
 
 
 def _answer_suite(options: Options, config: Config, label: str, folder: Path, display: Display, stop: Stop) -> None:
@@ -160,7 +161,7 @@ def _answer_suite(options: Options, config: Config, label: str, folder: Path, di
     asked = take(boards, range(min(options.limit or len(boards), len(boards))))
     sampling, samples = _sampling(options, config), options.samples
     if options.api:
-        asker = _player(options, config, sampling, display.say)
+        asker = _ask_server(options, config, sampling, display.say)
     else:
         make_asker = load_askers(config, label, boards, display.say)
         asker = make_asker(sampling, samples)
@@ -244,44 +245,9 @@ def _sampling(options: Options, config: Config) -> SamplingParams:
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
-def _player(options: Options, config: Config, sampling: SamplingParams, say: Say) -> Asker:
-    """Return a server's model that answers boards."""
-    client = _client(options)
-    from rl.sampler.api import Request
-
-    text = config.text
-
-    def request(message: str, seed: int) -> Request:
-        return Request(
-            message=message,
-            temperature=sampling.temperature,
-            max_tokens=text.max_new_tokens,
-            thinking=text.thinking,
-            seed=seed,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-        )
-
-    identity = suite_identity(config, sampling, options.samples)
-    return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity, say)
-
-
-def _engineer(options: Options, config: Config, label: str, say: Say) -> Asker:
-    """Return the model that writes the responses of the reading test; no schema holds a server's words."""
-    if options.api:
-        client = _client(options)
-        from rl.sampler.api import Request
-
-        request = functools.partial(Request.to_engineer, config.engineer)
-        identity = {"max_tokens": config.engineer.api.max_tokens}
-        return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity, say)
-    if jax.distributed.is_initialized():
-        raise ConfigError("--reading: one process asks; start it alone")
-    return engineer_asker(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
-
-
-def _client(options: Options) -> "ChatClient":
-    from rl.sampler.api import ChatClient  # takes 1.7 s, and needs a package that not everyone has
+def _ask_server(options: Options, config: Config, sampling: SamplingParams, say: Say) -> Asker:
+    """Return a server's model, as a player of boards or as an engineer, whose words no schema holds."""
+    from rl.sampler.api import ChatClient, Request  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")
@@ -290,7 +256,21 @@ def _client(options: Options) -> "ChatClient":
         raise ConfigError(f"--key-env {name}: there is no such environment variable, or it is empty")
     assert options.api is not None
     url, model = options.api
-    return ChatClient(url, model, os.environ.get(name), key_name=name, timeout=options.timeout or TIMEOUT)
+    client = ChatClient(url, model, os.environ.get(name), key_name=name, timeout=options.timeout or TIMEOUT)
+    if options.reading:
+        request = functools.partial(Request.to_engineer, config.engineer)
+        identity = {"max_tokens": config.engineer.api.max_tokens}
+    else:
+        request = functools.partial(
+            Request,
+            temperature=sampling.temperature,
+            max_tokens=config.text.max_new_tokens,
+            thinking=config.text.thinking,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+        )
+        identity = suite_identity(config, sampling, options.samples)
+    return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity, say)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -104,7 +104,7 @@ class Asker:
     def of_server(
         cls,
         client: "ChatClient",
-        request: Callable[[str, int], "Request"],
+        request: Callable[..., "Request"],
         concurrency: int,
         identity: dict[str, Any],
         say: Say,
@@ -112,7 +112,7 @@ class Asker:
         """Make one of a model behind a server, which is asked a first small question at once.
 
         Args:
-          request: what is sent for a message and a seed.
+          request: makes what is sent of a message and a ``seed``.
           concurrency: requests under way at once.
           identity: what decides on the answers, beside the server, what it is sent and what it refuses.
           say: gets a line on what the server refuses.
@@ -123,12 +123,12 @@ class Asker:
         """
         from rl.sampler.api import ApiError, RequestFailed  # needs a package that not everyone has
 
-        client.check(request("", 0), say)
+        client.check(request(""), say)
         failures: dict[tuple[str, int], str] = {}
 
         def ask(questions: Sequence[Question], missing: np.ndarray, within: Say) -> Generator[list[Answer], None, None]:
             wanted = [question for question, lacks in zip(questions, missing, strict=True) if lacks]
-            requests = [request(question.message, question.seed) for question in wanted]
+            requests = [request(question.message, seed=question.seed) for question in wanted]
             in_a_row = 0
             with contextlib.closing(client.map(requests, concurrency)) as results:  # type: ignore[type-var]
                 for index, result in results:
@@ -143,7 +143,7 @@ class Asker:
                     if in_a_row == FAILURES_IN_A_ROW:
                         raise ApiError(f"{client.url}: {in_a_row} requests in a row failed, the last: {result}")
 
-        sent, refused = client.sent(request("", 0)), sorted(client.refused)
+        sent, refused = client.sent(request("")), sorted(client.refused)
         identity = identity | {"url": client.url, "api_model": client.model, "sent": sent, "refused": refused}
         return cls(identity, ask, client=client, failures=failures)
 

@@ -209,55 +209,40 @@ def score(variants: Sequence[Variants], responses: Mapping[str, str], config: Co
         seen = form.state.history[-1]
         return mark(said, visible(seen.evidence, shown), seen.config.kinds), proposal, designed
 
-    marks: list[Marks] = []
-    astray: list[Marks] = []
-    legal = 0
-    columns: dict[str, list[float]] = {
-        f"{what} {field}": [] for what in ("follows", "equivariant", "rules") for field in FIELDS
-    }
-    columns |= {"control": [], "moves": [], "wanted": []}
-    for form in variants:
-        (said, plain, wanted), (said_exchanged, exchanged, exchanged_wanted), (_, changed, rewanted) = (
-            read(form, *item) for item in form.histories.items()
+    rows: list[dict[str, float]] = []
+    for one in variants:
+        (said, plain, wanted), (astray, exchanged, exchanged_wanted), (_, changed, rewanted) = (
+            read(one, *item) for item in one.histories.items()
         )
-        marks.append(said)
-        astray.append(said_exchanged)
-        legal += not plain.errors
         kinds = plain.projected.kinds
-        order = [kinds.index(form.labels[kind]) for kind in kinds]
+        order = [kinds.index(one.labels[kind]) for kind in kinds]
+        row = dataclasses.asdict(said) | {"all": said.weakest and said.learnable and said.failure}
+        row |= {"legal": not plain.errors, "control weakest": astray.weakest, "control learnable": astray.learnable}
+        row["control follows"] = _agreement(np.array(exchanged.projected.data), np.array(wanted.data))
         for field in FIELDS:
             ours, rules, others = (np.array(getattr(c, field)) for c in (plain.projected, wanted, exchanged.projected))
-            columns[f"follows {field}"].append(_agreement(ours, rules))
-            columns[f"equivariant {field}"].append(_agreement(others[order], ours))
-            columns[f"rules {field}"].append(_agreement(np.array(getattr(exchanged_wanted, field))[order], rules))
-        columns["control"].append(_agreement(np.array(exchanged.projected.data), np.array(wanted.data)))
-        i = kinds.index(form.kind) if form.kind in kinds else None
-        step = rewanted.data[i] - wanted.data[i] if i is not None else 0.0
-        if i is not None and step:
-            columns["moves"].append(np.sign(step) * (changed.projected.data[i] - plain.projected.data[i]))
-            columns["wanted"].append(abs(step))
-    means = {name: _mean(values) for name, values in columns.items()}
-    count = len(variants)
+            row[f"follows {field}"] = _agreement(ours, rules)
+            row[f"equivariant {field}"] = _agreement(others[order], ours)
+            row[f"rules {field}"] = _agreement(np.array(getattr(exchanged_wanted, field))[order], rules)
+        if one.kind in kinds and (step := rewanted.data[i := kinds.index(one.kind)] - wanted.data[i]):
+            move = np.sign(step) * (changed.projected.data[i] - plain.projected.data[i])
+            row |= {"moves": move, "wanted": abs(step), "moved": move > 0}
+        rows.append(row)
+
+    def mean(name: str) -> float:
+        known = [row[name] for row in rows if not np.isnan(row.get(name, np.nan))]
+        return float(np.mean(known)) if known else float("nan")
+
+    counts = ("legal", "weakest", "learnable", "failure", "all", "quotes", "right")
+    ratios = {
+        what: {field: mean(f"{what} {field}") for field in FIELDS} for what in ("follows", "equivariant", "rules")
+    }
     return ReadingScores(
-        states=count,
-        legal=legal,
-        weakest=sum(m.weakest for m in marks),
-        learnable=sum(m.learnable for m in marks),
-        failure=sum(m.failure for m in marks),
-        all=sum(m.weakest and m.learnable and m.failure for m in marks),
-        quotes=sum(m.quotes for m in marks),
-        right=sum(m.right for m in marks),
-        follows={field: means[f"follows {field}"] for field in FIELDS},
-        equivariant={field: means[f"equivariant {field}"] for field in FIELDS},
-        rules={field: means[f"rules {field}"] for field in FIELDS},
-        moves=means["moves"],
-        wanted=means["wanted"],
-        moved=_mean([float(move > 0) for move in columns["moves"]]),
-        control={
-            "weakest": sum(m.weakest for m in astray) / count,
-            "learnable": sum(m.learnable for m in astray) / count,
-            "follows": means["control"],
-        },
+        states=len(rows),
+        **{name: int(sum(row[name] for row in rows)) for name in counts},
+        **ratios,
+        **{name: mean(name) for name in ("moves", "wanted", "moved")},
+        control={name: mean(f"control {name}") for name in ("weakest", "learnable", "follows")},
     )
 
 
@@ -266,11 +251,6 @@ def _agreement(ours: np.ndarray, theirs: np.ndarray) -> float:
     if np.ptp(theirs) == 0:
         return float("nan")
     return 0.0 if np.ptp(ours) == 0 else float(spearman(ours, theirs))
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if not np.isnan(value)]
-    return float(np.mean(known)) if known else float("nan")
 
 
 def to_table(scores: Mapping[str, ReadingScores]) -> Table:
