@@ -14,7 +14,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reaches for the netw
 # `rl` and `engineer` are not installed, and programs that a test starts elsewhere import them too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
 
-from hypothesis import settings  # noqa: E402  (the variables above come before anything that may import JAX)
+import pytest  # noqa: E402  (the variables above come before anything that may import JAX)
+from hypothesis import settings  # noqa: E402
 
 settings.register_profile("jaxlake", deadline=None)  # a first example compiles, and a loaded machine stutters
 settings.load_profile("jaxlake")
@@ -23,5 +24,14 @@ SLOWEST = ("test_notebooks.py", "test_train.py", "test_compare.py", "test_docs.p
 """Files to begin with: a process that gets one of them last keeps the other waiting for minutes."""
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part", default="0/1", metavar="K/N", help="each Nth of the tests from the Kth on, which counts from 0"
+    )
+
+
+@pytest.hookimpl(trylast=True)  # markers have chosen
+def pytest_collection_modifyitems(config, items):
+    first, parts = map(int, config.getoption("part").split("/"))
     items.sort(key=lambda item: SLOWEST.index(item.path.name) if item.path.name in SLOWEST else len(SLOWEST))
+    items[:] = items[first::parts]

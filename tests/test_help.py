@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import commands, every_page
 
 from jaxlake.__main__ import COMMANDS as JAXLAKE
 from rl import config as config_
@@ -69,6 +70,16 @@ def test_help_fits_80_columns_and_its_examples_are_parsed(command, monkeypatch, 
     _, _, block = text.partition("\nexamples:\n")
     examples = [line for line in block.splitlines() if re.match(rf"  (echo .* \| )?{re.escape(name)}( |$)", line)]
     assert examples
+    for example in examples:
+        options = parse(command, shlex.split(example.partition(name)[2]), monkeypatch)
+        if overrides := getattr(options, "overrides", None):
+            read = load if command == "rl.compare" else config_.load
+            shipped = "compare-tiny.yaml" if command == "rl.compare" else "tiny.yaml"
+            assert read(ROOT / (options.config or f"configs/{shipped}"), overrides)
+
+
+def parse(command: str, arguments: list[str], monkeypatch) -> argparse.Namespace:
+    """Returns what a command's own parser makes of its arguments."""
 
     def stops(parse):
         def parse_and_stop(self, args=None, namespace=None):
@@ -76,18 +87,24 @@ def test_help_fits_80_columns_and_its_examples_are_parsed(command, monkeypatch, 
 
         return parse_and_stop
 
-    for method in ("parse_args", "parse_known_intermixed_args"):
-        monkeypatch.setattr(argparse.ArgumentParser, method, stops(getattr(argparse.ArgumentParser, method)))
-    for example in examples:
+    with monkeypatch.context() as patch:
+        for method in ("parse_args", "parse_known_intermixed_args"):
+            patch.setattr(argparse.ArgumentParser, method, stops(getattr(argparse.ArgumentParser, method)))
         with pytest.raises(Parsed) as parsed:
-            call(command, shlex.split(example.partition(name)[2]), monkeypatch)
-        (found,) = parsed.value.args
-        options, unknown = found if isinstance(found, tuple) else (found, [])
-        assert not unknown
-        if overrides := getattr(options, "overrides", None):
-            read = load if command == "rl.compare" else config_.load
-            shipped = "compare-tiny.yaml" if command == "rl.compare" else "tiny.yaml"
-            assert read(ROOT / (options.config or f"configs/{shipped}"), overrides)
+            call(command, arguments, patch)
+    (found,) = parsed.value.args
+    options, unknown = found if isinstance(found, tuple) else (found, [])
+    assert not unknown
+    return options
+
+
+@every_page
+def test_commands_on_a_page_are_parsed(page, monkeypatch):
+    for line in commands(page):
+        command, *arguments = shlex.split(line.removeprefix("-m "), comments=True)
+        assert command in (*MODULES, *SCRIPTS), line
+        if "--help" not in arguments:
+            parse(command, arguments, monkeypatch)
 
 
 def test_the_lists_of_commands_hold_them_all_and_fit():

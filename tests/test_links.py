@@ -1,50 +1,27 @@
 """Links and names of files in the pages lead somewhere; addresses of other sites are for Sphinx's ``linkcheck``."""
 
-import json
-import pathlib
+import pkgutil
 import re
 import tomllib
 from urllib.parse import unquote
 
 import pytest
-from markdown_it import MarkdownIt
+from pages import PAGES, ROOT, code, every_page, name_of, tokens
 
-ROOT = pathlib.Path(__file__).parents[1]
+from rl import config
+
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
-COPIES = [ROOT / "docs" / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")]  # of docs/conf.py
-PAGES = sorted(
-    page
-    for pattern in (
-        "*.md",
-        "docs/*.md",
-        "docs/api/*.md",
-        "docs/study-tiny/*.md",
-        "integrations/*/*.md",
-        "notebooks/*.ipynb",
-    )
-    for page in ROOT.glob(pattern)
-    if page not in COPIES
-)
 OURS = re.compile(
     rf"{re.escape(REPOSITORY)}/(?:blob|tree|raw)/main/"
     rf"|{re.escape(REPOSITORY.replace('github.com', 'raw.githubusercontent.com'))}/main/"
     rf"|{re.escape(REPOSITORY.replace('github.com', 'colab.research.google.com/github'))}/blob/main/"
 )
 ROOMS = "jaxlake|engineer|rl|tests|docs|configs|benchmarks|notebooks|integrations|.ci|.github".replace(".", r"\.")
+NAME = re.compile(r"(?<![\w/.-])(?:jaxlake|engineer|rl)(?:\.[a-zA-Z_]\w*)+(?![\w/]|\.\w)")
+KEY = re.compile(r"(?<![\w/.:-])([a-z_]+(?:\.[a-z_]+)+)=")
+FOREIGN = {"rl.trian", "reward.custom_reward_function.path", "reward.reward_manager.name"}
+"""A mistake that a page explains, and settings of verl."""
 FILE = re.compile(rf"(?<![\w/.-])(?:{ROOMS})/[\w./{{}},*-]*\.(?:py|md|yaml|yml|json|sh|sbatch|ipynb|png|jinja)\b")
-
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def tokens(page):
-    """The parts of a page, or of a notebook's text, links and code in lines among them."""
-    text = page.read_text()
-    if page.suffix == ".ipynb":
-        cells = json.loads(text)["cells"]
-        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    for token in MarkdownIt("commonmark").enable("table").parse(text):
-        yield token
-        yield from token.children or ()
 
 
 def links(page):
@@ -88,9 +65,28 @@ def test_links_within_the_repository_lead_somewhere(page):
 
 @every_page
 def test_files_of_the_repository_that_a_page_names_are_there(page):
-    code = " ".join(token.content for token in tokens(page) if token.type in ("code_inline", "code_block", "fence"))
-    named = [file for name in FILE.findall(code) if "NAME" not in name for file in alternatives(name)]
+    named = [file for name in FILE.findall(code(page)) if "NAME" not in name for file in alternatives(name)]
     assert not [file for file in named if not any(ROOT.glob(file))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
+def test_names_of_code_and_settings_on_a_page_are_there(page):
+    settings, text = {*config.keys(), *config.sections()}, code(page)
+    assert not [name for name in {*NAME.findall(text)} - settings - FOREIGN if not resolves(name)]
+    tops = {key.partition(".")[0] for key in settings}
+    assert not {key for key in KEY.findall(text) if key.partition(".")[0] in tops} - settings - FOREIGN
+
+
+def resolves(name):
+    try:
+        return pkgutil.resolve_name(name) is not None
+    except (ImportError, AttributeError):
+        return False
+
+
+def test_the_map_of_the_house_has_every_room():
+    rooms = {path.parent.name for path in (ROOT / "rl").glob("*/__init__.py")}
+    assert not {room for room in rooms if f"`{room}/`" not in (ROOT / "CONTRIBUTING.md").read_text()}
 
 
 def test_the_repository_has_one_address():
