@@ -38,8 +38,8 @@ def small_suites(monkeypatch):
     small = {name: take(load(name), spread(load(name))[:count]) for name, count in sizes.items()}
     monkeypatch.setattr(evaluate, "load", small.get)
     monkeypatch.setattr(asking, "CALL", 1)
-    for name in ("OPENAI_API_KEY", "MY_KEY"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("MY_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
 
 
 @pytest.fixture(scope="module")
@@ -129,56 +129,44 @@ def test_an_evaluation_that_was_broken_off_ends_as_an_unbroken_one(trained, comm
 
 
 @pytest.mark.heavy
-def test_answers_do_not_depend_on_how_many_are_asked_for_at_once(trained, command, tmp_path, monkeypatch):
+def test_an_answer_depends_on_neither_the_limit_nor_how_many_are_asked_for_at_once(
+    trained, command, tmp_path, monkeypatch
+):
     common = ("--run", trained, "--suite", "validation", "--samples", 2)
-    command(*common, "--out", tmp_path / "a")
-    monkeypatch.setattr(asking, "CALL", 2)
-    command(*common, "--out", tmp_path / "b")
-    assert lines_of(tmp_path / "a") == lines_of(tmp_path / "b")
-    answers = [json.loads(line)["answer"] for line in lines_of(tmp_path / "a")]
+    command(*common, "--out", tmp_path / "all")
+    answers = [json.loads(line)["answer"] for line in lines_of(tmp_path / "all")]
     assert len(set(answers)) > 40  # random weights, and every answer is drawn anew
-
-
-@pytest.mark.heavy
-def test_the_same_board_gets_the_same_answer_whatever_the_limit(trained, command, tmp_path):
-    common = ("--run", trained, "--suite", "validation", "--samples", 2)
-    command(*common, "--out", tmp_path / "whole")
     status, out, _ = command(*common, "--limit", 5, "--out", tmp_path / "part")
     assert status == 0 and "5 of 800 boards" in out
-    part = lines_of(tmp_path / "part")
-    assert len(part) == 10 and set(part) < set(lines_of(tmp_path / "whole"))
+    assert len(lines_of(tmp_path / "part")) == 10
+    assert set(lines_of(tmp_path / "part")) < set(lines_of(tmp_path / "all"))
+    monkeypatch.setattr(asking, "CALL", 2)
     # A higher limit asks for what is new; a lower one counts what it is about.
     status, out, _ = command(*common, "--limit", 24, "--out", tmp_path / "part")
     assert "Resuming: 10 of 48 answers are there" in out
-    assert lines_of(tmp_path / "part") == lines_of(tmp_path / "whole")
+    assert lines_of(tmp_path / "part") == lines_of(tmp_path / "all")
     command(*common, "--limit", 5, "--out", tmp_path / "part")
     assert json.loads((tmp_path / "part/scores.json").read_text())["answers"] == 10
 
 
-def test_other_settings_in_the_same_folder_are_refused(trained, command, tmp_path):
-    common = ("--run", trained, "--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
-    assert command(*common, "--samples", 2)[0] == 0
-    before = lines_of(tmp_path / "e")
-    for change, told in (
-        (("--temperature", 0.9), "samples was 2, is now 1"),
-        (("--samples", 2, "--temperature", 1), "temperature was 0.9, is now 1.0"),
-        (("--samples", 2, "seed=1"), "seed was 0, is now 1"),
-        (("--samples", 2, "text.max_new_tokens=13"), "max_new_tokens was 12, is now 13"),
-    ):
-        status, _, err = command(*common, *change)
-        assert status == 2 and err.count("\n") == 1
-        assert err == f"error: {tmp_path}/e: holds another evaluation ({told}); choose another folder with --out\n"
-    assert lines_of(tmp_path / "e") == before
-
-
-def test_another_policy_in_the_same_folder_is_refused(trained, command, tmp_path):
+def test_another_policy_or_other_settings_in_the_same_folder_are_refused(trained, command, tmp_path):
     common = ("--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
-    assert command("--run", trained, *common)[0] == 0
-    config = config_.load(trained / "config.yaml")
-    policy, parameters = Policy.create(config, jax.random.key(4))
+    assert command("--run", trained, *common, "--samples", 2)[0] == 0
+    before = lines_of(tmp_path / "e")
+    policy, parameters = Policy.create(config_.load(trained / "config.yaml"), jax.random.key(4))
     policy.save(tmp_path / "other", parameters)
-    status, _, err = command("--model", tmp_path / "other", "--config", trained / "config.yaml", *common)
-    assert status == 2 and "holds another evaluation (parameters was " in err and err.count("\n") == 1
+    other = ("--model", tmp_path / "other", "--config", trained / "config.yaml", "--samples", 2)
+    for arguments, told in (
+        (("--run", trained, "--temperature", 0.9), "samples was 2, is now 1"),
+        (("--run", trained, "--samples", 2, "--temperature", 1), "temperature was 0.9, is now 1.0"),
+        (("--run", trained, "--samples", 2, "seed=1"), "seed was 0, is now 1"),
+        (("--run", trained, "--samples", 2, "text.max_new_tokens=13"), "max_new_tokens was 12, is now 13"),
+        (other, "parameters was "),
+    ):
+        status, _, err = command(*common, *arguments)
+        assert status == 2 and err.count("\n") == 1 and err.endswith("choose another folder with --out\n")
+        assert err.startswith(f"error: {tmp_path}/e: holds another evaluation ({told}")
+    assert lines_of(tmp_path / "e") == before
 
 
 @pytest.mark.heavy
@@ -216,18 +204,6 @@ def test_a_checkpoint_without_a_configuration_gets_the_shipped_one_of_its_shape(
     assert evaluate._fitting(str(tmp_path)) == "tiny.yaml"
     assert evaluate._fitting("Qwen/Qwen3-0.6B") == "qwen3-0.6b.yaml"
     assert evaluate._fitting("somebody/else") == evaluate._fitting(None) == "qwen3-4b.yaml"
-
-
-def test_an_unfinished_run_answers_with_its_best_policy(trained, command, tmp_path):
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "config.yaml").write_text((trained / "config.yaml").read_text())
-    arguments = ("--run", run, "--suite", "validation", "--limit", 1)
-    status, _, err = command(*arguments)
-    assert (status, err) == (2, f"error: {run}: no policy there yet (neither final/ nor best/); the run writes them\n")
-    (run / "best").symlink_to(trained / "final")
-    status, out, _ = command(*arguments)
-    assert status == 0 and f"{run}/best: Qwen3" in out
 
 
 PROGRAM = """
@@ -276,37 +252,41 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--limit", 0), "--limit 0: must be at least 1"),
-        (("--samples", -1), "--samples -1: must be at least 1"),
-        (("--temperature", "nan"), "--temperature nan: must be a number from 0 on"),
-        (("--samples", 2, "--temperature", 0), "greedy answers to a board are all the same"),
-        (("--concurrency", 3), "--concurrency, --timeout and --key-env: only with --api"),
-        (("--config", "x.yaml"), "a run has its own configuration"),
-        (("--samples", 9), "sampler.rows = 16: must be at least"),
-        (("text.max_new_token=3",), "unknown key text.max_new_token; the nearest is text.max_new_tokens"),
-        (("mesh.fsdp=3",), "mesh"),
+        (("--run", "RUN", "--limit", 0), "--limit 0: must be at least 1"),
+        (("--run", "RUN", "--temperature", "nan"), "--temperature nan: must be a number from 0 on"),
+        (("--run", "RUN", "--samples", 2, "--temperature", 0), "greedy answers to a board are all the same"),
+        (("--run", "RUN", "--concurrency", 3), "--concurrency, --timeout and --key-env: only with --api"),
+        (("--run", "RUN", "--config", "x.yaml"), "a run has its own configuration"),
+        (("--run", "RUN", "--samples", 9), "sampler.rows = 16: must be at least"),
+        (("--run", "RUN", "text.max_new_token=3"), "unknown key text.max_new_token; the nearest is text.max_new_tok"),
+        (("--run", "RUN", "mesh.fsdp=3"), "mesh"),
+        (("--run", "none"), "none: no run (it has no config.yaml)"),
+        (("--run", "RUN/.."), "no run (it has no config.yaml)"),
+        (("--model", "none"), "must be a folder that exists"),
+        (("--model", "TORN"), "torn"),
+        (("--api", "http://127.0.0.1:9/v1", "m"), "http://127.0.0.1:9/v1: not reached: "),
+        (("--api", "127.0.0.1", "m"), "127.0.0.1: must be the address"),
+        (("--api", "http://127.0.0.1:9/v1", "m", "--key-env", "MY_KEY"), "--key-env MY_KEY: there is no such environ"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_and_nothing_is_written(trained, command, tmp_path, arguments, message):
-    status, _, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e", *arguments)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn/config.json").write_text((trained / "final/config.json").read_text()[:50])
+    named = {"RUN": trained, "RUN/..": trained / "..", "TORN": tmp_path / "torn"}
+    arguments = [named.get(argument, argument) for argument in arguments]
+    status, _, err = command(*arguments, "--suite", "validation", "--out", tmp_path / "e")
     assert status == 2 and err.startswith("error: ") and message in err and err.count("\n") == 1
     assert not (tmp_path / "e").exists()
 
 
-def test_what_is_no_run_or_no_checkpoint_is_told(trained, command, tmp_path):
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn/config.json").write_text((trained / "final/config.json").read_text()[:50])
-    for arguments, message in (
-        (("--run", tmp_path / "none"), f"{tmp_path}/none: no run (it has no config.yaml)"),
-        (("--model", tmp_path / "none"), "must be a folder that exists"),
-        (("--model", tmp_path / "torn"), "torn"),
-    ):
-        status, _, err = command(*arguments, "--suite", "validation", "--out", tmp_path / "e")
-        assert status == 2 and message in err and err.count("\n") == 1
-    with pytest.raises(SystemExit):
-        command("--run", trained, "--suite", "exam")
-    with pytest.raises(SystemExit):
-        command("--run", trained, "--model", trained, "--suite", "validation")
+def test_an_unfinished_run_answers_with_its_best_policy(trained, command, tmp_path):
+    (tmp_path / "config.yaml").write_text((trained / "config.yaml").read_text())
+    arguments = ("--run", tmp_path, "--suite", "validation", "--limit", 1)
+    status, _, err = command(*arguments)
+    assert (status, err.count("\n")) == (2, 1) and "no policy there yet (neither final/ nor best/)" in err
+    (tmp_path / "best").symlink_to(trained / "final")
+    status, out, _ = command(*arguments)
+    assert status == 0 and f"{tmp_path}/best: Qwen3" in out
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(trained, command, tmp_path):
@@ -380,6 +360,7 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
 
 
 def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, command, tmp_path):
+    """And no part of the key; another server, which takes everything, is another evaluation."""
     server.respond = lambda handler, body, number: (
         handler.send(422, f"Unexpected fields: {fields}")
         if (fields := {"top_k", "min_p"} & body.keys())
@@ -389,12 +370,14 @@ def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, comma
     status, out, _ = command(*arguments)
     assert status == 0 and out.count("refuses min_p, top_k, so there its own defaults hold") == 1
     assert len(server.asked) == 1 + 1 + 2 + 8  # each of the two is tried alone
+    assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
+    assert "sk-1" not in "".join(file.read_text() for file in tmp_path.iterdir())
     sent = {"temperature": 0.6, "repetition_penalty": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
     for name in ("evaluation.json", "scores.json"):
         held = json.loads((tmp_path / name).read_text())
         assert held["sent"] == sent | {"top_p": 0.95} and held["refused"] == ["min_p", "top_k"]
     assert "The server refused min_p, top_k: there its own defaults hold" in (tmp_path / "report.md").read_text()
-    server.respond = lambda handler, *_: handler.say("fine")  # another server now, which takes everything
+    server.respond = lambda handler, *_: handler.say("fine")
     status, _, err = command(*arguments)
     assert status == 2 and "holds another evaluation (sent was " in err and err.count("\n") == 1
 
@@ -439,15 +422,6 @@ def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, co
     assert len(server.asked) == 29 and len(set(lines_of(tmp_path / "e"))) == 24
 
 
-def test_a_server_that_refuses_everything_is_told_at_once_and_nothing_is_written(server, command, tmp_path):
-    server.respond = lambda handler, *_: handler.send(400, "no messages today")
-    arguments = ("--api", server.url, "m", "--suite", "benchmark", "--out", tmp_path / "e")
-    status, _, err = command(*arguments)
-    assert status == 2 and len(server.asked) == 1 and not (tmp_path / "e").exists()
-    told = "a first small request for the model 'm' failed: status 400: no messages today"
-    assert err == f"error: {server.url}: {told}\n"
-
-
 def test_a_server_that_begins_to_refuse_everything_is_given_up_soon(server, command, tmp_path):
     server.respond = lambda handler, _, number: handler.send(400, "too long") if number else handler.say("yes")
     status, _, err = command("--api", server.url, "m", "--suite", "benchmark", "--out", tmp_path / "e")
@@ -478,28 +452,3 @@ def test_a_stop_keeps_what_came_and_says_how_to_go_on(server, command, tmp_path,
     assert status == 0 and f"Resuming: {there} of 24 answers are there" in out
     assert len(lines_of(tmp_path / "e")) == len(set(lines_of(tmp_path / "e"))) == 24
     assert 25 - there <= len(server.asked) <= 25 - there + 2  # of the first command two were under way
-
-
-def test_keys_come_from_the_environment_and_a_missing_one_is_told(server, command, tmp_path, monkeypatch):
-    def respond(handler, body, number):
-        handler.say("fine") if handler.headers["Authorization"] == "Bearer sk-1" else handler.send(401, "who?")
-
-    server.respond = respond
-    arguments = ("--api", server.url, "m", "--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
-    status, _, err = command(*arguments)
-    told = f"error: {server.url}: wants a key, which must be in OPENAI_API_KEY (status 401: who?)\n"
-    assert (status, err) == (2, told)
-    status, _, err = command(*arguments, "--key-env", "MY_KEY")
-    assert (status, err) == (2, "error: --key-env MY_KEY: there is no such environment variable, or it is empty\n")
-    monkeypatch.setenv("MY_KEY", "sk-2")
-    assert "refuses MY_KEY" in command(*arguments, "--key-env", "MY_KEY")[2]
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
-    assert command(*arguments)[0] == 0
-    assert "sk-1" not in "".join(file.read_text() for file in (tmp_path / "e").iterdir())
-
-
-def test_a_server_that_is_not_there_is_told(command, tmp_path):
-    arguments = ("--suite", "validation", "--out", tmp_path / "e")
-    status, _, err = command("--api", "http://127.0.0.1:9/v1", "m", *arguments)
-    assert status == 2 and err.startswith("error: http://127.0.0.1:9/v1: not reached: ") and err.count("\n") == 1
-    assert command("--api", "127.0.0.1", "m", *arguments)[2].startswith("error: 127.0.0.1: must be the address")
