@@ -15,7 +15,7 @@ import yaml
 from jaxlake import AnswerFormat, Kind, LakeConfig, PromptStyle, answer, generate
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.arguments import seed_key, whole_number
-from jaxlake.config import covered
+from jaxlake.config import with_data_floor
 from jaxlake.kinds import read_kinds
 from jaxlake.processes import check_process
 
@@ -218,7 +218,7 @@ class EngineerCurriculum(Iterator[LakeTask]):
 
     def _key(self, purpose: int) -> jax.Array:
         check_process()
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), purpose), self._round)
+        return jax.random.fold_in(jax.random.fold_in(seed_key(self._seed), purpose), self._round)
 
     def _draw(self) -> None:
         self._boards = generate(self.config, self._key(_BOARDS), self.tasks_per_round)
@@ -231,7 +231,7 @@ class EngineerCurriculum(Iterator[LakeTask]):
             past = PastRound(self._round, realised, self._evidence(self._sums), self._rationale)
             proposal = self._engineer.propose(past.evidence, [*self.history, past], self._key(_DESIGN))
             self.history.append(past)
-            self.config, _ = covered(proposal.projected, self._floor)
+            self.config, _ = with_data_floor(proposal.projected, self._floor)
             self._rationale, self._sums = proposal.thinking, None
         self._round, self._place = self._round + 1, 0
         self._draw()
