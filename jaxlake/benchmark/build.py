@@ -14,8 +14,7 @@ import numpy as np
 
 from jaxlake.arguments import seed_key
 from jaxlake.fixed_sets import pack
-from jaxlake.generate.candidates import BLOCK, Shape, fingerprints
-from jaxlake.generate.quotas import fixed_fingerprints
+from jaxlake.generate.candidates import BLOCK, Shape, fingerprints, fixed_fingerprints
 from jaxlake.generate.search import Found, Quotas, first_boards
 from jaxlake.kinds import Family, Kind
 from jaxlake.solve import solve

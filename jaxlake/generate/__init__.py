@@ -1,6 +1,110 @@
-"""Solved instances to a config's quotas; ``generate`` is the way in."""
+"""Solved instances to a config's quotas: ``generate``; a quota that cannot be met is lowered and reported."""
 
-from jaxlake.generate.dataset import GAPS, Dataset, KindReport
-from jaxlake.generate.quotas import generate
+import jax
+import numpy as np
+
+from jaxlake.arguments import check_key, is_number, short_repr, whole_number
+from jaxlake.config import LakeConfig, counts
+from jaxlake.generate.candidates import Shape, fingerprints, fixed_fingerprints
+from jaxlake.generate.dataset import GAPS, Dataset, KindReport, assemble, report_kind
+from jaxlake.generate.search import Found, Quotas, first_boards, rounded
+from jaxlake.kinds import Family, Kind
+from jaxlake.levels import stack, validate
+from jaxlake.processes import runs_programs
+from jaxlake.record import Array
+from jaxlake.solve.tree import MAX_HORIZON
+from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
 __all__ = ["GAPS", "Dataset", "KindReport", "generate"]
+
+_CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards make somebody wait.
+
+
+@runs_programs
+def generate(
+    config: LakeConfig,
+    key: Array,
+    count: int,
+    *,
+    max_size: int | None = None,
+    max_agents: int | None = None,
+    max_steps: int = MAX_STEPS,
+    objective: Objective | str = Objective.SUM_OF_COSTS,
+    interacting: float | None = None,
+    exclude: Instance | None = None,
+) -> Dataset:
+    """Draws boards until every kind has its instances, of which its share needs a wait.
+
+    A random board of side N with n agents has ``floor(hole * (N**2 - 2 * n))`` holes; starts and goals are on different
+    cells, all 2 n of them. What ``hole`` means for other families says ``Family``. Boards whose agents cannot all
+    arrive, that occurred before, that are in ``exclude`` or in one of the package's fixed sets (``jaxlake.benchmark``)
+    are dropped. If a kind's candidate budget ends before a
+    quota is reached, instances that need no wait take the missing places; if it does not have enough different
+    instances at all, those found are repeated.
+
+    Args:
+      config: the ratios.
+      key: the result depends on config, key, count and the numbers below alone.
+      count: instances in all.
+      max_size: side of the padded board, the largest of the config's kinds by default.
+      max_agents: agent slots, the most of the config's kinds by default.
+      max_steps: horizon of the solver and length of the plans less one.
+      objective: what the plans minimise, and with respect to which an instance needs a wait.
+      interacting: share of every kind's instances in which the agents are in each other's way: somebody needs a wait,
+        or the optimum exceeds the agents' independent shortest paths. A higher wait ratio is kept. None leaves it as it
+        comes, which for two agents on open 10x10 boards is 1 % of those that need no wait.
+      exclude: ``[n]`` instances of any padding that must not occur, such as a validation set of one's own.
+
+    Raises:
+      ValueError: naming the argument that is out of its range, or a kind for which no solvable board is found.
+      RuntimeError: in a process forked from one in which JAX had run.
+    """
+    if not isinstance(config, LakeConfig):
+        raise ValueError(f"config = {short_repr(config)} must be a LakeConfig")
+    check_key(key)
+    objective, count = Objective(objective), whole_number("count", count, 1)
+    max_steps = whole_number("max_steps", max_steps, 1, MAX_HORIZON)
+    side, agents = (max(getattr(kind, field) for kind in config.kinds) for field in ("size", "num_agents"))
+    max_size = side if max_size is None else whole_number("max_size", max_size, side, MAX_SIZE)
+    max_agents = agents if max_agents is None else whole_number("max_agents", max_agents, agents, MAX_AGENTS)
+    if interacting is not None and not (is_number(interacting) and 0 <= interacting <= 1):
+        raise ValueError(f"interacting = {short_repr(interacting)} must be a share from 0 to 1")
+    if exclude is not None:
+        validate(exclude)
+        exclude = exclude if np.ndim(exclude.size) else stack([exclude])
+    excluded = fixed_fingerprints() if exclude is None else fixed_fingerprints().union(fingerprints(exclude))
+    parts: list[Found] = []
+    report: list[KindReport] = []
+    for index, (kind, requested) in enumerate(zip(config.kinds, counts(config, count), strict=True)):
+        waits = rounded(config.wait[index] * requested)
+        least = None if interacting is None else max(waits, rounded(interacting * requested))
+        shape = Shape(kind, config.hole[index], max_size, max_agents, max_steps, objective)
+        quotas = Quotas(requested, waits, least)
+        budget = _CANDIDATES[0] + _CANDIDATES[1] * requested
+        found, account = first_boards(shape, _key_of(kind, key), quotas, excluded, budget)
+        if requested and found is None:
+            raise ValueError(
+                f"{kind.words} at hole ratio {config.hole[index]:g} has no solvable board with {kind.num_agents} "
+                f"agents among {account.candidates} candidates"
+            )
+        repeated = 0 if found is None else requested - len(found.numbers)
+        if found is not None:
+            found = _filled_up(found, requested)
+            parts.append(found)
+        report.append(report_kind(shape, quotas, found, repeated, account))
+    return assemble(parts, report, jax.random.fold_in(key, 0))
+
+
+def _key_of(kind: Kind, key: Array) -> jax.Array:
+    """A key for each kind; that of the paper's is of their size alone."""
+    key = jax.random.fold_in(key, kind.size)
+    number = 8 * list(Family).index(kind.family) + kind.num_agents
+    return key if number == 2 else jax.random.fold_in(key, number)
+
+
+def _filled_up(found: Found, requested: int) -> Found:
+    """Repeats those that need no wait, or all if every one does, until there are as many as requested."""
+    movers = np.flatnonzero(~found.needs_wait)
+    pool = movers if len(movers) else np.arange(len(found.numbers))
+    indices = np.concatenate([np.arange(len(found.numbers)), np.resize(pool, requested - len(found.numbers))])
+    return found[indices]

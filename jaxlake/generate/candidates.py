@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.fixed_sets import SETS, load
 from jaxlake.generate.families import Numbers, draw_numbers, lay_out
 from jaxlake.kinds import Family, Kind
 from jaxlake.record import Array
@@ -77,6 +78,12 @@ def fingerprints(instances: Instance) -> list[bytes]:
     packed = np.packbits(holes.reshape(batch, -1), axis=1)
     rows = np.concatenate([head, packed, ends.reshape(batch, -1).view(np.uint8)], axis=1)
     return [row.tobytes() for row in rows]
+
+
+@functools.cache
+def fixed_fingerprints() -> frozenset[bytes]:
+    """Return the fingerprints of all boards of the package's fixed sets, which training must not see."""
+    return frozenset(fingerprint for name in SETS for fingerprint in fingerprints(load(name).instances))
 
 
 def _draw_family_block(

@@ -1,10 +1,15 @@
 """What comes out of the generator, and the account of how it came about; draws and solves nothing."""
 
 import dataclasses
+from collections.abc import Sequence
 
+import jax
 import numpy as np
 
-from jaxlake.kinds import Kind
+from jaxlake.generate.candidates import Shape
+from jaxlake.generate.search import Account, Found, Quotas
+from jaxlake.kinds import Family, Kind
+from jaxlake.record import Array
 from jaxlake.types import Instance, Solution
 
 GAPS = ("0", "1", "2", "3+")
@@ -103,3 +108,44 @@ class Dataset:
     def shortfalls(self) -> tuple[str, ...]:
         """Return a line for each quota that was lowered; empty where the config was met."""
         return tuple(line for entry in self.report for line in entry.shortfalls())
+
+
+def assemble(parts: Sequence[Found], report: Sequence[KindReport], key: Array) -> Dataset:
+    """Return the boards of all kinds in one random order.
+
+    Args:
+      parts: those of each kind that has some, in the order of the report.
+      report: an entry for each kind.
+      key: of the order.
+    """
+    together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    order = np.asarray(jax.random.permutation(key, len(together.numbers)))
+    shuffled, kinds = together[order], np.repeat([entry.kind for entry in report], [entry.realised for entry in report])
+    return Dataset(shuffled.instances, shuffled.solutions, shuffled.needs_wait, kinds[order], tuple(report))
+
+
+def report_kind(shape: Shape, quotas: Quotas, found: Found | None, repeated: int, account: Account) -> KindReport:
+    """Return a kind's quotas beside what was found for them; None where nothing was."""
+    kind = shape.kind
+    free = kind.size**2 - 2 * kind.num_agents
+    drawn = kind.family is Family.RANDOM  # to a number of holes, of which the ratio follows
+    holes = shape.holes if drawn or found is None else float(found.instances.holes.sum(axis=1).mean())
+    searched = account.candidates - account.known
+    gaps = np.zeros(0, int) if found is None else np.minimum(found.gaps, len(GAPS) - 1)
+    return KindReport(
+        kind=kind,
+        requested=quotas.total,
+        realised=len(gaps),
+        requested_waits=quotas.waits or 0,
+        realised_waits=0 if found is None else int(np.sum(found.needs_wait)),
+        requested_interacting=quotas.interacting,
+        realised_interacting=0 if found is None else int(np.sum(found.interacts)),
+        repeated=repeated,
+        gaps=tuple(np.bincount(gaps, minlength=len(GAPS)).tolist()),
+        holes=holes,
+        hole_ratio=(shape.holes / free if free else 0.0) if drawn else shape.density,
+        candidates=account.candidates,
+        known=account.known,
+        solvable=account.solved / searched if searched else 0.0,
+        undecided=len(account.undecided),
+    )

@@ -14,9 +14,8 @@ import numpy as np
 from jaxlake.config import LakeConfig, counts
 from jaxlake.fixed_sets import POOLS, Benchmark, load
 from jaxlake.generate.candidates import Shape
-from jaxlake.generate.dataset import Dataset, KindReport
-from jaxlake.generate.quotas import assemble, report_kind, rounded
-from jaxlake.generate.search import Account, Found, Quotas
+from jaxlake.generate.dataset import Dataset, KindReport, assemble, report_kind
+from jaxlake.generate.search import Account, Found, Quotas, rounded
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import fit
 from jaxlake.processes import check_process

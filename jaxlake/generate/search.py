@@ -3,6 +3,7 @@
 Knows neither configs nor how a lack of boards is made up for.
 """
 
+import math
 from collections.abc import Collection, Iterator, Set
 from typing import NamedTuple
 
@@ -181,3 +182,8 @@ def _chosen(kinds: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     chosen = np.concatenate([waiting, interacting, others[: wanted[2]]])
     spare = np.setdiff1d(np.flatnonzero(kinds), chosen)[: wanted.sum() - len(chosen)]
     return np.sort(np.concatenate([chosen, spare]))
+
+
+def rounded(value: float) -> int:
+    """Return the nearest whole number, halves upwards; ``round`` takes them to the even number."""
+    return math.floor(value + 0.5)
