@@ -97,22 +97,12 @@ def test_transformers_takes_no_schema_and_says_nothing_so_answers_are_read_toler
     assert any("1 of 1 answers were cut off at engineer.api.max_tokens = 24" in line for line in lines)
 
 
-def test_a_model_that_transformers_does_not_serve_ends_in_one_line(transformers_serve, tmp_path, capsys):
-    url, folder = transformers_serve
-    status, _, err = evaluate((url, "org/other"), tmp_path / "e", capsys)
-    told = f"Server is pinned to '{folder}'; requested 'org/other'."[:100]
-    assert status == 2 and told in err and err.count("\n") == 1 and not (tmp_path / "e").exists()
-
-
-def test_llama_cpp_takes_every_field(llama_cpp, tmp_path, capsys):
+def test_llama_cpp_takes_every_field_and_draws_from_the_whole_distribution(llama_cpp, tmp_path, capsys):
+    """100 first tokens of 896 that are about equally likely; by its own defaults it draws among 40."""
     status, out, err = evaluate(llama_cpp, tmp_path / "e", capsys)
     assert (status, err) == (0, "") and "refuses" not in out and "All answers to a board are the same" not in out
     held = json.loads((tmp_path / "e/evaluation.json").read_text())
     assert held["refused"] == [] and held["sent"].keys() >= {"top_k", "top_p", "min_p", "chat_template_kwargs"}
-
-
-def test_llama_cpp_draws_from_the_whole_distribution(llama_cpp):
-    """100 first tokens of 896 that are about equally likely; by its own defaults it draws among 40."""
     url, model = llama_cpp
     requests = [Request("Go.", temperature=1.0, max_tokens=1, thinking=True, seed=seed) for seed in range(100)]
     answers = dict(ChatClient(url, model, timeout=60).map(requests, concurrency=2))

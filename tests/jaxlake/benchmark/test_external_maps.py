@@ -98,12 +98,6 @@ def test_a_scenario_of_movingai_is_scored_for_each_number_of_agents(tmp_path, ru
     assert status == 0 and "100.0±0.0" in out
 
 
-@pytest.mark.heavy
-def test_a_file_without_any_plan_is_refused_in_one_line(path, run, tmp_path):
-    status, _, err = run(export.main, "export", tmp_path / "lake", "--maps", path(FULL))
-    assert status == 2 and err.endswith("boards.yaml: no scenario has a plan that the solver finds\n")
-
-
 def test_what_is_beyond_the_solver_is_refused_in_one_line(path, run, tmp_path):
     (tmp_path / "answers.jsonl").write_text('{"id": "a", "answer": ""}')
     write_map(tmp_path / "large.map", np.zeros((12, 11), bool))
@@ -118,6 +112,7 @@ def test_what_is_beyond_the_solver_is_refused_in_one_line(path, run, tmp_path):
         (tmp_path / "large.scen", "large.scen, large_2ag: the board is 12x12 with 2 agents"),
         (path("many: |-\n  abcdef\n  ABCDEF\n", "many.yml"), "many.yml, many: the board is 6x6 with 6 agents"),
         (path("[", "broken.yaml"), "broken.yaml: not YAML"),
+        (path(FULL, "full.yaml"), "full.yaml: no scenario has a plan that the solver finds"),
         (path("", "maps.txt"), "maps.txt must end in .yaml, .yml, .scen"),
         (tmp_path / "none.yaml", "No such file"),
     ):
