@@ -26,13 +26,6 @@ from rl.qwen3.sharding import make_mesh
 ROOT = Path(__file__).parents[1]
 LAUNCH = ROOT / "docs" / "launch"
 SCRIPTS = ("one_gpu.sh", "several_gpus.sh", "slurm.sbatch", "tpu_slice.sh")
-PORT = "1234"
-
-
-def pod() -> dict[str, Any]:
-    """The container of the Job."""
-    (container,) = documents()["Job"]["spec"]["template"]["spec"]["containers"]
-    return container
 
 
 def documents() -> dict[str, dict[str, Any]]:
@@ -53,23 +46,6 @@ def test_the_manifests_are_what_kubernetes_takes():
     validator = pytest.importorskip("kubernetes_validate")
     for document in yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text()):
         validator.validate(document, "1.33", strict=True)
-
-
-def test_the_pods_find_each_other_and_their_disk():
-    service, disk, job = (documents()[kind] for kind in ("Service", "PersistentVolumeClaim", "Job"))
-    spec = job["spec"]["template"]["spec"]
-    name = service["metadata"]["name"]
-    assert spec["subdomain"] == name
-    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
-    environment = {entry["name"]: entry["value"] for entry in pod()["env"]}
-    assert environment["COORDINATOR"] == f"{job['metadata']['name']}-0.{name}:{PORT}"
-    assert job["spec"]["completions"] == job["spec"]["parallelism"] == 2
-    (volume,) = spec["volumes"]
-    assert volume["persistentVolumeClaim"]["claimName"] == disk["metadata"]["name"]
-    (mount,) = pod()["volumeMounts"]
-    assert mount["name"] == volume["name"]
-    for name in ("RUN", "HF_HOME", "JAX_COMPILATION_CACHE_DIR"):
-        assert environment[name].startswith(mount["mountPath"])
 
 
 def test_a_pod_that_stopped_with_everything_saved_does_not_count_as_failed():
@@ -97,27 +73,6 @@ def test_the_configuration_of_a_script_runs_on_so_many_devices(script, processes
     assert config.mesh.fsdp == -1 and config.sampler.rows % rows == config.grpo.micro_batch % rows == 0
     assert config.sampler.rows // rows >= max(config.grpo.samples, config.validation.samples)
     plan.programs(config, make_mesh(-1, config.mesh.tp, jax.devices()[:devices]))  # of 16 devices, 8 are here
-
-
-@pytest.mark.tpu_aot
-def test_the_plans_of_the_guide_are_those_of_the_configurations():
-    """The program that compiles in seconds as it is there; of the others what needs no compiler."""
-    pytest.importorskip("libtpu")
-    blocks = re.findall(r"```\n\$ python -m rl.plan (.*)\n(.*)\n\n((?:.+\n)+)", (ROOT / "docs/scaling.md").read_text())
-    assert len(blocks) == 3
-    for arguments, title, table in blocks:
-        options = plan._parser().parse_args(arguments.split())
-        config = config_.load(ROOT / options.config, options.overrides)
-        mesh = make_mesh(config.mesh.fsdp, config.mesh.tp, plan.topology_devices(options.topology))
-        assert f"mesh fsdp {mesh.shape['fsdp']} x tp {mesh.shape['tp']}" in title
-        for program, row in zip(plan.programs(config, mesh), table.splitlines()[1:], strict=True):
-            name, figures = row[:20].strip(), [float(x) for x in row[29:].split()[:5]]
-            assert name == program.name
-            assert figures[3] == pytest.approx(plan.per_device(program.beside) / plan.GIB, abs=0.006)
-            if name == "cast":
-                found = plan.compile(program, plan.memory(mesh))
-                sizes = found.arguments, found.outputs, found.temporaries, found.beside, found.needed
-                assert figures == pytest.approx([size / plan.GIB for size in sizes], abs=0.006)
 
 
 TINY = """

@@ -63,11 +63,6 @@ def test_text_is_utf_8_whatever_the_locale(folder):
                 assert "encoding" in given or "tests" in file.parts, f"{file}, line {node.lineno}"
 
 
-@pytest.mark.parametrize("package", ["jaxlake", "engineer", "rl"])
-def test_an_installed_package_says_that_it_has_types(package):
-    assert Path(__import__(package).__file__).with_name("py.typed").exists()
-
-
 def test_version_and_address_are_the_same_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     changes = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from rl.config import Config, ConfigError, RunError, load
-from rl.run.checkpoint import Checkpoints, Snapshot, fingerprint, finite
+from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
 
@@ -167,27 +167,6 @@ def test_every_flipped_bit_of_an_array_or_of_the_progress_is_found(run, tmp_path
         assert found.progress.step == number - 1 and f"{change} is not what was saved" in said[0]
 
 
-def test_the_sums_of_an_array_show_any_one_flipped_bit():
-    rng, x = random.Random(0), np.random.default_rng(0).normal(size=(7, 11)).astype(np.float32)
-    known = {fingerprint({"x": jnp.asarray(x)})}
-    for _ in range(40):
-        bits = x.view(np.uint32).copy()
-        bits[rng.randrange(7), rng.randrange(11)] ^= np.uint32(1 << rng.randrange(32))
-        found = fingerprint({"x": jnp.asarray(bits.view(np.float32))})
-        assert found not in known
-        known.add(found)
-
-
-def test_a_damaged_checkpoint_is_kept_beside_an_earlier_one_of_its_number(run, tmp_path):
-    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
-    for expected in ("3", "3.1"):
-        (tmp_path / "checkpoints" / "3" / "arrays" / "manifest.ocdbt").write_bytes(b"")
-        checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
-        checkpoints.save(checkpoints.restore(like, lambda line: None))
-        checkpoints.close()
-        assert (tmp_path / "damaged" / expected).is_dir() and checkpoints.steps == [2, 3]
-
-
 def test_if_all_are_damaged_one_line_says_so_and_all_stay(run, tmp_path):
     shutil.copytree(run, tmp_path, dirs_exist_ok=True)
     for number in (2, 3):
@@ -235,11 +214,7 @@ def test_how_the_engineers_server_is_reached_may_change_while_a_run_stands(tmp_p
     ("change", "told"),
     [
         ("checkpoint.keep=5", None),
-        ("checkpoint.every_steps=3", None),
-        ("tracking.tensorboard=true", None),
         ("grpo.micro_batch=4", "grpo.micro_batch = 4, was 16: from here on numbers may differ in their last bits"),
-        ("sampler.rows=96", "sampler.rows = 96, was 192: from here on numbers may differ in their last bits"),
-        ("model.remat=none", "model.remat = none, was full: from here on numbers may differ in their last bits"),
     ],
 )
 def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_run_stands(tmp_path, change, told):
@@ -292,22 +267,6 @@ def check_the_second_is_whole(folder: Path) -> None:
     checkpoints.save(found)  # with room again it goes on
     checkpoints.close()
     assert checkpoints.steps == [1, 2, 3]
-
-
-@pytest.mark.heavy
-def test_a_full_disk_ends_in_one_line_and_the_last_checkpoint_stays(tmp_path):
-    """On a file system of 2 MB, where one may be mounted (root in CI's containers may)."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("nothing may be mounted here; the next test does it with a limit on files")
-    try:
-        line = fill(disk)
-        assert "cannot write a checkpoint (No space left on device); the last good one is 2\n" in line
-        assert line.count("\n") == 1
-        check_the_second_is_whole(disk)
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.heavy

@@ -28,12 +28,6 @@ def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, 
     assert capsys.readouterr().err == ""
 
 
-def test_settings_stand_on_both_sides_of_an_option(monkeypatch):
-    parser = train.parser()
-    options = command.parse(parser, ["seed=1", "--run", "runs/a", "grpo.samples=4"])
-    assert (options.overrides, options.run) == (["seed=1", "grpo.samples=4"], Path("runs/a"))
-
-
 def test_a_setting_with_dashes_is_explained(capsys):
     assert_refused(train.main, ["--seed", "1"], "there is no --seed; settings have no dashes", capsys)
 
@@ -57,11 +51,6 @@ def test_a_directory_that_cannot_be_written_is_refused_at_once(tmp_path, monkeyp
 def test_a_bucket_is_no_folder_here(main, capsys):
     option = "--out" if main is compare.main else "--run"
     assert_refused(main, [option, "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount", capsys)
-
-
-def test_a_home_that_no_shell_has_seen_is_the_home(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    assert command.parse(train.parser(), ["--run=~/x"]).run == Path("/home/me/x")
 
 
 TELL = """

@@ -126,11 +126,6 @@ def test_by_hand(tokenizer, said, ends, rewarded, wrong):
     assert row == [1] * place + [-1] + [0] * (len(tokens) - place - 1)
 
 
-def test_an_answer_that_is_cut_off_before_it_lost_anything_has_no_credit(tokenizer):
-    found, _ = credit_of(["0:(0,0)(0,1)"] + [STRAIGHT[:13]] * 3, tokenizer, False, ends=False)
-    assert not any(found[0])
-
-
 @pytest.mark.heavy
 def test_on_boards_of_several_sizes_and_numbers_of_agents_a_jump_is_blamed_and_nothing_of_an_optimal_plan(tokenizer):
     """Two answers a board, side by side: each begins with an optimal plan, and leaves the board sooner or later."""

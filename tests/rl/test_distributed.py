@@ -1,15 +1,12 @@
 """A job of several processes: who is in it, and what each knows of the others."""
 
 import contextlib
-import os
-import socket
-import subprocess
-import sys
 import types
 
 import jax
 import numpy as np
 import pytest
+from pairs import run_pair
 
 from rl import distributed
 from rl.config import Config, ConfigError
@@ -85,15 +82,6 @@ print("done")
 """
 
 
-def test_alone_everything_is_ones_own():
-    tree = {"x": np.arange(3)}
-    assert distributed.is_main()
-    assert distributed.share(7, "grpo.prompts") == slice(0, 7)
-    assert distributed.all_gather(tree) is tree
-    assert distributed.agree(True) and not distributed.agree(False)
-    assert distributed.is_same("anything")
-
-
 AROUND = {
     "KUBERNETES_SERVICE_HOST": "10.0.0.1",
     "SLURM_JOB_ID": "7",
@@ -103,31 +91,6 @@ AROUND = {
     "SLURM_LOCALID": "1",
 }
 """What a process finds in its environment in a pod, and in a step of SLURM."""
-
-
-def run_pair(program: str, *arguments: str, **more: str) -> list[str]:
-    """What a program prints in each of two processes with four devices, given the port, its number and `arguments`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "NPROC": "16",  # see conftest.py
-        **more,
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(port), str(me), *arguments],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for me in range(2)
-    ]
-    outputs = [process.communicate(timeout=240)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
-    return outputs
 
 
 @pytest.mark.heavy

@@ -7,8 +7,8 @@ from stage import Stage, nothing_valid
 
 from jaxlake.config import LakeConfig
 from jaxlake.types import Costs, Verdict
-from rl import command, engineer_factory, train
-from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
+from rl import command, engineer_factory
+from rl.config import ConfigError, RewardSection, RunError, extensions, load
 from rl.policy import writer
 from rl.reward import rewards
 from rl.students.language import check_room
@@ -71,27 +71,12 @@ def verdict(valid: list[bool]) -> Verdict:
     return Verdict(checks=np.repeat(passed[:, None], 8, axis=1), valid=passed, optimal=passed, cost=cost, costs=costs)
 
 
-def test_a_file_may_name_them():
-    own = ["engineer.kind=mine_lake:holes", "reward.kind=a.package:short", "text.style=mine_lake:terse"]
-    own += ["grpo.credit=outcome"]
-    config = load(TINY, own)
-    assert (config.engineer.kind, config.reward.kind) == ("mine_lake:holes", "a.package:short")
-    again = Config.model_validate_json(config.model_dump_json())
-    assert again == config
-
-
 @pytest.mark.parametrize("override", ["engineer.kind=holes", "reward.kind=mine_lake:f.g", "text.style=a b:c"])
 def test_what_names_none_is_refused_with_what_is_allowed(override):
     with pytest.raises(ConfigError, match="or module:function, a function of your own$") as error:
         load(TINY, [override])
     key, _, value = override.partition("=")
     assert f'{key} = "{value}": must be one of ' in str(error.value) and "\n" not in str(error.value)
-
-
-def test_help_says_so():
-    parser = train.parser()
-    lines = [line for line in parser.format_help().splitlines() if "module:function" in line]
-    assert len(lines) == 3
 
 
 @pytest.mark.parametrize(
@@ -112,11 +97,6 @@ def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
         engineer_factory.check(run.policy.config)
         check_room(run.policy)
-
-
-def test_an_error_of_the_module_itself_passes_through():
-    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
-        extensions.find("reward.kind", "mine_broken:f")
 
 
 def test_an_engineer_of_ones_own_designs_a_round(stage):

@@ -173,12 +173,6 @@ def test_the_metrics_describe_the_answers(scene):
     assert all(type(value) is float for value in found.values())
 
 
-def test_two_boards_with_the_same_prompt_are_two_groups(scene):
-    run, lake = scene(["o.", "oo"], same=True, prompts=2)
-    assert lake.prompts.tokens[0] == lake.prompts.tokens[1]
-    np.testing.assert_allclose(gathered((run, lake)).batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
-
-
 def test_groups_are_counted_by_validity_although_their_lengths_are_rewarded(scene):
     found = gathered(scene([".x", "o."], kind="paper", prompts=2))
     assert found.metrics["all_invalid_groups"] == 0.5
@@ -200,12 +194,6 @@ def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompt
     assert found.metrics["valid"] == 8 / 16  # of all that was sampled, as this describes the policy
 
 
-def test_groups_beyond_the_batch_are_left_out(scene):
-    taken, found = taken_and_gathered(scene(["..", "o.", ".o", "o."], prompts=2, resampling=1))
-    assert taken == 4 and found.metrics["groups_kept"] == 2
-    np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, -1, 1], atol=1e-3)
-
-
 def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
     run, lake = scene(["o.", "..", "..", "o.", "..", "o."], prompts=1, resampling=2, round=2)
     while run.state.progress.cursor < 6:
@@ -223,26 +211,6 @@ def test_the_cap_ends_dynamic_sampling_and_leaves_places_that_count_nowhere(scen
     assert found.metrics["groups_kept"] == 1
     assert counted(found.batch) == [True, True, False, False]
     np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
-
-
-def test_the_end_of_the_epoch_ends_dynamic_sampling(scene):
-    run, lake = scene(["o.", "..", "oo", ".."], prompts=2, resampling=9)
-    taken, found = taken_and_gathered((run, lake), np.array([2, 3]))
-    assert taken == 2 and found.metrics["groups_kept"] == 0
-    assert counted(found.batch) == [False] * 4 and not found.batch.advantages.any()
-
-
-def test_without_dynamic_sampling_all_groups_stay(scene):
-    run, lake = scene(["oo", "..", "o."], prompts=3)
-    found = gathered((run, lake))
-    assert len(run.policy.asked) == 1 and counted(found.batch) == [True] * 6
-
-
-def test_answers_without_an_end_count_in_the_loss(scene):
-    batch = gathered(scene(["t.", "oo"], prompts=2)).batch
-    assert counted(batch) == [True] * 4
-    np.testing.assert_allclose(batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
-    assert batch.sequences.valid[0].sum() > batch.sequences.starts[0] + 5
 
 
 def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
@@ -285,13 +253,6 @@ def test_with_exact_credit_every_token_up_to_the_one_that_loses_the_reward_has_i
     assert not batch.advantages[~batch.sequences.mask].any() and batch.advantages.dtype == np.float32
     assert run.watch.seconds["credit"] > 0
     assert training["advantages"] == pytest.approx(4, abs=1e-2)  # the evidence has those of the groups
-
-
-def test_exact_credit_and_places_that_no_group_fills(scene):
-    script = ["oo", "..", "o.", "..", ".o", "o."]
-    batch = gathered(scene(script, prompts=2, resampling=1, kind="optimal", credit="exact")).batch
-    assert counted(batch) == [True, True, False, False]
-    assert not batch.advantages[2:].any()
 
 
 class Pair:

@@ -1,7 +1,5 @@
 """The optimizer against optax, rates worked out by hand, and what bfloat16 moments cost."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +8,8 @@ import pytest
 from flax import nnx
 
 from rl import grpo
-from rl.config import GRPOSection, LoRASection, WarmStartSection
-from rl.grpo.optimizer import B2, learning_rate, make_optimizer, updates_made
-from rl.qwen3.lora import split
+from rl.config import GRPOSection, WarmStartSection
+from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
 from rl.qwen3.model import Qwen3Config, create
 from rl.qwen3.sharding import make_mesh
 
@@ -51,11 +48,6 @@ def rates(updates: int, **settings) -> list[float]:
 )
 def test_the_rate_rises_from_zero_and_goes_down_as_asked(settings, expected):
     assert rates(6, **settings) == pytest.approx(expected, abs=1e-7)
-
-
-def test_the_rate_stays_down_after_the_last_update():
-    schedule = learning_rate(GRPOSection(schedule="cosine", learning_rate=0.8), 10)
-    assert float(schedule(25)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -120,19 +112,6 @@ def test_matrices_decay_and_norms_do_not(parameters):
     assert len(matrices) + len(untouched) == len(nnx.to_flat_state(parameters))
 
 
-def test_adapters_decay():
-    config = dataclasses.replace(SHAPE, lora=LoRASection(rank=2, alpha=4.0, targets=("q_proj", "down_proj")))
-    adapters, _ = split(create(config, jax.random.key(0))[1])
-    ours, _ = trained(
-        make_optimizer(GRPOSection(weight_decay=0.1, learning_rate=1e-2, schedule="constant", warmup_steps=0), 3),
-        adapters,
-        3,
-    )
-    plain = optax.adamw(1e-2, b2=B2, weight_decay=0.1)  # every adapter is a matrix, so nothing is left out
-    theirs, _ = trained(optax.chain(optax.clip_by_global_norm(1.0), plain), adapters, 3)
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-
-
 @pytest.mark.parametrize("moments", ["float32", "bfloat16"])
 def test_moments_lie_where_their_parameters_do(moments):
     mesh = make_mesh(4, 2)
@@ -163,30 +142,3 @@ def test_the_second_moment_in_bfloat16_follows_gradients_that_shrink():
     ratio = denominators("bfloat16") / denominators("float32")
     assert ratio.min() > 0.97 and ratio.max() < 1.03
     assert ratio.mean() == pytest.approx(1, abs=0.003)
-
-
-def test_a_toy_learns_as_well_with_bfloat16_moments():
-    """Regression on noisy batches: the excess over the noise that no weight can explain, averaged over the end."""
-    truth = jax.random.normal(jax.random.key(1), (32, 8))
-
-    def learn(moments):
-        settings = GRPOSection(moments=moments, learning_rate=0.02, schedule="cosine", warmup_steps=20)
-        optimizer = make_optimizer(settings, 600)
-        weights = nnx.State({"w": nnx.Param(jnp.zeros((32, 8)), spec=("fsdp", "tp"))})
-
-        def step(carry, update):
-            weights, state = carry
-            key = jax.random.fold_in(jax.random.key(2), update)
-            x = jax.random.normal(key, (64, 32))
-            y = x @ truth + jax.random.normal(jax.random.fold_in(key, 1), (64, 8))
-            gradient = jax.grad(lambda w: ((x @ w["w"][...] - y) ** 2).mean())(weights)
-            changes, state = optimizer.update(gradient, state, weights)
-            weights = optax.apply_updates(weights, changes)
-            return (weights, state), ((weights["w"][...] - truth) ** 2).mean()
-
-        _, errors = jax.lax.scan(step, (weights, optimizer.init(weights)), jnp.arange(600))
-        return np.asarray(errors)
-
-    whole, half = learn("float32"), learn("bfloat16")
-    assert whole[-1] < 0.02 * whole[0]
-    assert half[-50:].mean() == pytest.approx(whole[-50:].mean(), rel=0.005)

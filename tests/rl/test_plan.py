@@ -64,12 +64,6 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):
     assert "does NOT fit: update takes the most, 4.00 of 3.00 MiB" in capsys.readouterr().out
 
 
-def test_without_the_compiler_for_tpus_the_way_to_get_it_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(plan.importlib.util, "find_spec", lambda name: None)
-    assert plan.main(["--config", str(TINY), "--topology", "v5e:2x4"]) == 2
-    assert capsys.readouterr().err == "error: --topology needs the compiler for TPUs: pip install libtpu\n"
-
-
 @pytest.mark.parametrize(
     "arguments, said",
     [
@@ -84,15 +78,3 @@ def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, caps
     printed = capsys.readouterr()
     assert said in printed.err and printed.err.count("\n") == 1
     assert printed.out == ""
-
-
-def test_the_base_engineers_parameters_are_counted():
-    mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
-
-    def beside_the_gradient(*overrides):
-        found = plan.programs(config_.load(TINY, ["warm_start.steps=0", *overrides]), mesh)
-        (gradient,) = [program for program in found if program.name == "gradient"]
-        return plan.per_device(gradient.beside)
-
-    parameters = beside_the_gradient() / 2  # Adam's moments, two of each
-    assert beside_the_gradient("engineer.kind=base") == pytest.approx(3 * parameters, rel=0.01)

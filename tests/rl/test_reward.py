@@ -12,7 +12,7 @@ from jaxlake.types import ABSENT, Check, Costs, Objective, Verdict
 from jaxlake.verify import verify
 from rl.config import RewardSection
 from rl.config.choices import RewardKind
-from rl.reward import length_penalty, moving_share, rewards, weight_accuracy
+from rl.reward import length_penalty, rewards, weight_accuracy
 
 BOARD = from_text("""
     a..A
@@ -150,9 +150,3 @@ def test_length_penalty_at_the_papers_lengths(tokens, expected):
 )
 def test_the_weight_of_accuracy_follows_the_share_of_short_answers(short_share, expected):
     assert weight_accuracy(short_share) == pytest.approx(expected)
-
-
-def test_the_moving_share_starts_at_the_first_and_then_moves_slowly():
-    first = moving_share(None, np.array([10, 20, 30, 40]), free=20, decay=0.9)
-    assert first == 0.5
-    assert moving_share(first, np.array([10, 10, 10, 10]), free=20, decay=0.9) == pytest.approx(0.9 * 0.5 + 0.1)

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from stage import SETTINGS, Scene, Stage, nothing_valid
+from stage import Scene, Stage, nothing_valid
 
 import rl.sft.stage
 from jaxlake.config import LakeConfig
 from rl import distributed
 from rl import grpo_step as one_step
-from rl.config import Config, ConfigError, GRPOSection
+from rl.config import ConfigError, GRPOSection
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
-from rl.grpo_step import minibatch_rows, planned_updates, summary
+from rl.grpo_step import minibatch_rows, summary
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
 from rl.run.recorder import Recorder
@@ -170,13 +170,6 @@ def test_a_configuration_that_the_policy_writes_is_taken(stage, monkeypatch):
     assert json.loads((run.recorder.directory.path / "rounds/1/config.json").read_text()) == lake.to_dict()
 
 
-def test_rubbish_is_asked_about_again(stage, monkeypatch):
-    run, lake, got = designing(stage, monkeypatch, "I do not know.", LEGAL)
-    assert lake.hole == (0.1, 0.2) and len(got) == 2
-    assert (written(run)["fallback"], written(run)["attempts"], len(written(run)["errors"])) == (False, 2, 1)
-    assert not any("stays in force" in line for line in run.lines)
-
-
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -230,13 +223,6 @@ def test_a_step_logs_means_of_its_updates_but_the_largest_maximum_and_the_number
     ]
     assert summary(updates) == {"loss": 1.0, "ratio_max": 3.0, "update_skipped": 2.0}
     assert np.isnan(summary([{"loss": float("nan")}, {"loss": 1.0}])["loss"])
-
-
-def test_the_learning_rate_runs_over_all_updates_of_all_rounds():
-    config = Config(**SETTINGS)
-    assert planned_updates(config) == 2 * 2 * (8 // 4) * 4
-    rehearsing = Config(**SETTINGS | {"grpo": SETTINGS["grpo"] | {"engineer_every": 3}})
-    assert planned_updates(rehearsing) == 2 * (2 * (8 // 4) * 4 + 1)  # after the third of four steps
 
 
 def test_every_so_many_steps_the_policy_rehearses_fresh_engineer_examples(stage, monkeypatch):

@@ -185,12 +185,6 @@ def test_long_work_that_changes_nothing_is_cut_off_and_what_was_there_saved(run)
     assert saved(run).progress.step == 4
 
 
-def test_a_run_without_a_checkpoint_begins(run):
-    found = saved(run)
-    assert found.progress == Progress() and found.pending is None and found.reference is None
-    assert float(np.asarray(found.parameters["w"][...])[0, 0]) == 0.0
-
-
 ALONE = Kind.of("3x1")
 OPTIMAL, LATE, THROUGH = "0:(0,0)(0,1)(0,2)", "0:(0,0)(0,0)(0,1)(0,2)", "0:(0,0)(1,0)(1,1)(1,2)(0,2)"
 
@@ -242,8 +236,3 @@ def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):
     assert row.kind == ALONE and {failure.kind for failure in found.trajectories} == {ALONE}
     shown = [(failure.check, failure.answer, failure.board.split()[:2]) for failure in found.trajectories]
     assert shown == [("parsable", "no", ["a.A", ".#."]), ("hole_free", THROUGH, ["a.A", ">>^"])]
-
-
-def test_a_validation_without_a_failure_shows_none(run):
-    found = validated(run, [OPTIMAL] * 3, [OPTIMAL] * 6)
-    assert found.trajectories == () and found.training is None and found.valid == 3

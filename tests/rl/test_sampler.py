@@ -1,7 +1,5 @@
 """Sampling says what the model says, whatever the rows, the refills and the mesh; the host's queue loses nothing."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,11 +7,11 @@ import pytest
 from flax import nnx
 
 from rl.config import ConfigError, RunError
-from rl.qwen3.logprobs import answer_logprobs, join
+from rl.qwen3.logprobs import join
 from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.run.keys import Purpose, make_key
-from rl.sampler import Sampler, SamplingParams, batch
+from rl.sampler import Sampler, SamplingParams
 from rl.sampler.draw import draw, likeliest
 from rl.sampler.programs import programs
 from rl.sampler.schedule import Schedule
@@ -99,14 +97,6 @@ def test_logprobs_are_of_the_whole_distribution_under_the_temperature(alone, for
     np.testing.assert_allclose(rollout.logprobs[rollout.mask], expected[rollout.mask], atol=1e-5)
 
 
-@pytest.mark.heavy
-def test_logprobs_equal_the_trainers(alone):
-    rollout = sample(alone, sampling=SamplingParams(0.7))
-    model = nnx.merge(alone[0].graph, alone[1])
-    logprobs, _ = answer_logprobs(model, join(TWICE, 5, rollout.tokens, rollout.mask), 0.7)
-    np.testing.assert_allclose(rollout.logprobs[rollout.mask], logprobs[rollout.mask], atol=1e-5)
-
-
 def test_samples_follow_the_models_distribution(alone, forward):
     rollout = sample(alone, prompts=PROMPTS[:1] * 250, samples=8)
     first = jax.tree.map(lambda x: x[:16], rollout)
@@ -133,12 +123,6 @@ def test_an_answer_ends_at_its_first_stop_token_which_counts(alone):
         assert truncated == (tokens[length - 1] not in STOPS)
         assert not truncated or length == TOKENS
     assert set(lengths) >= {1, 2, 3, TOKENS}, "the lengths are ragged"
-
-
-def test_padding_is_never_read_off_token_ids(alone):
-    rollout = sample(alone, samples=8)
-    assert (rollout.tokens[rollout.mask] == 0).any(), "0 pads, and is sampled as well"
-    assert (rollout.tokens[:, :-1][rollout.mask[:, 1:]] == 0).any(), "without ending an answer"
 
 
 def test_keys_and_samples_draw_tokens_of_their_own(alone):
@@ -193,21 +177,6 @@ def test_a_queue_gives_every_request_the_same_tokens(alone, queued):
         assert_same(sample(alone, samples=samples, prompts=prompts), sample(queued, samples=samples, prompts=prompts))
 
 
-def test_one_long_answer_does_not_hold_the_others(queued, monkeypatch):
-    compiled, steps = programs(queued[0]), []
-
-    def decode(parameters, state, **more):
-        before = np.array(state.count)
-        state, done = compiled.decode(parameters, state, **more)
-        steps.append((np.asarray(state.count) - before).max())  # of a row that was there for all of them
-        return state, done
-
-    monkeypatch.setattr(batch, "programs", lambda sampler: compiled._replace(decode=decode))
-    lengths = sample(queued, prompts=PROMPTS * 8, samples=1).mask.sum(axis=1)
-    in_batches = sum(lengths[i : i + 4].max() for i in range(0, 64, 4))
-    assert sum(lengths) / 4 <= sum(steps) < 0.9 * in_batches
-
-
 @pytest.mark.parametrize(
     ("fsdp", "tp", "rows"),
     [(4, 2, 8), *(pytest.param(*mesh, marks=pytest.mark.slow) for mesh in ((8, 1, 16), (2, 4, 4)))],
@@ -225,24 +194,10 @@ def test_nothing_compiles_in_steady_state(queued):
     assert [program._cache_size() for program in compiled] == before
 
 
-def test_prompts_are_padded_to_few_lengths(alone):
-    buckets = [dataclasses.replace(alone[0], max_prompt_tokens=n)._buckets for n in (5, 64, 100, 1280)]
-    assert buckets == [[5], [64], [64, 100], [64, 128, 256, 512, 1024, 1280]]
-
-
 def test_progress_is_told_how_many_answers_are_finished(queued):
     told = []
     sample(queued, progress=told.append)
     assert told == sorted(told) and told[-1] == 16
-
-
-def test_progress_may_stop_the_generation(queued):
-    def stop(done):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        sample(queued, progress=stop)
-    assert len(sample(queued).tokens) == 16
 
 
 @pytest.mark.parametrize(
@@ -255,11 +210,6 @@ def test_progress_may_stop_the_generation(queued):
 def test_what_does_not_fit_is_refused(queued, change, message):
     with pytest.raises(ConfigError, match=message):
         sample(queued, **change)
-
-
-def test_rows_that_the_mesh_does_not_divide_are_refused(weights):
-    with pytest.raises(ConfigError, match="sampler.rows = 12: must be a multiple of mesh.fsdp = 8"):
-        sampler_on(weights, 8, 1, 12)
 
 
 def drawn(logits, sampling, count=4000, allowed=None, seed=0):

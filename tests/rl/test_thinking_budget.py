@@ -145,36 +145,8 @@ def policy(tmp_path):
     return make
 
 
-@pytest.mark.heavy
-def test_the_policys_thought_is_closed_by_the_sentence_and_an_answer_follows(policy):
-    made, parameters = policy(max_thinking_tokens=20)
-    opening = made.tokenizer.encode("<think>\n")  # as a template that opens the thought, which a random model does not
-    budget = dataclasses.replace(made.sampler.thinking, open_id=None)
-    prompts = [made.tokenizer.chat("board", thinking=True) + opening] * 8
-    sampler = dataclasses.replace(made.sampler, thinking=budget)
-    rollout = sampler.generate(made.rollout_parameters(parameters), prompts, jax.random.key(0))
-    cut = rollout.forced.any(axis=1)
-    assert cut.any()
-    for text, tokens, forced in zip(
-        made.texts(rollout.tokens, rollout.mask), rollout.tokens, rollout.forced, strict=True
-    ):
-        if forced.any():
-            assert made.tokenizer.decode(tokens[forced].tolist()) == f"\n\n{SENTENCE}\n</think>\n\n"
-            assert f"{SENTENCE}\n</think>\n\n" in text
-
-
-def test_without_a_sentence_the_tag_alone_closes_a_thought():
-    tokenizer = Tokenizer()
-    assert tokenizer.decode(closing(tokenizer, None)) == "\n</think>\n\n"
-    assert closing(tokenizer, None).count(tokenizer.end_think_id) == 1
-
-
 def test_a_cap_that_leaves_no_room_for_a_plan_is_refused(policy):
     needed = len(closing(Tokenizer(), SENTENCE))
     said = f"text.max_thinking_tokens = 110 must be below {120 - needed}, as text.max_new_tokens = 120 holds"
     with pytest.raises(ConfigError, match=re.escape(said)):
         policy(max_thinking_tokens=110)[0].sampler  # noqa: B018 - what it is made for
-
-
-def test_without_thinking_there_is_no_cap(policy):
-    assert policy(thinking=False, max_thinking_tokens=110)[0].sampler.thinking is None

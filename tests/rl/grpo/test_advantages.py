@@ -37,10 +37,6 @@ def test_advantages_by_hand(given, kind, expected):
     np.testing.assert_allclose(found(given, kind, epsilon=1e-9), expected, rtol=1e-6)
 
 
-def test_epsilon_is_added_to_the_deviation():
-    np.testing.assert_allclose(found(([0.0, 1.0], [0, 0]), Advantage.GROUP_STD, epsilon=0.5), [-0.5, 0.5], rtol=1e-6)
-
-
 @pytest.mark.parametrize("kind", Advantage)
 def test_a_group_of_equals_and_a_group_of_one_teach_exactly_nothing(kind):
     given = [0.1, 0.1, 0.1, 0.7, 0.3, 0.9], [0, 0, 0, 1, 2, 2]
@@ -62,13 +58,6 @@ def test_groups_sum_to_zero_whatever_the_order(answers, kind, random):
         assert abs(values[ids == group].sum()) <= 1e-4 * (1 + np.abs(values).max()) * len(ids)
     order = np.array(random.sample(range(len(ids)), len(ids)))
     np.testing.assert_allclose(advantages(rewards[order], ids[order], kind), values[order], rtol=1e-4, atol=1e-4)
-
-
-def test_a_reward_that_is_not_finite_spoils_its_group_and_says_so():
-    with np.errstate(invalid="ignore"):
-        values = found(([np.inf, 0.0, 0.0, 1.0], [0, 0, 1, 1]), Advantage.GROUP_STD)
-    assert np.isnan(values[:2]).all()
-    np.testing.assert_allclose(values[2:], [-1, 1], rtol=1e-3)
 
 
 @pytest.mark.parametrize("right", [0.02, 0.3, 0.5, 0.9, 0.98])

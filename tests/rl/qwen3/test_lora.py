@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import os
 from pathlib import Path
 
@@ -80,20 +79,6 @@ def test_only_adapters_are_trained_and_each_moves_the_logits(adapted):
         assert path[-1] in ("lora_a", "lora_b") and np.abs(np.asarray(variable[...])).max() > 0, path
 
 
-def test_without_adapters_everything_is_trained():
-    _, parameters = abstract(PLAIN)
-    trained, frozen = lora.split(parameters)
-    assert jax.tree.structure(trained) == jax.tree.structure(parameters) and not jax.tree.leaves(frozen)
-
-
-def test_the_base_is_stored_as_it_is_computed_with_and_the_adapters_in_float32():
-    _, parameters = abstract(dataclasses.replace(ADAPTED, dtype=jnp.bfloat16))
-    trained, frozen = lora.split(parameters)
-    assert {leaf.dtype for leaf in jax.tree.leaves(trained)} == {jnp.dtype(jnp.float32)}
-    for path, variable in nnx.to_flat_state(frozen):
-        assert variable.dtype == (jnp.float32 if "norm" in path[-2] else jnp.bfloat16), path
-
-
 def test_adapters_do_not_depend_on_the_mesh(adapted):
     mesh = make_mesh(4, 2)
     graph, spread = abstract(ADAPTED, mesh)[0], shard_parameters(adapted[1], mesh)
@@ -104,21 +89,6 @@ def test_adapters_do_not_depend_on_the_mesh(adapted):
     assert (
         dict(nnx.to_flat_state(merged))[weight][...].sharding == dict(nnx.to_flat_state(spread))[weight][...].sharding
     )
-
-
-def test_adapters_are_saved_as_peft_names_them(adapted, tmp_path):
-    _, parameters = adapted
-    lora.save(tmp_path, ADAPTED.lora, parameters, base_model="Qwen/Qwen3-4B")
-    tensors = load_file(tmp_path / "adapter_model.safetensors")
-    assert len(tensors) == 2 * 4 * 2  # A and B, of four targets, in two layers
-    a = tensors["base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"]
-    b = tensors["base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"]
-    np.testing.assert_array_equal(a, np.asarray(parameters["layers"]["mlp"]["up_proj"]["lora_a"][...])[1].T)
-    assert a.shape == (4, 32) and b.shape == (32, 4)
-    raw = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert (raw["peft_type"], raw["r"], raw["lora_alpha"]) == ("LORA", 4, 8.0)
-    assert raw["target_modules"] == ["q_proj", "o_proj", "up_proj", "down_proj"]
-    assert raw["base_model_name_or_path"] == "Qwen/Qwen3-4B"
 
 
 def test_others_may_read_adapters_as_the_umask_says(adapted, tmp_path):
@@ -177,9 +147,3 @@ def test_a_runs_export_holds_the_merged_model_and_the_adapters_apart(adapted, tm
         else:
             np.testing.assert_array_equal(tensor, base[name])
     assert not adapters and merged.keys() == base.keys()
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(adapted, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write the adapters there"):
-        lora.save(tmp_path / "file" / "adapters", ADAPTED.lora, adapted[1])

@@ -27,12 +27,6 @@ BASE = {
     "rope_theta": 1e6,
     "tie_word_embeddings": True,
 }
-PUBLISHED = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "model_type": "qwen3",
-    "hidden_act": "silu",
-    "attention_bias": False,
-}
 
 
 def logits_of(folder, tokens, mask, dtype=jnp.float32):

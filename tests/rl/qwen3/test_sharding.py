@@ -52,13 +52,6 @@ def test_parameters_and_the_optimizers_moments_lie_by_one_declaration(parameters
     assert state[0].count.sharding.is_fully_replicated
 
 
-@pytest.mark.heavy
-def test_an_axis_that_does_not_divide_a_dimension_leaves_it_whole(parameters):
-    placed = sharding.shard_parameters(parameters, sharding.make_mesh(3, 2))
-    assert specs(placed)["layers.self_attn.q_proj.weight"] == P(None, None, "tp")  # 16 rows on three devices
-    assert specs(placed)["layers.mlp.down_proj.weight"] == P(None, "tp")
-
-
 @pytest.mark.parametrize(("fsdp", "tp"), [(8, 1), (4, 2)])
 def test_rollout_weights_are_cast_matrices_whole_along_fsdp(parameters, fsdp, tp):
     mesh = sharding.make_mesh(fsdp, tp)
@@ -81,16 +74,6 @@ def test_rollout_weights_that_need_no_change_are_no_copies(parameters):
     twice = sharding.for_rollout(once, jnp.bfloat16, mesh)
     for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(twice), strict=True):
         assert a.unsafe_buffer_pointer() == b.unsafe_buffer_pointer()
-
-
-def test_abstract_arrays_say_what_the_real_ones_are(parameters):
-    mesh = sharding.make_mesh(4, 2)
-    found = sharding.abstract(parameters, mesh)
-    expected = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
-        sharding.shard_parameters(parameters, mesh),
-    )
-    assert jax.tree.leaves(found) == jax.tree.leaves(expected)
 
 
 def test_a_batch_is_shared_over_fsdp():

@@ -5,8 +5,6 @@ import shutil
 
 import pytest
 
-from jaxlake.board_text import from_text
-from jaxlake.text import PromptStyle, prompt
 from rl.config import ConfigError
 from rl.qwen3 import build_tokenizer
 from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
@@ -15,35 +13,6 @@ from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer()
-
-
-def test_every_coordinate_is_one_token(tokenizer):
-    for row in range(10):
-        for column in range(10):
-            assert len(tokenizer.encode(f"({row},{column})")) == 1
-
-
-@pytest.mark.parametrize(
-    "text", ["0:(0,0)(0,1)\n1:(2,2)", "Größe 12 % of 3x3 {}\t\n\n", "", " (12,3) <think>hm</think>"]
-)
-def test_text_comes_back(tokenizer, text):
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-def test_chat_is_qwens(tokenizer):
-    asked = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
-    for thinking, text in ((True, asked), (False, asked + "<think>\n\n</think>\n\n")):
-        assert tokenizer.chat_text("hello", thinking=thinking) == text
-        assert tokenizer._tokenizer.decode(tokenizer.chat("hello", thinking=thinking)) == text
-
-
-def test_an_answer_ends_with_qwens_end_of_message(tokenizer):
-    assert tokenizer.completion("0:(0,0)")[-1] == tokenizer.encode("<|im_end|>")[0] == tokenizer.stop_ids[0]
-
-
-def test_a_board_costs_few_tokens(tokenizer):
-    board = from_text(["a.#", "#.b", "B.A"], max_size=3, max_agents=2)
-    assert len(tokenizer.chat(prompt(board, PromptStyle.COORDINATES), thinking=False)) <= 28
 
 
 def test_the_shipped_files_are_what_the_builder_makes(tmp_path):
