@@ -11,7 +11,7 @@ from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.generate import GAPS, Dataset, KindReport, generate
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import LevelBank, pad, stack, validate
-from jaxlake.render import animate, draw, gif, png, svg
+from jaxlake.render import animate, draw, png, svg
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import (
     INFINITE,
@@ -86,7 +86,6 @@ __all__ = [
     "first_failure",
     "from_text",
     "generate",
-    "gif",
     "joint_values",
     "needs_wait",
     "pad",

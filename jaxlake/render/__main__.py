@@ -7,18 +7,17 @@ from pathlib import Path
 from jaxlake import files
 from jaxlake.board_text import to_text
 from jaxlake.commands import command_parser, mistakes_in_one_line
-from jaxlake.render import animate, gif, png, svg
+from jaxlake.render import animate, png, svg
 from jaxlake.types import Instance, Plan
 
 _EXAMPLE = """\
 examples:
   python -m jaxlake.render solved.jsonl
   python -m jaxlake.render solved.jsonl --index 3 -o board.svg
-  python -m jaxlake.render solved.jsonl --index 3 -o plan.gif
+  python -m jaxlake.render solved.jsonl --index 3 -o plan.svg --animate
 
-The ending of the output says what it is: .txt and .svg, .png (needs Pillow)
-with the plan's paths, .gif (needs Pillow) with agents that walk; so does an
-.svg with --animate.
+The ending of the output says what it is: .txt, .svg or .png (needs Pillow),
+with the plan's paths; in an .svg with --animate the agents walk.
 """
 
 
@@ -28,22 +27,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("boards", help="a file of boards, .jsonl or .txt")
     parser.add_argument("--index", type=int, default=0, help="number of the board in the file (default: 0)")
     parser.add_argument("--animate", action="store_true", help="in an .svg let the agents walk")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="ends in .txt, .svg, .png or .gif (default: the terminal)"
-    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="ends in .txt, .svg or .png (default: the terminal)")
     options = parser.parse_args(arguments)
     suffix = Path(options.output).suffix.lower() if options.output else ".txt"
-    with mistakes_in_one_line(parser, needs=".png and .gif need Pillow, .svg does not"):
+    with mistakes_in_one_line(parser, needs=".png needs Pillow, .svg does not"):
         if suffix not in _DRAWERS:
             raise ValueError(f"{options.output} must end in {', '.join(_DRAWERS)}")
         if options.animate and suffix != ".svg":
-            raise ValueError("--animate is for an output that ends in .svg; a .gif always walks")
+            raise ValueError("--animate is for an output that ends in .svg")
         entries = files.read_records(options.boards)
         if not 0 <= options.index < len(entries):
             raise ValueError(f"--index {options.index}: {options.boards} has the boards 0 to {len(entries) - 1}")
         entry = entries[options.index]
         instance, plan = files.from_record(entry), files.plan_of(entry)
-        if plan is None and (options.animate or suffix == ".gif"):
+        if plan is None and options.animate:
             raise ValueError(f"{options.boards}: board {options.index} has no plan; python -m jaxlake.solve finds one")
         content = animate(instance, plan).encode() if options.animate else _DRAWERS[suffix](instance, plan)
         if options.output:
@@ -53,16 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _side(instance: Instance) -> int:
-    """Of a cell in pixels: as elsewhere, and less on boards of more than 21, that would take gigabytes to draw."""
-    return max(1, min(48, 1024 // int(instance.size)))
-
-
+# Cells are smaller on boards of more than 21, that would take gigabytes to draw.
 _DRAWERS: dict[str, Callable[[Instance, Plan | None], bytes]] = {
     ".txt": lambda instance, plan: f"{to_text(instance, plan)}\n".encode(),
     ".svg": lambda instance, plan: svg(instance, plan).encode(),
-    ".png": lambda instance, plan: png(instance, plan, cell=_side(instance)),
-    ".gif": lambda instance, plan: gif(instance, plan, cell=_side(instance)),
+    ".png": lambda instance, plan: png(instance, plan, cell=max(1, min(48, 1024 // int(instance.size)))),
 }
 
 

@@ -1,4 +1,4 @@
-"""Boards, plans and rollouts as pixels, PNG and GIF files; needs Pillow (10.1), which matplotlib brings along."""
+"""Boards and plans as pixels and PNG files; needs Pillow (10.1), which matplotlib brings along."""
 
 import io
 from collections.abc import Sequence
@@ -11,9 +11,6 @@ from jaxlake.render import scene
 from jaxlake.types import Instance, Plan
 
 _FINER = 4  # Pillow draws without smooth edges: pictures are drawn this much larger and averaged.
-_MOMENTS = 4  # Pictures of one step in an animation.
-_MILLISECONDS = 120  # Of each of them.
-_PAUSE = 1500  # Milliseconds on the last one.
 
 
 def rgb(
@@ -23,53 +20,12 @@ def rgb(
     return np.asarray(_image(instance, scene.still(instance, plan, positions), cell))
 
 
-def frames(instance: Instance, moves: Plan | np.ndarray, cell: int = 48) -> np.ndarray:
-    """The pictures that ``animate`` shows, four for each step, uint8 ``[4 * steps + 1, height, width, 3]``.
-
-    Args:
-      instance: without batch axes.
-      moves: a plan, or cells ``[times, max_agents]``.
-      cell: side of a cell in pixels.
-    """
-    positions = scene.walks(instance, moves)
-    shapes, numbers = scene.background(instance)
-    marks = scene.alarms(instance, positions)
-    pictures = []
-    for moment in range(_MOMENTS * (len(positions) - 1) + 1):
-        before, part = divmod(moment, _MOMENTS)
-        after = min(before + 1, len(positions) - 1)
-        time = moment / _MOMENTS
-        agents: list[scene.Shape] = [mark.shape for mark in marks if mark.begin <= time < mark.end]
-        for agent, (here, there) in enumerate(zip(positions[before].tolist(), positions[after].tolist(), strict=True)):
-            if here >= 0:
-                begin = np.array(scene.middle(here, instance.max_size))
-                end = np.array(scene.middle(there if there >= 0 else here, instance.max_size))
-                agents += scene.token(agent, tuple((begin + part / _MOMENTS * (end - begin)).tolist()))
-        pictures.append(np.asarray(_image(instance, shapes + numbers + agents, cell)))
-    return np.stack(pictures)
-
-
 def png(
     instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None, cell: int = 48
 ) -> bytes:
     """The picture of ``rgb`` as a PNG file."""
     file = io.BytesIO()
     _image(instance, scene.still(instance, plan, positions), cell).save(file, "PNG", optimize=True)
-    return file.getvalue()
-
-
-def gif(instance: Instance, moves: Plan | np.ndarray, cell: int = 48) -> bytes:
-    """The pictures of ``frames`` as a GIF file that begins again after a pause."""
-    from PIL import Image
-
-    pictures = frames(instance, moves, cell)
-    # One palette for all: with their own, the colours of pictures that follow one another flicker.
-    some = pictures[:: max(1, len(pictures) // 8)]
-    palette = Image.fromarray(np.concatenate(list(some))).quantize(128)
-    images = [Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    duration = [_MILLISECONDS] * (len(images) - 1) + [_PAUSE]
-    file = io.BytesIO()
-    images[0].save(file, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0, optimize=True)
     return file.getvalue()
 
 

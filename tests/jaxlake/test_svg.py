@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from jaxlake.board_text import from_text
-from jaxlake.render import animate, frames, gif, html, png, rgb, svg
+from jaxlake.render import animate, html, png, rgb, svg
 from jaxlake.render.scene import alarms, walks
 from jaxlake.text import parse
 from jaxlake.types import ABSENT, OUTSIDE
@@ -25,7 +25,7 @@ ANSWER = "0:(0,0)(0,1)(0,2)(1,2)(1,2)(2,2)(3,2)(3,3)\n1:(2,0)(1,0)(1,0)(0,0)(0,1
 LIMITS = {"max_size": 6, "max_agents": 3}
 CELL = 48
 
-HOLE, ALARM = (0x39, 0x42, 0x4E), (0xE8, 0x11, 0x2D)
+HOLE = (0x39, 0x42, 0x4E)
 BLUE, ORANGE = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
 
 
@@ -161,37 +161,9 @@ def test_pixels_show_what_is_in_each_cell():
     assert colour(3, 0) == (0xEE, 0xF1, 0xF4)
 
 
-def test_frames_move_the_agents_between_their_cells():
-    pictures = frames(board(), plan(), cell=20)
-    assert pictures.shape == (4 * 7 + 1, 82, 82, 3)
-
-    def place(picture: np.ndarray) -> np.ndarray:
-        """(row, column) of the middle of what is blue, the ring on the goal left out."""
-        rows, columns = np.nonzero((picture == BLUE).all(axis=-1))
-        free = (rows < 2.5 * 20) | (columns < 2.5 * 20)
-        return np.array([(x[free].min() + x[free].max()) / 2 for x in (rows, columns)]) / 20 - 0.54
-
-    for frame, expected in ((0, (0, 0)), (2, (0, 0.5)), (4, (0, 1)), (8, (0, 2)), (10, (0.5, 2)), (14, (1, 2))):
-        assert np.allclose(place(pictures[frame]), expected, atol=0.06)
-
-
-def test_a_collision_is_seen_in_the_frames():
-    pictures = frames(board(), np.array([[2, 3], [3, 2]]), cell=40)
-    assert [bool((picture == ALARM).all(axis=-1).any()) for picture in pictures] == [True] * 4 + [False]
-
-
-def test_files_hold_the_same_pictures():
+def test_a_file_holds_the_same_picture():
     with Image.open(io.BytesIO(png(board(), plan()))) as image:
         assert np.array_equal(np.asarray(image.convert("RGB")), rgb(board(), plan()))
-    with Image.open(io.BytesIO(gif(board(), plan(), cell=20))) as image:
-        assert image.info["loop"] == 0
-        seconds = 0
-        for index in range(image.n_frames):
-            image.seek(index)
-            seconds += image.info["duration"]
-        assert seconds == 28 * 120 + 1500
-        last = np.asarray(image.convert("RGB")).astype(int)
-    assert np.abs(last - frames(board(), plan(), cell=20)[-1]).mean() < 2
 
 
 def test_a_notebook_shows_an_instance_and_the_first_of_a_batch():
