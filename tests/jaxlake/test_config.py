@@ -120,13 +120,6 @@ def test_a_size_that_the_others_bring_down_stays_at_the_floor():
     assert repairs == ("data of size 3 was 0: raised to the floor of 0.25",)
 
 
-def test_a_size_at_the_floor_is_not_called_raised():
-    config = LakeConfig(SIZES, (0.0, 0.25, 0.75), (0.1, 0.2, 0.3), (0.0, 0.5, 1.0))
-    raised, repairs = with_data_floor(config, 0.25)
-    assert raised.data == (0.25, 0.25, 0.5)
-    assert repairs == ("data of size 3 was 0: raised to the floor of 0.25",)
-
-
 @pytest.mark.parametrize("floor", [-0.1, 0.34, math.nan])
 def test_a_floor_that_the_sizes_cannot_all_have_is_refused(floor):
     with pytest.raises(ValueError, match=f"floor = {floor} must be from 0 to 0.333333 with 3 kinds"):
@@ -188,8 +181,3 @@ def test_random_configs_are_seeded_and_multiples_of_a_two_hundredth():
     assert config != LakeConfig.random((3, 4, 5, 6), jax.random.key(4))
     for value in config.data + config.hole + config.wait:
         assert value * 200 == pytest.approx(round(value * 200), abs=1e-9)
-
-
-def test_uniform_configs_share_equally():
-    config = LakeConfig.uniform((3, 4, 5, 6), hole=0.3, wait=0.5)
-    assert config.data == (0.25,) * 4 and config.hole == (0.3,) * 4 and config.wait == (0.5,) * 4

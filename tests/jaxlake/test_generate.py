@@ -68,14 +68,6 @@ def test_every_instance_comes_with_an_optimal_plan_and_its_need_to_wait(dataset)
     np.testing.assert_array_equal(needs_wait(dataset.instances, again), dataset.needs_wait)
 
 
-def test_what_was_realised_is_measured(dataset):
-    realised = dataset.realised()
-    assert list(realised) == ["3", "4", "5"]
-    assert sum(entry["data"] for entry in realised.values()) == pytest.approx(1)
-    assert realised["5"] == pytest.approx({"data": counts(CONFIG, 201)[2] / 201, "hole": 2 / 21, "wait": 0})
-    assert realised["3"]["wait"] == pytest.approx(0.5, abs=0.01)
-
-
 def test_no_instance_comes_twice_and_sizes_are_mixed(dataset):
     assert len(set(fingerprints(dataset.instances))) == 201
     assert len(set(dataset.instances.size[:20].tolist())) == 3
@@ -226,15 +218,6 @@ def test_too_few_interacting_instances_are_reported():
     assert entry.repeated == 0
 
 
-@pytest.mark.heavy
-def test_three_agents_find_their_boards_too():
-    config = LakeConfig(("4x3", "5x3"), (0.5, 0.5), (0.1, 0.1), (0.3, 0.3))
-    dataset = generate(config, jax.random.key(2), 60, **SHAPE)
-    assert (dataset.instances.num_agents == 3).all()
-    assert np.asarray(verify(dataset.instances, dataset.solutions.plan, dataset.solutions.cost).optimal).all()
-    assert dataset.needs_wait.sum() == 18
-
-
 def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
     shape = Shape(Kind.of(4), density=2 / 12, **SHAPE)
     found, account = search.first_boards(shape, jax.random.key(0), Quotas(20, 5), frozenset(), 2048)
@@ -263,16 +246,6 @@ def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
 def test_what_cannot_be_generated_is_refused_in_one_line(arguments, message):
     with pytest.raises(ValueError, match=message):
         generate(CONFIG, jax.random.key(0), **{"count": 10, **SHAPE, **arguments})
-
-
-def test_a_size_without_a_solvable_board_is_named(monkeypatch):
-    def unsolvable(instances, *_):
-        solutions = solve(instances)
-        return solutions.replace(status=np.full_like(solutions.status, Status.UNSOLVABLE))
-
-    monkeypatch.setattr(search, "solve", unsolvable)
-    with pytest.raises(ValueError, match="size 3 at hole ratio 0.2 has no solvable board with 2 agents among"):
-        generate(CONFIG, jax.random.key(0), 4, **SHAPE)
 
 
 @pytest.mark.heavy

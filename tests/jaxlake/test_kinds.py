@@ -98,27 +98,6 @@ def test_what_is_no_kind_is_one_clear_line(value, message):
     assert str(fault.value).startswith(message) and "\n" not in str(fault.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hole": (0.1, 0.2, 0.3, 0.6)}, "hole of kind corridor8x3 = 0.6 must be from 0 to 0.5"),
-        ({"wait": (0, -1, 0, 0)}, "wait of kind 4x3 = -1 must be from 0 to 1"),
-        ({"data": (1.5, 0, 0, -0.5)}, "data of size 4 = 1.5 must be from 0 to 1"),
-        (
-            {"kinds": (4, "4x2", "rooms6", "corridor8x3")},
-            "kinds = (4, 4, rooms6, corridor8x3) must be different kinds in ascending order, at least one",
-        ),
-        ({"kinds": ("rooms6", 4, "4x3", "corridor8x3")}, "kinds = (rooms6, 4, 4x3, corridor8x3) must be different"),
-        ({"data": (0.4, 0.3, 0.2, 0.0)}, "data sums to 0.9 over kinds 4, 4x3, rooms6, corridor8x3: it must sum to 1"),
-    ],
-)
-def test_an_illegal_config_names_field_kind_and_value(change, message):
-    fields = {name: getattr(MIXED, name) for name in ("kinds", "data", "hole", "wait")}
-    with pytest.raises(ValueError) as fault:
-        LakeConfig(**{**fields, **change})
-    assert str(fault.value).startswith(message) and "\n" not in str(fault.value)
-
-
 def test_a_config_of_several_families_survives_json_and_is_counted_and_covered():
     entries = MIXED.to_dict()
     assert list(entries) == ["4", "4x3", "rooms6", "corridor8x3"]

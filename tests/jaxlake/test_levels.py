@@ -88,11 +88,6 @@ def test_arrays_of_another_kind_or_shape_are_named(fields, message):
         validate(jax.tree.map(lambda part: np.asarray(part)[None, None], LEVEL))
 
 
-def test_a_level_without_a_fault_passes():
-    validate(LEVEL)
-    validate(stack([from_text(board) for board in BOARDS]))
-
-
 def test_a_bank_hands_out_its_levels_and_their_distances_by_number():
     levels = stack([from_text(board) for board in BOARDS])
     bank = LevelBank.build(levels, with_distances=True)

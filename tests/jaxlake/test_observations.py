@@ -13,7 +13,6 @@ from jaxlake import observations
 from jaxlake.board_text import from_text
 from jaxlake.env import Lake
 from jaxlake.levels import stack
-from jaxlake.types import ABSENT
 
 MAX_SIZE, MAX_AGENTS, RADIUS = 5, 4, 2
 LEVELS = stack(
@@ -211,12 +210,6 @@ def test_a_window_of_radius_zero_is_the_agents_own_cell_and_a_negative_one_is_re
         observations.window(-1)
 
 
-def test_absent_agents_are_never_drawn():
-    state, first = jax.jit(Lake().reset)(from_text("aA.\n...\n...", max_size=4, max_agents=3))
-    assert state.positions.tolist() == [0, ABSENT, ABSENT]
-    assert first.observation.sum(axis=(1, 2)).tolist() == [7, 1, 1]
-
-
 @pytest.mark.heavy
 def test_observations_stay_within_their_bounds_and_reach_them():
     whole = from_text("a#C\n.b.\nAcB", max_size=3, max_agents=3)
@@ -225,7 +218,3 @@ def test_observations_stay_within_their_bounds_and_reach_them():
         least, greatest = observations.bounds(observe, max_agents=3)
         seen = [np.ravel(Lake(observe=observe).reset(level)[1].observation) for level in (whole, lonely)]
         assert (np.min(seen), np.max(seen)) == (least, greatest)
-
-
-def test_the_bounds_of_somebody_elses_observation_are_not_known():
-    assert observations.bounds(lambda state: state.positions, max_agents=3) is None

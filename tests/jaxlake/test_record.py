@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxlake import Instance, LevelBank, Params, from_text, generate, solve, stack
-from jaxlake.config import LakeConfig
-from jaxlake.solve import Convention, joint_values
+from jaxlake import LevelBank, Params, from_text, solve, stack
 
 ONE = from_text(["a.B", ".#.", "bA."])
 OTHER = from_text(["ab", "BA"], max_size=3)
@@ -40,10 +38,6 @@ def test_slices_and_arrays_take_several(index):
     assert same(BATCH[index], stack([OTHER, ONE]))
 
 
-def test_no_index_takes_none():
-    assert len(BATCH[[]]) == len(BATCH[np.zeros(4, bool)]) == 0
-
-
 def test_a_loop_goes_board_by_board():
     assert all(same(board, (ONE, OTHER)[number % 2]) for number, board in enumerate(BATCH))
     boards, plans = zip(*zip(BATCH, NESTED.plan, strict=True), strict=True)
@@ -59,11 +53,6 @@ def test_what_is_none_stays_none():
     bank = LevelBank.build(BATCH)
     assert bank[1].distances is None and len(bank[1:]) == 3
     assert LevelBank.build(BATCH, with_distances=True)[1:].distances.shape == (3, 2, 9)
-
-
-def test_tables_of_values_are_indexed_too():
-    tables = joint_values(BATCH, 2, Convention.SUM_OF_LOSS)
-    assert len(tables) == 4 and tables[1].values.shape == (9, 9) and tables[1].convention is Convention.SUM_OF_LOSS
 
 
 @pytest.mark.parametrize("ask", [len, iter, lambda record: record[0], lambda record: record[:1]])
@@ -89,10 +78,6 @@ def test_an_index_beyond_the_batch_is_no_other_board(batch, beyond):
 def test_arrays_that_differ_in_their_first_axes_have_no_length():
     with pytest.raises(TypeError, match=r"of this Instance differ in their first axes: \[2, 4\]"):
         len(BATCH.replace(size=BATCH.size[:2]))
-
-
-def test_a_record_is_true_whatever_it_holds():
-    assert ONE and BATCH and BATCH[:0] and Params()
 
 
 def test_a_record_is_no_mapping():
@@ -123,8 +108,3 @@ def test_records_are_indexed_under_jit_scan_and_vmap():
     assert same(jax.jit(lambda batch: batch[1:3])(BATCH), stack([OTHER, ONE]))
     _, starts = jax.lax.scan(lambda carry, board: (carry, board.starts), None, BATCH)
     assert (starts == BATCH.starts).all() and (jax.vmap(lambda board: board.size)(BATCH) == BATCH.size).all()
-
-
-def test_what_generate_finds_is_walked_through():
-    found = generate(LakeConfig.uniform((3,), 0.2, 0.5), jax.random.key(0), 4)
-    assert [type(board) for board in found.instances] == [Instance] * 4

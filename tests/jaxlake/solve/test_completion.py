@@ -13,7 +13,6 @@ import pytest
 from jaxlake import levels
 from jaxlake.board_text import from_text
 from jaxlake.solve import INFINITE, completion_costs, solve
-from jaxlake.solve.completion import _completion_costs
 from jaxlake.types import ABSENT, OUTSIDE, Instance, Plan, Status
 from jaxlake.verify import verify
 
@@ -321,14 +320,6 @@ def test_what_breaks_a_rule_costs_infinitely_much_from_there_on():
         (found,) = drawn(board, [path, []])
         assert (found[0, :good] == 5 + 4).all() and (found[0, good:] == INFINITE).all()
         assert (found[1:] == INFINITE).all()
-
-
-def test_nothing_is_compiled_the_second_time():
-    instances, _, plans, found = case(2, 2)
-    programs = _completion_costs._cache_size()
-    rest = completion_costs(instances[::-1], jax.tree.map(lambda leaf: leaf[::-1], plans))
-    assert _completion_costs._cache_size() == programs
-    np.testing.assert_array_equal(rest, found[::-1])
 
 
 def test_a_mistake_is_one_clear_line():
