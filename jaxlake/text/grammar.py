@@ -184,6 +184,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _ROWS = {"cell": "row0", "cell1": "row1", "cell2": "row2", "cell3": "row3", "xy": "xy"}
+_PLACEHOLDERS = frozenset("cxyijn")
+"""Letters that are no move: "(r,c)"."""
 _BEFORE, _AFTER = re.compile("([0-9]{0,2})([UDLRWSNE])"), re.compile("([UDLRWSNE])([0-9]{0,2})")
 
 # No loop over a group is possessive here: before Python 3.11.5 such loops lose matches (gh-106052).
@@ -297,9 +299,9 @@ def _read_line(tokens: list[re.Match[str]], side: int, compass: bool) -> Body:
     kinds = [token.lastgroup or "" for token in tokens]
     moves = _COMPASS if compass else _MOVES
     named = [moves.get(token[0].lower()) if kind == "word" else None for token, kind in zip(tokens, kinds, strict=True)]
-    cells = any(kind in _ROWS for kind in kinds)
-    lettered = "letters" in kinds or any(action not in (None, Action.WAIT) for action in named)
-    placeholders = any(token[0] in ("c", "x", "y", "i", "j", "n") for token in tokens)  # "(r,c)" is no move.
+    cells = not _ROWS.keys().isdisjoint(kinds)
+    lettered = "letters" in kinds or not {None, Action.WAIT}.issuperset(named)
+    placeholders = not _PLACEHOLDERS.isdisjoint(token[0] for token in tokens)
     steps: list[Step] = []
     formal, prose, stray = True, False, ""
     told: set[str] = set()

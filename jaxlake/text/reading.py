@@ -172,7 +172,11 @@ class _Answer:
         """Whether all it says is the other's, the beginning of it where it is cut off, or no more than its two ends."""
         for agent, path in self.paths.items():
             whole = other.get(agent, [])
-            same = _settled(path) == _settled(whole) or ((self.cut or self.last) and path == whole[: len(path)])
+            same = (
+                path == whole
+                or _settled(path) == _settled(whole)
+                or ((self.cut or self.last) and path == whole[: len(path)])
+            )
             if not same and (len(path) > 2 or len(whole) < 2 or [path[0], path[-1]] != [whole[0], whole[-1]]):
                 return False
         return True
@@ -294,7 +298,7 @@ def _entries(text: str, compass: bool, limits: _Limits) -> tuple[list[_Entry], s
         start = limits.start(agent)
         celled = celled or int in map(type, body.steps)
         if body.empty and mark.marked and start is not None and not inner and not celled:
-            body = body._replace(steps=[start])
+            body = Body([start], empty=True)
         last = end == len(text) and not body.remark and "\n" not in text[mark.end :].strip()
         entries.append(_Entry(agent, time, mark, body, inner, last))
     return entries, text
