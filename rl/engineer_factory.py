@@ -43,7 +43,7 @@ from rl.config import (
     extensions,
 )
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
-from rl.config.sections import RoundsSection
+from rl.config.training import RoundsSection
 from rl.context import read_context
 from rl.policy import SHIPPED_MODEL, Policy
 from rl.qwen3.tokenizer import Tokenizer

@@ -294,7 +294,7 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
     settings, lengths, samples = config.grpo, config.reward, config.grpo.samples
     rollout, verdicts, groups = sampled.rollout, sampled.verdicts, sampled.groups
     instances, tokens = np.repeat(sampled.instances, samples), rollout.mask.sum(axis=-1)
-    short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens, lengths.decay)
+    short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens)
     rewards = reward.rewards(lengths, verdicts, data.optima[instances], tokens, short_share)
     kinds = data.kinds[instances]
     described = metrics.describe(kinds, verdicts, rewards, tokens, rollout.truncated, instances, config.lake.kinds)

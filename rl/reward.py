@@ -10,6 +10,9 @@ from jaxlake.types import Check, Verdict
 from rl.config import RewardSection, RunError, extensions
 from rl.config.choices import RewardKind
 
+SHARE_DECAY = 0.9
+"""Weight of the past in the moving share of short answers; the paper does not publish its own."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Rewards:
@@ -103,7 +106,7 @@ def weight_accuracy(short_share: float) -> float:
     return 0.5 + 0.3 * min(max((short_share - 0.5) / 0.4, 0.0), 1.0)
 
 
-def moving_share(previous: float | None, tokens: Array, free: int, decay: float) -> float:
+def moving_share(previous: float | None, tokens: Array, free: int) -> float:
     """Return the next exponential moving average of the share of answers with at most `free` tokens."""
     share = float(np.mean(tokens <= free))
-    return share if previous is None else decay * previous + (1 - decay) * share
+    return share if previous is None else SHARE_DECAY * previous + (1 - SHARE_DECAY) * share

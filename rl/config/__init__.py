@@ -6,20 +6,16 @@ from rl.config.loading import SHIPPED, Values, build, load, merge, override, rea
 from rl.config.origins import as_override
 from rl.config.sections import (
     Config,
-    Count,
     EngineerSection,
-    GRPOSection,
     LoRASection,
     MeshSection,
     ModelSection,
     NetworkSection,
-    OptimizerFields,
-    RewardSection,
-    Section,
     TextSection,
     TrackingSection,
-    WarmStartSection,
 )
+from rl.config.training import GRPOSection, OptimizerFields, RewardSection, WarmStartSection
+from rl.config.types import Count, Section
 
 __all__ = [
     "FREE",

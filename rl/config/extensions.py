@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rl.config.errors import ConfigError
-from rl.config.sections import REFERENCE
+from rl.config.types import REFERENCE
 
 
 def is_own(name: str) -> bool:

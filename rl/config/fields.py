@@ -9,7 +9,8 @@ from pydantic.fields import FieldInfo
 
 from engineer import RULES
 from rl.config.origins import Origin, ours
-from rl.config.sections import Config, Own, RuleName, Section
+from rl.config.sections import Config
+from rl.config.types import Own, RuleName, Section
 
 FREE = ("engineer.api.", "checkpoint.", "tracking.")
 """Keys or their beginnings: what may change while a run stands, as no number depends on it."""

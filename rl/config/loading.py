@@ -14,7 +14,8 @@ from pydantic_core import ErrorDetails
 
 from rl.config.errors import ConfigError
 from rl.config.fields import OWN, keys, words
-from rl.config.sections import Config, Section
+from rl.config.sections import Config
+from rl.config.types import Section
 
 _PACKAGE = Path(__file__).parents[1]
 SHIPPED = (_PACKAGE if (_PACKAGE / "configs").exists() else _PACKAGE.parent) / "configs"

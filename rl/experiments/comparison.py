@@ -12,7 +12,7 @@ from jaxlake.files import write_whole
 from rl import config as config_
 from rl import engineer_factory
 from rl.config import Config, ConfigError, Count, Section, Values, decisive, flat
-from rl.config.sections import once_each
+from rl.config.types import once_each
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w+.-]*$", description="a folder's name")]

@@ -14,6 +14,9 @@ from jaxlake.types import Instance
 from rl.config import Config, ConfigError
 from rl.policy import Policy, Prompts
 
+VALIDATION_WAIT = 0.25
+"""Share of the boards of a validation that need a wait."""
+
 
 @dataclasses.dataclass(frozen=True)
 class BoardSet:

@@ -257,7 +257,7 @@ class WeightsAndBiases:
 
         def init(mode: str) -> Any:
             return self._wandb.init(
-                project=self._config.tracking.wandb_project,
+                project=os.environ.get("WANDB_PROJECT", "jaxlake"),
                 name=self._directory.resolve().name,
                 id=run_id,
                 resume="allow",

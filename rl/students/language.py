@@ -31,7 +31,7 @@ from rl.qwen3 import lora
 from rl.qwen3.logprobs import Sequences, join
 from rl.qwen3.model import Qwen3, abstract
 from rl.qwen3.tokenizer import Tokenizer, check_fit
-from rl.run.boards import BoardSet, Draw, build_boards, equal_shares, mixed_boards
+from rl.run.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -291,7 +291,7 @@ def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> BoardSet:
     """
     settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
     kinds = policy.config.target_kinds
-    boards = mixed_boards(draw, kinds, settings.holes, settings.wait, key, settings.instances)
+    boards = mixed_boards(draw, kinds, settings.holes, VALIDATION_WAIT, key, settings.instances)
     return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
 
 

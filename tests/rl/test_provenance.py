@@ -43,7 +43,6 @@ def test_nothing_of_the_default_run_is_changed():
     assert of(TINY)["lake.kinds"] == "ours: the paper has [3, 4, 5, 6, 7, 8, 9, 10]"
     assert of(TINY)["lake.objective"] == "inferred: best supported reading"
     assert of(TINY)["rounds.instances"] == "ours: the paper has 4000"
-    assert of(TINY)["reward.decay"] == "ours: the decay of the moving share is not published"
 
 
 def test_a_value_is_the_papers_whoever_gave_it_and_else_changed_unless_it_is_the_default():

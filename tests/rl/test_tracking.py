@@ -112,8 +112,9 @@ def test_a_missing_package_is_told_in_one_line(run, monkeypatch, package, settin
         trackers(run, **settings)
 
 
-def test_wandb_offline_keeps_rows_and_configuration_without_network(run, capfd):
-    with trackers(run, wandb="offline", wandb_project="lakes") as kept:
+def test_wandb_offline_keeps_rows_and_configuration_without_network(run, capfd, monkeypatch):
+    monkeypatch.setenv("WANDB_PROJECT", "lakes")
+    with trackers(run, wandb="offline") as kept:
         write(kept, range(1, 4))
     [records] = wandb_sessions(run)
     rows = wandb_rows(records)

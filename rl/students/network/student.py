@@ -21,7 +21,7 @@ from jaxlake.kinds import Kind
 from jaxlake.types import Check, Instance, Objective, Plan, Verdict
 from jaxlake.verify import first_failure, verify
 from rl.config import Config, ConfigError, NetworkSection, RunError
-from rl.run.boards import build_boards, equal_shares, mixed_boards
+from rl.run.boards import VALIDATION_WAIT, build_boards, equal_shares, mixed_boards
 from rl.run.checkpoint import Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
@@ -186,7 +186,7 @@ class NetworkStudent:
     def _held_out(self, kinds: Sequence[Kind], key: jax.Array, count: int) -> Dataset:
         """Return boards of these kinds as the settings `validation` ask for them."""
         settings, draw = self.config.validation, functools.partial(self._draw, validation=True)
-        return mixed_boards(draw, kinds, settings.holes, settings.wait, key, count)
+        return mixed_boards(draw, kinds, settings.holes, VALIDATION_WAIT, key, count)
 
     def build(self, lake: LakeConfig) -> Dataset:
         """Take the boards of the round from the stock, or generate them."""
