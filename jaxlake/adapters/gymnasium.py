@@ -29,7 +29,7 @@ from jaxlake.adapters.host import (
     pack,
     pictures,
 )
-from jaxlake.adapters.shared import box_of
+from jaxlake.adapters.shared import CENTRAL, box_of
 from jaxlake.arguments import seed_key, whole_number
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake
@@ -38,8 +38,6 @@ from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
 from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
-
-DEFAULT_LAKE = Lake()
 
 _MODES = {
     AutoresetMode.NEXT_STEP: AutoResetMode.NEXT_STEP,
@@ -73,7 +71,7 @@ class VectorLake(VectorEnv):
         self,
         bank: LevelBank | None = None,
         num_envs: int = 1,
-        lake: Lake = DEFAULT_LAKE,
+        lake: Lake = CENTRAL,
         params: Params = DEFAULT_PARAMS,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
@@ -143,7 +141,7 @@ class VectorLake(VectorEnv):
           ValueError: before the first reset, and for actions of another shape.
         """
         if self.state is None:
-            raise ValueError("nothing has begun: reset comes first")
+            raise ValueError("call reset() before step() and render()")
         actions = np.asarray(actions, np.int32)
         if actions.shape != self.action_space.shape:
             raise ValueError(
@@ -175,7 +173,7 @@ class VectorLake(VectorEnv):
     def render(self) -> tuple[str, ...] | tuple[np.ndarray, ...] | None:
         """Return each board now: texts, or uint8 ``[height, width, 3]`` of one size; None without a mode."""
         if self.state is None:
-            raise ValueError("nothing has begun: reset comes first")
+            raise ValueError("call reset() before step() and render()")
         return None if self.render_mode is None else pictures(self.state, self.render_mode)
 
     def _option(self, value: Any, name: str) -> np.ndarray:
@@ -208,7 +206,7 @@ class CentralLake(gymnasium.Env):
     def __init__(
         self,
         bank: LevelBank | None = None,
-        lake: Lake = DEFAULT_LAKE,
+        lake: Lake = CENTRAL,
         params: Params = DEFAULT_PARAMS,
         render_mode: str | None = None,
         *,

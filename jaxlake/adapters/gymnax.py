@@ -16,7 +16,7 @@ import numpy as np
 from flax import struct
 from gymnax.environments import environment, spaces
 
-from jaxlake.adapters.shared import box_of
+from jaxlake.adapters.shared import CENTRAL, box_of
 from jaxlake.arguments import seed_key
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
@@ -24,8 +24,6 @@ from jaxlake.record import Array, vary_alike
 from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
-CENTRAL = Lake()
-"""The paper's rules, the whole board seen as planes."""
 _MAX_AGENTS = 13
 """An int32 can number 5 ** 13 joint actions and no more."""
 

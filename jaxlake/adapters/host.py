@@ -57,7 +57,7 @@ class Episode:
         """The core's state now; ValueError before the first episode, RuntimeError in a fork of a process with JAX."""
         check_process()
         if self._state is None:
-            raise ValueError("nothing has begun: reset comes first")
+            raise ValueError("call reset() before step() and render()")
         return self._state
 
     def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:

@@ -6,7 +6,6 @@ the two apart. Nor does it keep the last observation of an episode.
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +13,13 @@ from flax import struct
 from jaxmarl.environments import multi_agent_env, spaces
 
 from jaxlake import observations
-from jaxlake.adapters.shared import arrays_by_name, box_of
+from jaxlake.adapters.shared import PER_AGENT, arrays_by_name, box_of, check_axis_of_agents
 from jaxlake.arguments import seed_key
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array
 from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
-
-PER_AGENT = Lake(observe=observations.flat)
-"""The paper's rules, seen by every agent from its own place."""
 
 
 @struct.dataclass
@@ -54,11 +50,9 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
     def __init__(self, bank: LevelBank, lake: Lake = PER_AGENT, params: Params = DEFAULT_PARAMS) -> None:
         super().__init__(num_agents=bank.instances.max_agents)
         self.bank, self.lake, self.params = bank, lake, params
-        seen = jax.eval_shape(self._first_observation, bank)
-        if not _has_agents_in_front(seen, self.num_agents) or not _has_agents_in_front(
-            jax.eval_shape(self._first_observation, _with_another_agent(bank)), self.num_agents + 1
-        ):
-            raise ValueError(f"the observation is {seen}: it must be one array with an axis of agents in front")
+        instance, distances = bank.at(0)
+        seen = jax.eval_shape(lambda: lake.reset(instance, params, distances)[1].observation)
+        check_axis_of_agents(lake, seen, self.num_agents)
         low, high, shape, dtype = box_of(lake, seen, self.num_agents)
         space = spaces.Box(low, high, shape[1:], dtype)
         self.observation_spaces = dict.fromkeys(self.agents, space)
@@ -134,28 +128,6 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
     def _by_agent(self, values: Array) -> dict[str, Array]:
         return {agent: values[index] for index, agent in enumerate(self.agents)}
 
-    def _first_observation(self, bank: LevelBank) -> Any:
-        instance, distances = bank.at(0)
-        return self.lake.reset(instance, self.params, distances)[1].observation
-
 
 def _state(episode: State) -> LakeState:
     return LakeState(done=episode.done, step=jnp.copy(episode.time), episode=episode)
-
-
-def _has_agents_in_front(seen: Any, agents: int) -> bool:
-    return isinstance(seen, jax.ShapeDtypeStruct) and seen.shape[:1] == (agents,)
-
-
-def _with_another_agent(bank: LevelBank) -> LevelBank:
-    """Its shapes with one more agent slot: three planes look like three agents, but do not grow with them."""
-
-    def grown(values: Array) -> Any:
-        levels, agents, *rest = values.shape
-        return jax.ShapeDtypeStruct((levels, agents + 1, *rest), values.dtype)
-
-    instances, distances = bank.instances, bank.distances
-    return LevelBank(
-        instances=instances.replace(starts=grown(instances.starts), goals=grown(instances.goals)),
-        distances=None if distances is None else grown(distances),
-    )

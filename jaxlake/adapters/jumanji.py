@@ -14,18 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jumanji import env, specs, types
 
-from jaxlake import observations
 from jaxlake import state as core
-from jaxlake.adapters.shared import box_of
+from jaxlake.adapters.shared import PER_AGENT, box_of
 from jaxlake.arguments import seed_key
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record, vary_alike
 from jaxlake.render import rgb
 from jaxlake.types import Action
-
-PER_AGENT = Lake(observe=observations.flat)
-"""The paper's rules, seen by every agent from its own place."""
 
 
 @record

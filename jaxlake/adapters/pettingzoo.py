@@ -17,6 +17,7 @@ from pettingzoo.utils.conversions import parallel_to_aec
 from jaxlake import observations
 from jaxlake.adapters.gymnasium import CentralLake, observation_box
 from jaxlake.adapters.host import Episode, bank_of, checked_render_mode, infos_of
+from jaxlake.adapters.shared import PER_AGENT, check_axis_of_agents
 from jaxlake.env import Lake
 from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
@@ -25,8 +26,6 @@ from jaxlake.types import Action
 
 PerAgent = dict[str, Any]
 """A dictionary by the agents' names."""
-
-DEFAULT_LAKE = Lake(observe=observations.flat)
 
 _planes = jax.jit(observations.planes)
 
@@ -56,7 +55,7 @@ class ParallelLake(ParallelEnv):
     def __init__(
         self,
         bank: LevelBank | None = None,
-        lake: Lake = DEFAULT_LAKE,
+        lake: Lake = PER_AGENT,
         params: Params = DEFAULT_PARAMS,
         render_mode: str | None = None,
         *,
@@ -68,13 +67,8 @@ class ParallelLake(ParallelEnv):
         self.render_mode = checked_render_mode(render_mode)
         self.possible_agents = [f"agent_{index}" for index in range(agents)]
         self.agents: list[str] = []
+        check_axis_of_agents(lake, self.episode.first.observation, agents)
         box = observation_box(self.episode)
-        # Planes are the same for all agents, and on a bank of three agents their shape would pass.
-        if box.shape[:1] != (len(self.possible_agents),) or lake.observe is observations.planes:
-            raise ValueError(
-                f"the observation is {list(box.shape)}: it must be an array with one row for each of "
-                f"{len(self.possible_agents)} agents, such as observations.flat or window(radius) give"
-            )
         self.observation_spaces = {
             agent: type(box)(box.low[index], box.high[index], dtype=box.dtype)
             for index, agent in enumerate(self.possible_agents)
@@ -157,7 +151,7 @@ parallel_env = ParallelLake
 
 def env(
     bank: LevelBank | None = None,
-    lake: Lake = DEFAULT_LAKE,
+    lake: Lake = PER_AGENT,
     params: Params = DEFAULT_PARAMS,
     render_mode: str | None = None,
     *,

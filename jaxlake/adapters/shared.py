@@ -1,4 +1,4 @@
-"""What adapters have in common, whether they step on a device or on the host: names and bounds. Knows no library."""
+"""What adapters have in common, on a device or on the host: lakes, names and bounds. Knows no library."""
 
 from typing import Any
 
@@ -9,6 +9,11 @@ import numpy as np
 from jaxlake import observations
 from jaxlake.env import Lake
 from jaxlake.state import Info
+
+CENTRAL = Lake()
+"""The paper's rules, the whole board seen as planes."""
+PER_AGENT = Lake(observe=observations.flat)
+"""The paper's rules, seen by every agent from its own place."""
 
 
 def arrays_by_name(info: Info) -> dict[str, Any]:
@@ -25,7 +30,7 @@ def box_of(lake: Lake, seen: Any, max_agents: int) -> tuple[float, float, tuple[
 
     Args:
       lake: the rules, with the function that observes.
-      seen: what ``jax.eval_shape`` says of the observation.
+      seen: the observation's shape and dtype, as ``jax.eval_shape`` gives it.
       max_agents: agent slots of the levels that are played.
 
     Raises:
@@ -38,3 +43,13 @@ def box_of(lake: Lake, seen: Any, max_agents: int) -> tuple[float, float, tuple[
         bounds = int(jnp.iinfo(seen.dtype).min), int(jnp.iinfo(seen.dtype).max)
     low, high = bounds or ((0.0, 1.0) if seen.dtype == bool else (-np.inf, np.inf))
     return low, high, seen.shape, seen.dtype
+
+
+def check_axis_of_agents(lake: Lake, seen: Any, max_agents: int) -> None:
+    """Raise ValueError for an observation that has not one row per agent; arguments as of ``box_of``."""
+    # Planes are the same for all agents, and on a bank of three agents their shape would pass.
+    if getattr(seen, "shape", ())[:1] != (max_agents,) or lake.observe is observations.planes:
+        raise ValueError(
+            f"the observation is {seen}: it must be one array with an axis of {max_agents} agents in front, as "
+            "observations.flat and observations.window(radius) give"
+        )

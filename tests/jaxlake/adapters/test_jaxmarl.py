@@ -145,5 +145,5 @@ def test_the_rollout_manager_of_the_q_learning_baselines_takes_it():
 
 def test_an_observation_without_agents_in_front_is_refused():
     for max_agents in (2, 3):  # The planes are three, so with three agents their shape alone looks right.
-        with pytest.raises(ValueError, match="one array with an axis of agents in front"):
+        with pytest.raises(ValueError, match="one array with an axis of . agents in front"):
             MultiAgentLake(bank(ONE_STEP, max_agents=max_agents), Lake(observe=observations.planes))
