@@ -1,18 +1,15 @@
-"""Reads and writes the ``.map`` and ``.scen`` files of the MovingAI benchmarks; solves nothing.
+"""Reads the ``.map`` and ``.scen`` files of the MovingAI benchmarks; solves nothing.
 
 Both formats as Nathan Sturtevant's page of the benchmarks describes them. A file counts (x, y) = (column, row) from the
 top left corner. A board here is square: a map of another form is set into the top left corner of a square whose rest is
 holes, which changes no path. Whoever needs the map as it was reads it with ``read_map``.
 """
 
-import heapq
-import math
 import os
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
-from jaxlake.files import write_whole
 from jaxlake.levels import build
 from jaxlake.types import MAX_AGENTS, Instance
 
@@ -61,11 +58,6 @@ def read_map(path: PathLike) -> np.ndarray:
         if unknown:
             raise _fault(path, number, f"{min(unknown)!r} is none of {' '.join(_PASSABLE + _BLOCKED)}")
     return np.array([[cell in _BLOCKED for cell in row] for row in rows])
-
-
-def write_map(path: PathLike, blocked: np.ndarray) -> None:
-    """Writes bool ``[height, width]`` with ``.`` and ``@``, the two characters that every reader knows."""
-    write_whole(path, _map_text(np.asarray(blocked)))
 
 
 def read_scenarios(scen_path: PathLike) -> dict[str, Instance]:
@@ -117,33 +109,6 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, firs
     return build(size, holes, ends["start"], ends["goal"])
 
 
-def write_scenario(map_path: PathLike, scen_path: PathLike, instance: Instance) -> None:
-    """Writes one instance (no batch axes) as a map and a scenario with a row per agent.
-
-    The optimal length is what the format means by it: the shortest path of the agent alone with diagonal moves of
-    length sqrt 2 that cut no corner of a blocked cell. The bucket is a quarter of it, rounded down.
-
-    Raises:
-      ValueError: naming an agent that has no path to its goal, and a map whose name does not end in ``.map``, by which
-        some readers find the columns. Nothing is written then.
-    """
-    name = Path(map_path).name
-    if not name.endswith(".map") or "\t" in name:
-        raise ValueError(f"the map's name {name!r} must end in '.map', without a tabulator")
-    size, max_size = int(instance.size), instance.max_size
-    blocked = np.asarray(instance.holes).reshape(max_size, max_size)[:size, :size]
-    rows = ["version 1"]
-    for agent in range(int(instance.num_agents)):
-        start, goal = (divmod(int(cells[agent]), max_size) for cells in (instance.starts, instance.goals))
-        length = _octile_length(blocked, start, goal)
-        if math.isinf(length):
-            raise ValueError(f"agent {agent} has no path from {start} to {goal}: the format needs its length")
-        values = [int(length / 4), name, size, size, *start[::-1], *goal[::-1], f"{length:.8f}"]
-        rows.append("\t".join(map(str, values)))
-    write_whole(map_path, _map_text(blocked))
-    write_whole(scen_path, ("\n".join(rows) + "\n").encode())
-
-
 def _agent_rows(path: PathLike, num_agents: int, first: int = 0) -> list[tuple[int, str]]:
     """The lines of a scenario that are of agents, each with its number, at least those that are asked for."""
     lines = _lines(path)
@@ -166,12 +131,6 @@ def _fault(path: PathLike, index: int, fault: str) -> ValueError:
     return ValueError(f"{os.fspath(path)}, line {index + 1}: {fault}")
 
 
-def _map_text(blocked: np.ndarray) -> bytes:
-    height, width = blocked.shape
-    rows = ["".join("@" if cell else "." for cell in row) for row in blocked]
-    return ("\n".join(["type octile", f"height {height}", f"width {width}", "map", *rows]) + "\n").encode()
-
-
 def _read_row(path: PathLike, index: int, line: str, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:
     """(x, y) of start and goal."""
     words = _fields(path, index, line)
@@ -192,25 +151,3 @@ def _fields(path: PathLike, index: int, line: str) -> list[str]:
             path, index, f"the row has {len(words)} columns: it must have {len(_FIELDS)}, {', '.join(_FIELDS)}"
         )
     return words
-
-
-def _octile_length(blocked: np.ndarray, start: tuple[int, int], goal: tuple[int, int]) -> float:
-    """Length of a shortest path with straight and diagonal moves, infinite where there is none (Dijkstra)."""
-    free = np.pad(~blocked, 1)  # Cell (row, column) is [row + 1, column + 1]; the border is blocked.
-    lengths = {start: 0.0}
-    frontier = [(0.0, start)]
-    while frontier:
-        length, (row, column) = heapq.heappop(frontier)
-        if (row, column) == goal:
-            return length
-        if length > lengths[row, column]:
-            continue
-        for down in (-1, 0, 1):
-            for right in (-1, 0, 1):
-                around = free[row + 1 + down, column + 1 + right], free[row + 1 + down, column + 1]
-                if all(around) and free[row + 1, column + 1 + right]:
-                    there, further = (row + down, column + right), length + math.hypot(down, right)
-                    if further < lengths.get(there, math.inf):
-                        lengths[there] = further
-                        heapq.heappush(frontier, (further, there))
-    return math.inf

@@ -3,13 +3,11 @@
 import json
 import sys
 
-import numpy as np
 import pytest
 
-from jaxlake import from_text, score
+from jaxlake import score
 from jaxlake.benchmark import __main__ as export
 from jaxlake.benchmark import load_maps
-from jaxlake.movingai import write_map, write_scenario
 
 # In `pass` agent a must wait in the bay or go around it until b is by; `full` is a lane on which nobody can pass.
 MAPS = """
@@ -89,8 +87,9 @@ def test_a_set_of_maps_is_what_the_file_says(path):
 
 @pytest.mark.heavy
 def test_a_scenario_of_movingai_is_scored_for_each_number_of_agents(tmp_path, run):
-    write_scenario(tmp_path / "open.map", tmp_path / "open.scen", from_text("a.A..\n.....\nB.b..\n.....\n....."))
-    (tmp_path / "open.scen").rename(tmp_path / "open.SCEN")
+    (tmp_path / "open.map").write_text("type octile\nheight 5\nwidth 5\nmap\n" + ".....\n" * 5)
+    rows = (f"0\topen.map\t5\t5\t{ends}\t2\n" for ends in ("0\t0\t2\t0", "2\t2\t0\t2"))
+    (tmp_path / "open.SCEN").write_text("version 1\n" + "".join(rows))
     boards = load_maps(tmp_path / "open.SCEN")
     assert boards.ids == ("open_2ag",) and boards.optimum.tolist() == [4]
     (tmp_path / "answers.jsonl").write_text(json.dumps({"id": "open_2ag", "answer": "0: R R\n1: L L"}))
@@ -100,7 +99,7 @@ def test_a_scenario_of_movingai_is_scored_for_each_number_of_agents(tmp_path, ru
 
 def test_what_is_beyond_the_solver_is_refused_in_one_line(path, run, tmp_path):
     (tmp_path / "answers.jsonl").write_text('{"id": "a", "answer": ""}')
-    write_map(tmp_path / "large.map", np.zeros((12, 11), bool))
+    (tmp_path / "large.map").write_text("type octile\nheight 12\nwidth 11\nmap\n" + f"{'.' * 11}\n" * 12)
     (tmp_path / "large.scen").write_text(
         "version 1\n0\tlarge.map\t11\t12\t0\t0\t1\t1\t1\n0\tlarge.map\t11\t12\t2\t0\t2\t1\t1\n"
     )
