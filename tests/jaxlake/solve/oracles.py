@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance, Objective
 
 HORIZON = 200
 """Longest path that w9 may return, in steps. A plan that costs no more than this is optimal without a limit, too."""
@@ -111,6 +111,36 @@ def least_sum_of_costs(instance: Instance) -> int | None:
         if -negated == best[positions, parked]:
             for after in joint_moves(near, positions, parked):
                 reach(-negated + parked.count(False), after, parked)
+    return None
+
+
+def least_cost(instance: Instance, objective: Objective, may_wait: bool = True, bound: float = np.inf) -> int | None:
+    """Least cost by Dijkstra over joint positions and who has parked; None where none is at most ``bound``."""
+    near = moves(instance)
+    start, goals = ends(instance)
+    nobody = (False,) * len(start)
+    best, queue = {(start, nobody): 0}, [(0, start, nobody)]
+    while queue:
+        cost, positions, parked = heapq.heappop(queue)
+        if cost > bound:
+            return None
+        if all(parked):
+            return cost
+        if cost > best[positions, parked]:
+            continue
+        states = []
+        for agent, (at, goal) in enumerate(zip(positions, goals, strict=True)):
+            if at == goal and not parked[agent]:
+                states.append((cost, positions, parked[:agent] + (True,) + parked[agent + 1 :]))
+        step = 1 if objective is Objective.MAKESPAN else parked.count(False)
+        for after in joint_moves(near, positions, parked):
+            waits = any(a == b and not p for a, b, p in zip(after, positions, parked, strict=True))
+            if may_wait or not waits:
+                states.append((cost + step, after, parked))
+        for cost_of, *state in states:
+            if cost_of < best.get(tuple(state), np.inf):
+                best[tuple(state)] = cost_of
+                heapq.heappush(queue, (cost_of, *state))
     return None
 
 

@@ -16,7 +16,7 @@ from oracles import (
     w9_sum_of_costs,
 )
 
-from jaxlake import from_text, solve, verify
+from jaxlake import from_text, solve, stack, verify
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Status
 
 pytestmark = pytest.mark.heavy  # the joint searches compile for a quarter of a minute each
@@ -40,10 +40,6 @@ def stored_instances(indices: np.ndarray) -> Instance:
         starts=data["starts"][indices].astype(np.int32),
         goals=data["goals"][indices].astype(np.int32),
     )
-
-
-def stack(instances: list[Instance]) -> Instance:
-    return jax.tree.map(lambda *parts: np.stack(parts), *instances)
 
 
 def compare(instances: Instance, optima: np.ndarray, objective: Objective = Objective.SUM_OF_COSTS) -> float:
@@ -181,232 +177,73 @@ def test_the_verdict_on_w9s_plans_is_that_they_are_optimal():
     assert verify(stack(instances), stack(plans), np.array(optima, np.int32)).optimal.all()
 
 
-def status_without_plan(board: str) -> Status:
-    """What the solver says about a board for which exhaustive search finds no plan."""
-    instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
-    assert least_makespan(instance) is None
-    return Status(solve(stack([instance])).status[0])
-
-
-def settle(board: str, sum_of_costs: int, makespan: int) -> None:
-    """The solver and both joint searches find the costs worked out by hand."""
-    instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
-    assert least_sum_of_costs(instance) == sum_of_costs
-    assert least_makespan(instance) == makespan
-    for objective, cost in ((Objective.SUM_OF_COSTS, sum_of_costs), (Objective.MAKESPAN, makespan)):
-        assert compare(stack([instance]), np.array([cost], np.int32), objective) == 0
-
-
-def test_agents_cannot_swap_in_a_corridor():
-    board = """
-        ab### BA###
-        ##### #####
-        ##### #####
-        ##### #####
-        ##### #####
-    """
-    assert status_without_plan(board) is Status.UNSOLVABLE
-
-
-def test_agents_cannot_pass_each_other_in_a_corridor():
-    board = """
-        a...b B...A
-        ##### #####
-        ##### #####
-        ##### #####
-        ##### #####
-    """
-    assert status_without_plan(board) is Status.UNSOLVABLE
-
-
-def test_a_third_agent_between_two_that_cannot_pass_changes_nothing():
-    board = """
-        a.c.b B.C.A
-        ##### #####
-        ##### #####
-        ##### #####
-        ##### #####
-    """
-    assert status_without_plan(board) is Status.UNSOLVABLE
-
-
-def test_an_agent_cut_off_from_its_goal_has_no_plan():
-    board = """
-        ab.#.
-        ..##.
-        B.#.A
-        ..#..
-        ..#..
-    """
-    assert status_without_plan(board) is Status.UNSOLVABLE
-
-
-def test_agents_pass_each_other_by_a_bay_in_the_middle():
+# Rows above holes, sum of costs and makespan worked out by hand; None where no plan is, which the solver proves.
+BOARDS = {
+    "agents cannot swap in a corridor": ("ab### BA###", None),
+    "agents cannot pass each other in a corridor": (
+        "a...b B...A",
+        None,
+    ),
+    "a third agent between two that cannot pass changes nothing": (
+        "a.c.b B.C.A",
+        None,
+    ),
+    "an agent cut off from its goal has no plan": ("ab.#./..##./B.#.A/..#../..#..", None),
     # Both would reach the middle at 2. So agent 0 waits a step, and agent 1 is in the bay at 3 and out of it at 4.
-    settle(
-        """
-        a...b B...A
-        ##.## ##.##
-        ##### #####
-        ##### #####
-        ##### #####
-        """,
-        sum_of_costs=5 + 6,
-        makespan=6,
-    )
-
-
-def test_agents_pass_each_other_by_a_bay_near_one_end():
+    "agents pass each other by a bay in the middle": (
+        "a...b B...A/##.## ##.##",
+        (5 + 6, 6),
+    ),
     # Agent 0 is in the bay at 2, and out of it at 5, when agent 1 is past; then it has four steps to go.
-    settle(
-        """
-        a....b B....A
-        #.#### #.####
-        ###### ######
-        ###### ######
-        ###### ######
-        ###### ######
-        """,
-        sum_of_costs=9 + 5,
-        makespan=9,
-    )
-
-
-def test_a_parked_agent_moves_aside_and_comes_back():
-    settle(
-        """
-        ab... .B..A
-        #.### #.###
-        ##### #####
-        ##### #####
-        ##### #####
-        """,
-        sum_of_costs=4 + 2,
-        makespan=4,
-    )
-
-
-def test_a_parked_agent_runs_ahead_to_a_bay_when_there_is_none_beside_it():
+    "agents pass each other by a bay near one end": (
+        "a....b B....A/#.#### #.####",
+        (9 + 5, 9),
+    ),
+    "a parked agent moves aside and comes back": (
+        "ab... .B..A/#.### #.###",
+        (4 + 2, 4),
+    ),
     # Agent 1 leaves its goal for the bay two cells on, lets agent 0 past, and goes back: 3 out, at least 3 home.
-    settle(
-        """
-        ab... .B..A
-        ###.# ###.#
-        ##### #####
-        ##### #####
-        ##### #####
-        """,
-        sum_of_costs=4 + 6,
-        makespan=6,
-    )
+    "a parked agent runs ahead to a bay when there is none beside it": (
+        "ab... .B..A/###.# ###.#",
+        (4 + 6, 6),
+    ),
+    "agents that have arrived stay where nobody needs to pass": ("a.c A.C/... .../b.. ..B", (2, 2)),
+    "four agents rotate on a full square": ("ab DA/dc CB", (4, 1)),
+    # Each moves one cell on; the sixth cell takes agent 4, and nobody has to wait for anybody.
+    "five agents rotate on a ring of six cells": ("abc .AB/.ed EDC", (5, 1)),
+    "five agents rotate by two cells around a hole": ("abc ..A/.#d .#B/..e EDC", (10, 2)),
+    "a chain follows its leader through a corridor without a gap": (
+        "abcd. .ABCD",
+        (4, 1),
+    ),
+    "a chain turns a corner together": ("cba.. ...../####. ####C/####. ####B/####. ####A/####. ####.", (5 * 3, 5)),
+    # Side by side on an open board: one walks straight, the other around it.
+    "agents that change places where there is room": (
+        ".... ..../.ab. .BA./.... ..../.... ....",
+        (1 + 3, 3),
+    ),
+    "nobody moves where everybody starts on its goal": ("abc ABC/d.. D../... ...", (0, 0)),
+}
 
 
-def test_agents_that_have_arrived_stay_where_nobody_needs_to_pass():
-    settle(
-        """
-        a.c A.C
-        ... ...
-        b.. ..B
-        """,
-        sum_of_costs=2,
-        makespan=2,
-    )
-
-
-def test_four_agents_rotate_on_a_full_square():
-    settle(
-        """
-        ab DA
-        dc CB
-        """,
-        sum_of_costs=4,
-        makespan=1,
-    )
+@pytest.mark.parametrize("name", BOARDS)
+def test_boards_worked_out_by_hand(name):
+    board, expected = BOARDS[name]
+    rows = board.split("/")
+    size = len(rows[0].split()[0])
+    rows += ["#" * size + " " * (" " in board) + "#" * size * (" " in board)] * (size - len(rows))
+    instance = from_text(rows, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
+    if expected is None:
+        assert least_makespan(instance) is None
+        assert solve(instance).status == Status.UNSOLVABLE
+        return
+    assert (least_sum_of_costs(instance), least_makespan(instance)) == expected
+    for objective, cost in zip((Objective.SUM_OF_COSTS, Objective.MAKESPAN), expected, strict=True):
+        assert compare(stack([instance]), np.array([cost], np.int32), objective) == 0
 
 
 def test_two_neighbours_on_a_full_square_cannot_swap_alone():
     # Rotations keep the order around the square, so no sequence of them swaps two of four agents.
-    board = """
-        ab BA
-        dc DC
-    """
-    assert status_without_plan(board) is not Status.SOLVED
-
-
-def test_five_agents_rotate_on_a_ring_of_six_cells():
-    # Each moves one cell on; the sixth cell takes agent 4, and nobody has to wait for anybody.
-    settle(
-        """
-        abc .AB
-        .ed EDC
-        ### ###
-        """,
-        sum_of_costs=5,
-        makespan=1,
-    )
-
-
-def test_five_agents_rotate_by_two_cells_around_a_hole():
-    settle(
-        """
-        abc ..A
-        .#d .#B
-        ..e EDC
-        """,
-        sum_of_costs=10,
-        makespan=2,
-    )
-
-
-def test_a_chain_follows_its_leader_through_a_corridor_without_a_gap():
-    settle(
-        """
-        abcd. .ABCD
-        ##### #####
-        ##### #####
-        ##### #####
-        ##### #####
-        """,
-        sum_of_costs=4,
-        makespan=1,
-    )
-
-
-def test_a_chain_turns_a_corner_together():
-    settle(
-        """
-        cba.. .....
-        ####. ####C
-        ####. ####B
-        ####. ####A
-        ####. ####.
-        """,
-        sum_of_costs=5 * 3,
-        makespan=5,
-    )
-
-
-def test_agents_whose_starts_are_each_others_goals_pass_where_there_is_room():
-    # Side by side on an open board: one walks straight, the other around it.
-    settle(
-        """
-        .... ....
-        .ab. .BA.
-        .... ....
-        .... ....
-        """,
-        sum_of_costs=1 + 3,
-        makespan=3,
-    )
-
-
-def test_nobody_moves_where_everybody_starts_on_its_goal():
-    settle(
-        """
-        abc ABC
-        d.. D..
-        ... ...
-        """,
-        sum_of_costs=0,
-        makespan=0,
-    )
+    instance = from_text(["ab BA", "dc DC"], max_size=MAX_SIZE, max_agents=MAX_AGENTS)
+    assert least_makespan(instance) is None and solve(instance).status != Status.SOLVED

@@ -1,6 +1,5 @@
 """The search for pairs against brute force over joint states, the constraint tree, and boards worked out by hand."""
 
-import heapq
 import itertools
 
 import jax
@@ -10,6 +9,7 @@ import pytest
 from tree_search import search
 
 from jaxlake.board_text import from_text
+from jaxlake.levels import stack
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective, Status
@@ -17,14 +17,6 @@ from jaxlake.verify import verify
 
 # Few shapes, and batches filled up to a fixed size, so that the search is compiled only a few times.
 MAX_SIZE, MAX_AGENTS, MAX_STEPS, BATCH = 5, 3, 40, 400
-
-
-def stack(instances: list[Instance]) -> Instance:
-    return jax.tree.map(lambda *parts: np.stack(parts), *instances)
-
-
-def take(batch, index):
-    return jax.tree.map(lambda part: np.asarray(part)[index], batch)
 
 
 def random_boards(seed: int, count: int, sizes: list[int], max_size: int = MAX_SIZE) -> Instance:
@@ -61,46 +53,18 @@ def find(instances: Instance, objective=Objective.SUM_OF_COSTS, bounds=None, may
     count = len(instances.size)
     bounds = np.full(count, UNBOUNDED, np.int32) if bounds is None else bounds
     filled = np.resize(np.arange(count), -(-count // BATCH) * BATCH)
-    found = search_pairs(take(instances, filled), bounds[filled], np.bool_(may_wait), max_steps, objective)
-    return take(found, slice(count))
+    found = search_pairs(instances[filled], bounds[filled], np.bool_(may_wait), max_steps, objective)
+    return found[:count]
 
 
 def one(board: str, **asked):
     """Status, cost and paths as coordinates."""
-    found = take(find(stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)]), **asked), 0)
+    found = find(stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)]), **asked)[0]
     paths = [
         [divmod(int(cell), MAX_SIZE) for cell in path[:length]]
         for path, length in zip(found.plan.paths[:2], found.plan.lengths[:2], strict=True)
     ]
     return Status(int(found.status)), int(found.cost), paths
-
-
-def least_cost(instance: Instance, objective: Objective, may_wait: bool) -> int | None:
-    """Dijkstra over positions and, per agent, whether it has parked on its goal for good."""
-    near = oracles.moves(instance)
-    start, goals = oracles.ends(instance)
-    nobody = (False,) * len(start)
-    best, queue = {(start, nobody): 0}, [(0, start, nobody)]
-    while queue:
-        cost, positions, parked = heapq.heappop(queue)
-        if all(parked):
-            return cost
-        if cost > best[positions, parked]:
-            continue
-        states = []
-        for agent, (at, goal) in enumerate(zip(positions, goals, strict=True)):
-            if at == goal and not parked[agent]:
-                states.append((cost, positions, parked[:agent] + (True,) + parked[agent + 1 :]))
-        step = 1 if objective is Objective.MAKESPAN else parked.count(False)
-        for after in oracles.joint_moves(near, positions, parked):
-            waits = any(a == b and not p for a, b, p in zip(after, positions, parked, strict=True))
-            if may_wait or not waits:
-                states.append((cost + step, after, parked))
-        for cost_of, *state in states:
-            if cost_of < best.get(tuple(state), np.inf):
-                best[tuple(state)] = cost_of
-                heapq.heappush(queue, (cost_of, *state))
-    return None
 
 
 @pytest.mark.heavy
@@ -113,18 +77,18 @@ def test_optimum_and_need_to_wait_equal_brute_force(objective):
     judged = verify(instances, found.plan, found.cost, objective), verify(instances, still.plan, found.cost, objective)
     waits = unsolvable = 0
     for index in range(len(bounds)):
-        instance = take(instances, index)
-        optimum = least_cost(instance, objective, may_wait=True)
+        instance = instances[index]
+        optimum = oracles.least_cost(instance, objective, may_wait=True)
         assert found.status[index] == (Status.UNSOLVABLE if optimum is None else Status.SOLVED)
         if optimum is None:
             unsolvable += 1
             assert found.cost[index] == ABSENT and not found.plan.lengths[index].any()
             continue
         assert found.cost[index] == optimum and judged[0].optimal[index]
-        strict = least_cost(instance, objective, may_wait=False) != optimum
+        strict = oracles.least_cost(instance, objective, may_wait=False) != optimum
         waits += strict
         assert still.status[index] == (Status.UNSOLVABLE if strict else Status.SOLVED)
-        assert strict or judged[1].optimal[index] and moves_all_the_time(take(still, index))
+        assert strict or judged[1].optimal[index] and moves_all_the_time(still[index])
     assert waits > 3 and unsolvable > 20
 
 
@@ -155,18 +119,6 @@ def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objectiv
 
 
 @pytest.mark.heavy
-def test_agents_in_each_others_way_in_a_corridor_are_proved_unsolvable():
-    board = """
-        aB.bA
-        #####
-        #####
-        #####
-        #####
-    """
-    assert one(board)[0] is Status.UNSOLVABLE
-
-
-@pytest.mark.heavy
 def test_the_long_way_back_to_a_bay_is_found():
     # Each is on the other's way to its goal, and the only place to pass is the fork at (3,4).
     board = """
@@ -178,36 +130,11 @@ def test_the_long_way_back_to_a_bay_is_found():
     """
     status, cost, _ = one(board)
     instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
-    assert (status, cost) == (Status.SOLVED, least_cost(instance, Objective.SUM_OF_COSTS, may_wait=True))
+    assert (status, cost) == (Status.SOLVED, oracles.least_cost(instance, Objective.SUM_OF_COSTS, may_wait=True))
     assert cost > 20
     batch, bound = stack([instance]), np.array([UNBOUNDED], np.int32)
     tree = search(batch, bound, np.bool_(True), MAX_STEPS, 20, Objective.SUM_OF_COSTS)
     assert tree.status.tolist() == [Status.OUT_OF_BUDGET]
-
-
-def test_an_agent_follows_the_other_onto_the_cell_that_it_leaves():
-    assert one("abAB.\n#####\n#####\n#####\n#####")[:2] == (Status.SOLVED, 2 + 2)
-
-
-def test_crossing_agents_wait_for_one_another():
-    board = """
-        #b#
-        a.A
-        #B#
-    """
-    assert one(board)[:2] == (Status.SOLVED, 2 + 3)
-    assert one(board, bounds=np.array([5], np.int32), may_wait=False)[0] is Status.UNSOLVABLE
-
-
-def test_an_agent_on_its_goal_moves_aside_and_comes_back():
-    # Corridor (0,0)..(0,4) with a bay at (1,1); agent 1 starts on its goal (0,1), in agent 0's way.
-    holes = np.ones(25, bool)
-    holes[[0, 1, 2, 3, 4, 6]] = False
-    starts, goals = np.array([0, 1, ABSENT], np.int32), np.array([4, 1, ABSENT], np.int32)
-    instance = Instance(size=np.int32(5), num_agents=np.int32(2), holes=holes, starts=starts, goals=goals)
-    found = take(find(stack([instance])), 0)
-    assert (found.cost, found.lower_bound) == (4 + 2, 4)
-    assert found.plan.paths[1, :3].tolist() == [1, 6, 1]
 
 
 def test_a_cost_bound_below_the_optimum_refutes():
@@ -263,9 +190,9 @@ def test_no_agents_are_solved_at_once_and_three_are_left_undecided():
 def test_the_other_instances_of_a_batch_change_nothing():
     instances = random_boards(1, BATCH, [2, 3, 4, 5])
     order = np.random.default_rng(3).permutation(BATCH)
-    whole, shuffled, part = find(instances), find(take(instances, order)), find(take(instances, np.arange(7)))
-    jax.tree.map(np.testing.assert_array_equal, take(whole, order), shuffled)
-    jax.tree.map(np.testing.assert_array_equal, take(whole, np.arange(7)), part)
+    whole, shuffled, part = find(instances), find(instances[order]), find(instances[np.arange(7)])
+    jax.tree.map(np.testing.assert_array_equal, whole[order], shuffled)
+    jax.tree.map(np.testing.assert_array_equal, whole[np.arange(7)], part)
 
 
 def test_boards_that_are_too_large_are_refused():
@@ -284,7 +211,7 @@ def test_optimum_equals_that_of_w9():
         oracles.random_instance(rng, size, 2, hole, overlapping=False)
         for size, hole, _ in itertools.product(range(3, 11), (0.1, 0.3), range(12))
     ]
-    found = find(take(cropped(stack(boards), 10), np.resize(np.arange(len(boards)), 1200)), max_steps=64)
+    found = find(cropped(stack(boards), 10)[np.resize(np.arange(len(boards)), 1200)], max_steps=64)
     for index, board in enumerate(boards):
         solver = ("ICTS", "MultiAgentAStar")[index % 2]
         optimum = oracles.w9_sum_of_costs(board, solver, max_time=20)

@@ -1,0 +1,141 @@
+"""The solver against brute force over joint states, and on boards worked out by hand."""
+
+import jax
+import numpy as np
+import oracles
+import pytest
+
+from jaxlake.board_text import from_text
+from jaxlake.levels import stack
+from jaxlake.solve import needs_wait, solve, waits
+from jaxlake.types import ABSENT, Instance, Objective, Status
+from jaxlake.verify import verify
+
+# One shape for the whole module, and the generator's tests, so that the solver is compiled once per objective.
+MAX_SIZE, MAX_AGENTS = 5, 3
+
+
+def random_boards(rng: np.random.Generator, count: int, sizes: list[int], agents: list[int]) -> Instance:
+    """Starts differ and goals differ, but an agent may start on any goal, its own included."""
+    instances = []
+    for _ in range(count):
+        size, num_agents = rng.choice(sizes), rng.choice(agents)
+        inside = np.array([row * MAX_SIZE + column for row in range(size) for column in range(size)])
+        free = rng.permutation(inside)[: max(num_agents + 1, round(len(inside) * rng.uniform(0.5, 1)))]
+        holes = np.zeros(MAX_SIZE**2, bool)
+        holes[np.setdiff1d(inside, free)] = True
+        ends = np.full((2, MAX_AGENTS), ABSENT, np.int32)
+        ends[:, :num_agents] = [rng.permutation(free)[:num_agents] for _ in range(2)]
+        instances.append(
+            Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
+        )
+    return stack(instances)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize(
+    ("count", "sizes", "agents"),
+    [(250, [2, 3, 4], [1, 2]), (40, [5], [2]), (60, [2, 3], [3]), (30, [4], [3])],
+    ids=["two agents", "two agents on 5x5", "three agents", "three agents on 4x4"],
+)
+def test_the_optimum_and_the_need_to_wait_equal_brute_force(objective, count, sizes, agents):
+    instances = random_boards(np.random.default_rng(count), count, sizes, agents)
+    solutions = solve(instances, objective)
+    verdicts = verify(instances, solutions.plan, solutions.cost, objective)
+    waits = needs_wait(instances, solutions, objective)
+    missed = 0
+    for index in range(count):
+        instance = jax.tree.map(lambda part, at=index: part[at], instances)
+        optimum = oracles.least_cost(instance, objective)
+        if solutions.status[index] == Status.SOLVED:
+            assert solutions.cost[index] == optimum
+            assert verdicts.optimal[index]
+            assert waits[index] == (oracles.least_cost(instance, objective, may_wait=False, bound=optimum) is None)
+        else:
+            assert solutions.cost[index] == ABSENT
+            assert not solutions.plan.lengths[index].any()
+            if solutions.status[index] == Status.UNSOLVABLE:
+                assert optimum is None
+            missed += optimum is not None
+    assert missed <= max(1, 0.05 * count)  # The rest is solved, or has no plan: only for pairs is that always proved.
+
+
+def solve_one(board: str, objective: Objective = Objective.SUM_OF_COSTS):
+    """Status, cost and whether every optimal plan waits; all below the rows is holes."""
+    rows = board.split("/")
+    size = len(rows[0].split()[0])
+    rows += [" ".join(["#" * size] * len(rows[0].split()))] * (size - len(rows))
+    batch = stack([from_text(rows, max_size=MAX_SIZE, max_agents=MAX_AGENTS)])
+    solution = solve(batch, objective)
+    return Status(solution.status[0]), solution.cost[0], bool(needs_wait(batch, solution, objective)[0])
+
+
+# Two drawings where agents start on goals. Status, cost, and whether every optimal plan waits.
+SOLVED, UNSOLVABLE = Status.SOLVED, Status.UNSOLVABLE
+BOARDS = {
+    "in each other's way in a corridor": ("aB.bA", (UNSOLVABLE, ABSENT, False)),
+    # At time 2 a would meet b on (0,2), so b is in the bay by then, back on (0,2) at 3 and on (0,1) at 4.
+    "a bay makes the exchange possible": ("aB.bA/##.##", (SOLVED, 4 + 4, False)),
+    "no way at all": ("a#A/.#./b#B", (UNSOLVABLE, ABSENT, False)),
+    # b stands in a's way, is in the bay at time 1 and follows a back onto its goal at time 2.
+    "an agent on its goal moves aside and comes back": ("ab... .B..A/#.### #.###", (SOLVED, 4 + 2, False)),
+    "an agent on its goal in nobody's way stays": ("a.. ..A/... .../..b ..B", (SOLVED, 2, False)),
+    "following without a gap": ("abcAB/####C", (SOLVED, 3 + 3 + 3, False)),
+    "a crossing": ("#b#/a.A/#B#", (SOLVED, 2 + 3, True)),
+    # One goes straight to the other's place, the other around the square.
+    "an exchange around a square": ("ab BA/.. ..", (SOLVED, 1 + 3, False)),
+    "three rotate in one step": ("ab .A/.c CB", (SOLVED, 3, False)),
+    "two of three cannot pass": ("aB.bA/#####/c..../....C", (UNSOLVABLE, ABSENT, False)),
+}
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_boards_worked_out_by_hand(name):
+    board, expected = BOARDS[name]
+    assert solve_one(board) == expected
+
+
+def test_an_agent_with_time_to_spare_has_to_wait_at_the_lower_bound_of_the_makespan():
+    # Agent 0 needs all 3 steps and is on the crossing at time 1, when an agent 1 without a wait would be there too.
+    assert solve_one("##b##/#a..A/##B##", Objective.MAKESPAN) == (SOLVED, 3, True)
+
+
+@pytest.mark.heavy
+def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
+    board = """
+        a....
+        ####.
+        .....
+        .####
+        A.b.B
+    """
+    batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)])
+    assert solve(batch).cost.tolist() == [12 + 2]
+    assert solve(batch, max_steps=11).status.tolist() == [Status.OUT_OF_BUDGET]
+
+
+def test_a_plan_that_waits_is_told_from_one_that_does_not():
+    boards = ["#b#\na.A\n#B#", "a.A\n...\nb.B"]
+    batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards])
+    assert waits(solve(batch)).tolist() == [True, False]
+
+
+@pytest.mark.heavy
+def test_results_come_in_the_order_of_the_instances_whatever_the_batch():
+    instances = random_boards(np.random.default_rng(5), 300, [2, 3, 4], [1, 2, 3])
+    order = np.random.default_rng(6).permutation(300)
+    whole = solve(instances)
+    shuffled = solve(jax.tree.map(lambda part: part[order], instances))
+    for field in ("status", "cost", "lower_bound"):
+        np.testing.assert_array_equal(getattr(whole, field)[order], getattr(shuffled, field))
+    np.testing.assert_array_equal(whole.plan.paths[order], shuffled.plan.paths)
+    empty = solve(jax.tree.map(lambda part: part[:0], instances))
+    assert empty.status.shape == (0,) and empty.plan.paths.shape == (0, MAX_AGENTS, 65)
+
+
+def test_one_agent_slot_is_solved_and_needs_no_wait():
+    batch = stack([from_text(board, max_size=3, max_agents=1) for board in ("a.A\n...\n...", "a#A\n.#.\n.#.")])
+    solutions = solve(batch)
+    assert solutions.cost.tolist() == [2, ABSENT]
+    assert needs_wait(batch, solutions).tolist() == [False, False]
