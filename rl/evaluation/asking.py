@@ -298,6 +298,6 @@ def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:
         )
         requests = [(question.message, question.grammar) for question in questions]
         written = sampler.write(copy, requests, jax.random.fold_in(key, begin))
-        return [(response.raw, len(response.tokens), False) for response in written]
+        return [(response.raw, response.tokens, False) for response in written]
 
     return Asker.in_process(write, RESPONSES, {"parameters": fingerprint(parameters)}, fits)

@@ -26,9 +26,8 @@ from rl.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.saving import restore
 from rl.run.signals import Stop
-from rl.run.state import TrainState
+from rl.run.state import TrainState, restore
 from rl.run.tracking import Display, Stopwatch
 from rl.sft.examples import response
 from rl.students.network.student import OTHER_KINDS_WEIGHT

@@ -3,7 +3,6 @@
 The adapters themselves are two parameters of `model.Projection`, of flax's type `nnx.LoRAParam`.
 """
 
-import functools
 import json
 import os
 from pathlib import Path
@@ -37,17 +36,16 @@ def merge(parameters: nnx.State, config: LoRASection) -> nnx.State:
     stays so, and is not to be trained on.
     """
     flat = dict(nnx.to_flat_state(parameters))
-    add = functools.partial(merge_matrix, scale=config.alpha / config.rank)
+    scale = config.alpha / config.rank
+
+    def add(w: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
+        return (w.astype(jnp.float32) + scale * (a @ b)).astype(w.dtype)
+
     for path in [path for path in flat if path[-1] == "lora_a"]:
         where, a, b = (*path[:-1], "weight"), flat.pop(path), flat.pop((*path[:-1], "lora_b"))
         w = flat[where][...]
         flat[where] = flat[where].replace(jax.jit(add, out_shardings=w.sharding)(w, a[...], b[...]))
     return nnx.from_flat_state(list(flat.items()))
-
-
-def merge_matrix(w: jax.Array, a: jax.Array, b: jax.Array, scale: float) -> jax.Array:
-    """Return W + scale * A B, ``[..., I, O]``, summed in float32 and rounded to the dtype of W."""
-    return (w.astype(jnp.float32) + scale * (a @ b)).astype(w.dtype)
 
 
 def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_model: str | None = None) -> None:

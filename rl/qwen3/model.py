@@ -20,7 +20,6 @@ from jaxlake.record import Array, Record, record
 from rl.config import LoRASection
 from rl.config.choices import AttentionKind, Remat
 from rl.qwen3.attention import attend, attend_cached, choose_kernel, device_of
-from rl.qwen3.lora import merge_matrix
 from rl.qwen3.sharding import cache_spec, named_sharding
 
 CHECKPOINTS = {
@@ -41,7 +40,6 @@ class Qwen3Config:
       remat: memory against time in training.
       attention: the kernel of whole sequences.
       lora: adapters; with them the base's matrices are stored in `dtype`, for they are not trained.
-      merged: each layer multiplies by the matrices that `lora.merge` would store, made when it is their turn.
     """
 
     vocab_size: int
@@ -58,7 +56,6 @@ class Qwen3Config:
     remat: Remat = Remat.FULL
     attention: AttentionKind = AttentionKind.AUTO
     lora: LoRASection | None = None
-    merged: bool = False
 
 
 @record
@@ -170,7 +167,7 @@ class Projection(nnx.Module):
         self.scale = None
         if config.lora is not None and name in config.lora.targets:
             rank = config.lora.rank
-            self.scale, self.merged = config.lora.alpha / rank, config.merged
+            self.scale = config.lora.alpha / rank
             into, out = P(spec[0], None), P(None, spec[1])
             a = init_matrix(rngs, (layers, inputs, rank), inputs, into, mesh, jnp.float32)
             # Zero, the one parameter that is: the adapted model starts as the base.
@@ -178,12 +175,8 @@ class Projection(nnx.Module):
             self.lora_a, self.lora_b = nnx.LoRAParam(a, spec=into), nnx.LoRAParam(b, spec=out)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        if self.scale is None:
-            return project(x, self.weight[...])
-        if self.merged:
-            return project(x, merge_matrix(self.weight[...], self.lora_a[...], self.lora_b[...], self.scale))
         y = project(x, self.weight[...])
-        return y + self.scale * project(project(x, self.lora_a[...]), self.lora_b[...])
+        return y if self.scale is None else y + self.scale * project(project(x, self.lora_a[...]), self.lora_b[...])
 
 
 class Attention(nnx.Module):

@@ -1,4 +1,7 @@
-"""The state of a language policy in training: parameters, optimizer, reference, and the answers of a step under way."""
+"""The state of a language policy in training: parameters, optimizer, reference, and the answers of a step under way.
+
+A checkpoint's content is restored on any mesh and any number of processes.
+"""
 
 import dataclasses
 from typing import Any
@@ -15,8 +18,9 @@ from rl.config.choices import LanguageKind
 from rl.policy import Policy
 from rl.qwen3 import lora, sharding
 from rl.qwen3.logprobs import Sequences
-from rl.run.checkpoint import Snapshot
+from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.progress import Progress
+from rl.run.tracking import Display
 
 
 @dataclasses.dataclass
@@ -106,3 +110,59 @@ def rows_of(batch: grpo.Batch | Sequences) -> dict[str, np.ndarray]:
     sequences = arrays.pop("sequences", None)
     arrays |= {} if sequences is None else rows_of(sequences)
     return {name: x for name, x in arrays.items() if x is not None}
+
+
+def restore(
+    policy: Policy,
+    parameters: nnx.State,
+    optimizers: dict[str, optax.GradientTransformation],
+    checkpoints: Checkpoints,
+    display: Display,
+) -> TrainState:
+    """The state in the last whole checkpoint; without any, where a run begins.
+
+    Args:
+      parameters: the first ones.
+      optimizers: of each stage that the run may be in.
+      display: told of checkpoints that are damaged.
+
+    Raises:
+      ConfigError: if the checkpoint is of another configuration or model.
+      RunError: if all are damaged.
+    """
+    trained, frozen = lora.split(parameters)
+
+    def like(progress: Progress) -> dict[str, Any]:
+        arrays = {"parameters": trained, "optimizer": jax.eval_shape(optimizers[progress.stage].init, trained)}
+        if needs_reference(policy.config) and progress.stage != "warm_start":
+            arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, policy), trained)
+        return sharding.abstract(arrays, policy.mesh)
+
+    snapshot = checkpoints.restore(like, display.say)
+    if snapshot is None:
+        return TrainState(parameters, grpo.init(optimizers["warm_start"], parameters, policy.mesh))
+    pending = None
+    if snapshot.rows:
+        mine = distributed.share(len(snapshot.rows["advantages"]), "grpo.prompts")
+        batch = batch_of({name: x[mine] for name, x in snapshot.rows.items()})
+        updates = [_with_nan(update) for update in snapshot.notes["updates"]]
+        pending = Pending(batch, _with_nan(snapshot.notes["metrics"]), updates)
+    return TrainState(
+        parameters=nnx.merge_state(snapshot.arrays["parameters"], frozen),
+        optimizer_state=snapshot.arrays["optimizer"],
+        reference=snapshot.arrays.get("reference"),
+        progress=snapshot.progress,
+        pending=pending,
+    )
+
+
+def batch_of(rows: dict[str, np.ndarray]) -> grpo.Batch:
+    """Inverse of `rows_of`."""
+    sequences = Sequences(**{field.name: rows[field.name] for field in dataclasses.fields(Sequences)})
+    others: dict[str, Any] = {field.name: rows.get(field.name) for field in dataclasses.fields(grpo.Batch)}
+    return grpo.Batch(**others | {"sequences": sequences})
+
+
+def _with_nan(metrics: dict[str, float | None]) -> dict[str, float]:
+    """Metrics as they were before JSON, which has no word for what is not finite."""
+    return {name: float("nan") if x is None else x for name, x in metrics.items()}

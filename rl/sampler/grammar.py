@@ -19,22 +19,12 @@ BETWEEN = "\n\n"
 
 
 class Written(NamedTuple):
-    """A response.
-
-    Attributes:
-      raw, thinking, answer: as text: all of it verbatim, and its parts.
-      prompt: tokens of the message in its chat format, with the tag that opens the thought.
-      tokens, logprobs: that were written, int32 and float32 ``[T]``, the token that ends the answer included.
-      answer_from: tokens before the answer.
-    """
+    """A response as text: all of it verbatim, its parts, and how many tokens it has, the last one included."""
 
     raw: str
     thinking: str
     answer: str
-    prompt: list[int]
-    tokens: np.ndarray
-    logprobs: np.ndarray
-    answer_from: int
+    tokens: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,18 +83,14 @@ class GrammarSampler:
             progress=progress,
         )
         responses = []
-        for i, ((message, _), script) in enumerate(zip(requests, scripts, strict=True)):
-            tokens, logprobs = (np.asarray(x[i])[rollout.mask[i]] for x in (rollout.tokens, rollout.logprobs))
-            thinking, answer = tokens[: script.thought_to].tolist(), tokens[script.answer_from :].tolist()
+        for written, mask, script in zip(rollout.tokens, rollout.mask, scripts, strict=True):
+            tokens = written[mask].tolist()
             responses.append(
                 Written(
-                    raw=(opened or OPEN) + tokenizer.decode(tokens.tolist()),
-                    thinking=tokenizer.decode(thinking).strip(),
-                    answer=tokenizer.decode(answer),
-                    prompt=chats[message] + opening,
-                    tokens=tokens,
-                    logprobs=logprobs,
-                    answer_from=script.answer_from,
+                    raw=(opened or OPEN) + tokenizer.decode(tokens),
+                    thinking=tokenizer.decode(tokens[: script.thought_to]).strip(),
+                    answer=tokenizer.decode(tokens[script.answer_from :]),
+                    tokens=len(tokens),
                 )
             )
         return responses

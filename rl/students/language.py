@@ -2,11 +2,10 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -20,30 +19,24 @@ from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Kind
 from jaxlake.types import Instance, coordinate
-from rl import distributed, grpo, sft
+from rl import distributed, sft
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost
 from rl.grpo.optimizer import make_optimizer
 from rl.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
 from rl.policy import Policy, Prompts, writer
-from rl.qwen3 import lora
-from rl.qwen3.logprobs import Sequences, join
-from rl.qwen3.model import Qwen3, abstract
+from rl.qwen3.logprobs import Sequences
 from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.run.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.saving import restore
-from rl.run.state import TrainState
+from rl.run.state import TrainState, restore
 from rl.run.tracking import Display
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.sampler import Rollout, SamplingParams
 from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
-
-ADAPTER_TOKENS = 16, 64
-"""Answers of a validation that a process measures adapters on, evenly spread over its own, and tokens of each."""
 
 
 class LanguageStudent:
@@ -87,7 +80,7 @@ class LanguageStudent:
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint; draw the boards of the validations and the warm start's plans.
 
-        See `check_room` and `rl.run.saving.restore` for the mistakes that are found.
+        See `check_room` and `rl.run.state.restore` for the mistakes that are found.
         """
         check_room(self.policy)
         optimizers = {"warm_start": self._warm_optimizer, "rounds": self.optimizer, "finished": self.optimizer}
@@ -164,9 +157,6 @@ class LanguageStudent:
         verdicts = policy.judge(prompts, rollout, optima)
         sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
         sampled = self._answer(recorder, prompts, keys[1], settings.samples, sampling)
-        if policy.shape.lora is not None:
-            effects = adapter_effects(policy, self.state.parameters, prompts, sampled, recorder.check_stop)
-            recorder.directory.write(f"{name}/adapters.json", effects)
         valid = policy.judge(prompts, sampled, optima).valid
         rollout, verdicts, valid = distributed.all_gather((rollout, verdicts, valid))
         instances = boards.prompts.instances
@@ -242,45 +232,6 @@ class LanguageStudent:
     def save(self, folder: Path) -> None:
         """Write model and tokenizer as a Hugging Face folder."""
         self.policy.save(folder, self.state.parameters)
-
-
-def adapter_effects(
-    policy: Policy, parameters: nnx.State, prompts: Prompts, rollout: Rollout, check: Callable[[], None]
-) -> dict[str, float]:
-    """Return how far the adapters move the policy's answers, and how far merging them would.
-
-    Args:
-      prompts, rollout: this process's prompts and samples of each; `ADAPTER_TOKENS` of these are looked at.
-      check: called now and then; may raise.
-
-    Returns:
-      The mean absolute change of the log-probability of an answer's token, in nats: "training" from the base to the
-      policy, "merging" from there to the model that `Policy.save` writes, rounded to the dtype of the base.
-    """
-    count, room = ADAPTER_TOKENS
-    rows = np.linspace(0, len(rollout.tokens) - 1, count).astype(int)
-    asked = [prompts.tokens[row * len(prompts) // len(rollout.tokens)] for row in rows]
-    tokens, mask = rollout.tokens[rows, :room], rollout.mask[rows, :room]
-    sequences = join(asked, policy.config.text.max_prompt_tokens, tokens, mask)
-
-    trained, base = lora.split(parameters)
-    # No second copy of the model: of 4 B parameters that would be 6.8 GiB beside the base's 7.5.
-    nothing = jax.tree.map(jnp.zeros_like, trained)
-    merged = abstract(dataclasses.replace(policy.shape, merged=True), policy.mesh)[0]
-
-    def logprobs(graph: nnx.GraphDef[Qwen3], parameters: nnx.State) -> np.ndarray:
-        return grpo.answer_logprobs_of(graph, parameters, sequences, policy.mesh, policy.config.grpo, check)
-
-    ours = logprobs(policy.graph, parameters)
-    moved = np.array(
-        [
-            np.abs(ours - logprobs(policy.graph, nnx.merge_state(nothing, base))).sum(),
-            np.abs(ours - logprobs(merged, parameters)).sum(),
-            mask.sum(),
-        ]
-    )
-    training, merging, tokens = distributed.all_gather(moved[None]).sum(axis=0)
-    return {"training": training / tokens, "merging": merging / tokens}
 
 
 def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> BoardSet:

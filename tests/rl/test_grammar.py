@@ -56,12 +56,9 @@ class Noise:
 
     def write(self, seed=0, count=1, grammar=None, message="design", progress=None):
         grammar = proposal.grammar(KINDS) if grammar is None else grammar
-        return [
-            response[:3]
-            for response in self.sampler.write(
-                self.parameters, [(message, grammar)] * count, jax.random.key(seed), progress
-            )
-        ]
+        requests = [(message, grammar)] * count
+        written = self.sampler.write(self.parameters, requests, jax.random.key(seed), progress)
+        return [(one.raw, one.thinking, one.answer) for one in written]
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,8 @@ from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
-from rl.run.saving import restore
 from rl.run.signals import Interrupted, Stop
-from rl.run.state import Pending, TrainState, make_reference
+from rl.run.state import Pending, TrainState, make_reference, restore
 from rl.run.tracking import Display
 from rl.sampler import Rollout
 from rl.students import LanguageStudent
