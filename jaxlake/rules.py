@@ -97,7 +97,7 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
     moving = _bits([wanted[agent] != before[agent] for agent in agents])
     everybody = np.array((1 << len(agents)) - 1, moving.dtype)
     conflicting = _bits((rivals & (rivals - 1)) != 0)  # Each is a rival of its own, so: more than one bit.
-    swap_conflicts = jnp.zeros_like(conflicting, jnp.int32)  # not a constant, for ``record.vary_alike``'s reason
+    swap_conflicts = jnp.zeros_like(conflicting, jnp.int32)  # no constant: see ``record.vary_alike``
     for first, second in itertools.combinations(agents, 2):
         swap = (standing[first] >> second) & (standing[second] >> first) & 1
         conflicting |= swap << first | swap << second
