@@ -1,4 +1,6 @@
-"""What is kept of an evaluation, and what answers are worth in shares, intervals and lengths."""
+"""The answers of an evaluation: asked for once, kept, and scored in shares, intervals and lengths."""
+
+import functools
 
 import numpy as np
 import pytest
@@ -7,8 +9,12 @@ from engineer.evidence import wilson
 from jaxlake.benchmark import Benchmark, load, spread, take
 from jaxlake.types import Objective
 from rl.config import ConfigError
+from rl.evaluation.asking import Asker, Question, collect
 from rl.evaluation.record import Answer, Record
 from rl.evaluation.suite import Evaluation, optimal_of_valid, share_of
+from rl.run.signals import Stop
+from rl.run.tracking import Display
+from rl.sampler.api import ChatClient, Request
 
 RIGHT = {"2ag_3x3_hr0.1_000": "0:(1,2)(1,1)(1,0)\n1:(2,1)(2,2)(1,2)(0,2)"}
 
@@ -41,6 +47,34 @@ def test_a_broken_line_within_the_answers_is_named(tmp_path, line):
         ConfigError, match="answers.jsonl, line 1: no answer; delete the line, and it is asked for again"
     ):
         Record(tmp_path, {"seed": 0})
+
+
+@pytest.mark.parametrize("maker", ["in process", "server"])
+def test_an_asker_answers_what_is_missing_and_nothing_else(server, tmp_path, maker):
+    """The contract of every asker: answers by the names of their questions, once each, in however many goes."""
+    asked = server.asked
+    server.respond = lambda handler, body, number: handler.say(body["messages"][0]["content"].upper())
+
+    def write(begin, questions, within):
+        asked.extend(questions)
+        return [(question.message.upper(), 7, False) for question in questions]
+
+    if maker == "server":
+        request = functools.partial(Request, temperature=0.0, max_tokens=9, thinking=False)
+        asker = Asker.of_server(ChatClient(server.url, "m", timeout=5), request, 2, {"whose": "theirs"}, print)
+    else:
+        asker = Asker.in_process(write, 1, {"whose": "ours"})
+    questions = [Question(f"q{i // 2}", i % 2, f"message {i}") for i in range(7)]
+    before = len(asked)
+    for count in (3, 7, 7):
+        with Display(quiet=True) as display:
+            record = collect(asker, questions[:count], tmp_path / "e", {"what": "a test"}, display, Stop())
+        expected = {(one.id, one.sample): one.message.upper() for one in questions[:count]}
+        assert {name: answer.answer for name, answer in record.answers.items()} == expected
+        assert len(asked) - before == count and len((tmp_path / "e/answers.jsonl").read_text().splitlines()) == count
+    assert {answer.tokens for answer in record.answers.values()} == {7} and not asker.failures
+    assert record.about == {"what": "a test"} | asker.identity
+    assert asker.fits("a message")
 
 
 def test_shares_have_wilsons_interval_over_boards_whatever_the_number_of_samples():
