@@ -28,6 +28,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--part", default="0/1", metavar="K/N", help="each Nth of the tests from the Kth on, which counts from 0"
     )
+    parser.addoption("--update", action="store_true", help="write golden texts anew instead of comparing with them")
 
 
 @pytest.hookimpl(trylast=True)  # markers have chosen
@@ -35,3 +36,16 @@ def pytest_collection_modifyitems(config, items):
     first, parts = map(int, config.getoption("part").split("/"))
     items.sort(key=lambda item: SLOWEST.index(item.path.name) if item.path.name in SLOWEST else len(SLOWEST))
     items[:] = items[first::parts]
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a text with a file of the folder ``data`` beside the test; with ``--update``, write it."""
+
+    def check(name, text):
+        path = request.path.parent / "data" / name
+        if request.config.getoption("--update"):
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+    return check

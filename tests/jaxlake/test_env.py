@@ -232,7 +232,7 @@ def slipped(action, keys):
     return jnp.bincount(after, length=9)
 
 
-@pytest.mark.parametrize("agents", [5, 6, 7])
+@pytest.mark.parametrize("agents", [5, *(pytest.param(agents, marks=pytest.mark.heavy) for agents in (6, 7))])
 def test_whatever_is_kept_of_a_batch_compiles(agents):
     """JAX 0.10.1 to 0.12.0 ended the process at these numbers of agents."""
     level = from_text([chr(ord("a") + row) + "." * (agents - 2) + chr(ord("A") + row) for row in range(agents)])

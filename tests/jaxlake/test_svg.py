@@ -1,12 +1,10 @@
 """Boards, plans and rollouts as SVG and as pixels."""
 
 import io
-import re
 import xml.etree.ElementTree as ElementTree
 
 import jax
 import numpy as np
-import pytest
 from PIL import Image
 
 from jaxlake.board_text import from_text
@@ -170,12 +168,3 @@ def test_a_notebook_shows_an_instance_and_the_first_of_a_batch():
     assert board()._repr_html_() == svg(board())
     batch = jax.tree.map(lambda leaf: np.stack([leaf] * 15).reshape(3, 5, *leaf.shape), board())
     assert batch._repr_html_().count("<svg") == 12 and "and 3 more" in html(batch)
-
-
-@pytest.mark.parametrize("size", [1, 10])
-def test_boards_of_any_size_fit_their_picture(size):
-    crowd = ["aA" if size == 1 else "abcde" + "." * 5] + ["." * size] * (size - 2) + ["ABCDE" + "." * 5] * (size > 1)
-    instance = from_text("a A") if size == 1 else from_text(crowd)
-    text = svg(instance)
-    assert re.search(f"board of {size} x {size}, agents: {5 if size > 1 else 1}", text)
-    assert rgb(instance, cell=10).shape == (round((size - 1 + 1.08) * 10),) * 2 + (3,)

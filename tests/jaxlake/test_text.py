@@ -40,43 +40,25 @@ def paths(text: str, starts: list[int] | None = None) -> dict[int, list[tuple[in
     }
 
 
-def test_the_terse_prompt_names_holes_in_row_major_order_and_each_agents_ends():
-    instance = from_text(BOARD, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
-    assert prompt(instance, PromptStyle.COORDINATES) == "4x4 holes(1,1)(2,3) 0(0,0)(3,3) 1(2,0)(0,2)"
+def test_prompts_are_those_of_the_golden_texts(golden):
+    """In every style and format, of a board that is drawn once and of one whose starts are goals, drawn twice."""
+    boards = from_text(BOARD, max_size=MAX_SIZE, max_agents=MAX_AGENTS), from_text(["a. A.", ".b .B"])
+    texts = [
+        f"=== {style.value}, {answer_format.value}\n{prompt(board, style, answer_format)}\n"
+        for board in boards
+        for style in PromptStyle
+        for answer_format in AnswerFormat
+    ]
+    golden("prompts.txt", "\n".join(texts))
 
 
-def test_the_terse_prompt_without_holes():
-    assert prompt(from_text(["a.", "A."]), PromptStyle.COORDINATES) == "2x2 holes 0(0,0)(1,0)"
-
-
-def test_the_verbose_prompt_draws_the_board_and_states_tasks_and_format():
-    text = prompt(from_text(BOARD, max_size=MAX_SIZE), PromptStyle.VERBOSE)
-    assert "\na.B.\n.#..\nb..#\n...A\n" in text
-    assert "4x4 board" in text and "(3,3) the bottom right" in text
-    assert "Agent 0 goes from (0,0) to (3,3).\nAgent 1 goes from (2,0) to (0,2)." in text
-    example = text[text.index("For example:") :]
-    assert paths(example) == {0: [(0, 0), (0, 1), (0, 1), (1, 1)], 1: [(2, 2), (1, 2), (0, 2)]}
-
-
-def test_the_verbose_prompt_states_the_format_in_moves():
-    text = prompt(from_text(BOARD, max_size=MAX_SIZE), PromptStyle.VERBOSE, AnswerFormat.MOVES)
-    told = text[text.index("Answer with") :]
-    assert "one letter per time step" in told and "(" not in told
-    assert paths(told, [0, 2 * MAX_SIZE + 2, ABSENT]) == {
-        0: [(0, 0), (0, 1), (0, 1), (1, 1)],
-        1: [(2, 2), (1, 2), (0, 2)],
-    }
-
-
-def test_the_grid_prompt_draws_the_board_and_asks_in_one_line():
-    for answer_format, example in (
-        (AnswerFormat.COORDINATES, "0:(0,0)(0,1)(0,1)(1,1)"),
-        (AnswerFormat.MOVES, "0: R W D"),
-    ):
-        text = prompt(from_text(BOARD, max_size=MAX_SIZE), PromptStyle.GRID, answer_format)
-        *board, ask = text.split("\n")
-        assert board == ["a.B.", ".#..", "b..#", "...A"]
-        assert "agent 0 from a to A, 1 from b to B, all" in ask and ask.endswith(example)
+def test_the_example_of_a_prompt_is_read_as_a_plan():
+    for answer_format in AnswerFormat:
+        text = prompt(from_text(BOARD, max_size=MAX_SIZE), PromptStyle.VERBOSE, answer_format)
+        assert paths(text[text.index("For example:") :], [0, 2 * MAX_SIZE + 2, ABSENT]) == {
+            0: [(0, 0), (0, 1), (0, 1), (1, 1)],
+            1: [(2, 2), (1, 2), (0, 2)],
+        }
 
 
 def plan_of(named: list[list[int]]) -> Plan:

@@ -33,6 +33,11 @@ WALK = [  # Moves of the two agents, and where these lead.
 ]
 SIDE = 5
 OBSERVED = {"gymnax": observations.planes, "jaxued": observations.one_hot}
+OWN = {
+    "losses": lambda state: state.losses[:, None],
+    "fallen": lambda state: state.fallen[:, None],
+    "time": lambda state: state.losses[:, None] / 2,
+}
 KINDS = ("4", "rooms7x3", "corridor5x4")  # In the last, agents start where others go.
 
 
@@ -85,8 +90,9 @@ def test_bounds_are_tight_where_they_are_known(bank, name):
     expected = (0, 3) if name in ("gymnax", "gymnasium", "gymnasium's batches") else (-1, 1)
     assert (np.min(low), np.max(high)) == ((0, 1) if name == "jaxued" else expected)
     if name != "jaxued":
-        wide = FACES[name](bank, Params(), Lake(observe=lambda state: state.losses[:, None])).box()
-        assert (np.min(wide[0]), np.max(wide[1])) == (-(2**15), 2**15 - 1)
+        for part, expected in (("losses", (-(2**15), 2**15 - 1)), ("fallen", (0, 1)), ("time", (-np.inf, np.inf))):
+            box = FACES[name](bank, Params(), Lake(observe=OWN[part])).box()
+            assert (np.min(box[0]), np.max(box[1])) == expected
 
 
 @pytest.mark.parametrize("name", [name for name in FACES if name != "jaxued"])

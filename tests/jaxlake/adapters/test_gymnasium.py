@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
-from jaxlake import Status, from_text, observations, solve
+from jaxlake import Status, from_text, solve
 from jaxlake.adapters.gymnasium import CentralLake, VectorLake
 from jaxlake.adapters.host import Layout, pack
 from jaxlake.env import CLASSIC_SLIP, Lake
@@ -76,26 +76,6 @@ def test_make_vec_takes_gymnasiums_limit_of_steps_as_make_does(bank, given, own,
         env.reset(seed=0)
         wait = np.full(env.action_space.shape, Action.WAIT)
         assert [np.all(env.step(wait)[3]) for _ in range(length)] == [False] * (length - 1) + [True]
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("observe", "low", "high"),
-    [
-        (observations.planes, 0, 2),
-        (observations.one_hot, 0, 1),
-        (observations.flat, -1, 1),
-        (observations.window(1), 0, 2),
-        (lambda state: state.fallen, 0, 1),
-        (lambda state: state.losses, -(2**15), 2**15 - 1),
-        (lambda state: state.time / 2, -np.inf, np.inf),
-    ],
-)
-def test_the_bounds_of_an_observation_are_tight_where_they_are_known(bank, observe, low, high):
-    for env in (CentralLake(bank, Lake(observe=observe)), VectorLake(bank, 2, Lake(observe=observe))):
-        space = env.observation_space
-        assert (space.low == low).all() and (space.high == high).all()
-        assert env.reset(seed=0)[0] in space
 
 
 def test_the_mask_that_maskable_ppo_asks_for_is_the_cores(bank):
@@ -169,20 +149,6 @@ def test_disabled_stays_done_until_it_is_reset_by_mask(bank):
     assert infos["_solved"].tolist() == [False, True] and infos["_action_mask"].all()
     *_, infos = env.step([WAIT, WAIT])
     assert infos["makespan"].tolist() == [4, 1]
-
-
-def test_observations_and_actions_are_in_their_spaces_and_masks_sample(bank):
-    env = VectorLake(bank, 2)
-    env.action_space.seed(1)
-    seen, infos = env.reset(seed=1)
-    for _ in range(10):
-        assert seen in env.observation_space and seen[0] in env.single_observation_space
-        actions = env.action_space.sample()
-        assert actions.shape == (2, 2)
-        masks = tuple(infos["action_mask"][0])
-        legal = env.single_action_space.sample(mask=masks)
-        assert all(mask[action] for mask, action in zip(masks, legal, strict=True))
-        seen, *_, infos = env.step(actions)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))

@@ -80,27 +80,6 @@ def test_the_spaces_hold_what_the_environment_gives_and_takes():
     assert (env.observe(jax.random.key(2), state, action, params) == observation).all()
 
 
-def test_a_solved_board_terminates_and_keeps_its_last_observation():
-    env, params = lake(), params_of(ONE_STEP)
-    first, start = env.reset(jax.random.key(0), params)
-    observation, state, reward, terminated, truncated, info = env.step(
-        jax.random.key(1), start, joint(RIGHT, RIGHT, WAIT), params
-    )
-    assert terminated and not truncated and reward == 2
-    assert info["rewards"].tolist() == [1, 1, 0] and info["costs"].sum_of_costs == 2
-    assert (observation == first).all() and state.time == 0
-    agents = np.argwhere(np.asarray(info["final_observation"][1]))
-    assert agents.tolist() == [[0, 1], [2, 1]]
-
-
-def test_running_out_of_steps_truncates_and_solving_in_the_last_step_terminates():
-    env, params = lake(), params_of(ONE_STEP, max_steps=1)
-    _, start = env.reset(jax.random.key(0), params)
-    for action, ends in ((joint(WAIT, WAIT, WAIT), (False, True)), (joint(RIGHT, RIGHT, WAIT), (True, False))):
-        _, _, _, terminated, truncated, info = env.step(jax.random.key(1), start, action, params)
-        assert (bool(terminated), bool(truncated)) == (bool(info["terminated"]), bool(info["truncated"])) == ends
-
-
 @pytest.mark.heavy
 def test_levels_and_time_limits_differ_within_one_program():
     env = lake()

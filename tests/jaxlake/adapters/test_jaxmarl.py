@@ -90,19 +90,6 @@ def test_a_central_critic_sees_the_whole_board_from_each_agents_place_and_the_ti
     assert wrapped.world_state_size() == env.world_state_size()
 
 
-def test_a_solved_board_rewards_and_starts_the_next_episode():
-    env = lake_of(ONE_STEP)
-    first, start = env.reset(jax.random.key(0))
-    observation, state, rewards, dones, infos = env.step(
-        jax.random.key(1), start, actions(Action.RIGHT, Action.RIGHT, Action.WAIT)
-    )
-    assert all(dones.values()) and infos["solved"].all() and not infos["truncated"].any()
-    assert [float(rewards[agent]) for agent in env.agents] == [1, 1, 0]
-    assert infos["sum_of_costs"].tolist() == [2, 2, 2]
-    assert state.step == 0 and state.episode.positions.tolist() == start.episode.positions.tolist()
-    assert all((observation[agent] == first[agent]).all() for agent in env.agents)
-
-
 def test_a_given_state_replaces_the_drawn_reset():
     env = lake_of(ONE_STEP)
     _, other = lake_of(WALK).reset(jax.random.key(0))
@@ -122,12 +109,6 @@ def test_an_absent_agent_is_done_and_can_only_wait():
     assert allowed["agent_2"].tolist() == [False] * 4 + [True]
     _, _, _, dones, _ = env.step(jax.random.key(1), state, actions(Action.UP, Action.UP, Action.WAIT))
     assert dones["agent_2"] and not dones["agent_0"] and not dones["__all__"]
-
-
-def test_resets_draw_every_level_of_the_bank():
-    env = lake_of(WALK, ONE_STEP)
-    _, states = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 32))
-    assert set(states.episode.instance.size.tolist()) == {3, 4}
 
 
 @pytest.mark.heavy

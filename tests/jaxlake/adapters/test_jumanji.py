@@ -14,7 +14,7 @@ from jumanji.env import Environment  # noqa: E402
 from jumanji.testing.env_not_smoke import check_env_does_not_smoke, check_env_specs_does_not_smoke  # noqa: E402
 from jumanji.testing.pytrees import assert_is_jax_array_tree  # noqa: E402
 from jumanji.types import StepType  # noqa: E402
-from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper, VmapAutoResetWrapper  # noqa: E402
+from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper  # noqa: E402
 
 from jaxlake.adapters.jumanji import JumanjiLake  # noqa: E402
 from jaxlake.board_text import from_text  # noqa: E402
@@ -97,20 +97,6 @@ def test_the_auto_reset_of_jumanji_keeps_the_last_observation():
     assert (timestep.observation.agents_view == first.observation.agents_view).all()
     seen = timestep.extras["next_obs"]
     assert seen.step_count == 1 and seen.agents_view[0, :2].tolist() == pytest.approx([0 / MAX_SIZE, 1 / MAX_SIZE])
-
-
-@pytest.mark.heavy
-def test_automatic_resets_in_a_batch_go_through_the_whole_bank():
-    env = VmapAutoResetWrapper(lake_of(WALK, ONE_STEP, max_steps=1))
-
-    state, _ = reset(env, jax.random.split(jax.random.key(0), 8))
-    sizes = []
-    for _ in range(16):
-        state, timestep = step(env, state, jnp.tile(WAITING, (8, 1)))
-        assert timestep.last().all()
-        sizes.append(state.episode.instance.size.tolist())
-    assert 32 < sum(map(sum, sizes)) - 3 * 128 < 96  # Half of 128 draws; 32 is 5.7 standard deviations away.
-    assert len(set(zip(*sizes, strict=True))) == 8  # No two environments draw the same levels.
 
 
 def test_multi_to_single_sums_the_rewards():

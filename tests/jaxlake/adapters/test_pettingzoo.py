@@ -5,13 +5,12 @@ import warnings
 import jax
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
 from pettingzoo.test.state_test import state_test
 
 from jaxlake import from_text, observations, to_text
 from jaxlake.adapters.pettingzoo import ParallelLake, env, parallel_env
-from jaxlake.env import CLASSIC_SLIP, Lake
+from jaxlake.env import Lake
 from jaxlake.levels import LevelBank, stack
 from jaxlake.state import Params
 from jaxlake.types import Action
@@ -77,19 +76,6 @@ def test_levels_are_generated_where_nobody_gives_them():
     assert lake.episode.state.instance.max_size == 3
 
 
-def test_the_seed_decides_levels_and_slips(bank):
-    def play(seed):
-        env = ParallelLake(bank, params=Params(slip=CLASSIC_SLIP))
-        seen = []
-        for episode in range(4):
-            seen.append(env.reset(seed=seed if episode == 0 else None))
-            seen += [env.step(dict.fromkeys(env.agents, Action.DOWN)) for _ in range(4)]
-        return seen
-
-    assert data_equivalence(play(3), play(3), exact=True)
-    assert not data_equivalence(play(3), play(4), exact=True)
-
-
 def test_the_mask_is_zero_where_a_hole_or_the_edge_is(bank):
     env = ParallelLake(bank)
     _, infos = env.reset(options={"level": 1})
@@ -138,10 +124,3 @@ def test_an_observation_that_is_not_one_per_agent_is_refused(observe):
     three = LevelBank.build(stack([from_text("abc\n...\nABC")]))
     with pytest.raises(ValueError, match="the observation is"):
         ParallelLake(three, Lake(observe=observe))
-
-
-def test_windows_can_be_seen_instead(bank):
-    env = ParallelLake(bank, Lake(observe=observations.window(1)))
-    seen, _ = env.reset(options={"level": 0})
-    assert seen["agent_0"].shape == env.observation_space("agent_0").shape == (4, 3, 3)
-    assert seen["agent_0"][observations.OTHERS].tolist() == [[0, 0, 0], [0, 0, 0], [2, 0, 0]]
