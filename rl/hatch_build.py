@@ -7,6 +7,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class FromRepository(BuildHookInterface):
+    """The build hook that finds the files of the repository."""
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Adds `rl`, `engineer` and `rl/configs`, where this folder is the repository's and they are to be copied."""
         folder = Path(self.root)

@@ -344,6 +344,7 @@ def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, ob
 
 
 def read(stack: Level, at: Array) -> Level:
+    """Return the level at ``at`` of each lane's stack."""
     lane = jnp.arange(at.shape[0], dtype=jnp.int32)
 
     def read(rows):
@@ -355,4 +356,5 @@ def read(stack: Level, at: Array) -> Level:
 
 
 def write(stack: Level, at: Array, level: Level, where: Array) -> Level:
+    """Return the stack with ``level`` at ``at`` in the lanes of ``where``."""
     return jax.tree.map(lambda rows, row: put(rows, at, row, where), stack, level)

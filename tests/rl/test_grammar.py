@@ -1,5 +1,6 @@
 """Text under a grammar is in the grammar whatever the logits; thoughts are free, capped and kept as written."""
 
+import dataclasses
 import gc
 import json
 import weakref
@@ -7,12 +8,13 @@ import weakref
 import jax
 import numpy as np
 import pytest
+from shapes import MEDIUM
 
 from engineer import proposal
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 from rl.config import EngineerSection
-from rl.qwen3.model import Qwen3Config, abstract, create
+from rl.qwen3.model import abstract, create
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.qwen3.tokenizer import Tokenizer
 from rl.sampler import Sampler
@@ -21,16 +23,7 @@ from rl.sampler.programs import programs
 
 pytestmark = pytest.mark.heavy  # its texts are written for 17 seconds
 
-SHAPE = Qwen3Config(
-    vocab_size=912,  # more than the tokenizer has, as Qwen's
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    rope_theta=1e6,
-)
+SHAPE = dataclasses.replace(MEDIUM, vocab_size=912)  # more than the tokenizer has, as Qwen's
 KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
 
 

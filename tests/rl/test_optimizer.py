@@ -1,30 +1,24 @@
 """The optimizer against optax, rates worked out by hand, and what bfloat16 moments cost."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import nnx
+from shapes import SMALL
 
 from rl import grpo
 from rl.config import GRPOSection, WarmStartSection
 from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
-from rl.qwen3.model import Qwen3Config, create
+from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-SHAPE = Qwen3Config(
-    vocab_size=16,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=8,
-    rope_theta=1e4,
-)
+SHAPE = dataclasses.replace(SMALL, num_hidden_layers=2)
 
 
 def rates(updates: int, **settings) -> list[float]:

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from shapes import MEDIUM
 
 from rl.config import ConfigError, RunError
 from rl.qwen3.logprobs import join
-from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
+from rl.qwen3.model import abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, rollout_shardings
 from rl.run.keys import Purpose, make_key
 from rl.sampler import Sampler, SamplingParams
@@ -16,16 +17,7 @@ from rl.sampler.draw import draw, likeliest
 from rl.sampler.programs import programs
 from rl.sampler.schedule import Schedule
 
-SHAPE = Qwen3Config(
-    vocab_size=64,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    rope_theta=1e6,
-)
+SHAPE = MEDIUM
 STOPS = (3, 14, 15, 9)
 PROMPTS = [list(range(1 + i, 2 + i + n)) for i, n in enumerate([4, 3, 0, 2, 1, 4, 2, 0])]  # ragged, 1 to 5 tokens
 TOKENS = 9

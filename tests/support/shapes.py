@@ -14,6 +14,18 @@ SMALL = Qwen3Config(
 )
 """One layer, two heads that share their keys and values, sixteen tokens without a tokenizer."""
 
+MEDIUM = Qwen3Config(
+    vocab_size=64,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    rope_theta=1e6,
+)
+"""Two layers, four heads of which two share their keys and values."""
+
 SMALL_JSON = {
     "model_type": "qwen3",
     "vocab_size": 896,

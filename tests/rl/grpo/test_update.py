@@ -200,22 +200,6 @@ def test_widths_are_four_an_octave():
     assert len(ladder) == 17
 
 
-@pytest.mark.parametrize(
-    ("most", "mesh", "expected"),
-    [
-        (
-            4,
-            (1, 1),
-            {8704: 1, 4096: 2, 2048: 4, 640: 4},
-        ),  # a row of the room is enough, and shorter ones fill its place
-        (16, (4, 2), {8704: 4, 4096: 8, 2048: 16, 640: 16}),  # as many on each of four devices
-        (1, (8, 1), {8704: 8, 640: 8}),
-    ],
-)
-def test_long_rows_go_through_with_few_beside_them(most, mesh, expected):
-    assert {w: update_module.rows_of_width(w, 8704, most, make_mesh(*mesh)) for w in expected} == expected
-
-
 def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parameters):
     data, asked = given_batch(), GRPOSection(micro_batch=4)
     _, metrics = gradient(parameters, data, micro_batch=4, **EVERYTHING)

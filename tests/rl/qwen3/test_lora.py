@@ -11,25 +11,17 @@ import numpy as np
 import pytest
 from flax import nnx
 from safetensors.numpy import load_file
+from shapes import MEDIUM
 
 from rl.config import ConfigError, LoRASection
 from rl.config import load as load_config
 from rl.policy import Policy
 from rl.qwen3 import lora, weights
-from rl.qwen3.model import Qwen3Config, abstract, create, token_positions
+from rl.qwen3.model import abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_parameters
 from rl.qwen3.tokenizer import Tokenizer
 
-PLAIN = Qwen3Config(
-    vocab_size=64,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    rope_theta=1e6,
-)
+PLAIN = MEDIUM
 ADAPTED = dataclasses.replace(
     PLAIN, lora=LoRASection(rank=4, alpha=8.0, targets=("q_proj", "o_proj", "up_proj", "down_proj"))
 )

@@ -9,21 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from shapes import MEDIUM
 
 from rl.config.choices import Remat
-from rl.qwen3.model import KVCache, Qwen3, Qwen3Config, abstract, create, token_positions
+from rl.qwen3.model import KVCache, Qwen3, abstract, create, token_positions
 from rl.qwen3.sharding import make_mesh, shard_parameters
 
-TINY = Qwen3Config(
-    vocab_size=64,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    rope_theta=1e6,
-)
+TINY = dataclasses.replace(MEDIUM, num_hidden_layers=3)
 
 TOKENS = np.random.default_rng(1).integers(0, TINY.vocab_size - 1, (3, 9))
 

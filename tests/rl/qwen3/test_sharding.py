@@ -9,23 +9,14 @@ import optax
 import pytest
 from flax import nnx
 from jax.sharding import PartitionSpec as P
+from shapes import MEDIUM
 
 from rl import grpo
 from rl.config import ConfigError
 from rl.qwen3 import sharding
-from rl.qwen3.model import Qwen3Config, create
+from rl.qwen3.model import create
 
-SHAPE = Qwen3Config(
-    vocab_size=32,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    rope_theta=1e4,
-    dtype=jnp.bfloat16,
-)
+SHAPE = dataclasses.replace(MEDIUM, hidden_size=16, intermediate_size=24, num_hidden_layers=3, dtype=jnp.bfloat16)
 
 
 def specs(tree):

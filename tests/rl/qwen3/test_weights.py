@@ -16,24 +16,16 @@ import numpy as np
 import pytest
 from pairs import run_pair
 from safetensors.numpy import load_file, save_file
+from shapes import MEDIUM
 
 from rl.config import ConfigError, LoRASection
 from rl.qwen3 import lora, weights
-from rl.qwen3.model import Qwen3Config, abstract
+from rl.qwen3.model import abstract
 from rl.qwen3.presets import read_config
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
 
-SHAPE = Qwen3Config(
-    vocab_size=40,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    rope_theta=5e6,
-)
+SHAPE = dataclasses.replace(MEDIUM, vocab_size=40, hidden_size=16, intermediate_size=24, rope_theta=5e6)
 SHARDS = 6_000
 """Bytes of a file at most, so that the little model takes several."""
 
