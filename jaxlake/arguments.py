@@ -1,4 +1,4 @@
-"""What public functions ask of their arguments: a word out of a few, a whole number, a key. Knows nothing of boards."""
+"""Checks of public functions' arguments: a word out of a few, a whole number, a key. Knows nothing of boards."""
 
 import enum
 import math

@@ -54,18 +54,18 @@ class AutoReset:
         object.__setattr__(self, "mode", AutoResetMode(self.mode))
 
     def reset(self, bank: LevelBank, key: Array, params: Params = DEFAULT_PARAMS) -> tuple[State, AutoResetTimeStep]:
-        """Begins the first episode, on a level drawn with the key."""
+        """Begin the first episode, on a level drawn with the key."""
         state, time_step = self._begin(bank, key, params)
         return state, _with_final(time_step, jax.tree.map(jnp.copy, time_step.observation))
 
     def step(self, bank: LevelBank, state: State, actions: Array, key: Array) -> tuple[State, AutoResetTimeStep]:
-        """Plays one step, and begins the next episode as the mode says, with the same params.
+        """Play one step, and begins the next episode as the mode says, with the same params.
 
         Args:
-          bank: as in ``reset``.
-          state: of ``reset`` or the step before.
+          bank: the same bank as in ``reset``.
+          state: the state of ``reset`` or the step before.
           actions: int32 ``[max_agents]``.
-          key: for a slip and for the next level.
+          key: the key of a slip and of the next level.
         """
         if state.params.slip is None:
             draw_key, slip_key = key, None

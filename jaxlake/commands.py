@@ -1,4 +1,4 @@
-"""What the commands have in common: examples below the help, and mistakes that end in one line. Knows none of them."""
+"""Parts that commands share: examples below the help, and mistakes that end in one line. Knows none of them."""
 
 import argparse
 import contextlib
@@ -30,8 +30,8 @@ def mistakes_in_one_line(parser: argparse.ArgumentParser, stopped: str = "stoppe
 
     Args:
       parser: the command's.
-      stopped: what Ctrl-C says.
-      needs: what a module that is not installed would be for.
+      stopped: the message on Ctrl-C.
+      needs: the purpose of a module that is not installed.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a round's environment looks like: per kind of boards a data, hole and wait ratio. Generates no instance."""
+"""A round's environment: per kind of boards a data, hole and wait ratio. Generates no instance."""
 
 import dataclasses
 import math
@@ -89,7 +89,7 @@ class LakeConfig:
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005.
 
         Args:
-          concentration: of the Dirichlet distribution; below 1 few kinds have most of the data.
+          concentration: the Dirichlet distribution's parameter; below 1 few kinds have most of the data.
         """
         check_process()
         check_key(key)

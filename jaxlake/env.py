@@ -35,8 +35,8 @@ class Lake:
     goals at once.
 
     Attributes:
-      holes: what a move into a hole does; a ``HoleRule`` or its word.
-      conflicts: what a conflict does; a ``ConflictRule`` or its word.
+      holes: the effect of a move into a hole; a ``HoleRule`` or its word.
+      conflicts: the effect of a conflict; a ``ConflictRule`` or its word.
       observe: ``State -> pytree`` of arrays.
       reward: ``Transition -> float32 [max_agents]``.
     """
@@ -54,7 +54,7 @@ class Lake:
     def reset(
         self, instance: Instance, params: Params = DEFAULT_PARAMS, distances: Array | None = None
     ) -> tuple[State, TimeStep]:
-        """Begins an episode.
+        """Begin an episode.
 
         Args:
           instance: no batch axes; ``levels.validate`` tells whether one can be played.
@@ -103,10 +103,10 @@ class Lake:
         return jax.tree.map(jnp.copy, (state, time_step))
 
     def step(self, state: State, actions: Array, key: Array | None = None) -> tuple[State, TimeStep]:
-        """Plays one step; after the end of the episode nothing changes and nothing is rewarded.
+        """Play one step; after the end of the episode nothing changes and nothing is rewarded.
 
         Args:
-          state: of ``reset`` or the step before.
+          state: the state of ``reset`` or the step before.
           actions: int32 ``[max_agents]`` of ``Action``; any other number waits, and so do agents that are not there.
           key: consumed where ``params.slip`` is set, unused otherwise.
 

@@ -46,13 +46,13 @@ def record(
     """Write an instance (no batch axes) and what is known about it as plain JSON values, without what is None.
 
     Args:
-      instance: of any padding; the record does not depend on it.
+      instance: the board; the record does not depend on its padding.
       identifier: its name, different from all others in a file.
-      status: how the search for an optimal plan ended.
+      status: the end of the search for an optimal plan.
       optimum: the least sum of costs.
       lower_bound: the sum of the agents' independent shortest paths.
       needs_wait: every optimal plan contains a wait before an arrival.
-      plan: of the same padding as the instance.
+      plan: a plan with the same padding as the instance.
     """
     agents, max_size = int(instance.num_agents), instance.max_size
     known = {
@@ -76,7 +76,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     """Return the instance of a record; numpy arrays without batch axes.
 
     Args:
-      entry: as ``record`` writes it; NumPy's numbers and arrays, and tuples, do as well.
+      entry: a record as ``record`` writes it; NumPy's numbers and arrays, and tuples, do as well.
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
 
@@ -110,8 +110,8 @@ def plan_of(
     """Return the plan of a record, valid or not; numpy arrays without batch axes. None if the record has none.
 
     Args:
-      entry: as ``record`` writes it, with an instance that ``from_record`` reads.
-      max_size, max_agents: as for ``from_record``; a cell off the padded board becomes ``OUTSIDE``.
+      entry: a record as ``record`` writes it, with an instance that ``from_record`` reads.
+      max_size, max_agents: the padding, as for ``from_record``; a cell off the padded board becomes ``OUTSIDE``.
       max_steps: paths have room for one cell more; by default the longest path fits.
 
     Raises:
@@ -273,7 +273,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
-    """How the file is divided into parts with their line numbers, and how a part is read."""
+    """Return the functions that divide the file into parts with their line numbers and that read a part."""
     formats = {".jsonl": (lines, from_json), ".txt": (_drawings, _from_drawing)}
     suffix = Path(path).suffix.lower()
     if suffix not in formats:

@@ -14,7 +14,7 @@ MIN_FAMILY_SIZE = 5
 
 
 class Family(Word, argument="family"):
-    """How a board's cells are laid out; what its density of 0 to .5 means is in the guide, with pictures."""
+    """The layout of a board's cells; the guide explains the density of 0 to .5, with pictures."""
 
     RANDOM = "random"
     """Independent holes; the density is their share of the cells without start or goal. The paper's boards."""
@@ -51,7 +51,7 @@ _RANGE = re.compile(r"([a-z]*)([0-9]{1,2})(?:-([0-9]{1,2}))?(?:x([0-9]))?", re.A
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Kind:
-    """What the boards of one row of a configuration have in common.
+    """A kind of boards: the family, size and number of agents of one row of a configuration.
 
     Attributes:
       family: a `Family` or its word.
@@ -88,7 +88,7 @@ class Kind:
 
     @property
     def difficulty(self) -> float:
-        """How hard the kind is, in sides of random boards with two agents: what orders kinds in a curriculum; ours."""
+        """The kind's difficulty in sides of random boards with two agents: what orders kinds in a curriculum; ours."""
         return self.size + _AGENT * (self.num_agents - 2) + _HARDER[self.family]
 
     @property

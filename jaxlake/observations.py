@@ -1,4 +1,4 @@
-"""What agents see: functions from a ``State`` to arrays, or to text on the host. All of them show the same state.
+"""Observations: functions from a ``State`` to arrays, or to text on the host. All of them show the same state.
 
 An observation of your own is any function from a ``State`` to a pytree of arrays.
 """

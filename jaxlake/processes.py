@@ -1,4 +1,4 @@
-"""What must hold where our own programs run: no fork of a process with JAX, and JAX's default promotion."""
+"""Conditions for running our own programs: no fork of a process with JAX, and JAX's default promotion."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""What array records are: frozen chex dataclasses of arrays, counted and indexed by their first axis."""
+"""Base of array records: frozen chex dataclasses of arrays, counted and indexed by their first axis."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""What agents are rewarded for, and what a whole plan is worth (``accuracy``).
+"""Rewards of agents, and the value of a whole plan (``accuracy``).
 
 A stepwise reward is a function from a ``Transition`` to float32 ``[max_agents]``, 0 for absent agents, and one of your
 own is any such function. The environment zeroes it after the end of an episode.

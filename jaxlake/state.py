@@ -1,4 +1,4 @@
-"""What an episode keeps, what happens in a step of it, and what its agents are told; ``env`` plays it."""
+"""Records of an episode: its state, the events of a step and the agents' view of it; ``env`` plays it."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -39,7 +39,7 @@ class State(Record):
     Attributes:
       instance: the level being played.
       distances: int8 ``[max_agents, cells]`` as of ``levels.distances``, or None where nothing needs them.
-      params: as given to ``reset``.
+      params: the settings given to ``reset``.
       positions: int32 ``[max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
       time: int32 ``[]`` steps so far.
       arrivals: int16 ``[max_agents]`` cost so far: the time of the last arrival of an agent on its goal, the time so
@@ -79,7 +79,7 @@ class Info(Record):
       arrived: bool ``[max_agents]``, on the goal now.
       solved: bool ``[]``, all are on their goals at once.
       fell: bool ``[max_agents]``, fell into a hole in this step.
-      costs: of the episode so far; what ``verify`` and the solver mean by them once it is solved.
+      costs: the episode's costs so far; once it is solved, those of ``verify`` and the solver.
     """
 
     vertex_conflicts: Array
@@ -103,7 +103,7 @@ class TimeStep(Record):
       truncated: bool ``[]``, out of steps and not terminated.
       legal_actions: bool ``[max_agents, 5]`` in the order of ``Action``, for the next step: moves to a cell of the
         board that can be entered, whoever stands there, and WAIT. Only WAIT for agents that are not there.
-      info: what happened.
+      info: the events of the step.
     """
 
     observation: Any
@@ -122,7 +122,7 @@ class Transition(Record):
     Attributes:
       before, after: the states around it.
       actions: int32 ``[max_agents]`` as chosen, before any slip.
-      info: what happened.
+      info: the events of the step.
       terminated, truncated: bool ``[]``, of ``after``.
     """
 

@@ -55,12 +55,12 @@ class VectorLake(VectorEnv):
 
     Args:
       bank: the levels; by default 1,024 generated ones, the same every time.
-      num_envs: how many environments.
+      num_envs: the number of environments.
       lake: the rules; ``observe`` must give one array.
       params: time limit and slip of all environments.
       autoreset_mode: when the next episode begins; Gymnasium's default.
       render_mode: ``"ansi"`` for the boards as texts, ``"rgb_array"`` for pictures, or None.
-      kind: of generated levels, random ones of size 4 with two agents by default.
+      kind: the kind of generated levels, random ones of size 4 with two agents by default.
       max_episode_steps: Gymnasium's name for a limit beside that of ``params``: the lower one holds; -1 is none.
 
     Raises:
@@ -97,10 +97,10 @@ class VectorLake(VectorEnv):
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
-        """Begins new episodes.
+        """Begin new episodes.
 
         Args:
-          seed: for the levels drawn and slips from now on.
+          seed: the seed of levels and slips from now on.
           options: ``levels``, int ``[num_envs]``, to play those of the bank instead of drawn ones; ``reset_mask``, bool
             ``[num_envs]``, to begin again in those environments alone, as the mode DISABLED needs it.
 
@@ -129,7 +129,7 @@ class VectorLake(VectorEnv):
         return timestep.observation, _masked(legal, np.ones(self.num_envs, bool)) | _masked(infos, mask)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
-        """Plays one step in every environment.
+        """Play one step in every environment.
 
         Args:
           actions: int ``[num_envs, max_agents]``; an action that is not legal waits, as do agents that are not there.
@@ -195,7 +195,7 @@ class CentralLake(gymnasium.Env):
       lake: the rules; ``observe`` must give one array.
       params: time limit and slip.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
-      kind: of generated levels, random ones of size 4 with two agents by default.
+      kind: the kind of generated levels, random ones of size 4 with two agents by default.
 
     Raises:
       ValueError: when an observation is not one array, for another mode, or for a bank beside a kind.
@@ -218,13 +218,13 @@ class CentralLake(gymnasium.Env):
         self.render_mode = checked_render_mode(render_mode)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
-        """Begins an episode; the seed is for the levels drawn and slips from now on."""
+        """Begin an episode; the seed is for the levels drawn and slips from now on."""
         super().reset(seed=seed)
         timestep = self.episode.begin(self.np_random, (options or {}).get("level"))
         return timestep.observation, infos_of(timestep)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, Infos]:
-        """Plays one step, with an action int ``[max_agents]``."""
+        """Play one step, with an action int ``[max_agents]``."""
         timestep = self.episode.step(action)
         ends = bool(timestep.terminated), bool(timestep.truncated)
         return timestep.observation, float(timestep.shared_reward), *ends, infos_of(timestep)

@@ -1,4 +1,4 @@
-"""What the adapters that step on the host share: one episode at a time in numpy, its pictures, a bank to begin with.
+"""Parts that adapters on the host share: one episode at a time in numpy, its pictures, a bank to begin with.
 
 Everything that a step tells the host leaves the device as one array of bytes. Fetched leaf by leaf, the twenty small
 arrays of a time step took twice as long as the step itself.
@@ -92,7 +92,7 @@ class Layout:
     """The places of a tree's leaves in the bytes that ``pack`` makes of it.
 
     Args:
-      tree: of shapes and dtypes, as ``jax.eval_shape`` gives them.
+      tree: a tree of shapes and dtypes, as ``jax.eval_shape`` gives it.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -156,7 +156,7 @@ def bank_of(bank: LevelBank | None, kind: Kind | str | int | None) -> LevelBank:
 
     Args:
       bank: the levels, or None.
-      kind: of the boards to generate, at a density of .2; random ones of size 4 with two agents by default.
+      kind: the kind of the boards to generate, at a density of .2; random ones of size 4 with two agents by default.
 
     Raises:
       ValueError: if a bank and a kind are given, or no such board can be generated.

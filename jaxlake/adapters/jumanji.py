@@ -29,7 +29,7 @@ class State(Record):
     """The core's state, and the key that Jumanji keeps beside it.
 
     Attributes:
-      key: what slips and the next automatic reset derive theirs from.
+      key: the key from which slips and the next automatic reset derive theirs.
       episode: the core's ``State``.
     """
 
@@ -41,7 +41,7 @@ class Observation(NamedTuple):
     """An observation under the names of Jumanji's RobotWarehouse, which Mava reads.
 
     Attributes:
-      agents_view: what ``Lake.observe`` gives, per agent float32 ``[max_agents, features]`` unless told otherwise.
+      agents_view: the observation of ``Lake.observe``, by default float32 ``[max_agents, features]``.
       action_mask: bool ``[max_agents, 5]``.
       step_count: int32 ``[]``.
     """

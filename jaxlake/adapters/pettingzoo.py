@@ -40,10 +40,10 @@ class ParallelLake(ParallelEnv):
       lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
       params: time limit and slip.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
-      kind: of generated levels, random ones of size 4 with two agents by default.
+      kind: the kind of generated levels, random ones of size 4 with two agents by default.
 
     Attributes:
-      state_space: of what ``state`` returns.
+      state_space: the space of what ``state`` returns.
 
     Raises:
       ValueError: when an observation is not one array with an axis of agents in front, for another mode, or for a bank
@@ -86,10 +86,10 @@ class ParallelLake(ParallelEnv):
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[PerAgent, PerAgent]:
-        """Begins an episode.
+        """Begin an episode.
 
         Args:
-          seed: for the levels drawn and slips from now on.
+          seed: the seed of levels and slips from now on.
           options: ``level``, the number of the bank's level to play; others have no meaning here.
 
         Returns:
@@ -102,7 +102,7 @@ class ParallelLake(ParallelEnv):
         return self._observations(timestep), self._infos(timestep)
 
     def step(self, actions: PerAgent) -> tuple[PerAgent, PerAgent, PerAgent, PerAgent, PerAgent]:
-        """Plays one step; an action that is not legal waits.
+        """Play one step; an action that is not legal waits.
 
         Returns:
           Observations, rewards, terminations, truncations and infos.

@@ -1,4 +1,4 @@
-"""What adapters have in common, on a device or on the host: lakes, names and bounds. Knows no library."""
+"""Parts that all adapters share: lakes, names and bounds. Knows no library."""
 
 from typing import Any
 

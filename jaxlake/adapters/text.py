@@ -48,8 +48,8 @@ def trl_rows(
     Args:
       instances: ``[n]``, of sides up to 10 with up to 5 agents.
       optimum: int32 ``[n]``, the least sum of costs.
-      style: of the prompts.
-      answer_format: what the prompts ask for; answers in either are read.
+      style: the prompts' style.
+      answer_format: the format that the prompts ask for; answers in either are read.
 
     Raises:
       ValueError: naming an instance that is too large or whose optimum is not known.
@@ -65,7 +65,7 @@ def path_reward(completions: Sequence[str | Sequence[Message]], level: Sequence[
 
     Args:
       completions: texts, or conversations whose last message is the answer.
-      level: as in the rows.
+      level: the rows' levels.
       **unused: TRL passes all it has (prompts, token ids, the state of the trainer, other columns) to every function.
     """
     texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
@@ -143,7 +143,7 @@ def judge(texts: Sequence[str], levels: Sequence[str]) -> tuple[Verdict, np.ndar
 
     Args:
       texts: answers in any form that ``jaxlake.text`` reads, at least one.
-      levels: as ``tasks`` makes them, one for each answer.
+      levels: the levels of ``tasks``, one for each answer.
 
     Returns:
       The verdicts ``[batch]``, and the accuracies (``jaxlake.rewards``), float32 ``[batch]``.

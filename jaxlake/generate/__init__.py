@@ -49,7 +49,7 @@ def generate(
       max_size: side of the padded board, the largest of the config's kinds by default.
       max_agents: agent slots, the most of the config's kinds by default.
       max_steps: horizon of the solver and length of the plans less one.
-      objective: what the plans minimise, and with respect to which an instance needs a wait.
+      objective: the cost that the plans minimise, and with respect to which an instance needs a wait.
       interacting: share of every kind's instances in which the agents are in each other's way: somebody needs a wait,
         or the optimum exceeds the agents' independent shortest paths. A higher wait ratio is kept. None leaves it as it
         comes, which for two agents on open 10x10 boards is 1 % of those that need no wait.

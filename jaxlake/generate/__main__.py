@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="share of boards on which agents are in each other's way (default: as it comes)",
     )
     parser.add_argument("--count", type=int, default=100, help="boards in all (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draw (default: 0)")
     parser.add_argument("--exclude", metavar="FILE", help="boards that must not occur, .jsonl or .txt")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl or .txt")
     options = parser.parse_args(arguments)
@@ -96,7 +96,7 @@ def _records(dataset: Dataset) -> Iterator[files.Record]:
 
 
 def _table(dataset: Dataset) -> str:
-    """What was asked for and what came of it per kind, and a line for each quota that was lowered."""
+    """Quotas and what was drawn per kind, and a line for each quota that was lowered."""
     kinds = [entry.kind for entry in dataset.report]
     name = row_name(kinds)
     width = 1 + max(len(word) for word in (name, *map(str, kinds)))

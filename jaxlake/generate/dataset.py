@@ -1,4 +1,4 @@
-"""What comes out of the generator, and the account of how it came about; draws and solves nothing."""
+"""The generator's result and the report on each kind; draws and solves nothing."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class KindReport:
     of the batches in which they were searched.
 
     Attributes:
-      kind: of the boards.
+      kind: the boards' kind.
       requested, realised: number of instances.
       requested_waits, realised_waits: number of them in which every optimal plan waits.
       requested_interacting, realised_interacting: number of them in which somebody waits or the optimum exceeds the
@@ -114,9 +114,9 @@ def assemble(parts: Sequence[Found], report: Sequence[KindReport], key: Array) -
     """Return the boards of all kinds in one random order.
 
     Args:
-      parts: those of each kind that has some, in the order of the report.
+      parts: the boards of each kind that has some, in the order of the report.
       report: an entry for each kind.
-      key: of the order.
+      key: the key of the order.
     """
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     order = np.asarray(jax.random.permutation(key, len(together.numbers)))

@@ -1,4 +1,4 @@
-"""How a board of each family but `random` is drawn: its walls, and where agents start and go. Solves nothing.
+"""Drawing of boards of each family but `random`: walls, starts and goals. Solves nothing.
 
 A family's function draws one board and is pure; size, agents and density are data, so that one program serves them all.
 """
@@ -45,7 +45,7 @@ class Grid(NamedTuple):
 
 
 class Board(NamedTuple):
-    """What a family has drawn: free cells bool ``[cells]``, starts and goals int32 ``[slots]``."""
+    """A drawn board: free cells bool ``[cells]``, starts and goals int32 ``[slots]``."""
 
     free: Array
     starts: Array
@@ -232,10 +232,10 @@ def lay_out(family: Family, numbers: Numbers, size: Array, num_agents: Array, de
 
     Args:
       family: any but `random`.
-      numbers: of this board, for the side that it is padded to.
+      numbers: this board's random numbers, for the side that it is padded to.
       size, num_agents: int32 scalars.
       density: float32 scalar in [0, .5].
-      slots: of the padded starts and goals.
+      slots: the length of the padded starts and goals.
     """
     cells = len(numbers.chance)
     row, column = jnp.divmod(jnp.arange(cells, dtype=jnp.int32), math.isqrt(cells))

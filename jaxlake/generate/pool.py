@@ -30,10 +30,10 @@ class _Cell(NamedTuple):
     """The boards of a kind at one density.
 
     Attributes:
-      stock: that they are in.
-      rows: int ``[n]``, their places in it.
-      density: of them.
-      account: of the search that found them.
+      stock: the stock that contains them.
+      rows: their places in the stock, int ``[n]``.
+      density: their density.
+      account: the account of the search that found them.
     """
 
     stock: Benchmark

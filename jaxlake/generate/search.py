@@ -23,10 +23,10 @@ class Quotas(NamedTuple):
     """The numbers of instances that are wanted.
 
     Attributes:
-      total: in all.
-      waits: of them need a wait; None for no quota: as many as come.
-      interacting: of them need a wait or cost more than the agents' shortest paths, at least ``waits``; None for no
-        quota.
+      total: all of them.
+      waits: the number that need a wait; None for no quota: as many as come.
+      interacting: the number that need a wait or cost more than the agents' shortest paths, at least ``waits``; None
+        for no quota.
     """
 
     total: int
@@ -65,8 +65,8 @@ class Account(NamedTuple):
 
     Attributes:
       candidates: random boards tried.
-      known: of them were not searched, as excluded or as having occurred before.
-      solved: of those searched.
+      known: candidates that were not searched, as excluded or as having occurred before.
+      solved: searched candidates that have a plan.
       undecided: numbers of those for which a search ran out of its budget.
     """
 
@@ -91,9 +91,9 @@ def first_boards(
     does not depend on the size of the batches in which candidates are searched.
 
     Args:
-      shape: what the boards have in common.
-      key: of the candidates.
-      quotas: how many boards; fewer come back where there are not as many, None for none.
+      shape: the boards' kind, density and padding.
+      key: the key of the candidates.
+      quotas: the numbers of boards; fewer come back where there are not as many, None for none.
       excluded: fingerprints of boards that must not occur.
       budget: candidates that may be tried, rounded up to whole steps.
       dropped: numbers of candidates that count as undecided whatever the search says.

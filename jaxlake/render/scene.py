@@ -1,4 +1,4 @@
-"""What a picture of a board is made of, in plain shapes; the other files here put them on paper, screen or axes.
+"""Pictures of boards as plain shapes; the other files here put them on paper, screen or axes.
 
 Coordinates are (x, y) in cells: the middle of the cell in row r and column c is at (c, r), y grows downwards.
 """
@@ -141,7 +141,7 @@ def walks(instance: Instance, moves: Plan | np.ndarray) -> np.ndarray:
     """Return the agents' cells, int32 ``[times, agents]``, negative for nowhere.
 
     Args:
-      instance: without batch axes.
+      instance: the board, without batch axes.
       moves: a plan, whose agents stay at the ends of their paths and those without one on their starts; or cells
         ``[times, max_agents]``, such as the positions of a rollout.
     """
@@ -159,8 +159,8 @@ def alarms(instance: Instance, positions: np.ndarray) -> list[Mark]:
     """Return a star where agents share a cell or swap cells, a ring where one has fallen into a hole.
 
     Args:
-      instance: without batch axes.
-      positions: as ``walks`` returns them.
+      instance: the board, without batch axes.
+      positions: cells as ``walks`` returns them.
     """
     max_size = instance.max_size
     marks: list[Mark] = []

@@ -1,4 +1,4 @@
-"""How much dearer than its paths a node of the constraint tree must become at least: an admissible heuristic.
+"""The least rise in cost of a node of the constraint tree over its paths: an admissible heuristic.
 
 Two agents with a cardinal conflict cost one more at least (Felner et al. 2018, CBSH), and any two agents cost what they
 cost alone together (Li et al. 2019, WDG). Each agent's share of what is to come must pay for all of its pairs.

@@ -1,4 +1,4 @@
-"""What the best completion of a partly written plan costs, for every beginning of every agent's path; finds no plans.
+"""Costs of the best completion of a partly written plan, for every beginning of every agent's path; finds no plans.
 
 For credit to the tokens of a plan that is written agent by agent and cell by cell: a cell after which the best
 completion costs more was a mistake, and by how much. Arrays have their lanes last, a lane per plan: so a CPU

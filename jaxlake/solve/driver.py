@@ -24,7 +24,7 @@ _PAIRS = 1024
 
 @dataclasses.dataclass(frozen=True)
 class _Stage:
-    """How the constraint tree is searched: instances at a time, horizon, and iterations per instance."""
+    """A stage of the search of constraint trees: instances at a time, horizon, and iterations per instance."""
 
     lanes: int
     steps: int
@@ -58,7 +58,7 @@ def solve(
 
     Args:
       instances: ``[batch]``, any size of batch, or without batch axes, as the solution then is.
-      objective: what an optimal plan minimises; an ``Objective`` or its word, as wherever one is asked for.
+      objective: the cost that an optimal plan minimises; an ``Objective`` or its word, as wherever one is asked for.
       max_steps: the horizon, from 1 on. An instance whose optimum may need more steps is ``OUT_OF_BUDGET``.
 
     Raises:
@@ -103,7 +103,7 @@ def without_waiting(
       instances: ``[batch]``, or one without batch axes.
       solutions: what ``solve`` found for them under the same objective. Where it is not ``SOLVED`` its own status is
         repeated.
-      objective: as in ``solve``.
+      objective: the cost, as in ``solve``.
 
     Raises:
       ValueError: for an instance that cannot be played, and solutions of another number of instances.
@@ -161,14 +161,14 @@ def _search(
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-    """What all stages work on.
+    """The work of all stages.
 
     Attributes:
       instances: ``[batch + 1]``; the last one, which index -1 names, has no agents.
       bounds: int32 ``[batch + 1]``, the greatest cost of interest.
       pair_costs: int32 ``[batch + 1, pairs]``, what each two agents cost at least, filled in for the hard ones.
       may_wait: bool ``[]``.
-      objective: what is minimised.
+      objective: the cost that is minimised.
       result: ``[batch]`` in numpy, filled in by and by.
     """
 

@@ -55,7 +55,7 @@ class JointValues(Record):
       instances: ``[...]``.
       values: uint16 ``[..., places, ..., places]``, an axis per agent; ``INFINITE`` where the goals cannot be reached,
         and where two agents share a cell or one is not on a free cell.
-      convention: what is counted; static.
+      convention: the steps that are counted; static.
     """
 
     instances: Instance
@@ -73,7 +73,7 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention | 
     Args:
       instances: ``[batch]``, at least one; all with ``num_agents`` agents.
       num_agents: 1 to 3.
-      convention: what is counted; a ``Convention`` or its word.
+      convention: the steps that are counted; a ``Convention`` or its word.
 
     Raises:
       ValueError: for more agents, or boards larger than 10x10, with three agents 6x6, and for a word that is no
@@ -236,7 +236,7 @@ def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Ar
     Args:
       free: bool ``[size, size, lanes]``, or with one lane for all.
       seed: uint16 ``[cells, ..., cells, lanes]``, what it costs to be there without another step; ``_FAR`` for never.
-      cost: of a step.
+      cost: the cost of a step.
       home: per agent uint16, 1 at its goal, where its waiting takes 1 off the step's cost; empty for no such thing.
     """
     size, agents, lanes = free.shape[0], seed.ndim - 1, seed.shape[-1]

@@ -1,4 +1,4 @@
-"""What a lane of Conflict-Based Search knows: its instance, and where in the constraint tree it is. Takes no step.
+"""State of a lane of Conflict-Based Search: its instance and its node of the constraint tree. Takes no step.
 
 Everything is lane-minor, ``[..., lanes]``.
 """

@@ -78,7 +78,7 @@ def step(now: Array, before: Array, after: Array, spread: Array, rules: Rules) -
     Args:
       now, before, after: the sets for the distances t, t - 1 and t + 1.
       spread: scratch space, what ``scratch`` gave or ``step`` returned.
-      rules: of the boards.
+      rules: the boards' rules.
 
     Returns:
       The new ``after``, and the scratch space.

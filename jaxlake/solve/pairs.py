@@ -85,7 +85,7 @@ def search_pairs(
       cost_bound: int32 ``[batch]``, ``tree.UNBOUNDED`` for none.
       may_wait: bool ``[]``, whether agents may wait before their last arrival.
       max_steps: the horizon.
-      objective: what is minimised.
+      objective: the cost that is minimised.
 
     Raises:
       ValueError: for boards larger than ``MAX_SIZE`` or a horizon above 127.

@@ -72,7 +72,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     paths with one conflict or two from the others as well saves no node of the tree, and costs half as much again.
 
     Args:
-      query: what is asked.
+      query: the agents, their constraints and deadlines.
       max_size: side of the padded board.
       earliest: the paths must arrive as early as any.
     """
@@ -183,7 +183,7 @@ def swaps(cells: Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
     Args:
       cells: uint8 ``[agents, steps + 1, lanes]``, ``NOWHERE`` for an agent that does not count.
       max_size: side of the padded board.
-      words: of a bitboard.
+      words: the words of a bitboard.
     """
     before, after = cells[:, :-1], cells[:, 1:]
     change = before.astype(jnp.int8) - after.astype(jnp.int8)

@@ -13,7 +13,7 @@ def read_as_asked(text: str, side: int, start_of: Callable[[str], int | None]) -
 
     Args:
       text: the answer.
-      side: of the padded board.
+      side: the padded board's side.
       start_of: the start of an agent by its number, from which its moves lead; None where it is not known.
     """
     named: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What an answer is made of: labels that say whose path or which time follows, and bodies of cells and moves.
+"""Parts of an answer: labels that say whose path or which time follows, and bodies of cells and moves.
 
 Decides nothing about which of several answers counts; ``reading`` does.
 """
@@ -379,9 +379,9 @@ def follow(steps: list[Step], origin: int | None, side: int, continues: bool) ->
     A cell behind a move says where it leads; it is no further step.
 
     Args:
-      steps: of a body.
+      steps: a body's steps.
       origin: the cell that a move without a cell before it begins from; None if nobody knows.
-      side: of the padded board.
+      side: the padded board's side.
       continues: the path has ``origin`` already, and only what follows it is returned.
     """
     if set(map(type, steps)) == {int} and not continues:

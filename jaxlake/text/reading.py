@@ -82,7 +82,7 @@ def read(
     top of this file).
 
     Args:
-      text: what the model wrote.
+      text: the model's answer.
       max_size: side of the padded board.
       max_agents: number of paths that the plan holds; agents from there on are counted and not held.
       max_steps: the plan holds one cell more for each agent.
@@ -135,7 +135,7 @@ Paths = dict[str, list[int]]
 
 
 class _Limits(NamedTuple):
-    """What there is room for, and where the agents start."""
+    """Room for paths, and the agents' starts."""
 
     max_size: int
     max_agents: int
@@ -154,9 +154,9 @@ class _Answer:
     """An answer as it grows.
 
     Attributes:
-      paths: those that could be read.
+      paths: the paths that could be read.
       times: the last time of the agents whose paths come step by step.
-      faults: what is wrong with agents of which nothing could be read.
+      faults: the faults of agents without a path that could be read.
       cut: a cell at its end is cut off.
       last: the text ends with it, so that it may be cut off.
       lead: the words before it.
@@ -220,7 +220,7 @@ def _find(text: str, limits: _Limits) -> tuple[Paths, list[str]]:
 
 
 class _Entry(NamedTuple):
-    """What a text says of an agent in one place: a label, and the body behind it.
+    """Statement about an agent in one place of a text: a label, and the body behind it.
 
     Attributes:
       inner: the label is a time, of the agent that was named before it.
@@ -265,7 +265,7 @@ def _most(answers: list[_Answer]) -> int:
 
 
 def _entries(text: str, compass: bool, limits: _Limits) -> tuple[list[_Entry], str]:
-    """What the text says of each agent in turn, and the text, up to where another task begins."""
+    """Return the text's statements about agents in turn, and the text, up to where another task begins."""
     side = limits.max_size
     marks = list(labels(text))
     first = read_body(text[: marks[0].begin], side, compass) if marks and marks[0].agent == "1" else Body([])
