@@ -28,10 +28,6 @@ def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, 
     assert capsys.readouterr().err == ""
 
 
-def test_a_setting_with_dashes_is_explained(capsys):
-    assert_refused(train.main, ["--seed", "1"], "there is no --seed; settings have no dashes", capsys)
-
-
 def test_a_file_of_the_other_command_is_named(capsys):
     comparison, run = (str(command.shipped(name)) for name in ("compare-tiny.yaml", "tiny.yaml"))
     assert train.main(["--config", comparison]) == 2

@@ -6,8 +6,8 @@ import pytest
 
 from jaxlake import Objective
 from jaxlake.kinds import Kind
-from rl.config import Config, ConfigError, keys, load
-from rl.config.choices import Credit, Schedule
+from rl.config import Config, ConfigError, load
+from rl.config.choices import Schedule
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TINY = CONFIGS / "tiny.yaml"
@@ -26,23 +26,16 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("grpo.learning_ratee=1", "unknown key grpo.learning_ratee; the nearest is grpo.learning_rate"),
         ("learning_rat=1", "unknown key learning_rat; the nearest is"),
         ("lr=1", "unknown key lr; --help lists them all"),
-        ("sampels=4", "unknown key sampels; the nearest is"),
-        ("grpo.prompts=many", 'grpo.prompts = "many"'),
         ("seed=1.5", "seed = 1.5"),
-        ("grpo=3", "grpo = 3"),
         ("warm_start.holes=[0.9]", "warm_start.holes.0 = 0.9: must be less than or equal to 0.5"),
         ("lake.kinds=[3,11]", "lake.kinds = [3, 11]: size of random boards = 11 must be a whole number from 3 to 10"),
         ("lake.kinds=[]", "lake.kinds = []: must be a list of kinds of boards, at least one"),
-        ("lake.kinds=6", "lake.kinds = 6: must be a list of kinds of boards"),
         ("lake.kinds=[castle6]", "family = 'castle' must be one of 'random', 'rooms', 'maze'"),
         ("lake.kinds=[3, rooms4]", "size of rooms boards = 4 must be a whole number from 5 to 10"),
         ("lake.kinds=[corridor5x9]", "num_agents on corridor boards of size 5 = 9 must be a whole number from 1 to"),
         ("lake.kinds=[6-3]", "kind = '6-3' must be a size with"),
-        ("lake.kinds=[[3]]", "size of random boards = [3] must be a whole number"),
         ("validation.kinds=[rooms]", "kind = 'rooms' must be a size with"),
         ("warm_start.kinds=[3x5]", "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
-        ("lake.sizes=[3]", "unknown key lake.sizes"),
-        ("lake.num_agents=3", "unknown key lake.num_agents"),
         ("rounds.instances=77", "rounds.instances = 77 must be a multiple of grpo.prompts"),
         ("reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
         ("model.shape=null", "model: one of shape and path must be given"),
@@ -52,8 +45,6 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("reward.kind=best", "must be one of paper, accuracy, valid, optimal, checks or module:function, a function"),
         ("model.lora.alpha=.inf", "model.lora.alpha = Infinity: must be a finite number"),
         ("mesh.fsdp=0", "mesh.fsdp = 0: must be at least 1, or -1"),
-        ("grpo.top_k=20", "unknown key grpo.top_k"),
-        ("grpo.top_p=0.9", "unknown key grpo.top_p"),
         ("warm_start.instances=20", "warm_start.batch = 32 is too large"),
         (
             "validation.instances=11",
@@ -65,8 +56,6 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("rounds=3", "rounds = 3: must be an object"),
         ("seed=[", "not YAML"),
         ("reward.kind=paper", "reward.kind = paper must be optimal with grpo.credit = exact; or set grpo.credit"),
-        ("reward.kind=my:own", "reward.kind = my:own must be optimal with grpo.credit = exact"),
-        ("reward.kind=valid", "reward.kind = valid must be optimal with grpo.credit = exact"),
         ("lake.objective=makespan", "lake.objective = makespan must be sum_of_costs with grpo.credit = exact"),
         ("text.thinking=true", "text.thinking = true must be false with grpo.credit = exact"),
     ],
@@ -84,17 +73,6 @@ def test_a_missing_file_is_named():
         ConfigError, match="nowhere.yaml: there is no such file; those that come with jaxlake are in .*configs"
     ):
         load(Path("nowhere.yaml"))
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path):
-    (tmp_path / "model.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="model.yaml: not YAML: it is no text"):
-        load(tmp_path / "model.yaml")
-
-
-def test_shared_credit_takes_any_reward_objective_and_thought():
-    config = load(TINY, ["grpo.credit=outcome", "reward.kind=paper", "lake.objective=makespan", "text.thinking=true"])
-    assert config.grpo.credit is Credit.OUTCOME
 
 
 def test_numbers_in_scientific_notation_without_a_point_are_numbers():
@@ -141,11 +119,6 @@ def test_a_file_gives_a_section_as_a_section(tmp_path):
         load(write(tmp_path, lower="seed: 1", upper="base: lower.yaml\nrounds.count: 3"))
 
 
-def test_overrides_win_over_the_file():
-    config = load(TINY, ["seed=7", "lake.kinds=[3,5]", "grpo.samples=4"])
-    assert (config.seed, config.lake.kinds, config.grpo.samples) == (7, (Kind.of(3), Kind.of(5)), 4)
-
-
 @pytest.mark.parametrize(
     ("given", "kinds"),
     [
@@ -176,11 +149,6 @@ def test_what_is_validated_and_taught_are_the_lakes_kinds_unless_others_are_name
     config = load(TINY, ["lake.kinds=[3, rooms5]", "validation.kinds=[corridor5x3, rooms5]", "warm_start.kinds=[4x4]"])
     assert config.target_kinds == (Kind.of("rooms5"), Kind.of("corridor5x3"))
     assert config.all_kinds == tuple(map(Kind.of, (3, "4x4", "rooms5", "corridor5x3")))
-
-
-def test_every_key_can_be_found_by_its_dotted_name():
-    assert {"seed", "grpo.clip_high", "engineer.temperature"} <= keys().keys()
-    assert len(keys()) == len({*keys()}) > 40
 
 
 def test_the_defaults_that_help_shows_are_the_shipped_tiny_runs():

@@ -84,15 +84,6 @@ def test_the_papers_reward_adds_a_penalty_on_length_by_moving_weights(ladder):
     assert found.total.dtype == found.accuracy.dtype == found.length.dtype == np.float32
 
 
-def test_the_cost_is_what_the_lake_minimises():
-    slow = "0:(0,0)(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,0)(2,1)(2,2)(2,3)"  # both wait once: 8 instead of 6, 4 instead of 3
-    half = LADDER["optimality"]  # one of them does: 7 instead of 6, 4 instead of 3
-    steps = judge(slow, half)
-    assert reward(RewardKind.ACCURACY, steps).total == pytest.approx([1 - 0.7 * 2 / 12, 1 - 0.7 * 1 / 12])
-    makespan = judge(slow, half, objective=Objective.MAKESPAN, optimum=3)
-    assert reward(RewardKind.ACCURACY, makespan, optimum=3).total == pytest.approx([1 - 0.7 * 1 / 6] * 2)
-
-
 @st.composite
 def judged(draw) -> tuple[Verdict, np.ndarray]:
     """Verdicts ``[B]`` as `verify` could give them, and optima."""

@@ -234,31 +234,6 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
     assert min(wanted["clipped_low"], wanted["clipped_high"]) > 0  # the data has them all
 
 
-@pytest.fixture
-def another_process(monkeypatch):
-    """Makes `update` believe that there is a second process, which has 20 answers, 30 tokens and 25 rows to compute."""
-    other = {5: [18, 20, 30, 19, 25], 1: [25], 25: [0] * 25}
-    told = lambda mine: np.concatenate([mine, np.array([other[mine.shape[1]]], np.int32)])  # noqa: E731
-    monkeypatch.setattr(distributed, "all_gather", told)
-    calls, accumulate = [], update_module.accumulate
-    monkeypatch.setattr(update_module, "accumulate", lambda *args, **rest: calls.append(0) or accumulate(*args, **rest))
-    return calls
-
-
-@pytest.mark.parametrize(("aggregation", "mine", "all_"), [("token_mean", None, 30), ("sequence_sum", 15, 19)])
-def test_rows_of_another_process_count_in_the_mean_and_in_the_number_of_micro_batches(
-    request, parameters, aggregation, mine, all_
-):
-    mine = mine or given_batch().sequences.mask.sum()
-    alone, before = gradient(parameters, given_batch(), micro_batch=4, aggregation=aggregation)
-    calls = request.getfixturevalue("another_process")
-    found, metrics = gradient(parameters, given_batch(), micro_batch=4, aggregation=aggregation)
-    assert len(calls) == 7  # of which this process has four, and takes part in the rest with rows that do not count
-    assert_close(found, jax.tree.map(lambda g: g * mine / (mine + all_), alone), rel=1e-5)
-    assert metrics["loss"] == pytest.approx(before["loss"] * mine / (mine + all_), rel=1e-5)
-    assert metrics["rows_computed"] == pytest.approx((13 + 18) / (16 + 20))
-
-
 def test_processes_agree_on_the_shapes_of_their_micro_batches(monkeypatch):
     """Each takes its own rows, in one order, by the longest of all processes; none is left out or twice there."""
     monkeypatch.setattr(update_module, "FINEST", 1)
@@ -287,14 +262,6 @@ def test_processes_agree_on_the_shapes_of_their_micro_batches(monkeypatch):
         assert all(batch.valid[part.rows].sum(axis=-1).max(initial=0) <= part.width for part in one)
 
 
-def test_a_process_without_rows_takes_part_and_adds_nothing(another_process, parameters):
-    empty = jax.tree.map(lambda x: x[:0], given_batch())
-    found, metrics = gradient(parameters, empty, micro_batch=4)
-    assert len(another_process) == 7
-    assert_same(found, jax.tree.map(np.zeros_like, found))
-    assert metrics["loss"] == metrics["update_skipped"] == 0
-
-
 @pytest.mark.parametrize("rows", [0, 16])
 def test_nothing_to_learn_changes_nothing(parameters, rows):
     data = jax.tree.map(lambda x: x[:rows], given_batch()).replace(advantages=np.zeros((rows, ROOM), np.float32))
@@ -305,27 +272,6 @@ def test_nothing_to_learn_changes_nothing(parameters, rows):
 
 
 ADAM = optax.adam(1e-2)
-
-
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_an_update_that_is_not_finite_is_skipped_and_the_next_one_is_as_if_it_had_not_been(parameters, bad):
-    data, settings = given_batch(), GRPOSection(micro_batch=4)
-    graph, spoilt = (
-        abstract(SMALL, ONE)[0],
-        data.replace(advantages=np.where(np.arange(16)[:, None] == 2, bad, data.advantages)),
-    )
-    spoilt = spoilt.replace(advantages=spoilt.advantages.astype(np.float32))
-    once, state, _ = step(parameters, data, optimizer=ADAM, micro_batch=4)
-    expected = jax.tree.map(np.array, (once, state))
-    programs = grpo.accumulate._cache_size(), grpo.apply._cache_size()
-    again, state, metrics = grpo.update(graph, ADAM, once, state, spoilt, ONE, settings, 2 * ROOM, nothing)
-    assert metrics["update_skipped"] == 1
-    assert not np.isfinite(metrics["loss"]) and not np.isfinite(metrics["gradient_norm"])
-    assert_same((again, state), expected)
-    assert state[0].count == 1
-    *_, metrics = grpo.update(graph, ADAM, again, state, data, ONE, settings, 2 * ROOM, nothing)
-    assert metrics["update_skipped"] == 0
-    assert (grpo.accumulate._cache_size(), grpo.apply._cache_size()) == programs
 
 
 class Stopped(Exception):

@@ -78,13 +78,6 @@ def test_a_batch_is_shared_over_fsdp():
         sharding.shard_batch(batch[:6], mesh)
 
 
-def test_a_mesh_needs_the_devices_it_asks_for():
-    assert dict(sharding.make_mesh(-1, 2).shape) == {"fsdp": 4, "tp": 2}
-    for fsdp, tp in ((-1, 9), (5, 2)):
-        with pytest.raises(ConfigError, match="must be at most the 8 devices"):
-            sharding.make_mesh(fsdp, tp)
-
-
 @dataclasses.dataclass(frozen=True)
 class Device:
     """What `make_mesh` asks of one."""
