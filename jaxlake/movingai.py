@@ -10,6 +10,7 @@ from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
+from jaxlake.arguments import whole_number
 from jaxlake.levels import build
 from jaxlake.types import MAX_AGENTS, Instance
 
@@ -76,8 +77,8 @@ def read_scenarios(scen_path: PathLike) -> dict[str, Instance]:
     return {f"{name}_{n}ag": read_scenario(map_path, scen_path, n) for n in range(min(most, 2), most + 1)}
 
 
-def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, first: int = 0) -> Instance:
-    """Read an instance (no batch axes, numpy): agent i has row ``first + i`` of the scenario, counted from 0.
+def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> Instance:
+    """Read an instance (no batch axes, numpy): agent i has row i of the scenario, counted from 0.
 
     ``max_size`` is the longer side of the map and ``max_agents`` is ``num_agents``. Bucket, name of the map and optimal
     length are not used: the length is that of one agent alone that may move diagonally.
@@ -86,14 +87,13 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, firs
       ValueError: naming the file, the line and the fault: a row that cannot be read or is missing, a map of another
         size, a start or goal outside the map or blocked, or one that another of these agents has.
     """
-    if num_agents < 1 or first < 0:
-        raise ValueError(f"num_agents = {num_agents} and first = {first} must be at least 1 and 0")
+    whole_number("num_agents", num_agents, 1)
     blocked = read_map(map_path)
-    numbered = _agent_rows(scen_path, num_agents, first)
+    numbered = _agent_rows(scen_path, num_agents)
     size = max(blocked.shape)
     taken: dict[tuple[str, int], int] = {}
     ends: dict[str, list[int]] = {"start": [], "goal": []}
-    for agent, (index, line) in enumerate(numbered[first : first + num_agents]):
+    for agent, (index, line) in enumerate(numbered[:num_agents]):
         for name, (x, y) in _read_row(scen_path, index, line, blocked.shape).items():
             if not (x < blocked.shape[1] and y < blocked.shape[0]):
                 raise _fault(scen_path, index, f"the {name} x={x} y={y} is outside the map")
@@ -109,15 +109,14 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int, firs
     return build(size, holes, ends["start"], ends["goal"])
 
 
-def _agent_rows(path: PathLike, num_agents: int, first: int = 0) -> list[tuple[int, str]]:
+def _agent_rows(path: PathLike, num_agents: int) -> list[tuple[int, str]]:
     """The lines of a scenario that are of agents, each with its number, at least those that are asked for."""
     lines = _lines(path)
     if not lines or lines[0].split()[:1] != ["version"]:
         raise _fault(path, 0, "the first line is not 'version 1'")
     numbered = [(index, line) for index, line in enumerate(lines) if index and line]
-    if len(numbered) < first + num_agents:
-        needed = f"agents {first} to {first + num_agents - 1} are asked for"
-        raise _fault(path, len(lines) - 1, f"the file ends after {len(numbered)} agents: {needed}")
+    if len(numbered) < num_agents:
+        raise _fault(path, len(lines) - 1, f"the file ends after {len(numbered)} of {num_agents} agents")
     return numbered
 
 

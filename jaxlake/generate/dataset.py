@@ -56,11 +56,6 @@ class KindReport:
     solvable: float
     undecided: int
 
-    @property
-    def acceptance(self) -> float:
-        """Different instances realised per candidate tried, 0 if none was tried."""
-        return (self.realised - self.repeated) / max(self.candidates, 1)
-
     def shortfalls(self) -> tuple[str, ...]:
         """Return a line for each quota that was lowered."""
         lines = []

@@ -12,7 +12,7 @@ import pytest
 from jaxlake import observations
 from jaxlake.board_text import from_text
 from jaxlake.env import CLASSIC_SLIP, Lake
-from jaxlake.levels import distances, pad, stack
+from jaxlake.levels import distances, fit, pad, stack
 from jaxlake.rewards import cost, shaped
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import solve
@@ -333,7 +333,7 @@ def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone(
     instance, played, (state, (step, positions)) = jax.tree.map(lambda x: x[index], (instances, actions, result))
     size, count = int(instance.size), int(instance.num_agents)
     assert size < MAX_SIZE and count < MAX_AGENTS
-    own_state, (own_step, _) = rollout(cut(instance, size, count), played[:, :count])
+    own_state, (own_step, _) = rollout(fit(instance, size, count), played[:, :count])
     assert (own_step.observation == step.observation[:, :, :size, :size]).all()
     for name in ("rewards", "legal_actions"):
         assert (getattr(own_step, name) == getattr(step, name)[:, :count]).all()
@@ -341,23 +341,6 @@ def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone(
         assert (getattr(own_step, name) == getattr(step, name)).all()
     chex.assert_trees_all_equal(own_step.info.costs, step.info.costs)
     assert (own_state.arrivals == state.arrivals[:count]).all()
-
-
-def cut(instance: Instance, size: int, count: int) -> Instance:
-    """The instance on arrays of its own size."""
-
-    def renumbered(cells):
-        row, column = np.divmod(np.asarray(cells[:count]), MAX_SIZE)
-        return (row * size + column).astype(np.int32)
-
-    holes = np.asarray(instance.holes).reshape(MAX_SIZE, MAX_SIZE)[:size, :size].ravel()
-    return Instance(
-        size=np.int32(size),
-        num_agents=np.int32(count),
-        holes=holes,
-        starts=renumbered(instance.starts),
-        goals=renumbered(instance.goals),
-    )
 
 
 def test_a_board_too_large_for_bytes_plays_by_the_same_rules():

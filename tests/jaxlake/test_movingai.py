@@ -38,11 +38,6 @@ def test_x_is_the_column_and_the_rest_of_the_square_is_holes(files):
     assert to_text(read_scenario(*files, num_agents=2)) == ".a##\nb.B.\n##.A\n####"
 
 
-def test_agents_are_taken_from_the_first_row_asked_for(files):
-    save(files)
-    assert to_text(read_scenario(*files, num_agents=1, first=2)) == "..##\n.A.a\n##..\n####"
-
-
 def test_a_scenario_is_an_instance_for_each_number_of_agents_from_2_on(files):
     save(files)  # its rows name maps/small.map, which lies beside it
     scenarios = read_scenarios(files[1])
@@ -105,7 +100,7 @@ def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
             "1\tmaps/small.map\t4\t3\t3\t1\t1\t1\t2\n",
             "",
             3,
-            "the file ends after 2 agents: agents 0 to 2",
+            "the file ends after 2 of 3 agents",
         ),
     ],
 )

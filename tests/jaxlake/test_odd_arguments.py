@@ -160,21 +160,6 @@ def test_what_validation_says_is_what_the_words_of_an_instance_say(data):
             assert not legal and "\n" not in str(fault) and (asked is level or str(fault).startswith("instance 1: "))
 
 
-@pytest.mark.parametrize("count", [0, -1, 2.5, None, True, "4", [4], np.array([4]), 1 << 40])
-def test_what_is_no_whole_number_in_range_is_the_same_line_everywhere(count):
-    calls = {
-        "max_steps": [lambda: solve(ONE, max_steps=count), lambda: generate(CONFIG, KEY, 2, max_steps=count)],
-        "num_agents": [lambda: joint_values(BATCH, count, "makespan")],
-        "max_size": [lambda: pad(ONE, count, 2), lambda: answer(SOLVED.plan[0], count)],
-        "count": [lambda: generate(CONFIG, KEY, count)],
-    }
-    for name, asked in calls.items():
-        for call in asked if count != 1 << 40 else asked * (name == "max_steps"):
-            with pytest.raises(ValueError, match=rf"^{name} = .* must be a whole number from 1") as fault:
-                call()
-            assert "\n" not in str(fault.value)
-
-
 def test_numbers_of_numpy_make_a_config_of_pythons():
     sizes, data = np.array([3, 4]), np.array([0.5, 0.5], np.float32)
     config = LakeConfig(sizes, data, [np.float32(0.25)] * 2, (np.int64(0), 1))

@@ -9,16 +9,13 @@ import oracles
 import pytest
 
 from jaxlake.board_text import from_text
+from jaxlake.levels import stack
 from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, regret, value
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective
 
 STEPS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)])
-
-
-def stack(instances: list[Instance]) -> Instance:
-    return jax.tree.map(lambda *parts: np.stack(parts), *instances)
 
 
 def random_boards(seed: int, count: int, max_size: int, agents: int) -> Instance:
@@ -73,10 +70,6 @@ def costs_to_go(instance: Instance, convention: Convention) -> dict[tuple[int, .
     return found
 
 
-def one(joint: JointValues, index: int) -> JointValues:
-    return jax.tree.map(lambda part: np.asarray(part)[index], joint)
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize("convention", Convention)
 @pytest.mark.parametrize(("size", "agents"), [(4, 1), (4, 2), (3, 3)])
@@ -84,7 +77,7 @@ def test_every_value_equals_dijkstra(convention, size, agents):
     instances = random_boards(size + agents, 6, size, agents)
     joint = joint_values(instances, agents, convention)
     for index in range(6):
-        table = one(joint, index)
+        table = joint[index]
         found = costs_to_go(table.instances, convention)
         assert {
             tuple(map(int, at)): int(table.values[tuple(at)]) for at in np.argwhere(table.values < INFINITE)
@@ -111,7 +104,7 @@ def test_following_the_best_actions_costs_exactly_the_value(convention, size, ag
     actions, regrets = jax.jit(action_values), jax.jit(regret)
     played = 0
     for index in range(8):
-        table = one(joint, index)
+        table = joint[index]
         goals, cells = table.instances.goals, size * size
         reachable = np.argwhere(table.values[(slice(cells),) * agents] < INFINITE)
         for start in rng.permutation(reachable)[:3]:
@@ -168,7 +161,7 @@ def assert_no_conflict(paths: np.ndarray) -> None:
 
 def test_swapping_and_leaving_the_board_are_impossible_and_a_detour_has_its_regret():
     instance = from_text("ab.\nBA.\n...", max_size=3, max_agents=2)  # a goes to (1,1), b to (1,0)
-    joint = one(joint_values(stack([instance]), 2, Convention.SUM_OF_COSTS), 0)
+    joint = joint_values(stack([instance]), 2, Convention.SUM_OF_COSTS)[0]
     q = np.asarray(action_values(joint, instance.starts))
     up, down, left, right, wait = range(5)
     assert q[right, left] == INFINITE  # they would change places
@@ -187,9 +180,9 @@ def test_waiting_on_the_goal_is_free_until_the_agent_has_to_leave_it():
     batch = stack([Instance(size=np.int32(5), num_agents=np.int32(2), holes=holes, **ends)])
     expected = {Convention.SUM_OF_COSTS: 4 + 2, Convention.SUM_OF_LOSS: 4 + 2, Convention.MAKESPAN: 4}
     for convention, optimum in expected.items():
-        assert value(one(joint_values(batch, 2, convention), 0), ends["starts"]) == optimum
+        assert value(joint_values(batch, 2, convention)[0], ends["starts"]) == optimum
     # Seen from (2,0), agent 0 needs a step more, and agent 1 can wait for it at home: free only as a loss.
-    loss, costs = (one(joint_values(batch, 2, c), 0) for c in (Convention.SUM_OF_LOSS, Convention.SUM_OF_COSTS))
+    loss, costs = (joint_values(batch, 2, c)[0] for c in (Convention.SUM_OF_LOSS, Convention.SUM_OF_COSTS))
     assert value(loss, np.array([2, 1])) == value(costs, np.array([2, 25])) == 2
     assert value(costs, np.array([0, 25])) == INFINITE  # parked, it lets nobody pass
 
