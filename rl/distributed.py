@@ -27,7 +27,7 @@ def initialize(coordinator: str | None = None, processes: int | None = None, pro
 
     Args:
       coordinator: HOST:PORT of process 0, a free port there.
-      processes: how many there are.
+      processes: number of processes.
       process: which one this is, from 0.
 
     Where the others do not come within five minutes, JAX ends this process with a trace of its own (SIGABRT).

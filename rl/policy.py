@@ -134,7 +134,7 @@ class Policy:
 
     @functools.cached_property
     def context(self) -> Context:
-        """What an engineer reads, in which words; see `read_context` for what it raises."""
+        """The engineer's context and its words; see `read_context` for what it raises."""
         return read_context(self.config.engineer)
 
     @functools.cached_property
@@ -181,7 +181,7 @@ class Policy:
         Args:
           parameters: a copy that `rollout_parameters` made, for no longer than it is needed.
           prompts: this process's prompts.
-          progress: told how many answers are finished, now and then; may raise.
+          progress: called with the number of finished answers now and then; may raise.
         """
         return self.sampler.generate(
             parameters, prompts.tokens, key, samples=samples, sampling=sampling, progress=progress
@@ -216,7 +216,7 @@ class Policy:
         """Return how an engineer's answers are written; the samplers' copy of the parameters lives as long as a call.
 
         Args:
-          parameters: gives those that write, at each call.
+          parameters: function that returns the parameters that write, at each call.
           progress: called now and then while they write; may raise.
         """
 

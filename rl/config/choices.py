@@ -41,7 +41,7 @@ class Remat(Word):
 
 
 class AttentionKind(Word):
-    """Which kernel runs: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere; AUTO goes by the platform."""
+    """The attention kernel: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere; AUTO goes by the platform."""
 
     AUTO = "auto"
     XLA = "xla"

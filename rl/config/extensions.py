@@ -22,7 +22,7 @@ def find(key: str, name: str) -> Callable[..., Any]:
     An error inside the module passes through as it is: its traceback is what its author needs.
 
     Args:
-      key: of the setting that names it, for the errors.
+      key: the setting that names it, for the errors.
 
     Raises:
       ConfigError: if there is no such module, or no such function in it.

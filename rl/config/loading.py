@@ -39,9 +39,9 @@ def build(values: Values, path: Path, source: str = "", above: tuple[Path, ...] 
     """Return the values of a file on top of those of the file that it names as its ``base``, if it names one.
 
     Args:
-      values: of the file, in the form of a run's configuration.
-      path: of the file. A base lies beside it, or comes with the package.
-      source: of the values, for errors; the file if not given.
+      values: values of the file, in the form of a run's configuration.
+      path: path of the file. A base lies beside it, or comes with the package.
+      source: origin of the values, for errors; the file if not given.
       above: files that build on this one.
 
     Raises:

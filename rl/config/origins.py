@@ -1,4 +1,4 @@
-"""Where a setting's value comes from: the paper, our reading of it, or us; a part of the setting's type."""
+"""Origin of a setting's value: the paper, our reading of it, or us; a part of the setting's type."""
 
 import dataclasses
 import functools

@@ -19,7 +19,7 @@ class Batch(Record):
     """Prompts with their answers, for one update.
 
     Attributes:
-      sequences: of ``B`` prompts with answers of at most T tokens.
+      sequences: ``B`` prompts with answers of at most T tokens.
       sampler_logprobs: float32 ``[B, T]``, of the answer tokens when they were sampled.
       advantages: float32 ``[B, T]``, of each token; what stands outside of the mask may be anything.
       old_logprobs: float32 ``[B, T]``, by the trainer's parameters before the first update on this rollout. None: this
@@ -98,7 +98,7 @@ def denominator(settings: GRPOSection, tokens: int, sequences: int, max_new_toke
     """Return what the sum of `policy_loss` over a whole optimizer batch is divided by, once.
 
     Args:
-      tokens: that count in the loss, of all processes, those of answers without a gradient included.
+      tokens: number of tokens in the loss, of all processes, those of answers without a gradient included.
       sequences: answers with at least one such token.
       max_new_tokens: the most tokens that an answer may have.
     """

@@ -33,8 +33,8 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
     Parameters are float32 whatever the model computes in, as a bfloat16 weight of 1 swallows any update below 2^-9.
 
     Args:
-      settings: of the warm start or of the rounds.
-      updates: that the stage makes in all, over which the rate runs its course.
+      settings: settings of the warm start or of the rounds.
+      updates: number of updates of the stage, over which the rate runs its course.
     """
     moments = jnp.dtype(settings.moments)
     scaled = _stored_in(moments, optax.scale_by_adam(b2=B2))
@@ -97,7 +97,7 @@ def updates_made(state: optax.OptState) -> int:
     """Return how many updates the optimizer has made: the next one's place in the schedule; skipped ones do not count.
 
     Args:
-      state: of an optimizer of `make_optimizer`.
+      state: state of an optimizer of `make_optimizer`.
     """
     return int(optax.tree_utils.tree_get_all_with_path(state[1], "count")[0][1])
 

@@ -22,7 +22,7 @@ from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, cu
 from rl.qwen3.model import Qwen3
 
 ENOUGH_TOKENS = 4096
-"""Of a micro-batch on one device: more at once use an accelerator no better, and wait for a longer one."""
+"""Tokens of a micro-batch on one device: more at once use an accelerator no better, and wait for a longer one."""
 FINEST = 16
 """Widths are multiples of it: fewer programs for short sequences, whose padding costs less than a compilation."""
 
@@ -31,8 +31,8 @@ class MicroBatch(NamedTuple):
     """Answers that go through together.
 
     Attributes:
-      rows: of this process's batch.
-      size: how many rows they are filled up to, with such that do not count.
+      rows: rows of this process's batch.
+      size: number of rows with the filling, which does not count.
       width: tokens that each row is cut or padded to, prompt and answer together.
     """
 
@@ -46,7 +46,7 @@ class Total(Record):
     """Sums over the micro-batches so far.
 
     Attributes:
-      gradients: of the trained parameters.
+      gradients: gradients of the trained parameters.
       loss: float32 scalar.
     """
 

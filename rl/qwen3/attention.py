@@ -30,7 +30,7 @@ def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: Attenti
       k, v: ``[B, T, K, H]``.
       valid: bool ``[B, T]``, False on padding; with cuDNN's kernel all of it on the right.
       kind: the kernel, as `choose_kernel` returns it: not AUTO.
-      mesh: of the model, rows over `fsdp` and heads over `tp`; None on one device.
+      mesh: the model's mesh, rows over `fsdp` and heads over `tp`; None on one device.
 
     Returns:
       ``[B, T, N, H]``; what stands on padding means nothing, and is finite.
@@ -165,7 +165,7 @@ def attend_cached(
       lengths: int32 ``[B]``, at most S: tokens of each row with the new one, whose slot is the last of them. 0 where
         nothing is wanted of a row: its slot 0 is written, nothing is read, and its result is 0.
       kind: the model's kernel, as `choose_kernel` returns it.
-      mesh: of the model.
+      mesh: the model's mesh.
 
     Returns:
       ``[B, N, H]``, and the cache.
@@ -223,7 +223,7 @@ def read_rows(
     rows in one sum of products over a cache whose rows lie side by side.
 
     Args:
-      q, lengths: as `attend_cached` takes them.
+      q, lengths: arguments of `attend_cached`.
       keys, values: ``[L, B, K, S, H]``.
       layer: int32 scalar.
       at_once: all rows side by side, as far as the longest is filled: GPUs, on which each pass through a loop waits for
@@ -273,7 +273,7 @@ def flash_decoding(
     ones too: at 256 of 8,704 slots each, they would be two thirds of the bytes that a row of 1,500 tokens needs.
 
     Args:
-      q, lengths: as `attend_cached` takes them.
+      q, lengths: arguments of `attend_cached`.
       keys, values: the whole cache, ``[L, B, K, S, H]``, S at least 16 and H a power of two, 16 or more: a slice of it
         would be a copy.
       layer: int32 scalar.

@@ -46,10 +46,10 @@ WORD = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+| ?(?:100|\p{N}{1,2})| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
-"""What BPE never merges across: words, numbers, runs of punctuation, line ends (the split Qwen publishes, but for
-numbers, which it splits into digits)."""
+"""Pieces that BPE never merges across: words, numbers, runs of punctuation, line ends (the split Qwen publishes, except
+for numbers, which it splits into digits)."""
 RATIOS = ['":{"data":0.', ',"hole":0.', ',"wait":0.']
-"""What stands before the decimals of a ratio in a configuration."""
+"""Texts before the decimals of a ratio in a configuration."""
 
 VOCABULARY = 896
 TEXTS = Path(__file__).with_name("tokenizer_corpus.jsonl.gz")

@@ -18,7 +18,7 @@ from rl.qwen3.model import Qwen3, constrain, token_positions
 BLOCK_BYTES = 2**26
 """Most memory a device should spend on one block of float32 logits: 64 MiB."""
 MOST_BLOCKS = 32
-"""Of 151,936 tokens, 4,748 a block: narrower products would waste an accelerator."""
+"""Largest number of blocks. Of 151,936 tokens, 4,748 a block: narrower products would waste an accelerator."""
 
 
 @record
@@ -126,8 +126,8 @@ def token_logprobs(
       hidden: ``[B, T, D]`` in the compute dtype, over `fsdp`.
       head: ``[V, D]``, V over `tp` and D over `fsdp`; used in the dtype of `hidden`.
       targets: int32 ``[B, T]``.
-      temperature: what the logits are divided by.
-      mesh: of the model; None on one device.
+      temperature: divisor of the logits.
+      mesh: the model's mesh; None on one device.
 
     Returns:
       Two float32 ``[B, T]``. Where the entropy only describes, behind a `stop_gradient`, its gradient costs nothing.
@@ -136,7 +136,7 @@ def token_logprobs(
 
 
 Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
-"""What the backward pass reads: hidden, head, targets, normalizer, entropy."""
+"""Arrays for the backward pass: hidden, head, targets, normalizer, entropy."""
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))

@@ -54,8 +54,8 @@ def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_mo
     In a job of several processes all call it and the first writes.
 
     Args:
-      folder: made if it is not there.
-      parameters: of a model with adapters; the base among them is not written.
+      folder: directory, made if it does not exist.
+      parameters: parameters of a model with adapters; the base is not written.
       base_model: folder or hub id of the base, for PEFT to find it.
 
     Raises:

@@ -36,7 +36,7 @@ class Qwen3Config:
     """Shape of a dense Qwen3, in the names of its `config.json`, and how it is computed.
 
     Attributes:
-      dtype: of the matrix work; trained parameters are float32 whatever it is.
+      dtype: type of the matrix work; trained parameters are float32 whatever it is.
       remat: memory against time in training.
       attention: the kernel of whole sequences.
       lora: adapters; with them the base's matrices are stored in `dtype`, for they are not trained.
@@ -129,7 +129,7 @@ def make_rotation(positions: Array, size: int, theta: float) -> Rotation:
 
     Args:
       positions: int32 ``[B, T]``.
-      size: of a head.
+      size: a head's size.
       theta: base of the frequencies; 1e6 for Qwen3-4B, 5e6 for its 2507 models.
     """
     half = size // 2
@@ -258,8 +258,8 @@ class Qwen3(nnx.Module):
 
     Args:
       config: its shape.
-      rngs: of the random weights.
-      mesh: over whose axes `fsdp` and `tp` parameters and activations lie; None on one device.
+      rngs: generators of the random weights.
+      mesh: axes `fsdp` and `tp`, over which parameters and activations lie; None on one device.
 
     Raises:
       ConfigError: if the attention kernel asked for cannot run there; before any weight is read.
@@ -316,7 +316,7 @@ class Qwen3(nnx.Module):
           tokens: int32 ``[B]``.
           lengths: int32 ``[B]``, tokens of each row with the new one, which is the last of them; 0 where nothing is
             wanted of a row.
-          cache: of at least as many slots.
+          cache: cache of at least as many slots.
 
         Returns:
           ``[B, D]`` in the compute dtype, and the cache.

@@ -90,7 +90,7 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
 
     Args:
       path: the file, or the folder it is in.
-      dtype: of the matrix work.
+      dtype: type of the matrix work.
 
     Raises:
       ConfigError: if the file is absent, is of another architecture, lacks a field, or asks for what is not built.

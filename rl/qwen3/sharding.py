@@ -1,4 +1,4 @@
-"""Where arrays live: a mesh with the axes `fsdp` and `tp`, parameters by their declared specs, batches over `fsdp`.
+"""Placement of arrays: a mesh with the axes `fsdp` and `tp`, parameters by their declared specs, batches over `fsdp`.
 
 Each parameter is declared with a `spec`, which names the mesh axes that shard it; whatever is derived from a parameter
 (its gradient, the optimizer's moments) carries the same declaration and lies where the parameter does.

@@ -36,9 +36,9 @@ class Tokenizer:
       path: folder with `tokenizer.json` and `tokenizer_config.json`; of a checkpoint, or the shipped one.
 
     Attributes:
-      folder: that path.
+      folder: the path.
       stop_ids: any of these ends an answer: `<|im_end|>` first, then those of generation_config.json.
-      pad_id, end_think_id: of `<|endoftext|>` and `</think>`.
+      pad_id, end_think_id: ids of `<|endoftext|>` and `</think>`.
 
     Raises:
       ConfigError: if there is none, it is not Qwen's, or has no chat template.

@@ -96,9 +96,9 @@ class Tensor:
     """One tensor of a checkpoint, and where it is in our parameters.
 
     Attributes:
-      path: of the parameter.
+      path: the parameter's path.
       layer: its place along the leading axis; None if the parameter is not stacked.
-      shape: in the checkpoint.
+      shape: shape in the checkpoint.
       transposed: whether it is the transpose of ours; norms, embedding and head are not.
     """
 
@@ -147,10 +147,10 @@ def load(
     process of a job reads only what its devices hold.
 
     Args:
-      folder: with `*.safetensors`, and their index if there are several.
+      folder: directory with `*.safetensors`, and their index if there are several.
       config: shape of the folder's config.json; with `lora`, the checkpoint is the base.
-      mesh: over which parameters are sharded; None puts them on one device.
-      key: draws the adapters' random half; must be given with `config.lora`.
+      mesh: devices that share the parameters; None puts them on one device.
+      key: key of the adapters' random half; must be given with `config.lora`.
 
     Raises:
       ConfigError: naming every file that is missing, superfluous or damaged; without such, the tensors that are
@@ -296,11 +296,11 @@ def save(
     there before, or a folder that does not load. Every process of a job must call this; the first one writes.
 
     Args:
-      folder: made if it is not there; a checkpoint in it is replaced.
+      folder: directory, made if it does not exist; a checkpoint in it is replaced.
       config: shape of `parameters`.
       parameters: sharded or not, without adapters (`lora.merge` first).
       tokenizer: whose files are copied; None leaves the tokenizer out.
-      dtype: of the stored numbers.
+      dtype: type of the stored numbers.
       max_shard_bytes: more than that goes into several files with an index.
 
     Raises:

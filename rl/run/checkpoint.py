@@ -1,4 +1,4 @@
-"""The checkpoints of a run: all that it needs to go on, in one atomic Orbax step that is checked when it is read."""
+"""The checkpoints of a run: all that it needs to resume, in one atomic Orbax step that is checked when it is read."""
 
 import contextlib
 import dataclasses
@@ -39,7 +39,7 @@ class Snapshot:
     """Content of one checkpoint.
 
     Attributes:
-      progress: where the run stands.
+      progress: the run's position.
       arrays: pytrees of JAX arrays by name, such as "parameters".
       rows: numpy arrays by name, ``[rows of all processes, ...]``: answers of the step under way; none between steps.
       notes: plain JSON values that belong to the rows.
@@ -58,9 +58,9 @@ class Checkpoints:
     the first `save`.
 
     Args:
-      folder: made if it is not there.
-      keep: how many of the latest stay; that of `Progress.best` stays besides.
-      config_hash: of the configuration; checkpoints of another are refused.
+      folder: directory, made if it does not exist.
+      keep: number of the latest that stay; that of `Progress.best` stays too.
+      config_hash: digest of the configuration; checkpoints of another are refused.
     """
 
     def __init__(self, folder: Path, keep: int, config_hash: str):
@@ -69,7 +69,7 @@ class Checkpoints:
 
     @property
     def steps(self) -> list[int]:
-        """The numbers of those that are there, ascending."""
+        """The numbers of all checkpoints, ascending."""
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     @property
@@ -85,7 +85,7 @@ class Checkpoints:
         return ocp.CheckpointManager(self.folder, options=options, item_handlers=handlers)
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
-        """Which stay; Orbax asks after each save (its `PreservationPolicy`)."""
+        """Mark those that stay; Orbax asks after each save (its `PreservationPolicy`)."""
         latest = {info.step for info in checkpoints[-self._keep :]}
         return [info.step in latest or info.step == self._best for info in checkpoints]
 
@@ -125,7 +125,7 @@ class Checkpoints:
         Args:
           unused: names of arrays, such as "reference", that this run does not read; they stay on disk until this
             checkpoint goes.
-          changes: of where the run stands, by fields of `Progress`.
+          changes: new values of fields of `Progress`.
 
         Returns:
           Where the run stands, as the copy says.
@@ -198,8 +198,8 @@ class Checkpoints:
         Damage is whatever makes a file unreadable or an array, or anything else, differ from its digest.
 
         Args:
-          like: what `Snapshot.arrays` is like where a run stands at this point: ShapeDtypeStructs with shardings.
-          say: told, in a line each, of what is damaged.
+          like: function from the progress to `Snapshot.arrays` as ShapeDtypeStructs with shardings.
+          say: function that shows a line for each that is damaged.
 
         Raises:
           ConfigError: if one was made by another configuration, or does not match `like`.
@@ -222,7 +222,7 @@ class Checkpoints:
         return snapshot
 
     def _latest(self, read: Callable[[int], T]) -> tuple[T | None, dict[int, str]]:
-        """What `read` gives of the latest checkpoint that it does not find damaged, and what ails those after it.
+        """Return `read` of the latest checkpoint that is not damaged, and the problems of those after it.
 
         Raises:
           RunError: if there are checkpoints, and all are damaged.
@@ -240,7 +240,7 @@ class Checkpoints:
         return None, problems
 
     def _together(self, action: Callable[[], T]) -> T:
-        """What `action` gives, if it finds no damage on any process; else all raise."""
+        """Return the result of `action`, if no process finds damage; else all raise."""
         result, problem = None, ""
         try:
             result = action()
@@ -321,7 +321,7 @@ def disk_problem(error: BaseException) -> str | None:
 
 
 def _quietly(read: Callable[[], T]) -> T:
-    """What `read` gives; where it fails, what is damaged.
+    """Return the result of `read`; where it fails, raise `_Damaged`.
 
     Keeps off the terminal what asyncio and tensorstore print on their own where reading fails, a hundred lines a file.
     """

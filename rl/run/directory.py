@@ -20,7 +20,7 @@ from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
 ORIGIN = "origin.json"
-"""Where a run that was not begun by itself comes from: {"run": that one's folder from here, "validation_seed"}."""
+"""Origin of a run that another one began: {"run": that one's folder from here, "validation_seed"}."""
 
 
 class InUse(ConfigError):
@@ -34,9 +34,9 @@ class RunDirectory:
     just written; all save and restore arrays, so the folder lies on a disk that all of them share.
 
     Args:
-      path: of the folder, which need not be there.
-      config: of the run. A folder that holds another configuration is refused, unless only settings that are `FREE` or
-        `ROUNDING` differ.
+      path: the folder, which need not exist.
+      config: the run's configuration. A folder of another configuration is refused, unless only settings that are
+        `FREE` or `ROUNDING` differ.
 
     Attributes:
       changes: `ROUNDING` settings with another value than in the folder, each in words.

@@ -1,4 +1,4 @@
-"""Where a run stands: plain values that are saved beside the arrays of whatever learns in it."""
+"""The position of a run: plain values that are saved beside the arrays of its student."""
 
 import dataclasses
 from typing import Any
@@ -25,11 +25,11 @@ class Progress:
       training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
         They move with `cursor`, so that none of them counts twice.
       lake: configuration of the round under way, None if it is still to be designed.
-      rationale: what its engineer thought.
+      rationale: thoughts of its engineer.
       history: finished rounds, as `engineer.PastRound.from_json` reads them; their configurations are as realised.
-      best: of the validations after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
+      best: the best validation after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
         "checkpoint" (number of the one with those parameters)}; None before the first.
-      config_hash: of the configuration that all this was computed with.
+      config_hash: digest of the configuration that all this was computed with.
       log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
     """
 

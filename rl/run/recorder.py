@@ -1,4 +1,4 @@
-"""The traces of a run in files, logs and on the screen while it goes on, and the signal that stops it."""
+"""The traces of a run in files, logs and on the screen, and the signal that stops it."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -83,7 +83,7 @@ class Recorder:
 
     @property
     def progress(self) -> Progress:
-        """Where the run stands."""
+        """The run's position."""
         return self._state.progress
 
     @property
@@ -208,7 +208,7 @@ class Recorder:
 
         Args:
           name: the folder's name.
-          validation: how good it is; goes to validation.json in it.
+          validation: its scores, which go to validation.json in it.
 
         Raises:
           ConfigError: if the folder cannot be written.

@@ -16,7 +16,7 @@ class Interrupted(Exception):
     """A signal asked to stop; everything is saved.
 
     Args:
-      number: of the signal.
+      number: number of the signal.
     """
 
     def __init__(self, number: int):
@@ -28,7 +28,7 @@ class Stop:
     """A wish to stop, from Ctrl-C, SIGTERM or a terminal that is closed (SIGHUP).
 
     Attributes:
-      number: of the signal, 0 before it.
+      number: number of the signal, 0 before it.
     """
 
     def __init__(self) -> None:

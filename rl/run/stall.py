@@ -22,7 +22,7 @@ class StallWatch:
     A long compilation or a slow step keeps a core busy and is not reported. Use as a context manager.
 
     Args:
-      seconds: how long nothing may move.
+      seconds: time in which something must move.
       say: shows a line to the user.
       ends: end the process with ``STALLED`` instead of waiting on, unless it waits for a server or another thread.
     """

@@ -29,7 +29,7 @@ class Pending:
 
     Attributes:
       batch: this process's rows, an equal part of all of them, numpy arrays.
-      metrics: of the answers.
+      metrics: metrics of the answers.
       updates: metrics of each update made so far.
     """
 
@@ -46,7 +46,7 @@ class TrainState:
       parameters, optimizer_state: donated to each update and replaced by its result.
       reference: the trained part of the parameters when the rounds began, for the divergence or the engineer `base`;
         None where neither needs it, and before.
-      progress: where the run stands.
+      progress: the run's position.
       pending: the answers of a step whose updates are not all made; None between steps.
     """
 
@@ -123,8 +123,8 @@ def restore(
 
     Args:
       parameters: the first ones.
-      optimizers: of each stage that the run may be in.
-      display: told of checkpoints that are damaged.
+      optimizers: optimizer of each stage that the run may be in.
+      display: screen, which shows checkpoints that are damaged.
 
     Raises:
       ConfigError: if the checkpoint is of another configuration or model.

@@ -1,4 +1,4 @@
-"""What is kept of a validation: its evidence, and samples of the answers; asks nobody for any."""
+"""Files of a validation: its evidence, and samples of the answers; asks nobody for any."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,12 +22,12 @@ class Answers:
     Attributes:
       instances, optima: the boards and their least costs.
       kinds: object, `Kind` of each.
-      environment: of the boards.
-      verdicts, tokens, truncated: of one greedy answer to each: its length, and whether it was cut off.
+      environment: description of the boards.
+      verdicts, tokens, truncated: verdict on one greedy answer to each, its length, and whether it was cut off.
       sampled_valid: float, share of the sampled answers that are valid.
-      samples: how many these are.
+      samples: number of sampled answers to a board.
       plans, texts: give the greedy answers to the boards with these indices.
-      prompt: how a board is put to whoever answers.
+      prompt: function that writes a board's prompt.
       first_lost: of answers to the boards with these indices, the place in each that loses the last valid plan
         (`rl.credit.first_lost`); None where nobody writes.
     """
@@ -54,7 +54,7 @@ def keep_validation(
 
     Args:
       name: folder in the run directory.
-      training: of the round that ends with this validation; goes into the evidence.
+      training: training of the round that ends with this validation; goes into the evidence.
     """
     evidence = evidence_.evidence_from_verdicts(
         kinds=answers.kinds,

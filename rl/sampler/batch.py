@@ -87,9 +87,9 @@ class Sampler(SamplerSpec):
         """Sample `samples` answers to each prompt.
 
         Args:
-          parameters: as `sharding.for_rollout` lays them out.
+          parameters: parameters in the layout of `sharding.for_rollout`.
           prompts: tokens of each, at least one. Of several processes, each brings equally many of its own.
-          key: draws the tokens, the same on all processes.
+          key: key of the tokens, the same on all processes.
           guides: one an answer, which is then written token by token; not with a cap on thoughts (`thinking`).
           first_request: number of the first answer; None counts on from process to process.
           progress: called with the number of finished answers whenever the host has its say; may raise.

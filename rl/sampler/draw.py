@@ -104,7 +104,7 @@ def bisect(holds: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Ar
     Exact, in at most 32 steps: between neighbouring numbers nothing is left to halve.
 
     Args:
-      holds: from ``[B, 1]`` to bool ``[B]``; where it holds, it does so for all larger numbers.
+      holds: condition from ``[B, 1]`` to bool ``[B]``; where it holds, it does so for all larger numbers.
       low, high: float32 ``[B]``.
     """
 

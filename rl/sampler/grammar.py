@@ -35,8 +35,8 @@ class GrammarSampler:
     forced end of a thought, the model has no choice. In a job of several processes all of them write the same texts.
 
     Attributes:
-      sampler: of the same model, for anything else.
-      tokenizer: of the model.
+      sampler: the same model's sampler, for anything else.
+      tokenizer: the model's tokenizer.
       settings: room for the message in its chat format, caps of thought and answer, how both are drawn, and how many
         responses are written at once; more than these wait for each other.
       early_stop: sentence that ends a thought at its cap; None for none.
@@ -57,10 +57,10 @@ class GrammarSampler:
         """Write a response to each request.
 
         Args:
-          parameters: as `sharding.for_rollout` lays them out.
+          parameters: parameters in the layout of `sharding.for_rollout`.
           requests: user messages, each with a grammar in llguidance's Lark dialect; the answer belongs to it unless the
             cap cut it off. Equal ones get different responses.
-          key: draws the tokens; the first of several responses is the one that would be written alone.
+          key: key of the tokens; the first of several responses is the one that would be written alone.
           progress: called after each token with the number of finished responses; may raise.
 
         Raises:

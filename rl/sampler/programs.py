@@ -25,7 +25,7 @@ class SamplerSpec:
     Attributes:
       graph: static half of the model.
       config: its shape.
-      mesh: with the axes `fsdp`, over which rows are shared out, and `tp`.
+      mesh: devices along the axes `fsdp`, over which rows are shared out, and `tp`.
       rows: answers under way at once on all devices.
       max_prompt_tokens, max_new_tokens: P and T.
       stop_ids: tokens that end an answer.
@@ -47,7 +47,7 @@ class State(Record):
     """Rows under way, B of them, and what they have written so far.
 
     Attributes:
-      cache: of P + T slots; a row's prompt, all but its last token, and then what was fed one by one.
+      cache: P + T slots; a row's prompt, all but its last token, and then what was fed one by one.
       lengths: int32 ``[B]``, tokens of the prompt.
       last: int32 ``[B]``, the token that goes in next.
       requests: uint32 ``[B]``, numbers that the draws depend on.
@@ -74,7 +74,7 @@ class Arrivals(Record):
       prompts: int32 ``[N, bucket]``, right-padded, without their last tokens.
       sizes: int32 ``[N]``, how many tokens these are.
       source: int32 ``[B]``, which prompt of its own shard a row takes; -1 where it takes none.
-      lengths, last, requests: of the row that begins, as in `State`.
+      lengths, last, requests: values of the row that begins, as in `State`.
     """
 
     prompts: Array
@@ -217,7 +217,7 @@ def decode(
     Args:
       state: donated.
       key: uint32 ``[2]``, see `threefry`.
-      sampling, truncated, allowed: as in `draw`; the last is None with a cap on thoughts.
+      sampling, truncated, allowed: arguments of `draw`; the last is None with a cap on thoughts.
       need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
       steps: int32 scalar.
 

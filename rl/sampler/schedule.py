@@ -1,4 +1,4 @@
-"""Which request is in which row: the host's bookkeeping, the same on every process; knows no arrays of devices."""
+"""Assignment of requests to rows: the host's bookkeeping, the same on every process; knows no arrays of devices."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class Schedule:
     Args:
       owners: the process of each shard.
       width: rows of a shard, at least `samples`.
-      prompts: of each process; its shards take turns in getting them.
+      prompts: number of prompts of each process; its shards take turns in getting them.
       samples: answers to a prompt, each a request: sample j of prompt i is number ``i * samples + j``.
 
     Attributes:

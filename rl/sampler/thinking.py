@@ -1,4 +1,4 @@
-"""The end of a thought that has reached its cap: the sampler writes it, and the model goes on with its answer."""
+"""The end of a thought that has reached its cap: the sampler writes it, and the model continues with its answer."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ class ThinkingBudget:
     """The cap on the thoughts of a sampler's answers.
 
     Attributes:
-      tokens: of an answer, after which its thought is closed if it is still open.
+      tokens: number of an answer's tokens after which its thought is closed if it is still open.
       closing: tokens that are written then, whatever the model would write.
       open_id: the token of `<think>`, with which an answer opens a thought; None if the prompt has opened it.
       end_id: the token of `</think>`.

@@ -1,4 +1,4 @@
-"""What supervised learning is taught: the plans of the solver, and answers of an environment engineer with a rule."""
+"""Examples of supervised learning: the plans of the solver, and answers of an environment engineer with a rule."""
 
 from collections.abc import Sequence
 
@@ -79,7 +79,7 @@ def engineer_texts(
     """Tokens of `count` examples: the context, what is taught to follow it (thought and answer), the answer alone.
 
     Args:
-      variants: what the contexts show, by their names; those of the warm start where it is empty.
+      variants: names of the contexts; the warm start's where it is empty.
     """
     config, tokenizer = policy.config, policy.tokenizer
     rounds, template = max(config.rounds.count, 2), policy.context.template

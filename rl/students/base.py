@@ -1,4 +1,4 @@
-"""The protocols of what learns in the rounds of Algorithm 1; nothing here learns."""
+"""The protocols of students, which learn in the rounds of Algorithm 1; nothing here learns."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,8 +34,8 @@ class Student(Protocol):
       config: the run's configuration.
       state: all that a checkpoint holds; known after `restore`.
       validation_boards: the boards ``[n]`` that no training shows; known after `restore`.
-      description: a line for the user: how large the student is and what it runs on.
-      training_summary: how it is trained, in words for an engineer.
+      description: a line for the user, with the student's size and its devices.
+      training_summary: its training, in words for an engineer.
     """
 
     @property

@@ -181,7 +181,7 @@ class LanguageStudent:
         """Let the current policy answer fresh boards of each kind with data; the result is the same on all processes.
 
         Args:
-          lake: gives the kinds and their hole and wait ratios.
+          lake: configuration with the kinds and their hole and wait ratios.
 
         Returns:
           For each kind the share of a board's answers that are valid, float ``[PILOT_BOARDS]``, one or two more

@@ -96,7 +96,7 @@ class NetworkState:
 
     Attributes:
       learner: the network and its optimizer, one lane.
-      progress: where the run stands. A round of training is done or not: one that was broken off while its steps were
+      progress: the run's position. A round of training is done or not: one that was broken off while its steps were
         logged is trained again, to the same numbers, and the steps that are left are logged.
     """
 
@@ -296,7 +296,7 @@ class NetworkStudent:
 
         Args:
           designs: configurations; each repeat draws boards of its own.
-          repeats: how often each is trained.
+          repeats: number of branches of each.
           key: key of boards and training.
 
         Returns:
