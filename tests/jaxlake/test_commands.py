@@ -132,27 +132,15 @@ def test_a_board_is_drawn_in_the_format_that_the_ending_names(here, capsys):
 @pytest.mark.parametrize(
     ("command", "arguments", "fault"),
     [
-        (
-            generate,
-            "--kinds 2-4 -o x.jsonl",
-            "argument --kinds: size of random boards = 2 must be a whole",
-        ),
+        (generate, "--kinds 2-4 -o x.jsonl", "argument --kinds: size of random boards = 2 must be a whole"),
         (generate, "--holes .9 -o x.jsonl", "hole of size 3 = 0.9 must be from 0 to 0.5"),
-        (
-            generate,
-            "--count 999999999999 -o x.jsonl",
-            "--count = 999999999999 must be a whole number from 1",
-        ),
+        (generate, "--count 999999999999 -o x.jsonl", "--count = 999999999999 must be a whole number from 1"),
         (generate, "--seed 4294967296 -o x.jsonl", "--seed = 4294967296 must be a whole number from 0 to 4294967295"),
         (generate, "-o x.csv", "x.csv must end in .jsonl or .txt"),
         (generate, "-o nowhere/x.jsonl", "nowhere/x.jsonl: there is no folder nowhere"),
         (generate, "-o folder.jsonl", "folder.jsonl: it is a folder"),
         (generate, "-o x.jsonl --exclude missing.txt", "missing.txt"),
-        (
-            generate,
-            "-o x.jsonl --exclude large.jsonl",
-            "large.jsonl, line 1: size 11 with 1 agents exceeds",
-        ),
+        (generate, "-o x.jsonl --exclude large.jsonl", "large.jsonl, line 1: size 11 with 1 agents exceeds"),
         (solve, "missing.jsonl -o x.jsonl", "missing.jsonl"),
         (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: size = null"),
         (solve, "large.jsonl -o x.jsonl", "large.jsonl, line 1: size 11 with 1 agents exceeds"),

@@ -96,12 +96,7 @@ def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
         ("\t1\t0\t3\t2", "\t1\t0\t1\t2", 2, "the goal x=1 y=2 is blocked on the map"),
         ("\t0\t1\t2\t1", "\t0\t1\t3\t2", 3, "the goal x=3 y=2 is that of agent 0 as well"),
         ("\t4\t3\t0\t1", "\t3\t4\t0\t1", 3, "width 3 and height 4: those of the map are 4 and 3"),
-        (
-            "1\tmaps/small.map\t4\t3\t3\t1\t1\t1\t2\n",
-            "",
-            3,
-            "the file ends after 2 of 3 agents",
-        ),
+        ("1\tmaps/small.map\t4\t3\t3\t1\t1\t1\t2\n", "", 3, "the file ends after 2 of 3 agents"),
     ],
 )
 def test_a_broken_scenario_names_file_and_line(files, old, new, line, fault):

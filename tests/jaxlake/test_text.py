@@ -245,11 +245,7 @@ def test_what_is_in_doubt_is_not_parsable(text):
         ("0: R jumps D\n1: U", STARTS, ["agent 0: 'jumps' within a path"]),
         ("0: R R U", STARTS, ["agent 0: off the board of 6 x 6 in step 3"]),
         ("0:(0,0)...(1,1)", None, ["agent 0: steps are left out"]),
-        (
-            "Step 1: Agent 0 moves to (0,1).\nStep 3: Agent 0 moves to (0,2).",
-            None,
-            ["no agent has a whole path"],
-        ),
+        ("Step 1: Agent 0 moves to (0,1).\nStep 3: Agent 0 moves to (0,2).", None, ["no agent has a whole path"]),
     ],
 )
 def test_what_could_not_be_read_is_said(text, starts, problems):

@@ -35,10 +35,7 @@ def arrivals(path: np.ndarray, instance: Instance) -> list[int]:
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("objective", "total", "oracle"),
-    [
-        (Objective.SUM_OF_COSTS, sum, oracles.least_sum_of_costs),
-        (Objective.MAKESPAN, max, oracles.least_makespan),
-    ],
+    [(Objective.SUM_OF_COSTS, sum, oracles.least_sum_of_costs), (Objective.MAKESPAN, max, oracles.least_makespan)],
     ids=["sum of costs", "makespan"],
 )
 def test_optimum_equals_plain_search_and_the_bound_below_it_is_refuted(objective, total, oracle):
