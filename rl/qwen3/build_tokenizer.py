@@ -8,6 +8,7 @@ examples, with these in 79 %, at half the tokens.
 
 import gzip
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,26 +22,12 @@ SPECIAL = (
     + ["<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
 )
 """Qwen's control tokens, dropped when a text is decoded."""
-VISIBLE = ["<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>"] + [
-    "<|repo_name|>",
-    "<|file_sep|>",
-    "<tool_response>",
-    "</tool_response>",
-    "<think>",
-    "</think>",
-]
+VISIBLE = (
+    ["<tool_call>", "</tool_call>"]
+    + [f"<|{name}|>" for name in ("fim_prefix", "fim_middle", "fim_suffix", "fim_pad", "repo_name", "file_sep")]
+    + ["<tool_response>", "</tool_response>", "<think>", "</think>"]
+)
 """Qwen's added tokens that stay in a decoded text."""
-
-CHAT_TEMPLATE = """\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\\n\\n</think>\\n\\n' }}
-    {%- endif %}
-{%- endif %}"""
 
 WORD = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+| ?(?:100|\p{N}{1,2})| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -52,6 +39,8 @@ RATIOS = ['":{"data":0.', ',"hole":0.', ',"wait":0.']
 """Texts before the decimals of a ratio in a configuration."""
 
 VOCABULARY = 896
+SETTINGS = ("tokenizer_config.json", "chat_template.jinja")
+"""Files that are written by hand; the template is Qwen's, in short."""
 TEXTS = Path(__file__).with_name("tokenizer_corpus.jsonl.gz")
 """Contexts and answers of 400 engineer examples, half of them in terse words; a text a line, as JSON."""
 DESCRIPTION = """\
@@ -104,15 +93,9 @@ def build(corpus: Iterable[str], folder: Path, vocabulary: int) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     backend.save(str(folder / "tokenizer.json"))
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "model_max_length": 40960,
-        "clean_up_tokenization_spaces": False,
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE + "\n", encoding="utf-8")
+    for name in SETTINGS:
+        if not (folder / name).exists():
+            shutil.copy(TINY_TOKENIZER / name, folder)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
