@@ -1,23 +1,19 @@
 """The launch scripts of docs/launch: parsed, and what they ask of a run read by its own checks.
 
-SLURM, gcloud and Kubernetes are not imitated. `-m slow` trains with a script on virtual CPU devices.
+SLURM, gcloud and Kubernetes are not imitated.
 """
 
-import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 import yaml
-from shapes import SMALL_JSON
 
 from rl import config as config_
 from rl import plan
@@ -73,52 +69,3 @@ def test_the_configuration_of_a_script_runs_on_so_many_devices(script, processes
     assert config.mesh.fsdp == -1 and config.sampler.rows % rows == config.grpo.micro_batch % rows == 0
     assert config.sampler.rows // rows >= max(config.grpo.samples, config.validation.samples)
     plan.programs(config, make_mesh(-1, config.mesh.tp, jax.devices()[:devices]))  # of 16 devices, 8 are here
-
-
-TINY = """
-lake: {kinds: [3]}
-text: {max_prompt_tokens: 32, max_new_tokens: 16}
-warm_start: {steps: 0}
-rounds: {count: 2, instances: 8}
-grpo: {prompts: 4, samples: 2}
-validation: {instances: 4, samples: 1}
-engineer: {kind: uniform}
-checkpoint: {every_steps: 1}
-"""
-
-
-@pytest.mark.slow
-def test_a_run_on_several_devices_is_planned_trained_stopped_and_resumed(tmp_path):
-    """With the script for several GPUs, on two virtual CPU devices."""
-    run = tmp_path / "run"
-    (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
-    (tmp_path / "tiny.yaml").write_text(f"model: {{shape: {tmp_path}/shape.json}}\n{TINY}")
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "RUN": str(run),
-        "CONFIG": str(tmp_path / "tiny.yaml"),
-        "JAX_PLATFORMS": "cpu",
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=2",
-    }
-
-    def start() -> subprocess.Popen:
-        command = [str(LAUNCH / "several_gpus.sh"), "sampler.rows=8"]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
-
-    def finish(process: subprocess.Popen) -> str:
-        output, _ = process.communicate(timeout=500)
-        assert process.returncode == 0, output
-        return output
-
-    process, metrics = start(), run / "metrics.jsonl"
-    while not (metrics.exists() and '"round": 0, "step": 1' in metrics.read_text()):
-        assert process.poll() is None, process.stdout.read()
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    output = finish(process)
-    assert "2 x cpu, mesh fsdp 2 x tp 1" in output and "fits: " in output and "Stopped and saved" in output
-    output = finish(start())
-    assert "Goes on in" in output and "Report: " in output and "fits: " not in output

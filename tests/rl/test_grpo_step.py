@@ -164,23 +164,6 @@ def test_tokens_that_the_policy_did_not_choose_are_read_and_get_no_gradient(scen
     np.testing.assert_array_equal(gradient != 0, batch.sequences.mask)
 
 
-def test_the_metrics_describe_the_answers(scene):
-    found = gathered(scene(["o.", "oo", "v.", ".."], prompts=4)).metrics
-    assert found["valid"] == 0.5 and found["optimal"] == 3 / 8
-    assert found["all_valid_groups"] == found["all_invalid_groups"] == 0.25
-    assert found["zero_advantage"] == 0.5
-    assert (found["groups_sampled"], found["groups_kept"]) == (4, 4)
-    assert all(type(value) is float for value in found.values())
-
-
-def test_groups_are_counted_by_validity_although_their_lengths_are_rewarded(scene):
-    found = gathered(scene([".x", "o."], kind="paper", prompts=2))
-    assert found.metrics["all_invalid_groups"] == 0.5
-    assert found.metrics["zero_advantage"] == 0 and found.batch.advantages[0, 0] > 0.9  # it is the shorter nonsense
-    found = gathered(scene([".x", "o.", "oo", ".."], kind="paper", prompts=2, resampling=1))
-    assert found.metrics["groups_kept"] == 1 and counted(found.batch) == [True, True, False, False]
-
-
 def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompts(scene):
     script = ["oo", "o.", "..", ".v", "..", ".o", "oo", "o.", "v.", ".o", "oo", "o."]
     run, lake = scene(script, prompts=4, resampling=5)

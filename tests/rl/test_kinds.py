@@ -1,7 +1,6 @@
-"""A run on boards of several kinds, validated on another than it designs: stopped, gone on with, and reported."""
+"""A run on boards of several kinds, validated on another than it designs."""
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from shapes import SMALL_JSON
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
-from rl import grpo_step
 from rl.train import main
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
@@ -82,20 +80,3 @@ def test_the_engineer_reads_what_is_designed_and_what_is_validated(run):
     designed = LakeConfig.from_dict(proposal["projected"])
     left_out = [share for kind, share in zip(designed.kinds, designed.data, strict=True) if str(kind) not in written]
     assert list(map(str, designed.kinds)) == DESIGNED and not any(left_out)
-
-
-def test_stopped_within_a_round_it_goes_on_to_the_same_end(run, folder, monkeypatch):
-    calls, make_updates = [], grpo_step.make_updates
-
-    def stopping(*arguments, **options):
-        calls.append(None)
-        if len(calls) == 3:
-            signal.raise_signal(signal.SIGTERM)
-        return make_updates(*arguments, **options)
-
-    monkeypatch.setattr(grpo_step, "make_updates", stopping)
-    assert go(folder, "stopped") == 0 and len(calls) == 3
-    assert not (folder / "stopped/rounds/1/evidence.json").exists()
-    assert go(folder, "stopped") == 0
-    for name in ("metrics.jsonl", "rounds/1/evidence.json", "rounds/1/context.md", "final/model.safetensors"):
-        assert (folder / "stopped" / name).read_bytes() == (run / name).read_bytes(), name

@@ -1,10 +1,7 @@
-"""The supervised step against cross-entropy by hand, and the command: whole, stopped, gone on from, and misused."""
+"""The supervised step against cross-entropy by hand, and the command: whole, continued, and misused."""
 
 import json
-import os
 import shutil
-import signal
-import threading
 from pathlib import Path
 
 import jax
@@ -134,34 +131,6 @@ def test_the_command_leaves_what_it_promises(workspace, taught):
     ):
         assert (run / name).exists(), name
     assert not (run / "rounds").exists() and not (run / "before").exists()  # random parameters solve nothing
-
-
-@pytest.mark.heavy
-def test_stopped_by_a_signal_it_goes_on_to_the_same_end(workspace, taught, capsys):
-    metrics, over = workspace / "stopped" / "metrics.jsonl", threading.Event()
-
-    def stop_after_a_step() -> None:
-        while not (metrics.exists() and metrics.read_text().count("\n")):
-            if over.wait(0.001):
-                return
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    watcher = threading.Thread(target=stop_after_a_step)
-    watcher.start()
-    try:
-        assert teach(workspace, "stopped") == 0
-    finally:
-        over.set()
-        watcher.join()
-    output = capsys.readouterr().out
-    assert "Stopped and saved. To go on: python -m rl.train --config" in output
-    assert len(steps(workspace, "stopped")) < 6
-    assert not (workspace / "stopped" / "final").exists()
-
-    assert teach(workspace, "stopped") == 0
-    assert "Goes on in" in capsys.readouterr().out
-    assert steps(workspace, "stopped") == steps(workspace, taught)
-    jax.tree.map(np.testing.assert_array_equal, weights(workspace, "stopped"), weights(workspace, taught))
 
 
 @pytest.mark.slow

@@ -1,30 +1,23 @@
 """A thought at its cap is closed by the sampler, as a token by token decoding says; its tokens teach nothing."""
 
 import dataclasses
-import json
-import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from shapes import SMALL, SMALL_JSON
+from shapes import SMALL
 
-from rl.config import Config, ConfigError, TextSection
-from rl.policy import Policy
 from rl.qwen3.logprobs import answer_logprobs, join
 from rl.qwen3.model import create, token_positions
 from rl.qwen3.sharding import make_mesh
-from rl.qwen3.tokenizer import Tokenizer
 from rl.sampler import Sampler, SamplingParams, ThinkingBudget
-from rl.sampler.thinking import closing
 
 STOP, OPEN, END = 3, 2, 5
 BUDGET = ThinkingBudget(4, (11, 12, END, 13), None, END)
 TOKENS = 14
 PROMPTS = [[1 + i, *range(6, 6 + i % 4)] for i in range(12)]
-SENTENCE = "Considering the limited time by the user, I have to give the solution based on the thinking directly now."
 
 
 @pytest.fixture(scope="module")
@@ -124,29 +117,3 @@ def test_logprobs_of_forced_tokens_are_the_trainers(model, sampled):
     logprobs, _ = answer_logprobs(nnx.merge(model[0].graph, parameters), sequences, 1.0)
     np.testing.assert_allclose(capped.logprobs[capped.mask], np.asarray(logprobs)[capped.mask], atol=1e-5)
     assert capped.logprobs[capped.forced].max() < 0
-
-
-@pytest.fixture
-def policy(tmp_path):
-    """A policy with random weights and the shipped tokenizer, by settings of its text."""
-    (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
-
-    def make(**text):
-        settings = {"thinking": True, "max_prompt_tokens": 80, "max_new_tokens": 120, "early_stop": SENTENCE} | text
-        config = Config(
-            model={"shape": str(tmp_path / "shape.json")},
-            mesh={"fsdp": 1},
-            text=TextSection(**settings),
-            grpo={"credit": "outcome"},
-            sampler={"rows": 8},
-        )
-        return Policy.create(config, jax.random.key(0))
-
-    return make
-
-
-def test_a_cap_that_leaves_no_room_for_a_plan_is_refused(policy):
-    needed = len(closing(Tokenizer(), SENTENCE))
-    said = f"text.max_thinking_tokens = 110 must be below {120 - needed}, as text.max_new_tokens = 120 holds"
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        policy(max_thinking_tokens=110)[0].sampler  # noqa: B018 - what it is made for

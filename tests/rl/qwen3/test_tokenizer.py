@@ -59,11 +59,9 @@ def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokeniz
     ("generation", "stops"),
     [
         (None, ["<|im_end|>", "<|endoftext|>"]),
-        (["<|im_end|>", "<|endoftext|>"], ["<|im_end|>", "<|endoftext|>"]),
         (["<|endoftext|>", "<|im_end|>"], ["<|im_end|>", "<|endoftext|>"]),
         ("<|im_end|>", ["<|im_end|>"]),
         ("<|endoftext|>", ["<|im_end|>", "<|endoftext|>"]),  # a base model: our chats end in <|im_end|> all the same
-        ([], ["<|im_end|>"]),
         (0, ["<|im_end|>", 0]),
     ],
 )
@@ -131,7 +129,6 @@ def test_no_tokenizer_or_another_familys_is_one_line(tmp_path, checkpoint):
         (None, "must have a chat template; chat_template.jinja of the model that this one was trained from belongs"),
         ("{% for message in messages %}", "cannot use its chat template (Unexpected end of template"),
         ("{{ raise_exception('no system message') }}", "cannot use its chat template (no system message)"),
-        ("{{ messages[0].content.text[0] }}", "cannot use its chat template ("),
         ([{"name": "tool_use", "template": "{{ tools }}"}], "cannot use its chat template ("),
     ],
 )
