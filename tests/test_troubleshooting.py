@@ -12,8 +12,13 @@ FOREIGN = (
     "No module named",
     "[Compiling module",
     "Unsupported element type",
+    "LLVM ERROR",
+    "wandb: ERROR",
+    "RuntimeWarning: ",
+    "RuntimeError: ",
+    "Pool(...)",
 )
-"""Of pip, Python and XLA."""
+"""Messages of pip, Python, W&B and XLA, and those that the page cuts short."""
 
 
 def messages_of_the_code() -> list[tuple[str, ...]]:
@@ -26,7 +31,7 @@ def messages_of_the_code() -> list[tuple[str, ...]]:
                     text = "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
                     found.append(tuple(text.rstrip("\n").split("\0")))
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found.append((node.value,))
+                    found.append((node.value.rstrip("\n"),))
     return found
 
 
