@@ -220,7 +220,7 @@ class Trainer:
                 "warm_start.engineer_every=8",
                 "warm_start.optimizer=adamw",
                 "warm_start.learning_rate=1.5e-3",
-                "validation.instances=8",
+                "validation.instances=12",
                 "validation.samples=1",
                 f"seed={seed}",
             )

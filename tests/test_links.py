@@ -84,9 +84,11 @@ def resolves(name):
         return False
 
 
-def test_the_map_of_the_house_has_every_room():
-    rooms = {path.parent.name for path in (ROOT / "rl").glob("*/__init__.py")}
-    assert not {room for room in rooms if f"`{room}/`" not in (ROOT / "CONTRIBUTING.md").read_text()}
+def test_contributing_has_every_room_and_every_benchmark():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert not {path.parent.name for path in ROOT.glob("rl/*/__init__.py") if f"`{path.parent.name}/`" not in page}
+    scripts = {path.name for path in ROOT.glob("benchmarks/*.py") if "__main__" in path.read_text(encoding="utf-8")}
+    assert not {name for name in scripts if f"`{name}`" not in page}
 
 
 def test_the_repository_has_one_address():

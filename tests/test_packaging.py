@@ -92,5 +92,5 @@ def test_the_workflow_calls_scripts_that_are_there():
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     scripts = {name for command in commands for name in re.findall(r"\.ci/\w+", command)}
-    assert scripts == {".ci/run", ".ci/heavy", ".ci/matrix", ".ci/lower_bounds"}
+    assert scripts == {".ci/run", ".ci/heavy", ".ci/benchmarks", ".ci/matrix", ".ci/lower_bounds"}
     assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
