@@ -164,17 +164,26 @@ def test_tokens_that_the_policy_did_not_choose_are_read_and_get_no_gradient(scen
     np.testing.assert_array_equal(gradient != 0, batch.sequences.mask)
 
 
-def test_dynamic_sampling_replaces_groups_that_agree_by_those_of_the_next_prompts(scene):
-    script = ["oo", "o.", "..", ".v", "..", ".o", "oo", "o.", "v.", ".o", "oo", "o."]
-    run, lake = scene(script, prompts=4, resampling=5)
-    taken, found = taken_and_gathered((run, lake))
-    assert taken == 8  # two informative groups of four, then two more: the third batch is not asked for
-    kept = [lake.prompts.tokens[board] for board in (1, 3, 5, 7)]
-    starts, tokens = found.batch.sequences.starts, found.batch.sequences.tokens
-    assert [tokens[i, : starts[i]].tolist() for i in range(0, 8, 2)] == kept
-    np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, -1, 1, -1, 1, 1, -1], atol=1e-3)
-    assert (found.metrics["groups_sampled"], found.metrics["groups_kept"]) == (8, 4)
-    assert found.metrics["valid"] == 8 / 16  # of all that was sampled, as this describes the policy
+GROUPS = {  # by script: settings, boards used up, advantages of the rows, groups kept
+    "oo .. o.": ({"prompts": 3}, 3, [0, 0, 0, 0, 1, -1], 3),  # without resampling all groups stay
+    "t. oo": ({}, 2, [1, -1, 0, 0], 2),  # answers without an end count
+    # Two groups of four with a signal, then two more: the third batch is not asked for.
+    "oo o. .. .v .. .o oo o. v. .o oo o.": ({"prompts": 4, "resampling": 5}, 8, [1, -1, -1, 1, -1, 1, 1, -1], 4),
+    ".. o. .o o.": ({"resampling": 1}, 4, [1, -1, -1, 1], 2),  # groups beyond the batch are left out
+    "oo .. o. .. .o o.": ({"resampling": 1}, 4, [1, -1, 0, 0], 1),  # the cap
+    "oo ..": ({"resampling": 9}, 2, [0, 0, 0, 0], 0),  # the end of the epoch
+    ".x o. oo ..": ({"resampling": 1, "kind": "paper"}, 4, [1, -1, 0, 0], 1),  # lengths are rewarded and do not count
+    "oo .. .o ..": ({"resampling": 1, "kind": "optimal", "credit": "exact"}, 4, [-0.463, 0.570, 0, 0], 1),
+}
+
+
+@pytest.mark.parametrize("script", GROUPS)
+def test_the_groups_of_a_batch(scene, script):
+    settings, taken, advantages, kept = GROUPS[script]
+    count, found = taken_and_gathered(scene(script.split(), **{"prompts": 2} | settings))
+    assert count == taken == found.metrics["groups_sampled"] and found.metrics["groups_kept"] == kept
+    np.testing.assert_allclose(found.batch.advantages[:, 0], advantages, atol=1e-2)
+    assert counted(found.batch) == [row < 2 * kept for row in range(len(advantages))]
 
 
 def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
@@ -185,15 +194,6 @@ def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
     assert run.state.progress.step == 3  # of one batch, of three and of two
     expected = [make_key(run.policy.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
     assert [key for key, _ in run.policy.asked] == expected
-
-
-def test_the_cap_ends_dynamic_sampling_and_leaves_places_that_count_nowhere(scene):
-    run, lake = scene(["oo", "..", "o.", "..", ".o", "o."], prompts=2, resampling=1)
-    taken, found = taken_and_gathered((run, lake))
-    assert taken == 4 and len(run.policy.asked) == 2
-    assert found.metrics["groups_kept"] == 1
-    assert counted(found.batch) == [True, True, False, False]
-    np.testing.assert_allclose(found.batch.advantages[:, 0], [1, -1, 0, 0], atol=1e-3)
 
 
 def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
