@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from stage import Scene, Stage, nothing_valid
+from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
@@ -16,12 +16,10 @@ from rl.config import Config, ConfigError, WarmStartSection
 from rl.context import read_context
 from rl.policy import Policy
 from rl.run.checkpoint import fingerprint
+from rl.run.signals import Interrupted
 from rl.sampler.api import ApiError
 from rl.students import language
 from rl.students.language import LanguageStudent, check_room
-
-PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
-LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'
 
 
 @pytest.fixture(scope="module")
@@ -29,56 +27,60 @@ def stage(tmp_path_factory) -> Stage:
     return Stage(tmp_path_factory.mktemp("engineer"))
 
 
-def after_round_0(stage: Stage, **engineer) -> Scene:
-    run = stage.run(engineer)
-    run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
-    return run
-
-
 def after_a_first_question(stage: Stage, server, respond=None, *, api=None, **engineer) -> Scene:
     """A run whose server has answered the first small question; `respond` is told of those after it."""
     settings = {"url": server.url, "model": "designer"} | (api or {})
-    run = after_round_0(stage, kind="api", template=None, api=settings, **engineer)
+    run = stage.after_round_0(kind="api", template=None, api=settings, **engineer)
     assert run.engineer and len(server.asked) == 1
     server.asked.clear()
     server.respond = respond or server.respond
     return run
 
 
-@pytest.mark.parametrize(("kind", "written_by"), [("checkpoint", "current"), ("base", "first")])
-def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monkeypatch, kind, written_by):
-    run, asked = after_round_0(stage, kind=kind), []
+@pytest.mark.parametrize(("kind", "moved"), [("checkpoint", 1), ("base", 0)])
+def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monkeypatch, kind, moved):
+    run, writer = stage.after_round_0(kind=kind), Scripted(monkeypatch, LEGAL)
     first = jax.tree.map(np.asarray, jax.tree.leaves(run.policy.rollout_parameters(run.state.parameters)))
     run.state.parameters = jax.tree.map(lambda x: x + 1, run.state.parameters)  # trained
+    proposal = run.design()
+    assert (proposal.engineer, proposal.projected.hole) == (kind, (0.1, 0.2))
+    assert (run.proposal["parameters"] == fingerprint(run.state.parameters)) == moved
+    folder = run.recorder.directory.path / "rounds/1"
+    assert (folder / "context.md").read_text() == writer.asked[0] + "\n"
+    assert json.loads((folder / "config.json").read_text()) == proposal.projected.to_dict()
+    for ours, before in zip(writer.parameters[0], first, strict=True):
+        np.testing.assert_allclose(ours, before + moved, rtol=1e-6)
 
-    def write(parameters, requests, key, progress):
-        asked.append(jax.tree.map(np.asarray, jax.tree.leaves(parameters)))
-        return [("", "", LEGAL)] * len(requests)
 
-    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
-    assert run.design().engineer == kind
-    moved = 1 if written_by == "current" else 0
-    written = json.loads((run.recorder.directory.path / "rounds/1/proposal.json").read_text())
-    assert (written["parameters"] == fingerprint(run.state.parameters)) == moved
-    for found, before in zip(asked[0], first, strict=True):
-        np.testing.assert_allclose(found, before + moved, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [("I do not know.", "no JSON object"), (ConfigError("engineer.max_prompt_tokens = 640 must be"), "= 640 must be")],
+    ids=["rubbish", "a context without room"],
+)
+def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(stage, monkeypatch, answer, reason):
+    run, writer = stage.after_round_0(), Scripted(monkeypatch, answer)
+    assert run.design().projected == PREVIOUS and len(writer.asked) == 2
+    assert (run.proposal["fallback"], run.proposal["attempts"]) == (True, 2) and reason in run.proposal["errors"][-1]
+    (line,) = [line for line in run.lines if "stays in force" in line]
+    assert line.startswith("round 1: no configuration in 2 attempts (") and line.endswith("round 0's stays in force")
+    assert reason in line and "\n" not in line
+
+
+def test_a_wish_to_stop_is_honoured_while_the_engineer_writes(stage, monkeypatch):
+    Scripted(monkeypatch, LEGAL)
+    run = stage.after_round_0()
+    run.recorder.stop.number = 15
+    with pytest.raises(Interrupted):
+        run.design()
 
 
 def test_a_model_that_is_only_an_engineer_ends_a_cut_thought_as_the_run_says(stage, monkeypatch):
-    run, said = after_round_0(stage, kind="model"), []
+    run, writer = stage.after_round_0(kind="model"), Scripted(monkeypatch, LEGAL)
     text = run.student.config.text.model_copy(update={"early_stop": "Time is up."})
     run.student.config = run.student.config.model_copy(update={"text": text})
-
-    def write(parameters, requests, key, progress):
-        return [("", "", LEGAL)] * len(requests)
-
-    def sampler(policy):
-        said.append((policy.config.engineer.kind, policy.config.text.early_stop))
-        return SimpleNamespace(write=write)
-
-    monkeypatch.setattr(Policy, "grammar_sampler", sampler)
     run.design()
-    assert said == [("model", "Time is up.")]
+    (config,) = (policy.config for policy in writer.policies)
+    assert (config.engineer.kind, config.text.early_stop) == ("model", "Time is up.")
 
 
 def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
@@ -103,21 +105,16 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     assert any("1 requests to the engineer's server, 100 tokens read and 7 written" in line for line in run.lines)
 
 
-def test_several_proposals_are_asked_of_a_server_at_once(stage, server):
+def test_several_proposals_are_asked_of_a_server_at_once_and_a_missing_one_is_told(stage, server):
     def respond(handler, body, number):
-        handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
+        if number == 1:
+            return handler.send(400, {"error": {"message": "too hot"}})
+        return handler.say(LEGAL.replace("0.2", f"0.{number + 1}"))
 
-    proposal = after_a_first_question(stage, server, respond, proposals=3).design()
-    assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.2, 0.3]
+    run = after_a_first_question(stage, server, respond, proposals=3)
+    proposal = run.design()
+    assert sorted(config.hole[1] for config in proposal.candidates) == [0.1, 0.3]
     assert proposal.projected == proposal.candidates[proposal.chosen]
-
-
-def test_a_proposal_that_a_server_does_not_give_is_said_to_be_missing(stage, server):
-    def respond(handler, body, number):
-        return handler.send(400, {"error": {"message": "too hot"}}) if number == 1 else handler.say(LEGAL)
-
-    run = after_a_first_question(stage, server, respond, proposals=2)
-    assert len(run.design().candidates) == 1
     assert any("a proposal is missing: " in line and "too hot" in line for line in run.lines)
 
 
@@ -151,21 +148,13 @@ def test_an_answer_that_was_cut_off_is_told_to_the_user_and_to_the_model(stage, 
     assert any("1 of 1 answers were cut off at engineer.api.max_tokens = 256" in line for line in run.lines)
 
 
-@pytest.mark.parametrize("closed", [False, True])
-def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(stage, server, closed):
-    """The chat template of a model that always thinks opens the thought in the prompt, so the answer has no tag."""
-    said = f"Perhaps {LEGAL} but" + (f"</think>{LEGAL} as" if closed else "")
-    run = after_a_first_question(stage, server, lambda handler, *_: handler.say(said, "length"))
-    assert run.design().fallback == (not closed)
-
-
 def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(stage, server):
     server.respond = lambda handler, body, number: (
         handler.send(422, f"Unexpected fields: {fields}")
         if (fields := ({"top_k", "min_p"} if number < 4 else {"seed"}) & body.keys())
         else handler.say(LEGAL)
     )
-    run = after_round_0(stage, kind="api", template=None, api={"url": server.url, "model": "designer"})
+    run = stage.after_round_0(kind="api", template=None, api={"url": server.url, "model": "designer"})
     assert run.engineer
     assert run.lines == [f"{server.url}: refuses min_p, top_k, so there its own defaults hold"]
     run.design()
@@ -174,29 +163,25 @@ def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(sta
     assert any(line.endswith("7 written; it now refuses seed") for line in run.lines)
 
 
-def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
-    def respond(handler, body, number):
-        handler.send(401, {"error": {"message": "who are you?"}})
-
-    run = after_a_first_question(stage, server, respond, api={"key_env": "NO_SUCH_KEY"})
-    with pytest.raises(ApiError, match="wants a key, which must be in NO_SUCH_KEY") as raised:
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(stage, server, refuses):
+    run = after_a_first_question(
+        stage, server, lambda handler, *_: handler.send(401, {"error": {}}), api={"key_env": "NO_SUCH_KEY"}
+    )
+    if not refuses:
+        server.shutdown()
+        server.socket.close()
+    message = "wants a key, which must be in NO_SUCH_KEY" if refuses else "not reached: ConnectionRefusedError: "
+    with pytest.raises(ApiError, match=message) as raised:
         run.design()
     assert "\n" not in str(raised.value)
-
-
-def test_a_server_that_goes_away_between_rounds_stops_the_run(stage, server):
-    run = after_a_first_question(stage, server)
-    server.shutdown()
-    server.socket.close()
-    with pytest.raises(ApiError, match=f"^{server.url}: not reached: ConnectionRefusedError: "):
-        run.design()
 
 
 @pytest.mark.heavy
 def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkeypatch):
     monkeypatch.setattr(language, "PILOT_BOARDS", 3)
     monkeypatch.setattr(language, "PILOT_SAMPLES", 4)
-    run = after_round_0(stage)
+    run = stage.after_round_0()
     lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
 
     def answer(policy, parameters, prompts, key, *, samples, sampling, progress):
@@ -214,7 +199,7 @@ def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkey
 
 
 def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
-    run = after_round_0(stage, kind="uniform", gate="mix")
+    run = stage.after_round_0(kind="uniform", gate="mix")
     hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
     monkeypatch.setattr(LanguageStudent, "pilot", lambda *arguments: hopeless)
     proposal = run.design()
@@ -286,8 +271,3 @@ def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
 def test_settings_that_mean_nothing_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
         Config(**values)
-
-
-def test_the_training_is_told_in_words_for_the_context_that_has_them(stage):
-    text = stage.run(learning_rate=1e-2).student.training_summary
-    assert "learning rate 0.01" in text and "clip 0.2 and 0.28" in text and "\n" not in text

@@ -3,9 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from stage import Stage, nothing_valid
+from stage import Stage
 
-from jaxlake.config import LakeConfig
 from jaxlake.types import Costs, Verdict
 from rl import command, engineer_factory
 from rl.config import ConfigError, RewardSection, RunError, extensions, load
@@ -100,16 +99,13 @@ def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
 
 
 def test_an_engineer_of_ones_own_designs_a_round(stage):
-    run = stage.run({"kind": "mine_lake:holes"})
-    run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
-    proposal = run.design()
+    proposal = stage.after_round_0(kind="mine_lake:holes").design()
     assert (proposal.engineer, proposal.projected.hole) == ("mine_lake:holes", (0.1, 0.1))  # nothing was valid
 
 
 @pytest.mark.parametrize("rule", ["wrong_kinds", "nothing"])
 def test_an_engineer_that_returns_something_else_is_named(stage, rule):
-    run = stage.run({"kind": f"mine_lake:{rule}"})
-    run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
+    run = stage.after_round_0(kind=f"mine_lake:{rule}")
     with pytest.raises(RunError, match=f"engineer.kind = mine_lake:{rule}: must return a LakeConfig of the kinds 3, 4"):
         run.design()
 

@@ -1,24 +1,19 @@
 """Steps and rounds of a model that is too small to answer anything: what is done, in which order, and what stops it."""
 
-import json
-from types import SimpleNamespace
-
 import jax
 import numpy as np
 import pytest
-from stage import Scene, Stage, nothing_valid
+from stage import PREVIOUS, Scene, Stage
 
 import rl.sft.stage
-from jaxlake.config import LakeConfig
 from rl import distributed
 from rl import grpo_step as one_step
-from rl.config import ConfigError, GRPOSection
+from rl.config import GRPOSection
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
 from rl.grpo_step import minibatch_rows, summary
 from rl.policy import Policy
 from rl.qwen3.logprobs import join
-from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted
 
 pytestmark = pytest.mark.heavy  # its stage compiles for 25 seconds
@@ -134,68 +129,6 @@ def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monke
     said = [line for line in run.lines if "differ by a factor" in line]
     assert said == ["round 0, step 1: sampler and trainer differ by a factor of 1.105 a token, above 1.05"]
     run.recorder.directory.close()
-
-
-PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
-LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'
-
-
-def designing(stage, monkeypatch, *answers: str | Exception) -> tuple[Scene, LakeConfig, list[str]]:
-    """Round 1's configuration from an engineer that answers these in turn; also the messages that it got."""
-    run, got, left = stage.run(), [], list(answers)
-
-    def write(parameters, requests, key, progress):
-        got.append(requests[0][0])
-        progress(0)
-        answer = left.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return [(f"<think>\n</think>\n\n{answer}", "", answer)] * len(requests)
-
-    monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: SimpleNamespace(write=write))
-    run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
-    return run, run.design().projected, got
-
-
-def written(run: Scene) -> dict:
-    return json.loads((run.recorder.directory.path / "rounds/1/proposal.json").read_text())
-
-
-def test_a_configuration_that_the_policy_writes_is_taken(stage, monkeypatch):
-    run, lake, got = designing(stage, monkeypatch, LEGAL)
-    assert lake.hole == (0.1, 0.2) and len(got) == 1
-    proposal = written(run)
-    assert (proposal["fallback"], proposal["attempts"], proposal["errors"]) == (False, 1, [])
-    assert (run.recorder.directory.path / "rounds/1/context.md").read_text() == got[0] + "\n"
-    assert json.loads((run.recorder.directory.path / "rounds/1/config.json").read_text()) == lake.to_dict()
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ("I do not know.", "no JSON object"),
-        ("", "empty"),
-        (ConfigError("engineer.max_prompt_tokens = 640 must be at least 700, the tokens of the longest"), "least 700"),
-    ],
-    ids=["rubbish", "nothing", "a context without room"],
-)
-def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(stage, monkeypatch, answer, reason):
-    run, lake, got = designing(stage, monkeypatch, answer, answer)
-    assert lake == PREVIOUS and len(got) == 2
-    proposal = written(run)
-    assert (proposal["fallback"], proposal["attempts"]) == (True, 2) and reason in proposal["errors"][-1]
-    (line,) = [line for line in run.lines if "stays in force" in line]
-    assert line.startswith("round 1: no configuration in 2 attempts (") and line.endswith("round 0's stays in force")
-    assert reason in line and "\n" not in line
-
-
-def test_a_wish_to_stop_is_honoured_while_the_engineer_writes(stage, monkeypatch):
-    def stop(recorder):
-        raise Interrupted(15)
-
-    monkeypatch.setattr(Recorder, "check_stop", stop)
-    with pytest.raises(Interrupted):
-        designing(stage, monkeypatch, LEGAL)
 
 
 def test_minibatches_are_whole_groups_and_the_same_for_any_number_of_processes(monkeypatch):

@@ -10,9 +10,8 @@ import jax
 import pytest
 import servers
 from shapes import SMALL_JSON
-from stage import Stage, nothing_valid
+from stage import Stage
 
-from jaxlake.config import LakeConfig
 from rl import config as config_
 from rl.evaluate import main
 from rl.policy import Policy
@@ -70,8 +69,7 @@ def design(stage: Stage, server, **api):
     """Let the server's model design round 1; return the proposal, what was said, and how it was asked."""
     url, model = server
     api = {"url": url, "model": model} | api
-    run = stage.run({"kind": "api", "template": None, "temperature": 1.0, "api": api})
-    run.progress.end_round(LakeConfig.uniform((3, 4), 0.3, 0.25).to_dict(), nothing_valid().to_json())
+    run = stage.after_round_0(kind="api", template=None, temperature=1.0, api=api)
     return run.design(), run.lines, run.log("api.jsonl")[0]
 
 

@@ -14,6 +14,7 @@ from shapes import SMALL_JSON
 from engineer import Engineer, Proposal
 from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
+from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from rl.config import Config
@@ -45,6 +46,9 @@ SETTINGS = {
     "engineer": {"attempts": 2},
 }
 HOLES = str.maketrans("01", ".#")
+PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
+LEGAL = '{"3":{"data":0.5,"hole":0.1,"wait":0},"4":{"data":0.5,"hole":0.2,"wait":0.5}}'
+"""An answer that holds a configuration."""
 
 
 class Stage:
@@ -83,6 +87,12 @@ class Stage:
         student.validation = SimpleNamespace(prompts=SimpleNamespace(instances=self.data.instances))
         return Scene(student, Recorder(directory, display, Stop(), student))
 
+    def after_round_0(self, **engineer) -> "Scene":
+        """A run in which nothing of round 0 was valid, and this engineer designs the next."""
+        run = self.run(engineer)
+        run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
+        return run
+
     def step(self, run: "Scene") -> dict[str, float]:
         lake = BoardSet.of(run.policy, self.data)
         return grpo_step(run.policy, run.state, run.recorder, lake, np.arange(8), self.optimizer)[0]
@@ -119,6 +129,11 @@ class Scene:
         """Of the round under way."""
         return design(self.student, self.engineer, self.recorder)
 
+    @property
+    def proposal(self) -> dict[str, Any]:
+        """The record of round 1's design."""
+        return json.loads((self.recorder.directory.path / "rounds/1/proposal.json").read_text())
+
     def log(self, name: str) -> list[dict[str, Any]]:
         """The rows of a JSON-lines file of the run."""
         return [json.loads(line) for line in (self.recorder.directory.path / name).read_text().splitlines()]
@@ -144,3 +159,24 @@ class Said(Display):
 
     def say(self, message: str) -> None:
         self.lines.append(message)
+
+
+class Scripted:
+    """In the place of a grammar's sampler: writes these answers in turn, the last one for ever, or raises them.
+
+    Attributes:
+      asked: the messages; `parameters` and `policies` likewise.
+    """
+
+    def __init__(self, monkeypatch, *answers: str | Exception):
+        self.asked, self.parameters, self.policies, self._answers = [], [], [], list(answers)
+        monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: self.policies.append(policy) or self)
+
+    def write(self, parameters, requests, key, progress):
+        self.asked.append(requests[0][0])
+        self.parameters.append(jax.tree.map(np.asarray, jax.tree.leaves(parameters)))
+        progress(0)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return [(f"<think>\n</think>\n\n{answer}", "", answer)] * len(requests)
