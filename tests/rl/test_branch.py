@@ -1,19 +1,49 @@
-"""Branches from a run's last state: what is written, what goes on after a kill, and what is refused."""
+"""Branches of a state: what is written, what a kill leaves, what is refused; and what a model learns from them."""
 
 import json
+import signal
 
+import jax
 import numpy as np
 import pytest
+from branches import branch, save
 from lab import LAB, whole
 
-from engineer import RULES
+from engineer import RULES, modules
+from engineer.examples import draw_history
+from jaxlake.config import LakeConfig
 from rl.branch import main
-from rl.config import Config
-from rl.evaluation.reading import read_lines
+from rl.config import Config, ConfigError
+from rl.evaluation.reading import read_lines, write_state
+from rl.experiments import teaching
 from rl.experiments.branches import NetworkTrainer, network_gain
 from rl.experiments.designs import SEVERAL, draw_designs
 from rl.experiments.gains import read_gains
+from rl.policy import SHIPPED_MODEL, Policy
 from rl.run.keys import Purpose, make_key
+from rl.run.recorder import Recorder
+from rl.students.network.student import OTHER_KINDS_WEIGHT
+
+KINDS = Config(**LAB).lake.kinds
+GOOD, BAD = LakeConfig.uniform((3, 4), 0.25, 0.3), LakeConfig((3, 4), (0.0, 1.0), (0.5, 0.5), (1.0, 1.0))
+TAUGHT = Config(
+    lake={"kinds": (3, 4)},
+    validation={"kinds": (4,)},
+    warm_start={"steps": 120, "engineer_first": 120, "engineer_batch": 8, "learning_rate": 4e-3}
+    | {"max_context_tokens": 60, "max_answer_tokens": 60, "contexts": ("F+R",)},
+    engineer={"context": "F+R", "max_prompt_tokens": 60},
+)
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "gains.jsonl").read_text().splitlines()]
+
+
+def refused(arguments, capsys) -> str:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +51,24 @@ def run(tmp_path_factory):
     return whole(tmp_path_factory.mktemp("branch") / "run", Config(**LAB))
 
 
-def rows(folder):
-    return [json.loads(line) for line in (folder / "gains.jsonl").read_text().splitlines()]
+@pytest.fixture(scope="module")
+def states(tmp_path_factory):
+    """The folder of two states with the designs of all rules and two random ones, one after the other."""
+    folder = tmp_path_factory.mktemp("states")
+    (folder / "lab.yaml").write_text(Config(**LAB).to_yaml())
+    command = ["--config", str(folder / "lab.yaml"), "--rules", "--designs", "2", "--repeats", "1", "--samples", "1"]
+    command += ["--updates", "1", "--out", str(folder / "out"), "seed=5", "--states"]
+    assert main([*command, "1"]) == 0
+    before = (folder / "out/gains.jsonl").read_text()
+    assert main([*command, "2"]) == 0
+    assert (folder / "out/gains.jsonl").read_text().startswith(before)  # more states begin with the same
+    return folder / "out"
 
 
 def test_designs_are_the_same_for_a_seed_and_hold_one_of_each_kind():
-    kinds = Config(**LAB).lake.kinds
-    designs = draw_designs(kinds, 5, True, seed=3)
+    designs = draw_designs(KINDS, 5, True, seed=3)
     assert [design.origin for design in designs] == ["random"] * 5 + ["kind:3", "kind:4"]
-    assert designs == draw_designs(kinds, 5, True, seed=3) != draw_designs(kinds, 5, True, seed=4)
+    assert designs == draw_designs(KINDS, 5, True, seed=3) != draw_designs(KINDS, 5, True, seed=4)
     assert designs[5].config.data == (1.0, 0.0) and designs[6].config.data == (0.0, 1.0)
     assert len({str(design.config.to_dict()) for design in designs}) == 7
 
@@ -71,27 +110,17 @@ def test_a_killed_command_goes_on_to_the_same_file_and_the_run_stays_as_it_is(ru
 
 
 @pytest.mark.heavy
-def test_states_are_trained_branched_from_and_kept_as_an_engineer_reads_them(tmp_path, capsys):
-    file = tmp_path / "lab.yaml"
-    file.write_text(Config(**LAB).to_yaml())
-    command = ["--config", str(file), "--rules", "--designs", "0", "--repeats", "1", "--samples", "1"]
-    out = ["--updates", "1", "--out", str(tmp_path / "out")]
-    assert main([*command, "--states", "1", *out, "seed=5"]) == 0
-    before = (tmp_path / "out/gains.jsonl").read_text()
-    assert main([*command, "--states", "2", *out, "seed=5"]) == 0
-    assert (tmp_path / "out/gains.jsonl").read_text().startswith(before)  # more states begin with the same
-    path = tmp_path / "out/states.jsonl"
-    states = read_lines(path, path.read_text().splitlines())
-    found = rows(tmp_path / "out")
-    assert [state.name for state in states] == list(dict.fromkeys(row["state"] for row in found)) and len(states) == 2
-    for i, state in enumerate(states):
+def test_states_are_branched_from_and_kept_as_an_engineer_reads_them(states):
+    kept = read_lines(states / "states.jsonl", (states / "states.jsonl").read_text().splitlines())
+    assert [state.name for state in kept] == list(dict.fromkeys(row["state"] for row in rows(states)))
+    for i, state in enumerate(kept):
         history, key = state.history, make_key(5 + i, Purpose.BRANCH, len(state.history))
-        designs = {row["origin"]: row["config"] for row in found if row["state"] == state.name}
+        designs = {row["origin"]: row["config"] for row in rows(states) if row["state"] == state.name}
         named = {name: config for origin, config in designs.items() for name in origin.split(SEVERAL)}
         assert named["uniform"] == RULES["uniform"](history[-1].evidence, history, key).to_dict()
         assert len({str(config) for config in designs.values()}) == len(designs) > 3  # no design twice
         assert state.history[-1].round in (0, 1)
-    assert len(read_gains(tmp_path / "out").states) == 2
+    assert len(read_gains(states).states) == len(kept) == 2
 
 
 @pytest.mark.heavy
@@ -99,36 +128,110 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
     command = ["--run", str(run), "--designs", "2", "--repeats", "1", "--samples", "1", "--out", str(tmp_path)]
     assert main(command) == 0
     capsys.readouterr()
-    assert main([*command, "--updates", "1"]) == 2
-    error = capsys.readouterr().err
-    assert "gains.jsonl, line 1: of other branches" in error and error.count("\n") == 1
+    assert "gains.jsonl, line 1: of other branches" in refused([*command, "--updates", "1"], capsys)
     file = tmp_path / "gains.jsonl"
-    file.write_text(file.read_text().replace('"gain"', '"gai"', 1))
-    assert main(command) == 2
-    error = capsys.readouterr().err
-    assert "gains.jsonl, line 1: damaged" in error and error.count("\n") == 1
+    file.write_text(file.read_text().replace('"version"', '"versi', 1))
+    assert "gains.jsonl, line 1: damaged" in refused(command, capsys)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--designs", "0"], "--designs 0: must be at least 2"),
-        (["--repeats", "0"], "--repeats 0: must be at least 1"),
-        (["--updates", "0"], "--updates 0: must be at least 1"),
-        ([], "holds no run (it has no config.yaml)"),
-        (["--states", "2"], "one of --run, --states and --teach must be given"),
-        (["seed=1"], "--run: --config and KEY=VALUE are for --states and --teach"),
+        (["--run", "none", "--designs", "0"], "--designs 0: must be at least 2"),
+        (["--run", "none", "--repeats", "0"], "--repeats 0: must be at least 1"),
+        (["--run", "none", "--updates", "0"], "--updates 0: must be at least 1"),
+        (["--run", "none"], "holds no run (it has no config.yaml)"),
+        (["--run", "none", "--states", "2"], "one of --run, --states and --teach must be given"),
+        (["--run", "none", "seed=1"], "--run: --config and KEY=VALUE are for --states and --teach"),
+        (["--states", "2"], "--states: needs --config"),
+        (["--teach", "none"], "gains.jsonl: there is no such file"),
+        (["--teach", "none", "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
     ],
 )
-def test_what_asks_for_nothing_is_refused(tmp_path, capsys, options, message):
-    assert main(["--run", str(tmp_path / "none"), *options]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1 and not (tmp_path / "none").exists()
+def test_what_asks_for_nothing_is_refused(tmp_path, capsys, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(options, capsys)
+    assert not any(tmp_path.iterdir())
 
 
 def test_the_gain_of_a_branch_is_that_of_its_target_boards():
     before, after = np.array([0.0, 0.5, 1.0, 0.0]), np.array([0.5, 0.5, 1.0, 1.0])
-    kinds = np.array(Config(**LAB).lake.kinds * 2, object)
+    kinds = np.array(KINDS * 2, object)
     gain = network_gain(before, after, kinds, np.array([True, True, False, False]))
     assert gain.overall == pytest.approx((0.25, 0.5, np.std([0.5, 0.0], ddof=1) / 2**0.5))
     assert gain.by_kind[kinds[0]][:2] == (0.5, 0.75) and gain.by_kind[kinds[1]][:2] == (0.25, 0.75)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return Policy.create(TAUGHT, jax.random.key(0))[0]
+
+
+def branches(folder, kinds=(3, 4)):
+    """A folder with one state, in whose branches a good and a bad design gained on the target 4 and on 3."""
+    gains = [(0, GOOD, 0, 0.1, 0.3), (0, GOOD, 1, 0.2, 0.1), (1, BAD, 0, 0.0, 0.0), (1, BAD, 1, 0.0, 0.2)]
+    lines = []
+    for design, config, repeat, target, other in gains:
+        by_kind = {kind: {"before": 0.2, "after": 0.2 + gain} for kind, gain in (("3", other), ("4", target))}
+        lines.append(branch(design, repeat, target, state="r/000 round 1", config=config.to_dict(), by_kind=by_kind))
+    save(folder, lines)
+    of = LakeConfig.uniform(kinds, 0, 0).kinds
+    history = draw_history(np.random.default_rng(0), of, 2, modules("F+R"), of[1:])
+    (folder / "states.jsonl").write_text(json.dumps(write_state("r/000 round 1", history)) + "\n")
+    return folder
+
+
+def test_a_score_is_the_gain_on_the_target_and_a_tenth_of_that_elsewhere(policy, tmp_path):
+    (state,) = teaching.read_states(branches(tmp_path / "b"), policy)
+    assert state.scores == pytest.approx([0.15 + OTHER_KINDS_WEIGHT * 0.2, OTHER_KINDS_WEIGHT * 0.1])
+    assert state.designs == (GOOD, BAD)
+    assert teaching._context(policy, state.history).startswith("4 ")
+    assert teaching._thought(policy, state.history).startswith("Weakest:4 ")
+
+
+def test_states_of_other_kinds_and_damaged_files_are_named(policy, tmp_path):
+    with pytest.raises(ConfigError, match=r"states.jsonl, line 1: has other kinds than lake.kinds"):
+        teaching.read_states(branches(tmp_path / "b", kinds=(5, 6)), policy)
+    (tmp_path / "b/states.jsonl").write_text("{}\n")
+    with pytest.raises(ConfigError, match=r"states.jsonl, line 1: damaged"):
+        teaching.read_states(tmp_path / "b", policy)
+
+
+def test_of_drawn_tables_the_thought_alone_counts(policy):
+    contexts, taught, counts = teaching.draw_thoughts(policy, np.random.default_rng(0), 3)
+    for tokens, count in zip(taught, counts, strict=True):
+        said = policy.tokenizer.decode(tokens[:count])
+        assert said.startswith("<think>\nWeakest:") and said.rstrip().endswith("</think>")
+        assert policy.tokenizer.decode(tokens[count:]).startswith("{")
+
+
+@pytest.mark.heavy
+def test_an_engineer_comes_to_write_what_gained_most_and_a_stopped_command_ends_alike(states, tmp_path, monkeypatch):
+    lines = rows(states)
+    for row in lines:  # as if boards of 3x3 taught all there is: so small a network learns nothing
+        row["gain"] = 0.5 * row["config"]["3"]["data"]
+        row["before"], row["after"] = 0.0, row["gain"]
+    save(tmp_path / "gains", lines)
+    (tmp_path / "gains/states.jsonl").write_bytes((states / "states.jsonl").read_bytes())
+    (tmp_path / "teach.yaml").write_text(TAUGHT.to_yaml())
+    # The shipped model's shape, and random weights.
+    command = ["--config", str(tmp_path / "teach.yaml"), "--teach", str(tmp_path / "gains"), "rounds.count=3"]
+    command += [f"model.shape={SHIPPED_MODEL}", "--out"]
+    assert main([*command, str(tmp_path / "whole")]) == 0
+    log = (tmp_path / "whole/metrics.jsonl").read_text()
+    losses = [json.loads(row)["engineer_loss"] for row in log.splitlines()]
+    assert len(losses) == 120 and np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+
+    def stopping(recorder, *arguments, done=Recorder.step_done):
+        if recorder.progress.step == 59:
+            signal.raise_signal(signal.SIGTERM)
+        done(recorder, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "step_done", stopping)
+        assert main([*command, str(tmp_path / "parts")]) == 0
+    assert len((tmp_path / "parts/metrics.jsonl").read_text().splitlines()) == 60
+    assert main([*command, str(tmp_path / "parts")]) == 0  # resumes
+    assert (tmp_path / "parts/metrics.jsonl").read_text() == log
+    a, b = (tmp_path / folder / "final/model.safetensors" for folder in ("whole", "parts"))
+    assert a.read_bytes() == b.read_bytes()
