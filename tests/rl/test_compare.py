@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,6 @@ engineers:
   by_itself: {kind: base, temperature: 1.0}
 evaluation: {per_slice: 1, samples: 2, max_new_tokens: 32}
 """
-ARMS = [(engineer, seed) for seed in (0, 5) for engineer in ("fixed_random", "by_itself")]
 
 
 class Killed(BaseException):
@@ -106,39 +105,30 @@ def steps(run: Path, round: int) -> list[dict]:
     return [row for row in rows if (row["phase"], row["round"]) == ("round", round)]
 
 
+def content(run: Path, name: str) -> dict:
+    return json.loads((run / name).read_text())
+
+
 @pytest.mark.heavy
-def test_all_engineers_of_a_seed_share_the_warm_start_and_round_0(out):
+def test_engineers_share_the_warm_start_and_round_0_and_train_equally_long_on_what_each_designs(out):
     start = (out / "start/metrics.jsonl").read_bytes()
     for seed in (0, 5):
         prefix = out / f"start/seed{seed}"
         shared = (prefix / "metrics.jsonl").read_bytes()
         assert shared.startswith(start) and len(steps(prefix, 0)) == 2
-        for engineer in ("fixed_random", "by_itself"):
-            arm = out / "arms" / engineer / f"seed{seed}"
-            assert (arm / "metrics.jsonl").read_bytes().startswith(shared)
+        runs = [out / "arms" / engineer / f"seed{seed}" for engineer in ("fixed_random", "by_itself")]
+        for run in runs:
+            assert (run / "metrics.jsonl").read_bytes().startswith(shared) and len(steps(run, 1)) == 2
             for name in ("warm_start/evidence.json", "rounds/0/proposal.json"):
-                assert (arm / name).read_bytes() == (prefix / name).read_bytes()
+                assert (run / name).read_bytes() == (prefix / name).read_bytes()
+        assert content(runs[0], "rounds/1/config.json") != content(runs[1], "rounds/1/config.json")
+        assert steps(runs[0], 1) != steps(runs[1], 1)
     assert steps(out / "start/seed0", 0) != steps(out / "start/seed5", 0)
-
-
-@pytest.mark.heavy
-def test_after_it_they_train_equally_long_on_what_each_designs(out):
-    for engineer, seed in ARMS:
-        assert len(steps(out / "arms" / engineer / f"seed{seed}", 1)) == 2
-    for seed in (0, 5):
-        arms = [out / "arms" / engineer / f"seed{seed}" for engineer in ("fixed_random", "by_itself")]
-        asked = [json.loads((arm / "rounds/1/config.json").read_text()) for arm in arms]
-        assert asked[0] != asked[1] and steps(arms[0], 1) != steps(arms[1], 1)
-
-
-@pytest.mark.heavy
-def test_all_runs_are_validated_on_the_same_boards(out):
-    arm = out / "arms/by_itself/seed5"
-    asked = [
-        [sample["instance"] for sample in json.loads((arm / place / "samples.json").read_text())]
-        for place in ("warm_start", "rounds/0", "rounds/1")
-    ]
+    samples = [content(runs[1], f"{name}/samples.json") for name in ("warm_start", "rounds/0", "rounds/1")]
+    asked = [[sample["instance"] for sample in validation] for validation in samples]
     assert asked[0] == asked[1] == asked[2]
+    rows = [json.loads(line) for line in (runs[0] / "timings.jsonl").read_text().splitlines()]
+    assert sum(row["compilations"] for row in rows if row["round"] == 1) == 0  # not again for a later seed
 
 
 @pytest.mark.heavy
@@ -170,12 +160,6 @@ def test_an_evaluation_has_a_row_for_each_held_out_board(out):
         assert {len(column) for column in (boards | answers).values()} == {11}
         for valid, optimal, first in zip(answers["valid"], answers["optimal"], answers["first_failure"], strict=True):
             assert (first is None) == bool(valid) and optimal <= valid
-
-
-@pytest.mark.heavy
-def test_nothing_compiles_again_for_a_later_seed(out):
-    rows = [json.loads(line) for line in (out / "arms/fixed_random/seed5/timings.jsonl").read_text().splitlines()]
-    assert sum(row["compilations"] for row in rows if row["round"] == 1) == 0
 
 
 @pytest.mark.heavy
@@ -238,6 +222,8 @@ def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
     assert "holds another comparison (run.grpo.clip_low = 0.2 there, 0.1 here)" in error and error.count("\n") == 1
     assert main([*command[:3], str(out.parent)]) == 2
     assert "not empty and no comparison" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):
+        comparison.reopen(out.parent)
 
 
 @pytest.mark.heavy
@@ -250,35 +236,34 @@ def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path,
     assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
 
 
-def test_a_comment_may_be_mended_and_an_engineer_added_in_the_midst_of_a_comparison_but_none_changed(tmp_path):
-    comparison.open_folder(tmp_path / "out", comparison.load(write(tmp_path)))
+API = "{kind: api, template: null, api: {url: 'http://localhost:PORT/v1', model: m}}"
+SERVED = COMPARISON.replace("evaluation:", f"  served: {API}\nevaluation:")
+
+
+@pytest.mark.parametrize(
+    ("change", "overrides", "message"),
+    [
+        (("{kind: fixed_random}", "{kind: fixed_random}  # paper"), [], ""),
+        (("evaluation:", "  plain: {}\nevaluation:"), [], ""),
+        (("  by_itself: {kind: base, temperature: 1.0}\n", ""), [], ""),  # it stays: its runs may be there
+        (("PORT", "8001"), ["overrides.sampler.rows=48"], ""),
+        (("{kind: fixed_random}", "{kind: uniform}"), [], "engineers.fixed_random.kind = fixed_random there, uniform"),
+        (("model: m}}", "model: m}, temperature: 0.5}"), [], "engineers.served.temperature = None there, 0.5 here"),
+    ],
+)
+def test_in_the_midst_of_a_comparison_engineers_are_added_and_none_is_changed(tmp_path, change, overrides, message):
+    comparison.open_folder(tmp_path / "out", comparison.load(write(tmp_path, SERVED.replace("PORT", "8000"))))
     (tmp_path / "out/start").mkdir()
     (tmp_path / "out/start/config.yaml").touch()  # begun
-    said = write(tmp_path, COMPARISON.replace("{kind: fixed_random}", "{kind: fixed_random}  # paper"))
-    comparison.open_folder(tmp_path / "out", comparison.load(said))
-    more = write(tmp_path, COMPARISON.replace("evaluation:", "  plain: {}\nevaluation:"))
-    assert "plain" in comparison.open_folder(tmp_path / "out", comparison.load(more)).engineers
-    fewer = comparison.open_folder(tmp_path / "out", comparison.load(said))
-    assert list(fewer.engineers) == list(comparison.reopen(tmp_path / "out").engineers) and "plain" in fewer.engineers
-    another = write(tmp_path, COMPARISON.replace("{kind: fixed_random}", "{kind: uniform}"))
-    with pytest.raises(ConfigError, match=r"engineers.fixed_random.kind = fixed_random there, uniform here"):
-        comparison.open_folder(tmp_path / "out", comparison.load(another))
-
-
-def test_how_a_server_is_reached_and_the_order_of_sums_may_change_in_the_midst_of_a_comparison(tmp_path):
-    def served(port: int, more: str = "", overrides: Sequence[str] = ()) -> comparison.Resolved:
-        api = f"{{kind: api, template: null, api: {{url: 'http://localhost:{port}/v1', model: m}}{more}}}"
-        path = write(tmp_path, COMPARISON.replace("evaluation:", f"  served: {api}\nevaluation:"))
-        return comparison.load(path, overrides)
-
-    comparison.open_folder(tmp_path / "out", served(8000))
-    (tmp_path / "out/start").mkdir()
-    (tmp_path / "out/start/config.yaml").touch()  # begun
-    comparison.open_folder(tmp_path / "out", served(8001, overrides=["overrides.sampler.rows=48"]))
-    assert comparison.reopen(tmp_path / "out").run.sampler.rows == 48
-    assert comparison.reopen(tmp_path / "out").engineers["served"]["api"]["url"] == "http://localhost:8001/v1"
-    with pytest.raises(ConfigError, match=r"engineers.served.temperature = None there, 0.5 here"):
-        comparison.open_folder(tmp_path / "out", served(8001, ", temperature: 0.5"))
+    changed = comparison.load(write(tmp_path, SERVED.replace(*change).replace("PORT", "8000")), overrides)
+    if message:
+        with pytest.raises(ConfigError, match=message):
+            comparison.open_folder(tmp_path / "out", changed)
+        return
+    opened = comparison.open_folder(tmp_path / "out", changed)
+    assert opened == comparison.reopen(tmp_path / "out")
+    assert opened.engineers.keys() >= {"fixed_random", "by_itself", "served", *changed.engineers}
+    assert opened.engineers["served"] == changed.engineers["served"] and opened.run == changed.run
 
 
 def test_overrides_reach_the_run_and_the_comparison(tmp_path):
@@ -329,47 +314,48 @@ def test_a_worker_that_fails_is_told_of(tmp_path):
         workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
 
 
+@pytest.fixture
+def does(monkeypatch):
+    """Makes workers do what a shell script says; returns the list of those that were started."""
+    started, start = [], workers.subprocess.Popen
+
+    def scripted(script: str) -> list[int]:
+        monkeypatch.setattr(
+            workers.subprocess, "Popen", lambda command, **o: started.append(0) or start(["sh", "-c", script], **o)
+        )
+        return started
+
+    return scripted
+
+
 @pytest.mark.parametrize(
-    ("does", "message"),
+    ("script", "message"),
     [
         ("kill -9 $$", "a worker failed: ended by SIGKILL"),
         ("exit 3", "a worker failed: it said nothing"),
         ("exit 0", "the workers were stopped; the same command goes on"),
     ],
 )
-def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_them(
-    tmp_path, monkeypatch, does, message
-):
-    start = workers.subprocess.Popen
-    monkeypatch.setattr(workers.subprocess, "Popen", lambda command, **o: start(["sh", "-c", does], **o))
+def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_them(tmp_path, does, script, message):
+    does(script)
     with pytest.raises(RunError, match=message):
         workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
     workers.run_workers(1, tmp_path, [Piece(tmp_path, True)], Display(quiet=True), Stop())
 
 
-def test_a_worker_that_stood_still_is_started_again_and_ends_the_work(tmp_path, monkeypatch, capfd):
+def test_a_worker_that_stood_still_is_started_again_and_one_that_always_does_is_given_up(
+    tmp_path, does, monkeypatch, capfd
+):
     done = tmp_path / "evaluation.json"
-    does = f"test -e {tmp_path}/once && touch {done} && exit 0; touch {tmp_path}/once; exit 75"
-    start = workers.subprocess.Popen
-    monkeypatch.setattr(workers.subprocess, "Popen", lambda command, **o: start(["sh", "-c", does], **o))
+    does(f"test -e {tmp_path}/once && touch {done} && exit 0; touch {tmp_path}/once; exit 75")
     workers.run_workers(1, tmp_path, [RunPlan(tmp_path, None, None)], Display(), Stop())
     assert capfd.readouterr().out.count("worker 0 stood still and is restarted") == 1 and done.exists()
-
-
-def test_a_worker_that_always_stands_still_is_given_up(tmp_path, monkeypatch):
-    started, start = [], workers.subprocess.Popen
-    monkeypatch.setattr(
-        workers.subprocess, "Popen", lambda command, **o: started.append(0) or start(["sh", "-c", "exit 75"], **o)
-    )
     monkeypatch.setattr(workers.time, "sleep", lambda seconds: None)
+    started = does("exit 75")
+    started.clear()
     with pytest.raises(RunError, match="a worker failed"):
         workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
     assert len(started) == 1 + workers.RESTARTS
-
-
-def test_a_folder_of_no_comparison_cannot_be_worked_on(tmp_path):
-    with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):
-        comparison.reopen(tmp_path)
 
 
 def test_a_base_that_is_not_beside_the_file_is_a_shipped_one(tmp_path):
