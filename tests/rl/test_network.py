@@ -172,16 +172,9 @@ def test_a_network_learns_small_boards():
 
 def content(folder):
     """All that two equal runs have in common, by name."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    kept = [
-        path
-        for path in files
-        if not {"checkpoints", "report"} & {*path.relative_to(folder).parts}
-        and path.name not in ("lock", "timings.jsonl")
-    ]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in kept if path.suffix != ".npz"}, {
-        str(path.relative_to(folder)): dict(np.load(path)) for path in kept if path.suffix == ".npz"
-    }
+    left_out = {"checkpoints", "report", "lock", "timings.jsonl"}
+    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return {str(name): (folder / name).read_bytes() for name in names if not left_out & {*name.parts}}
 
 
 @pytest.mark.heavy
@@ -200,13 +193,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch):
         with pytest.raises(Interrupted):
             whole(tmp_path / "stopped", config)
     whole(tmp_path / "stopped", config)
-    found = content(tmp_path / "stopped")
-    assert found[0].keys() == expected[0].keys()
-    for name, text in expected[0].items():
-        assert found[0][name] == text, name
-    for name, arrays in expected[1].items():
-        for layer, x in arrays.items():
-            np.testing.assert_array_equal(found[1][name][layer], x)
+    assert content(tmp_path / "stopped") == expected
 
 
 @pytest.fixture(scope="module")
