@@ -205,7 +205,7 @@ def go(folder: Path, run: str, log: Path, target: Moment | None = None, number: 
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     ended, output = time.time(), done.stdout
     said = next((line for line in output.splitlines() if line.startswith("Goes on")), "begins")
-    said = said.replace(f"Goes on in {folder / run}: ", "")
+    said = said.replace(f"Resumes {folder / run}: ", "")
     hit = None if target is None or len(read(log)) == before else read(log)[-1]
     return Disturbance(hit, done.returncode, 0.0 if hit is None else ended - log.stat().st_mtime, output, said)
 

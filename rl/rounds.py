@@ -34,7 +34,7 @@ def execute(
     saved = directory.checkpoints.progress()
     if saved is None and directory.has_rounds():
         raise ConfigError(
-            f"{directory.path}: has steps of rounds but no checkpoint to go on from; choose another with --run, "
+            f"{directory.path}: has steps of rounds but no checkpoint to resume from; choose another with --run, "
             "or delete this one"
         )
     if saved is not None and saved.stage == "finished":
@@ -50,7 +50,7 @@ def execute(
         engineer = make_engineer(student, recorder)
         student.restore(directory, display)
         if saved is not None:
-            display.say(f"Goes on in {directory.path}: {student.state}")
+            display.say(f"Resumes {directory.path}: {student.state}")
             for change in directory.changes:
                 display.say(change)
 

@@ -134,7 +134,7 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
         if worker.returncode
     ]
     if not all(plan.is_done for plan in plans):
-        raise RunError(failures[0] if failures else "the workers were stopped; the same command goes on")
+        raise RunError(failures[0] if failures else "the workers were stopped; rerun the same command to resume")
     for failure in failures:  # of which the others have made up
         display.say(failure)
 

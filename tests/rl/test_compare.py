@@ -333,7 +333,7 @@ def does(monkeypatch):
     [
         ("kill -9 $$", "a worker failed: ended by SIGKILL"),
         ("exit 3", "a worker failed: it said nothing"),
-        ("exit 0", "the workers were stopped; the same command goes on"),
+        ("exit 0", "the workers were stopped; rerun the same command to resume"),
     ],
 )
 def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_them(tmp_path, does, script, message):

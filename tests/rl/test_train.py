@@ -256,7 +256,7 @@ def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_bo
     wait_for_step(workspace, "pair_stopped", round=0, step=1, process=processes[0])
     processes[1].send_signal(signal.SIGTERM)
     first, second = (finish(process) for process in processes)
-    assert "8 x cpu" in first and "Goes on in" in first and "round 0, after step 0" in first
+    assert "8 x cpu" in first and "Resumes" in first and "round 0, after step 0" in first
     assert "Stopped and saved. To go on: python -m rl.train --config" in first
     assert second.strip() == ""
     done = rows(workspace, "pair_stopped")
@@ -281,7 +281,7 @@ def test_two_processes_go_through_all_rounds_and_resume(workspace, unbroken):
     processes[0].send_signal(signal.SIGTERM)
     assert "Stopped and saved" in [finish(process) for process in processes][0]
     first, second = (finish(process) for process in start_pair(workspace, "pair_again"))
-    assert "Goes on in" in first and second.strip() == ""
+    assert "Resumes" in first and second.strip() == ""
     name = "metrics.jsonl"
     assert (workspace / "pair_again" / name).read_bytes() == (workspace / "pair" / name).read_bytes()
 
@@ -321,7 +321,7 @@ def test_a_run_whose_checkpoints_were_deleted_does_not_begin_anew(workspace, unb
     shutil.copytree(workspace / "unbroken", workspace / "tidied", ignore=shutil.ignore_patterns("checkpoints"))
     before = (workspace / "tidied" / "metrics.jsonl").read_bytes()
     assert main(arguments(workspace, "tidied")) == 2
-    assert "no checkpoint to go on from" in capsys.readouterr().err
+    assert "no checkpoint to resume from" in capsys.readouterr().err
     assert (workspace / "tidied" / "metrics.jsonl").read_bytes() == before
 
 
