@@ -8,9 +8,28 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake.levels import LevelBank
+from jaxlake.board_text import from_text
+from jaxlake.levels import LevelBank, stack
 from jaxlake.state import Params
 from jaxlake.types import Action
+
+MAX_SIZE, MAX_AGENTS = 5, 3
+WALK = """
+    ...B
+    .a..
+    ..b.
+    ...A
+"""
+ONE_STEP = """
+    aA.
+    ...
+    bB.
+"""
+
+
+def bank(*boards: str, max_size: int = MAX_SIZE, max_agents: int = MAX_AGENTS) -> LevelBank:
+    """Return the boards as a bank, padded to one shape so that a program serves several tests."""
+    return LevelBank.build(stack([from_text(board, max_size=max_size, max_agents=max_agents) for board in boards]))
 
 
 class Seen(NamedTuple):

@@ -5,21 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxlake import Kind, LevelBank, Params, from_text, observations, solve, stack
+from jaxlake import Kind, LevelBank, Params, observations, solve
 from jaxlake.adapters.text import path_reward, trl_rows
 from jaxlake.env import Lake
 from jaxlake.generate.candidates import Shape, draw
 from jaxlake.text import AnswerFormat, PromptStyle, answer
 from jaxlake.types import ABSENT, Action, Status
-from tests.support.faces import FACES
+from tests.support import faces
+from tests.support.faces import FACES, MAX_SIZE
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
-BOARD = """
-...B
-.a..
-..b.
-...A
-"""
 WALK = [  # Moves of the two agents, and where these lead.
     (UP, DOWN, (0, 1), (3, 2)),
     (DOWN, UP, (1, 1), (2, 2)),
@@ -31,7 +26,6 @@ WALK = [  # Moves of the two agents, and where these lead.
     (RIGHT, UP, (3, 2), (0, 3)),
     (RIGHT, WAIT, (3, 3), (0, 3)),
 ]
-SIDE = 5
 OBSERVED = {"gymnax": observations.planes, "jaxued": observations.one_hot}
 OWN = {
     "losses": lambda state: state.losses[:, None],
@@ -43,7 +37,7 @@ KINDS = ("4", "rooms7x3", "corridor5x4")  # In the last, agents start where othe
 
 @pytest.fixture(scope="module")
 def bank():
-    return LevelBank.build(stack([from_text(BOARD, max_size=SIDE, max_agents=3)]))
+    return faces.bank(faces.WALK)
 
 
 def played(face, moves):
@@ -70,7 +64,7 @@ def test_a_walk_in_every_direction_is_the_cores_and_solving_in_the_last_step_ter
         paid = np.sum(seen.rewards) if np.ndim(seen.rewards) == 0 else np.asarray(seen.rewards).tolist()
         assert paid == ((2 * last) if np.ndim(seen.rewards) == 0 else [last, last, 0])
         if seen.cells is not None:
-            cells = [row * SIDE + column for row, column in (first, second)]
+            cells = [row * MAX_SIZE + column for row, column in (first, second)]
             assert np.asarray(seen.cells).tolist() == np.asarray(state.positions).tolist() == [*cells, ABSENT]
             np.testing.assert_array_equal(np.asarray(seen.mask, bool), timestep.legal_actions)
         if seen.observation is not None:

@@ -26,24 +26,9 @@ from jaxlake.env import CLASSIC_SLIP  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
 from jaxlake.state import Params  # noqa: E402
 from jaxlake.types import Action  # noqa: E402
+from tests.support.faces import MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
 
-MAX_SIZE, MAX_AGENTS = 5, 3
-WALK = """
-    ...B
-    .a..
-    ..b.
-    ...A
-"""
-ONE_STEP = """
-    aA.
-    ...
-    bB.
-"""
 UP, DOWN, LEFT, RIGHT, WAIT = Action
-
-
-def bank(*boards: str) -> LevelBank:
-    return LevelBank.build(stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards]))
 
 
 @cache  # An environment is a static argument of its own ``step``, so each new one compiles; parameters do not.

@@ -15,28 +15,10 @@ from jaxmarl.wrappers.baselines import CTRolloutManager, LogWrapper  # noqa: E40
 
 from jaxlake import observations  # noqa: E402
 from jaxlake.adapters.jaxmarl import MultiAgentLake  # noqa: E402
-from jaxlake.board_text import from_text  # noqa: E402
 from jaxlake.env import Lake  # noqa: E402
-from jaxlake.levels import LevelBank, stack  # noqa: E402
 from jaxlake.state import Params  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
-
-MAX_SIZE, MAX_AGENTS = 5, 3
-WALK = """
-    ...B
-    .a..
-    ..b.
-    ...A
-"""
-ONE_STEP = """
-    aA.
-    ...
-    bB.
-"""
-
-
-def bank(*boards: str, max_size: int = MAX_SIZE, max_agents: int = MAX_AGENTS) -> LevelBank:
-    return LevelBank.build(stack([from_text(board, max_size=max_size, max_agents=max_agents) for board in boards]))
+from tests.support.faces import MAX_AGENTS, MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
 
 
 @cache  # An environment is a static argument of its own ``step``: each new one compiles.

@@ -25,19 +25,8 @@ from jaxlake.board_text import from_text, to_text  # noqa: E402
 from jaxlake.levels import LevelBank, stack, validate  # noqa: E402
 from jaxlake.render import tiles  # noqa: E402
 from jaxlake.types import Action, Instance  # noqa: E402
+from tests.support.faces import MAX_AGENTS, MAX_SIZE, ONE_STEP, WALK  # noqa: E402
 
-MAX_SIZE, MAX_AGENTS = 5, 3
-WALK = """
-    ...B
-    .a..
-    ..b.
-    ...A
-"""
-ONE_STEP = """
-    aA.
-    ...
-    bB.
-"""
 CORNER = """
     #aA
     ...

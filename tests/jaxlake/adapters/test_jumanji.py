@@ -17,30 +17,13 @@ from jumanji.types import StepType  # noqa: E402
 from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper  # noqa: E402
 
 from jaxlake.adapters.jumanji import JumanjiLake  # noqa: E402
-from jaxlake.board_text import from_text  # noqa: E402
-from jaxlake.levels import LevelBank, stack  # noqa: E402
 from jaxlake.render import rgb  # noqa: E402
 from jaxlake.state import Params  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
+from tests.support.faces import MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
 
-MAX_SIZE, MAX_AGENTS = 5, 3
-WALK = """
-    ...B
-    .a..
-    ..b.
-    ...A
-"""
-ONE_STEP = """
-    aA.
-    ...
-    bB.
-"""
 UP, DOWN, LEFT, RIGHT, WAIT = Action
 SOLVING, WAITING = jnp.array([RIGHT, RIGHT, WAIT]), jnp.array([WAIT, WAIT, WAIT])
-
-
-def bank(*boards: str) -> LevelBank:
-    return LevelBank.build(stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards]))
 
 
 @cache
