@@ -142,6 +142,16 @@ def test_wandb_goes_on_in_the_same_run_and_logs_no_step_twice(run):
     assert [record.exit.exit_code for record in first if record.WhichOneof("record_type") == "exit"] == [1]
 
 
+def test_wandb_has_a_step_on_disk_within_seconds(run):
+    with trackers(run, wandb="offline") as kept:
+        write(kept, range(1, 3))
+        (file,) = (run / "wandb").glob("offline-run-*/run-*.wandb")
+        began = time.monotonic()
+        while file.stat().st_size <= 7 and time.monotonic() - began < 10:  # W&B's own interval is 15
+            time.sleep(0.05)
+        assert file.stat().st_size > 7
+
+
 def test_a_wandb_session_that_a_kill_left_empty_is_dropped(run):
     """W&B's file has 7 bytes before its first record; at such a one `wandb sync` 0.31 stops and sends no session."""
     with trackers(run, wandb="offline") as kept:
