@@ -40,7 +40,11 @@ nitpick_ignore_regex = [
     ("py:class", r"jaxlake\.adapters\.host\.Episode"),
     ("py:class", r"rl\.(grpo_step|run\.state|run\.tracking|sampler\.draw)\.\w+"),
     ("py:class", r"rl\.report\.(run\.(Run|Stage)|style\.Picture)"),
-    ("py:class", r"rl\.config\.(sections\.Section|loading\.SomeSection|sections\.OptimizerFields)"),
+    (
+        "py:class",
+        r"rl\.(config\.(types\.Section|loading\.SomeSection|training\.OptimizerFields)|experiments\.runs\.RunPlan)",
+    ),
+    ("py:class", r"ArrayTree"),  # of chex, inside a union that its signature spells out
     ("py:class", r"rl\.report\.comparison\.findings\.\w+"),
 ]
 
