@@ -201,21 +201,6 @@ def run(tmp_path_factory):
     return whole(tmp_path_factory.mktemp("network") / "run", Config(**LAB))
 
 
-@pytest.mark.heavy
-def test_a_runs_evidence_is_of_the_type_that_every_engineer_reads(run):
-    for k in range(3):
-        evidence = json.loads((run / f"rounds/{k}/evidence.json").read_text())
-        assert [row["size"] for row in evidence["by_size"]] == [4]
-        for row in (*evidence["by_size"], *evidence["training"]["by_size"]):
-            assert sum(row["first_failures"].values()) == row["n"] - row["valid"]
-            assert {check for check, count in row["first_failures"].items() if count} <= {
-                "hole_free", "conflict_free", "goal_reached"
-            }  # fmt: skip
-        assert {row["size"] for row in evidence["training"]["by_size"]} <= {3, 4}
-    samples = json.loads((run / "rounds/2/samples.json").read_text())
-    assert samples[0]["prompt"].startswith("4x4 holes") and samples[0]["answer"].startswith("0:(")
-
-
 def test_a_network_with_nan_is_refused(tmp_path):
     learner = ppo.begin(SMALL, jax.random.key(0)[None])
     Player(SMALL, jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters)).save(tmp_path)

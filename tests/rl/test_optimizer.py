@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 from shapes import SMALL
 
-from rl.config import GRPOSection, WarmStartSection
+from rl.config import GRPOSection, OptimizerFields
 from rl.grpo.optimizer import learning_rate, make_optimizer
 from rl.qwen3.model import create
 
@@ -68,9 +68,9 @@ def trained(optimizer: optax.GradientTransformation, parameters: nnx.State, upda
 @pytest.mark.parametrize(
     ("settings", "plain"),
     [
-        (GRPOSection(), optax.adamw(1e-4, b2=0.98, weight_decay=0.0)),
+        (OptimizerFields(), optax.adamw(1e-4, b2=0.98, weight_decay=0.0)),
         (
-            WarmStartSection(weight_decay=0.0, warmup_steps=2),
+            OptimizerFields(learning_rate=1.5e-3, warmup_steps=2),
             optax.adamw(optax.linear_schedule(0.0, 1.5e-3, 2), b2=0.98, weight_decay=0.0),
         ),
     ],
@@ -84,8 +84,8 @@ def test_the_defaults_are_clipped_adamw_of_optax_bit_for_bit(parameters, setting
 @pytest.mark.heavy
 def test_matrices_decay_and_norms_do_not(parameters):
     settings = {"learning_rate": 0.5}
-    decayed, _ = trained(make_optimizer(GRPOSection(weight_decay=0.01, **settings), 1), parameters, 1)
-    plain, _ = trained(make_optimizer(GRPOSection(**settings), 1), parameters, 1)
+    decayed, _ = trained(make_optimizer(OptimizerFields(weight_decay=0.01, **settings), 1), parameters, 1)
+    plain, _ = trained(make_optimizer(OptimizerFields(**settings), 1), parameters, 1)
     matrices = {
         ".".join(path)
         for (path, before), (_, with_it), (_, without) in zip(

@@ -1,5 +1,6 @@
-"""The contract of a student, whichever it is: what the rounds ask of the language policy and of the network alike."""
+"""The contract of every student: what it does in a round, and that its state comes back from a checkpoint."""
 
+import contextlib
 import json
 
 import jax
@@ -7,63 +8,64 @@ import numpy as np
 import pytest
 from lab import LAB
 from shapes import SMALL_JSON
-from stage import SETTINGS, Said
+from stage import SETTINGS
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
-from rl import students
+from jaxlake.generate.candidates import fingerprints
 from rl.config import Config
-from rl.run.checkpoint import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.students.base import PILOT_BOARDS
+from rl.run.tracking import Display
+from rl.students import BranchingStudent, WritingStudent, create
 
-WITHOUT_DATA = LakeConfig(("3", "4"), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0))
-
-
-def shown(boards) -> set[bytes]:
-    """Boards as they can be compared, whatever they are padded with."""
-    return {b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(boards[i])) for i in range(len(boards.size))}
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("kind", ["language", "network"])
-def test_a_student_is_restored_trained_validated_and_saved(kind, tmp_path):
+@pytest.fixture(params=["language", "network"])
+def config(request, tmp_path) -> Config:
+    if request.param == "network":
+        return Config(**LAB)
     (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
-    language = SETTINGS | {"model": {"shape": str(tmp_path / "shape.json")}, "warm_start": {"steps": 0}}
-    language |= {"rounds": {"count": 1, "instances": 8}, "validation": {"kinds": (4,), "instances": 8, "samples": 2}}
-    config = Config(**(language if kind == "language" else LAB))
-    directory, display = RunDirectory(tmp_path / "run", config), Said()
-    student = students.create(config)
-    assert "\n" not in student.description + student.training_summary and "boards a round" in student.training_summary
-    student.restore(directory, display)
-    student.state.progress.stage = "rounds"
-    with Recorder(directory, display, Stop(), student) as recorder:
-        if isinstance(student, students.WritingStudent):
-            student.warm_start(recorder)
-        requested = LakeConfig.uniform((3, 4), 0.2, 0.0)
-        boards = student.build(requested)
-        assert len(boards.kinds) == config.rounds.instances
-        assert not shown(boards.instances) & shown(student.validation_boards)
-        training = student.train(recorder, boards, requested)
-        assert {row.kind for row in training.by_kind} <= set(config.lake.kinds) and training.environment
-        assert (
-            student.state.progress.total_steps == len((directory.path / "metrics.jsonl").read_text().splitlines()) > 0
-        )
-        evidence = student.validate(recorder, "rounds/0", 2, training)
-        assert [row.kind for row in evidence.by_kind] == list(config.target_kinds) and evidence.training == training
-        kept = Evidence.from_json(json.loads((directory.path / "rounds/0/evidence.json").read_text()))
-        assert kept == evidence and evidence.n == config.validation.instances
-        shares = student.pilot(recorder, WITHOUT_DATA, jax.random.key(0))
-        assert {str(kind): len(p) for kind, p in shares.items()} == {"4": PILOT_BOARDS}
-        assert all(0 <= share <= 1 for share in shares[config.target_kinds[0]])
-        recorder.save()
-    student.save(tmp_path / "saved")
-    assert any((tmp_path / "saved").iterdir())
-    directory.checkpoints.close()
-    again = students.create(config)
-    again.restore(directory, display)
-    assert fingerprint(again.state.parameters) == fingerprint(student.state.parameters)
-    assert shown(again.validation_boards) == shown(student.validation_boards)
-    directory.close()
+    sections = {"model": {"shape": str(tmp_path / "shape.json")}, "warm_start": {"steps": 0}}
+    return Config(**SETTINGS | sections | {"validation": {"instances": 12, "samples": 2}})
+
+
+def leaves(student) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves(student.state.parameters)]
+
+
+def test_a_student_learns_shows_what_it_can_do_and_comes_back(tmp_path, config):
+    student, lake = create(config), LakeConfig.uniform(config.lake.kinds, 0.2, 0.2)
+    assert isinstance(student, WritingStudent) != isinstance(student, BranchingStudent)
+    assert "\n" not in student.description and student.training_summary.endswith(".")
+    with contextlib.closing(RunDirectory(tmp_path / "run", config)) as directory, Display(quiet=True) as display:
+        student.restore(directory, display)
+        student.state.progress.stage = "rounds"
+        if isinstance(student, WritingStudent):
+            student.state.begin_rounds(student.optimizer, student.policy)
+        with Recorder(directory, display, Stop(), student) as recorder:
+            boards = student.build(lake)
+            assert {*boards.kinds} == {*config.lake.kinds} and len(boards.kinds) == config.rounds.instances
+            assert not {*fingerprints(student.validation_boards)} & {*fingerprints(boards.instances)}
+            training = student.train(recorder, boards, lake)
+            assert {row.kind for row in training.by_kind} <= {*config.lake.kinds}
+            evidence = student.validate(recorder, "rounds/0", 2, training)
+            recorder.save()
+        written = json.loads((tmp_path / "run/rounds/0/evidence.json").read_text())
+        assert Evidence.from_json(written) == evidence and evidence.training == training
+        assert {row.kind for row in evidence.by_kind} == {*config.target_kinds}
+        for row in (*evidence.by_kind, *training.by_kind):
+            assert sum(row.first_failures.values()) == row.n - row.valid
+        shares = student.pilot(recorder, lake, jax.random.key(0))
+        assert shares.keys() == {*config.lake.kinds}
+        assert all(((x >= 0) & (x <= 1)).all() for x in shares.values())
+        student.save(tmp_path / "saved")
+        assert any((tmp_path / "saved").iterdir())
+        directory.checkpoints.close()
+        again = create(config)
+        again.restore(directory, display)
+    assert again.state.progress.step == student.state.progress.step
+    for x, y in zip(leaves(again), leaves(student), strict=True):
+        np.testing.assert_array_equal(x, y)
