@@ -151,7 +151,7 @@ PICTURES: Mapping[str, style.Drawing] = {
     "allocation.png": (
         _allocation,
         "What the engineers asked for in each round (across), mean over the seeds. Above: share of the boards by size "
-        "or kind (down), of many kinds shaded by its square root. Below: share of holes, and share of boards that need a "
-        "wait, both means over these boards.",
+        "or kind (down), of many kinds shaded by its square root. Below: share of holes, and share of boards that need "
+        "a wait, both means over these boards.",
     ),
 }
