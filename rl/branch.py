@@ -16,7 +16,7 @@ from rl.run.signals import Stop
 from rl.run.tracking import Display
 
 DESCRIPTION = """\
-Trains a student from the last state of a run on each of several designs, some
+Trains a network from the last state of a run on each of several designs, some
 updates each, and writes what every design gained on the run's validation
 boards: to gains.jsonl, a line a branch, and a report that says what engineers'
 designs gain, whether gains repeat with other keys, and what transfers to what.
@@ -32,7 +32,7 @@ EXAMPLES = """\
 examples:
   python -m rl.branch --run runs/lab
   python -m rl.branch --run runs/lab --designs 16 --kinds --repeats 3
-  python -m rl.branch --run runs/tiny --designs 4 --repeats 1 --updates 10
+  python -m rl.branch --run runs/lab --designs 4 --repeats 1 --updates 10
   python -m rl.branch --config configs/lab.yaml --states 60 --rules --designs 8
   python -m rl.branch --teach runs/states --out runs/teach
   python -m rl.branch --run runs/lab --rules --model runs/teach/final"""
@@ -121,12 +121,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--designs", type=int, default=32, metavar="K", help="random designs (default: 32)")
     parser.add_argument("--kinds", action="store_true", help="also a design for each kind, with all data on it")
-    parser.add_argument(
-        "--updates", type=int, metavar="M", help="updates (steps of a language policy) of a branch (default: a round's)"
-    )
+    parser.add_argument("--updates", type=int, metavar="M", help="updates of a branch (default: a round's)")
     parser.add_argument("--repeats", type=int, default=3, metavar="R", help="of each design, fresh keys (default: 3)")
     parser.add_argument(
-        "--samples", type=int, default=4, metavar="N", help="plays of a board before and after (default: 4; networks)"
+        "--samples", type=int, default=4, metavar="N", help="plays of a board before and after (default: 4)"
     )
     parser.add_argument(
         "--out", type=local_path, metavar="DIR", help="folder (default: branches/ of the run, runs/states, runs/teach)"

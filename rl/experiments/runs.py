@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rl.config import Config
 from rl.config.choices import LanguageKind
@@ -86,14 +85,11 @@ def describe_costs(plans: Sequence[RunPlan]) -> Iterator[str]:
         yield f"{engineer}: {describe_cost(cost)}"
 
 
-def fork(plan: RunPlan, changes: Mapping[str, Any] | None = None) -> None:
+def fork(plan: RunPlan) -> None:
     """Make the folder of a run from its origin's: whole, or not at all. One that is there stays as it is.
 
     The end of the origin becomes its first checkpoint, beside the records of all rounds before. Its `best/` will be of
     its own rounds. While this lasts it has the origin's lock, so that nobody else makes the same folder.
-
-    Args:
-      changes: changes of where the run stands (`Progress`), such as the configuration that its next round is to have.
 
     Raises:
       InUse: if another process makes one of the same origin's.
@@ -111,7 +107,7 @@ def fork(plan: RunPlan, changes: Mapping[str, Any] | None = None) -> None:
                 if (source.path / name).exists():
                     shutil.copytree(source.path / name, fresh / name)
             unused = () if needs_reference(plan.config) else ("reference",)
-            progress = target.checkpoints.copy_latest(source.checkpoints, unused, changes or {})
+            progress = target.checkpoints.copy_latest(source.checkpoints, unused)
             for name, length in progress.log_bytes.items():
                 if length:
                     (fresh / name).write_bytes((source.path / name).read_bytes()[:length])

@@ -12,7 +12,7 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -119,13 +119,12 @@ class Checkpoints:
             )
         )
 
-    def copy_latest(self, source: "Checkpoints", unused: Sequence[str], changes: Mapping[str, Any]) -> Progress:
+    def copy_latest(self, source: "Checkpoints", unused: Sequence[str]) -> Progress:
         """Copies another run's latest checkpoint to be the first here, where no validation has been the best yet.
 
         Args:
           unused: names of arrays, such as "reference", that this run does not read; they stay on disk until this
             checkpoint goes.
-          changes: new values of fields of `Progress`.
 
         Returns:
           Where the run stands, as the copy says.
@@ -141,7 +140,7 @@ class Checkpoints:
             raise RunError(f"{source.folder}/{step}: damaged ({error}); delete {run} to make it anew") from None
         copy = self.folder / "1"
         shutil.copytree(source.folder / str(step), copy)
-        record["progress"] |= {"best": None, "config_hash": self._config_hash, **changes}
+        record["progress"] |= {"best": None, "config_hash": self._config_hash}
         record["arrays"] = {name: x for name, x in record["arrays"].items() if name.split(".")[0] not in unused}
         (copy / "progress" / "metadata").write_text(
             json.dumps({"record": record, "digest": _digest(record)}), encoding="utf-8"

@@ -13,10 +13,11 @@ from engineer import RULES, modules
 from engineer.examples import draw_history
 from jaxlake.config import LakeConfig
 from rl.branch import main
+from rl.command import shipped
 from rl.config import Config, ConfigError
 from rl.evaluation.reading import read_lines, write_state
 from rl.experiments import teaching
-from rl.experiments.branches import NetworkTrainer, network_gain
+from rl.experiments.branches import BranchTrainer, measure
 from rl.experiments.designs import SEVERAL, draw_designs
 from rl.experiments.gains import read_gains
 from rl.policy import SHIPPED_MODEL, Policy
@@ -89,7 +90,7 @@ def test_a_killed_command_goes_on_to_the_same_file_and_the_run_stays_as_it_is(ru
     class Killed(Exception):
         pass
 
-    train, calls = NetworkTrainer.train, []
+    train, calls = BranchTrainer.train, []
 
     def killed(trainer, designs):
         calls.append(None)
@@ -97,13 +98,13 @@ def test_a_killed_command_goes_on_to_the_same_file_and_the_run_stays_as_it_is(ru
             raise Killed
         return train(trainer, designs)
 
-    monkeypatch.setattr(NetworkTrainer, "train", killed)
+    monkeypatch.setattr(BranchTrainer, "train", killed)
     with pytest.raises(Killed):
         main([*command, "--out", str(tmp_path / "killed")])
     file = tmp_path / "killed/gains.jsonl"
     assert len(rows(tmp_path / "killed")) == 4
     file.write_text(file.read_text() + '{"version": 1, "sta')  # what a kill left of a line
-    monkeypatch.setattr(NetworkTrainer, "train", train)
+    monkeypatch.setattr(BranchTrainer, "train", train)
     assert main([*command, "--out", str(tmp_path / "killed")]) == 0
     assert rows(tmp_path / "killed") == found
     assert len(read_gains(tmp_path / "killed").states[0].designs) == 4
@@ -144,6 +145,7 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
         (["--run", "none", "--states", "2"], "one of --run, --states and --teach must be given"),
         (["--run", "none", "seed=1"], "--run: --config and KEY=VALUE are for --states and --teach"),
         (["--states", "2"], "--states: needs --config"),
+        (["--states", "2", "--config", str(shipped("tiny.yaml"))], "student.kind = language: branches are of networks"),
         (["--teach", "none"], "gains.jsonl: there is no such file"),
         (["--teach", "none", "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
     ],
@@ -157,7 +159,7 @@ def test_what_asks_for_nothing_is_refused(tmp_path, capsys, monkeypatch, options
 def test_the_gain_of_a_branch_is_that_of_its_target_boards():
     before, after = np.array([0.0, 0.5, 1.0, 0.0]), np.array([0.5, 0.5, 1.0, 1.0])
     kinds = np.array(KINDS * 2, object)
-    gain = network_gain(before, after, kinds, np.array([True, True, False, False]))
+    gain = measure(before, after, kinds, np.array([True, True, False, False]))
     assert gain.overall == pytest.approx((0.25, 0.5, np.std([0.5, 0.0], ddof=1) / 2**0.5))
     assert gain.by_kind[kinds[0]][:2] == (0.5, 0.75) and gain.by_kind[kinds[1]][:2] == (0.25, 0.75)
 

@@ -98,22 +98,6 @@ def unbroken(workspace) -> str:
 
 
 @pytest.mark.heavy
-def test_branches_of_a_policy_are_legs_that_leave_its_run_as_it_is(workspace, unbroken):
-    run, out = workspace / "unbroken", workspace / "branches"
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
-    asked = [sys.executable, "-m", "rl.branch", "--run", run, "--out", out, "--repeats", "1", "--updates", "1"]
-    done = subprocess.run([*asked, "--designs", "2"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert {path: path.read_bytes() for path in before} == before
-    lines = [json.loads(line) for line in (out / "gains.jsonl").read_text().splitlines()]
-    assert [(line["design"], line["repeat"]) for line in lines] == [(0, 0), (1, 0)]
-    last = json.loads((run / "rounds" / "2" / "evidence.json").read_text())
-    assert {line["before"] for line in lines} == {last["sampled_valid"]}
-    assert all(line["after"] - line["before"] == line["gain"] for line in lines)
-    assert lines[0]["config"] != lines[1]["config"] and not list((out / "branches").iterdir())
-
-
-@pytest.mark.heavy
 def test_a_run_goes_through_and_leaves_what_it_promises(workspace, unbroken):
     run = workspace / "unbroken"
     assert "Report: " in unbroken
