@@ -58,11 +58,17 @@ class _Handler(BaseHTTPRequestHandler):
             server.headers.append(self.headers)
             server.under_way += 1
             server.most = max(server.most, server.under_way)
+            self.waits = True
         try:
             server.respond(self, body, number)
         finally:
-            with server.lock:
-                server.under_way -= 1
+            self.leave()
+
+    def leave(self) -> None:
+        """Counts the request as answered: before its last byte is sent, as the client may ask again at once."""
+        with self.server.lock:
+            self.server.under_way -= self.waits
+            self.waits = False
 
     def send(self, status: int, content: str | dict, headers: Mapping[str, str] | None = None) -> None:
         """One whole response; a dict becomes JSON."""
@@ -71,6 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in ({"Content-Length": str(len(data))} | dict(headers or {})).items():
             self.send_header(name, value)
         self.end_headers()
+        self.leave()
         with contextlib.suppress(OSError):
             self.wfile.write(data)
 
