@@ -75,7 +75,7 @@ def _branch(options: argparse.Namespace, display: Display, stop: Stop) -> None:
 
 def _teach(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     config = config_.load(options.config or command.shipped("teach.yaml"), options.overrides)
-    if config.plays:
+    if config.is_network:
         raise ConfigError("student.kind = network writes no designs; a language model is taught")
     teach(options.teach, config, options.out or Path("runs/teach"), display, stop)
 

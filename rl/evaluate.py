@@ -200,7 +200,7 @@ def _subject(options: Options) -> tuple[Config, str, Path]:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
         config = config_.load(options.run / "config.yaml", options.overrides)
-        if config.plays:
+        if config.is_network:
             raise ConfigError(
                 f"--run {options.run}: what learned there is a network, which writes no answers; python -m rl.compare "
                 "lets networks play the fixed boards"

@@ -44,7 +44,7 @@ def configurations(config: Config) -> dict[str, Config]:
     for name in config.tracking.forecast or ():
         path = SHIPPED / name if (SHIPPED / name).exists() else Path(name)
         others[name] = load(path)
-        if others[name].plays:
+        if others[name].is_network:
             raise ConfigError(f"tracking.forecast = {name}: its student must write answers, and is a network")
     return others
 

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command.parse(_parser(), arguments)
     try:
         config = config_.load(options.config, options.overrides)
-        if config.plays:
+        if config.is_network:
             raise ConfigError("student.kind = network has no program that needs a plan; it fits anywhere")
         devices = jax.devices() if options.topology is None else topology_devices(options.topology)
         mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)

@@ -298,7 +298,7 @@ class Config(Section):
         kind = self.engineer.kind
         if kind in SHUFFLED and len(self.lake.kinds) < 2:
             raise ValueError(f"engineer.kind = {kind} needs at least two kinds in lake.kinds")
-        if self.plays:
+        if self.is_network:
             return self
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
@@ -312,7 +312,7 @@ class Config(Section):
 
     @pydantic.model_validator(mode="after")
     def _credit_is_known(self) -> Self:
-        if self.plays or self.grpo.credit is Credit.OUTCOME:
+        if self.is_network or self.grpo.credit is Credit.OUTCOME:
             return self
         wanted = {
             "reward.kind": (self.reward.kind, self.reward.kind == RewardKind.OPTIMAL, RewardKind.OPTIMAL.value),
@@ -333,7 +333,7 @@ class Config(Section):
     @pydantic.model_validator(mode="after")
     def _student_can(self) -> Self:
         kind = self.engineer.kind
-        if not self.plays:
+        if not self.is_network:
             if kind == BranchKind.HINDSIGHT:
                 raise ValueError(
                     "engineer.kind = hindsight needs student.kind = network, which trains a branch in seconds"
@@ -352,7 +352,7 @@ class Config(Section):
         return self
 
     @property
-    def plays(self) -> bool:
+    def is_network(self) -> bool:
         """Whether the student is a network that plays the boards itself, and writes nothing."""
         return self.student.kind is StudentKind.NETWORK
 

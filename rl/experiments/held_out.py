@@ -84,7 +84,7 @@ def read_held_out(path: Path) -> HeldOut:
 def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> None:
     """Let what a run has trained, as in ``final/``, answer the boards; write the run's ``evaluation.json``."""
     suite = held_out(frozenset(kind.board for kind in plan.config.all_kinds), settings.per_slice)
-    answer = played if plan.config.plays else functools.partial(written, display=display, stop=stop)
+    answer = played if plan.config.is_network else functools.partial(written, display=display, stop=stop)
     columns = {
         "boards": {
             "id": list(suite.ids),

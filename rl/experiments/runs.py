@@ -59,7 +59,7 @@ def plan_runs(comparison: Resolved, out: Path) -> list[RunPlan]:
     configs = [comparison.configure(engineer, comparison.seeds[0]) for engineer in comparison.engineers]
     kind = LanguageKind.BASE if any(map(needs_reference, configs)) else comparison.run.engineer.kind
     folder, start = out / "start", None
-    if not comparison.run.plays:
+    if not comparison.run.is_network:
         start = RunPlan(folder, comparison.configure_shared(comparison.run.seed, kind), None, stop_after=0)
     plans = [] if start is None else [start]
     for seed in comparison.seeds:

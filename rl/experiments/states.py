@@ -25,7 +25,7 @@ ENGINEERS = ("fixed_random", "uniform", "easy_only", "ladder", "adarft", "learna
 
 def need_network(config: Config) -> None:
     """Raise ConfigError unless the student is a network, which trains a branch in seconds."""
-    if not config.plays:
+    if not config.is_network:
         raise ConfigError("student.kind = language: branches are of networks; a language policy takes minutes for one")
 
 

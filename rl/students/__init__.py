@@ -14,4 +14,4 @@ def create(config: Config) -> Student:
     Raises:
       ConfigError: if it cannot be made as the settings say.
     """
-    return NetworkStudent(config) if config.plays else LanguageStudent(config)
+    return NetworkStudent(config) if config.is_network else LanguageStudent(config)

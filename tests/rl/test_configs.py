@@ -67,7 +67,7 @@ def test_every_program_can_be_traced_and_its_arrays_leave_room_for_temporaries(n
 def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
     found = load(CONFIGS / f"{name}.yaml")
     plans = plan_runs(found, tmp_path)
-    starts = 0 if found.run.plays else 1  # a network is taught nothing before its rounds
+    starts = 0 if found.run.is_network else 1  # a network is taught nothing before its rounds
     runs = {
         "compare-lab": 20 * (1 + 17),
         "compare-contexts": 20 * (1 + 8),

@@ -25,7 +25,6 @@ def branch(design: int = 0, repeat: int = 0, gain: float = 0.1, **changes: Any) 
         "state": "runs/lab round 2",
         "round": 3,
         "updates": 10,
-        "context": "Valid plays: <11> of 100.",
         "design": design,
         "repeat": repeat,
         "config": LakeConfig.uniform(KINDS, 0.2, 0.1).to_dict(),

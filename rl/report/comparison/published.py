@@ -22,7 +22,7 @@ def published_rows(comparison: Comparison) -> Iterator[tuple[str, float, float, 
     """
     boards = comparison.boards
     papers = np.isin(boards.agents, AGENTS) & np.array([isinstance(size, int) for size in boards.size])
-    if comparison.plays or not papers.any():
+    if comparison.is_network or not papers.any():
         return
     weights = cell_weights(boards.cells, papers)
     valid = {

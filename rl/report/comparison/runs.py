@@ -84,7 +84,7 @@ class Comparison:
       name: the directory's name.
       baseline: the engineer that the others are measured against.
       engineers: settings of each engineer with a finished run, the baseline first.
-      plays: whether the student is a network that plays the boards.
+      is_network: whether the student is a network that plays the boards.
       boards: the boards held out from training.
       runs: runs by engineer, in the order of ``engineers``, and seed.
       left_out: names of the runs that are not finished.
@@ -93,7 +93,7 @@ class Comparison:
     name: str
     baseline: str
     engineers: Mapping[str, EngineerSection]
-    plays: bool
+    is_network: bool
     boards: Boards
     runs: Mapping[str, Mapping[int, FinishedRun]]
     left_out: tuple[str, ...]
@@ -171,7 +171,7 @@ def read(out: str | Path) -> Comparison:
         name=out.resolve().name,
         baseline=resolved.baseline,
         engineers={name: resolved.configure(name, resolved.seeds[0]).engineer for name in runs},
-        plays=resolved.run.plays,
+        is_network=resolved.run.is_network,
         boards=Boards(
             np.array(one.boards.id),
             np.array(one.boards.agents),
