@@ -192,7 +192,7 @@ def measure_costs(student: NetworkStudent, boards: Dataset) -> list[Cost]:
 
     def branch(count: int) -> float:
         start = time.perf_counter()
-        learner, _ = student.branch(designs[:count], 1, jax.random.key(1))
+        learner = student.branch(designs[:count], 1, jax.random.key(1))
         student.valid_shares(learner, student.validation, student.config.validation.samples)
         return time.perf_counter() - start
 
