@@ -136,21 +136,6 @@ def renamed(config: LakeConfig, labels: Mapping[Kind, Kind]) -> LakeConfig:
     return LakeConfig.from_dict({str(labels[Kind.of(kind)]): row for kind, row in config.to_dict().items()})
 
 
-def with_share(history: Sequence[PastRound], kind: Kind, share: float) -> list[PastRound]:
-    """Return a history at whose end one validated kind has another valid share, sampled and greedy, and all else is so.
-
-    Its failures keep their proportions. Module R's numbers, of the training, stay.
-
-    Args:
-      history: the rounds, the last validation of which has the kind.
-      kind: the kind whose row is changed.
-      share: the new valid share, from 0 to 1.
-    """
-    last = history[-1]
-    rows = tuple(_row_with_share(row, share) if row.kind == kind else row for row in last.evidence.by_kind)
-    return [*history[:-1], dataclasses.replace(last, evidence=dataclasses.replace(last.evidence, by_kind=rows))]
-
-
 def resampled(history: Sequence[PastRound], rng: np.random.Generator) -> list[PastRound]:
     """Return a history whose last evidence is that of another validation and other training of the same student.
 

@@ -21,7 +21,6 @@ from rl.config import Config, ConfigError, LoRASection, RunError
 from rl.evaluation import reading, suite
 from rl.evaluation.asking import Asker, Say, collect, engineer_asker, load_askers, suite_identity
 from rl.policy import Policy
-from rl.qwen3 import presets
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -29,9 +28,8 @@ from rl.sampler import SamplingParams
 
 SUITES = {"validation": "validation", "benchmark": "test", "families": "families"}
 """The suites, and the fixed set of each."""
-SHIPPED = ("qwen3-4b.yaml", "qwen3-0.6b.yaml", "small.yaml", "tiny.yaml")
-"""Configurations to look through for one that fits a checkpoint; the first where none does."""
-
+SHIPPED = "qwen3-4b.yaml"
+"""The configuration for a checkpoint or a server without ``--config``."""
 TIMEOUT = 600
 """Seconds for one answer of a server: 8,192 tokens at 14 a second."""
 CONCURRENCY = 8
@@ -39,15 +37,15 @@ CONCURRENCY = 8
 
 _DESCRIPTION = """\
 Has a policy answer a fixed suite, and scores the answers: valid, optimal and
-optimal of the valid per number of agents, board size and wait subset, with
-95 % intervals, answer lengths, and the paper's figures beside them.
+optimal of the valid per number of agents, board size and wait subset or family,
+with standard errors, pass@k, and the paper's figures beside them.
 
 Every answer is kept: the same command resumes where it was stopped or killed,
 and with a higher --limit it asks only for what is new.
 
 With --reading it is asked as an environment engineer instead: 400 tables of
-evidence whose answers are known, each in three forms. Are its words right, do
-its numbers stand in the table, does its design follow?"""
+evidence whose answers are known, each in two forms. Are its words right, are
+its numbers in the table, does its design follow?"""
 _EPILOG = """\
 suites:
   validation   800 boards with 2 agents
@@ -55,12 +53,10 @@ suites:
   families     2,250 boards of seven families with 2 to 5
 
 in the folder of the evaluation:
-  report.md, scores.json   the tables
-  reading.md, .json        of --reading
+  report.txt, scores.json  the tables, and their numbers
+  reading.json             the scores of --reading
   answers.jsonl            every answer; python -m jaxlake.score reads a suite's
-  evaluation.json          whose answers they are, and how they were asked for
-  greedy/                  of a checkpoint that thinks: greedy answers beside
-                           the sampled ones, which are the headline
+  evaluation.json          the model, and how it was asked
 
 exit status:
   0 done, 1 some answers are missing, 2 a mistake in the command or the
@@ -155,7 +151,7 @@ def run(options: Options, display: Display, stop: Stop) -> None:
 
 
 def _answer_suite(options: Options, config: Config, label: str, folder: Path, display: Display, stop: Stop) -> None:
-    """Have a suite answered and write its report, with greedy answers beside those of a checkpoint that thinks."""
+    """Have a suite answered and write its report."""
     boards = load(SUITES[options.suite or ""])
     boards = take(boards, spread(boards))
     asked = take(boards, range(min(options.limit or len(boards), len(boards))))
@@ -163,28 +159,18 @@ def _answer_suite(options: Options, config: Config, label: str, folder: Path, di
     if options.api:
         asker = _ask_server(options, config, sampling, display.say)
     else:
-        make_asker = load_askers(config, label, boards, display.say)
-        asker = make_asker(sampling, samples)
-
-    def evaluate(asker: Asker, folder: Path, samples: int, task: str) -> suite.Evaluation | None:
-        """Return the scores of an asker's answers; None on all processes but the first."""
-        identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
-        identity |= {"style": config.text.model_dump(mode="json")["style"]}
-        record = collect(asker, suite.questions(config, asked, samples), folder, identity, display, stop, task)
-        if record is None:
-            return None
-        about = {"model": label, **record.about}
-        return suite.Evaluation.of(asked, record.answers, samples, config.lake.objective, about)
-
-    result, greedy = evaluate(asker, folder, samples, "answers"), None
-    if not options.api and config.text.thinking and options.temperature is None:
-        greedy = evaluate(make_asker(SamplingParams(0.0), 1), folder / "greedy", 1, "greedy answers")
-    if result is None:
+        asker = load_askers(config, label, boards, display.say)(sampling, samples)
+    identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
+    identity |= {"style": config.text.model_dump(mode="json")["style"]}
+    record = collect(asker, suite.questions(config, asked, samples), folder, identity, display, stop)
+    if record is None:  # another process has the answers
         return
-    result = dataclasses.replace(result, greedy=greedy)
+    about = {"model": label, **record.about, **asker.refused}
+    result = suite.Evaluation.of(asked, record.answers, samples, config.lake.objective, about)
+    text = result.to_text()
     write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
-    write_whole(folder / "report.md", result.to_markdown().encode())
-    display.say(f"\n{result.to_text()}\n\nReport: {folder / 'report.md'}")
+    write_whole(folder / "report.txt", (text + "\n").encode())
+    display.say(f"\n{text}\n\nReport: {folder / 'report.txt'}")
     if missing := len(asked) * samples - int(result.scores.answers.sum()):
         (identifier, sample), reason = next(iter(asker.failures.items()))
         raise RunError(
@@ -211,26 +197,11 @@ def _subject(options: Options) -> tuple[Config, str, Path]:
         path, folder = str(options.run / kinds[0]), options.run / "evaluations" / name
     else:
         path = options.api[1] if options.api else options.model or ""
-        config = config_.load(options.config or shipped(_fitting(options.model)), options.overrides)
+        config = config_.load(options.config or shipped(SHIPPED), options.overrides)
         whole = config.model.model_copy(update={"lora": LoRASection()})  # a run alone has adapters beside its model
         config = config.model_copy(update={"model": whole})
         folder = Path("evaluations") / Path(path).name / name
     return config, path, options.out or folder
-
-
-def _fitting(model: str | None) -> str:
-    """Find the shipped configuration that names this checkpoint, or has a model of its shape."""
-    if model is None:
-        return SHIPPED[0]
-    for name in SHIPPED:
-        settings = config_.load(shipped(name)).model
-        if settings.path == model:
-            return name
-        if (Path(model) / "config.json").is_file() and settings.shape is not None:
-            dtype = jax.numpy.dtype(settings.dtype)
-            if presets.read_config(Path(model), dtype) == presets.shape_of(settings.shape, dtype):
-                return name
-    return SHIPPED[0]
 
 
 def _sampling(options: Options, config: Config) -> SamplingParams:
@@ -314,8 +285,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config",
         type=local_path,
         metavar="FILE",
-        help="prompt style, lengths and the like for --model and --api (default: the shipped one that fits the "
-        f"checkpoint, else {SHIPPED[0]})",
+        help=f"prompt style, lengths and the like for --model and --api (default: the shipped {SHIPPED})",
     )
     api = parser.add_argument_group("with --api")
     api.add_argument(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxlake.table import Table
 from rl.config import SHIPPED, Config, ConfigError, load
-from rl.table import Table
 
 WRITING = "rollout"
 """The part of a step that generates answers; all others but the rehearsal are for training on them."""

@@ -3,13 +3,14 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.fixed_sets import Benchmark, load
+from jaxlake.table import Table
 from jaxlake.text import parse_batch
 from jaxlake.types import MAX_ANSWER_STEPS, Check, Objective
 from jaxlake.verify import first_failure, verify
@@ -49,15 +50,13 @@ class Row:
       by_size: the cells by board side, ascending.
       mean: the unweighted mean over the sizes, which the paper calls "Sum"; for all agents together over every number
         of agents and size.
-      cells: those that the mean is over.
     """
 
     num_agents: int | None
     family: str | None
     wait_subset: float | None
-    by_size: Mapping[int, Cell]
+    by_size: dict[int, Cell]
     mean: Cell
-    cells: tuple[Cell, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Scores:
                     for key in sorted(set(zip(agents[here].tolist(), size[here].tolist(), strict=True)))
                 }
                 by_size = {} if number is None else {side: cell for (_, side), cell in cells.items()}
-                rows.append(Row(number, word, share, by_size, _mean(cells.values()), tuple(cells.values())))
+                rows.append(Row(number, word, share, by_size, _mean(cells.values())))
         return tuple(rows)
 
     def at(self, k: int) -> "Scores":
@@ -122,11 +121,7 @@ class Scores:
                 family = {"family": row.family} if families else {}
                 head = {"agents": row.num_agents, **family, "wait_subset": row.wait_subset, "size": size}
                 rows.append(head | dataclasses.asdict(cell))
-        failures, by_family = (
-            [{name: value} | dict(zip(FAILURES, counts, strict=True)) for value, counts in parts.items()]
-            for name, parts in (("agents", self._by_agents()), ("family", families))
-        )
-        return {
+        plain: dict[str, Any] = {
             "set": self.benchmark.name,
             "sha256": self.benchmark.account["sha256"],
             "objective": self.objective.value,
@@ -134,41 +129,58 @@ class Scores:
             "answers": int(self.answers.sum()),
             "missing": int(np.sum(self.answers == 0)),
             "rows": rows,
-            "failures": failures,
-        } | ({"failures_by_family": by_family} if families else {})
+            "failures": [{"agents": n} | _named(counts) for n, counts in self._by_agents().items()],
+        }
+        if families:
+            plain["failures_by_family"] = [{"family": word} | _named(counts) for word, counts in families.items()]
+        return plain
 
     def to_text(self) -> str:
         """Write the tables for people, at most 100 columns wide."""
         missing = int(np.sum(self.answers == 0))
-        lines = [
+        facts = (
             f"{self.benchmark.name} set, optimal by {self.objective.value}: {self.answers.sum():,} answers to "
             f"{len(self.benchmark) - missing:,} of {len(self.benchmark):,} instances"
-        ]
+        )
         if missing:
-            lines.append(f"{missing:,} instances have no answer and count as invalid")
+            facts += f"\n{missing:,} instances have no answer and count as invalid"
+        return "\n\n".join([facts, *(table.to_text(width=100) for table in self.tables())])
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the paper's tables: valid and optimal by size for each number of agents, and the failing checks."""
         families, by_agents = self._by_family(), self._by_agents()
-        label = _family_label if families else _wait_label
-        for agents in by_agents:
+        for agents in (*by_agents, None) if len(by_agents) > 1 else by_agents:
             rows = [row for row in self.rows if row.num_agents == agents]
-            for what in ("valid", "optimal"):
-                lines += ["", *_table(f"{agents} agents, {what} %", rows, what, label)]
-            here = self.benchmark.instances.num_agents == agents
-            share = self.optimal[here].sum() / self.valid[here].sum() if self.valid[here].any() else 0.0
-            lines.append(f"of the valid, optimal: {100 * share:.1f} %")
-        together = [row for row in self.rows if row.num_agents is None]
-        if together:
-            lines += ["", "all agents, mean over agents and sizes", f"{label(None)}{'valid %':>12}{'optimal %':>12}"]
-        for row in together:
-            lines.append(f"{label(row)}{_shown(row.mean, 'valid'):>12}{_shown(row.mean, 'optimal'):>12}")
-        lines += ["", "invalid answers by the first check that fails"]
-        lines += _failure_table({f"{agents} agents": counts for agents, counts in by_agents.items()})
-        return "\n".join([*lines, *(["", *_failure_table(families)] if families else [])])
+            labels = {i: _label(row.family if families else row.wait_subset) for i, row in enumerate(rows)}
+            cells = [row.by_size | {None: row.mean} for row in rows]
+            sizes = {size: "Sum" if size is None else f"{size}x{size}" for size in cells[-1]}  # the last: all boards
+            part = np.full(len(self.benchmark), True) if agents is None else self._agents == agents
+            share = self.optimal[part].sum() / self.valid[part].sum() if self.valid[part].any() else 0.0
+            for name, note in {"valid": "", "optimal": f"of the valid, optimal: {100 * share:.1f} %"}.items():
 
-    def _by_agents(self) -> dict[int, list[int]]:
+                def cell(i: int, size: int | None, cells: Sequence[Any] = cells, name: str = name) -> str:
+                    return _shown(cells[i][size], name) if size in cells[i] else ""
+
+                title = "all agents, mean over agents and sizes" if agents is None else f"{agents} agents"
+                yield Table.grid(f"{title}, {name} %", "family" if families else "wait", labels, sizes, cell, note)
+        counts = by_agents | families
+        yield Table.grid(
+            "invalid answers by the first check that fails",
+            "",
+            {i: name.replace("_", " ") for i, name in enumerate(FAILURES)},
+            {key: f"{key} agents" if key in by_agents else key for key in counts},
+            lambda i, column: f"{counts[column][i]:,}",
+        )
+
+    @property
+    def _agents(self) -> np.ndarray:
+        return np.asarray(self.benchmark.instances.num_agents)
+
+    def _by_agents(self) -> dict[Any, list[int]]:
         """Count the failures, in the order of ``FAILURES``, for each number of agents."""
-        return self._count(np.asarray(self.benchmark.instances.num_agents))
+        return self._count(self._agents)
 
-    def _by_family(self) -> dict[str, list[int]]:
+    def _by_family(self) -> dict[Any, list[int]]:
         """Count the failures for each family; nothing where there is one family."""
         counts = self._count(self.benchmark.family)
         return counts if len(counts) > 1 else {}
@@ -291,35 +303,16 @@ def _verdicts(
     return first, optimal
 
 
-def _table(title: str, rows: Sequence[Row], what: str, label: Callable[[Row | None], str]) -> list[str]:
-    sizes = list(rows[-1].by_size)  # the last row is of all boards
-    lines = [title, label(None) + "".join(f"{f'{size}x{size}':>10}" for size in sizes) + f"{'Sum':>10}"]
-    for row in rows:
-        cells = [_shown(row.by_size[size], what) if size in row.by_size else "" for size in sizes]
-        lines.append(label(row) + "".join(f"{cell:>10}" for cell in (*cells, _shown(row.mean, what))))
-    return lines
+def _named(failures: Sequence[int]) -> dict[str, int]:
+    return dict(zip(FAILURES, failures, strict=True))
 
 
-def _failure_table(columns: Mapping[str, Sequence[int]]) -> list[str]:
-    lines = [" " * 14 + "".join(f"{name:>10}" for name in columns)]
-    for name, *counts in zip(FAILURES, *columns.values(), strict=True):
-        lines.append(f"{name.replace('_', ' '):<14}" + "".join(f"{count:>10,}" for count in counts))
-    return lines
+def _label(value: str | float | None) -> str:
+    return "all" if value is None else f"{value:.2f}" if isinstance(value, float) else value
 
 
-def _wait_label(row: Row | None) -> str:
-    """Write the first column of a row, or of the table's head, by wait subset."""
-    word = "wait" if row is None else "all" if row.wait_subset is None else f"{row.wait_subset:.2f}"
-    return f"{word:>5}"
-
-
-def _family_label(row: Row | None) -> str:
-    """Write the first column of a row, or of the table's head, by family."""
-    return f"{'family' if row is None else row.family or 'all':>10}"
-
-
-def _shown(cell: Cell, what: str) -> str:
-    return f"{getattr(cell, what):.1f}±{getattr(cell, f'{what}_se'):.1f}"
+def _shown(cell: Cell, name: str) -> str:
+    return f"{getattr(cell, name):.1f}±{getattr(cell, f'{name}_se'):.1f}"
 
 
 def _and_together(values: np.ndarray) -> list[Any]:

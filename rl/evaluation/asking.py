@@ -76,6 +76,11 @@ class Asker:
     client: "ChatClient | None" = None
     failures: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def refused(self) -> dict[str, list[str]]:
+        """The optional fields that the server refuses, under their entry in a report; empty without a server."""
+        return {"refused": sorted(self.client.refused)} if self.client else {}
+
     @classmethod
     def in_process(
         cls, write: Write, block: int, identity: dict[str, Any], fits: Callable[[str], bool] = lambda message: True
@@ -114,7 +119,7 @@ class Asker:
         Args:
           request: makes what is sent of a message and a ``seed``.
           concurrency: requests under way at once.
-          identity: what decides on the answers, beside the server, what it is sent and what it refuses.
+          identity: what decides on the answers, beside the server and what it is sent.
           say: gets a line on what the server refuses.
 
         Raises:
@@ -123,6 +128,7 @@ class Asker:
         """
         from rl.sampler.api import ApiError, RequestFailed  # needs a package that not everyone has
 
+        sent = client.sent(request(""))
         client.check(request(""), say)
         failures: dict[tuple[str, int], str] = {}
 
@@ -143,8 +149,7 @@ class Asker:
                     if in_a_row == FAILURES_IN_A_ROW:
                         raise ApiError(f"{client.url}: {in_a_row} requests in a row failed, the last: {result}")
 
-        sent, refused = client.sent(request("")), sorted(client.refused)
-        identity = identity | {"url": client.url, "api_model": client.model, "sent": sent, "refused": refused}
+        identity = identity | {"url": client.url, "api_model": client.model, "sent": sent}
         return cls(identity, ask, client=client, failures=failures)
 
 
@@ -191,7 +196,6 @@ def collect(
             for answers in arriving:
                 if record is not None:
                     record.add(answers)
-                    record.note_refused(asker.client, display.say)
                 display.advance(steps=len(answers))
                 within()
         return record

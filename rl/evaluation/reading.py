@@ -1,7 +1,6 @@
 """The reading test: an engineer gets tables whose answers are known; are its words right, and does its design follow?
 
-Every state is put to it three times: as it is, with the kinds' names exchanged, and with one kind's valid share
-changed.
+The engineer sees every state twice: as it is, and with the kinds' names exchanged.
 """
 
 import dataclasses
@@ -19,17 +18,17 @@ from engineer import Generation, PastRound, Proposal, Training, grammar
 from engineer.engineers.language import read_answer
 from engineer.engineers.rules import frontier_design
 from engineer.examples import draw_history, visible
-from engineer.reading import Marks, mark, permutation, permuted, with_share
+from engineer.reading import Marks, mark, permutation, permuted
 from jaxlake.config import FIELDS, LakeConfig
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
+from jaxlake.table import Table
 from rl.config import Config, ConfigError, RunError
 from rl.context import read_context
 from rl.evaluation.asking import Asker, Question, collect
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.statistics import Share, spearman
-from rl.table import Table
 
 STATES = Path(__file__).parent / "states.jsonl.gz"
 """States of real runs, a line each; no training shows them."""
@@ -113,33 +112,22 @@ class Variants:
 
     Attributes:
       exchanged, labels: the history with the kinds' names exchanged, and the new name of each kind.
-      changed, kind: the history with the valid share of one kind changed, and that kind.
     """
 
     state: State
     exchanged: list[PastRound]
     labels: dict[Kind, Kind]
-    changed: list[PastRound]
-    kind: Kind
 
     @classmethod
     def of(cls, state: State) -> "Variants":
-        """Put a state into its forms; always the same for a state of the same name.
-
-        The changed kind's share becomes a half, or 0 where it is near one.
-        """
-        rng = np.random.default_rng([SEED, zlib.crc32(state.name.encode())])
-        labels = permutation(state.history, rng)
-        rows = state.history[-1].evidence.by_kind
-        row = rows[rng.integers(len(rows))]
-        share = 0.5 if abs(row.valid_share - 0.5) > 0.25 else 0.0
-        changed = with_share(state.history, row.kind, share)
-        return cls(state, permuted(state.history, labels), labels, changed, row.kind)
+        """Put a state into its forms; always the same for a state of the same name."""
+        labels = permutation(state.history, np.random.default_rng([SEED, zlib.crc32(state.name.encode())]))
+        return cls(state, permuted(state.history, labels), labels)
 
     @property
     def histories(self) -> dict[str, list[PastRound]]:
         """The histories that are shown, by the id of the question."""
-        forms = {"plain": self.state.history, "exchanged": self.exchanged, "changed": self.changed}
+        forms = {"plain": self.state.history, "exchanged": self.exchanged}
         return {f"{self.state.name}/{form}": history for form, history in forms.items()}
 
 
@@ -173,8 +161,6 @@ class ReadingScores(pydantic.BaseModel):
       follows: by ratio (data, hole, wait), the rank correlation over kinds with the design of the taught rule.
       equivariant: by ratio, that of the designs to the plain and the exchanged names, each kind with its own numbers.
       rules: by ratio, the same of the taught rule's own designs: below 1 where equal numbers go to the earlier kind.
-      moves, wanted: mean change of the changed kind's data ratio towards where the rule moves it, and the rule's.
-      moved: share of these that go the same way as the rule's.
       control: ``weakest``, ``learnable`` and ``follows`` of data where the exchanged form was read instead: the figures
         of an engineer that does not read which number is whose.
     """
@@ -190,9 +176,6 @@ class ReadingScores(pydantic.BaseModel):
     follows: dict[str, float]
     equivariant: dict[str, float]
     rules: dict[str, float]
-    moves: float
-    wanted: float
-    moved: float
     control: dict[str, float]
 
 
@@ -211,7 +194,7 @@ def score(variants: Sequence[Variants], responses: Mapping[str, str], config: Co
 
     rows: list[dict[str, float]] = []
     for one in variants:
-        (said, plain, wanted), (astray, exchanged, exchanged_wanted), (_, changed, rewanted) = (
+        (said, plain, wanted), (astray, exchanged, exchanged_wanted) = (
             read(one, *item) for item in one.histories.items()
         )
         kinds = plain.projected.kinds
@@ -224,9 +207,6 @@ def score(variants: Sequence[Variants], responses: Mapping[str, str], config: Co
             row[f"follows {field}"] = _agreement(ours, rules)
             row[f"equivariant {field}"] = _agreement(others[order], ours)
             row[f"rules {field}"] = _agreement(np.array(getattr(exchanged_wanted, field))[order], rules)
-        if one.kind in kinds and (step := rewanted.data[i := kinds.index(one.kind)] - wanted.data[i]):
-            move = np.sign(step) * (changed.projected.data[i] - plain.projected.data[i])
-            row |= {"moves": move, "wanted": abs(step), "moved": move > 0}
         rows.append(row)
 
     def mean(name: str) -> float:
@@ -241,7 +221,6 @@ def score(variants: Sequence[Variants], responses: Mapping[str, str], config: Co
         states=len(rows),
         **{name: int(sum(row[name] for row in rows)) for name in counts},
         **ratios,
-        **{name: mean(name) for name in ("moves", "wanted", "moved")},
         control={name: mean(f"control {name}") for name in ("weakest", "learnable", "follows")},
     )
 
@@ -274,9 +253,6 @@ def to_table(scores: Mapping[str, ReadingScores]) -> Table:
         *((f"follows the rule: {field}", *number(lambda s, f=field: s.follows[f])) for field in FIELDS),
         *((f"equivariance: {field}", *number(lambda s, f=field: s.equivariant[f])) for field in FIELDS),
         *((f"  the rule's: {field}", *number(lambda s, f=field: s.rules[f])) for field in FIELDS),
-        ("changed row: same way, %", *number(lambda s: 100 * s.moved)),
-        ("changed row: points of data", *number(lambda s: 100 * s.moves)),
-        ("  the rule's", *number(lambda s: 100 * s.wanted)),
         ("shuffled: weakest right, %", *number(lambda s: 100 * s.control["weakest"])),
         ("shuffled: most learnable right, %", *number(lambda s: 100 * s.control["learnable"])),
         ("shuffled: follows the rule: data", *number(lambda s: s.control["follows"])),
@@ -296,7 +272,7 @@ def _share(count: int, of: int) -> str:
 def run(
     asker: Asker, config: Config, label: str, limit: int | None, folder: Path, display: Display, stop: Stop
 ) -> dict[str, ReadingScores]:
-    """Ask, score, and write ``reading.json`` and ``reading.md`` into the folder; return the scores by origin.
+    """Ask, score, and write ``reading.json`` into the folder; return the scores by origin.
 
     Args:
       label: name of the model that is asked.
@@ -334,16 +310,10 @@ def run(
     parts = {origin: [one for one in variants if one.state.origin == origin] for origin in states}
     parts = {origin: part for origin, part in parts.items() if part} | {"all": variants}
     scores = {origin: score(part, responses, config) for origin, part in parts.items()}
-    table = to_table(scores)
-    report = _Report(about=record.about, scores=scores)
-    write_whole(folder / "reading.json", (report.model_dump_json(indent=1) + "\n").encode())
-    write_whole(folder / "reading.md", (table.to_markdown() + "\n").encode())
-    display.say(f"\n{table.to_text()}\n\nReport: {folder / 'reading.md'}")
+    plain = {
+        origin: json.loads(one.model_dump_json()) for origin, one in scores.items()
+    }  # a mean of nothing becomes null
+    content = {"about": record.about | asker.refused, "scores": plain}
+    write_whole(folder / "reading.json", (json.dumps(content, indent=1) + "\n").encode())
+    display.say(f"\n{to_table(scores).to_text()}\n\nNumbers: {folder / 'reading.json'}")
     return scores
-
-
-class _Report(pydantic.BaseModel):
-    """The content of ``reading.json``; a mean of nothing becomes null."""
-
-    about: dict[str, Any]
-    scores: dict[str, ReadingScores]

@@ -2,9 +2,9 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pydantic
 
@@ -12,12 +12,7 @@ from jaxlake.files import write_whole
 from rl.config import ConfigError
 from rl.run.directory import take_lock
 
-if TYPE_CHECKING:
-    from rl.sampler.api import ChatClient
-
 IDENTITY, ANSWERS = "evaluation.json", "answers.jsonl"
-REFUSED_LATER = "refused_later"
-"""Entry of ``evaluation.json``: optional fields that a server refused after it had answered with them."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(strict=True, extra="forbid"))
@@ -51,7 +46,7 @@ class Record:
 
     Attributes:
       answers: all that it holds, by id and sample.
-      about: content of ``evaluation.json``, the identity and what was refused later.
+      about: content of ``evaluation.json``, the identity.
 
     Raises:
       ConfigError: if the folder is in use, holds something else or cannot be one.
@@ -66,7 +61,7 @@ class Record:
             if not (folder / IDENTITY).exists():
                 if any(folder.iterdir()):
                     raise ConfigError(f"{folder}: not empty and no evaluation; choose another with --out")
-                self._describe(identity)
+                write_whole(folder / IDENTITY, (json.dumps(identity, indent=1) + "\n").encode())
             self.about = self._read_about(identity)
             self._file = (folder / ANSWERS).open("a+b")
         except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
@@ -95,27 +90,15 @@ class Record:
         self._file.flush()
         self.answers |= {(answer.id, answer.sample): answer for answer in answers}
 
-    def note_refused(self, client: "ChatClient | None", say: Callable[[str], None]) -> None:
-        """Write down and say, once, that a server refuses fields with which it gave earlier answers."""
-        known = self.about.get(REFUSED_LATER, [])
-        if client and (new := client.refused_later.difference(known)):
-            self.about[REFUSED_LATER] = sorted({*known, *new})
-            self._describe(self.about)
-            say(f"{client.url}: now refuses {', '.join(sorted(new))}, so from here on its own defaults hold")
-
-    def _describe(self, about: dict[str, Any]) -> None:
-        write_whole(self.folder / IDENTITY, (json.dumps(about, indent=1) + "\n").encode())
-
     def _read_about(self, identity: dict[str, Any]) -> dict[str, Any]:
-        """Return the file's content; ConfigError if that is another evaluation, but for what was refused later."""
+        """Return the file's content; ConfigError if that is another evaluation."""
         path = self.folder / IDENTITY
         try:
             held = pydantic.TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
         except pydantic.ValidationError:
             raise ConfigError(f"{path}: not readable; delete the folder, or choose another with --out") from None
-        later = held.get(REFUSED_LATER, ())
-        for name in [*identity, *(held.keys() - identity.keys() - {REFUSED_LATER})]:
-            if _without(later, identity.get(name)) != _without(later, held.get(name)):
+        for name in [*identity, *(held.keys() - identity.keys())]:
+            if identity.get(name) != held.get(name):
                 raise ConfigError(
                     f"{self.folder}: holds another evaluation ({name} was {json.dumps(held.get(name))}, is now "
                     f"{json.dumps(identity.get(name))}); choose another folder with --out"
@@ -137,10 +120,3 @@ class Record:
                     f"{self.folder / ANSWERS}, line {number}: no answer; delete the line, and it is asked for again"
                 ) from None
             self.answers[answer.id, answer.sample] = answer
-
-
-def _without(fields: Collection[str], value: Any) -> Any:
-    """Return a list or a dictionary without some of its entries, any other value as it is."""
-    if isinstance(value, dict):
-        return {name: part for name, part in value.items() if name not in fields}
-    return [part for part in value if part not in fields] if isinstance(value, list) else value

@@ -11,13 +11,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from jaxlake.table import WIDTH, Table
 from rl.experiments import designs as origins
 from rl.experiments.designs import Design
 from rl.experiments.gains import Gains, StateGains, read_gains
 from rl.report import page, style
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 from rl.statistics import ENDS, spearman, t_interval
-from rl.table import WIDTH, Table
 
 ALL, RANDOM = "all designs", "random designs"
 BEST, BASELINE = "best of all", "fixed_random"

@@ -11,9 +11,9 @@ from typing import Any
 from engineer.context import FAILURES
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.kinds import Kind
+from jaxlake.table import Table
 from rl.report.run import PARTS, RATIOS, Round, Run, Stage, read
 from rl.statistics import Share
-from rl.table import Table
 
 _EXCERPT = 160
 """Characters of an engineer's words that are shown beside a change."""

@@ -5,13 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from engineer import Evidence, PastRound
+from engineer import Evidence
 from engineer.context import modules, percent
 from engineer.engineers.rules import frontier_design, known_rows
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from engineer.examples import draw_history, think
-from engineer.reading import leading_failures, mark, permutation, permuted, renamed, with_share
-from jaxlake.config import LakeConfig
+from engineer.reading import leading_failures, mark, permutation, permuted, renamed
 from jaxlake.kinds import Kind
 
 KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
@@ -111,14 +110,3 @@ def test_a_rule_is_equivariant_and_a_name_exchanged_twice_around_is_its_own(cont
     back = permuted(other, {new: old for old, new in labels.items()})
     assert [past.evidence for past in back] == [past.evidence for past in history]
     assert [past.config for past in back] == [past.config for past in history]
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_a_changed_row_holds_together_and_the_others_stay(share):
-    evidence = draw_history(np.random.default_rng(1), KINDS, 3, modules("V6+R"))[-1].evidence
-    history = [PastRound(0, LakeConfig.uniform(KINDS, 0.2, 0.2), evidence)]
-    last = with_share(history, KINDS[2], share)[-1].evidence
-    changed = last.by_kind[2]
-    assert changed.optimal <= changed.valid and sum(changed.first_failures.values()) == changed.n - changed.valid
-    assert last.by_kind[2].sampled_valid == share and last.by_kind[2].valid == round(share * last.by_kind[2].n)
-    assert [row for row in last.by_kind if row.kind != KINDS[2]] == [r for r in evidence.by_kind if r.kind != KINDS[2]]

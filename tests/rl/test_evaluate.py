@@ -1,8 +1,7 @@
-"""The command as a user gives it: on a run, a checkpoint and a server; broken off and gone on with; and misused."""
+"""The command as a user gives it: on a run, a checkpoint and a server; interrupted and resumed; and misused."""
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -22,7 +21,6 @@ from rl import config as config_
 from rl import evaluate
 from rl.evaluation import asking
 from rl.policy import Policy
-from rl.qwen3 import presets
 
 SETTINGS = """
 text: {max_prompt_tokens: 16, max_new_tokens: 12}
@@ -96,17 +94,12 @@ def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
 def test_a_run_is_answered_and_reported(trained, command, tmp_path):
     status, out, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e")
     assert (status, err) == (0, "")
-    assert "Qwen3 with 0.02 M parameters on 8 x cpu" in out
     assert "prompts have up to 70 tokens and get the room they need (text.max_prompt_tokens = 16" in out
-    said = " ".join(out.split())  # over as many lines as 80 columns make of it
-    assert "validation suite, 24 of 800 boards, one answer each, greedy; optimal by sum of costs" in said
-    assert "% of the answers were cut off at text.max_new_tokens = 12" in out
-    assert max(map(len, out.splitlines())) <= 120
     figures = json.loads((tmp_path / "e/scores.json").read_text())
     assert (figures["instances"], figures["answers"], figures["missing"], figures["samples"]) == (24, 24, 0, 1)
     assert figures["model"] == str(trained / "final") and figures["temperature"] == 0
-    report = (tmp_path / "e/report.md").read_text()
-    assert "## 2 agents" in report and "pass@k" not in report and "published" not in report
+    report = (tmp_path / "e/report.txt").read_text()
+    assert "validation suite, 24 of 800 boards, one answer each, greedy" in report and "published" not in report
     assert len(read_answers(tmp_path / "e/answers.jsonl")) == 24  # what python -m jaxlake.score reads
 
 
@@ -178,32 +171,6 @@ def test_a_checkpoint_by_itself_answers_as_the_run_does(trained, command, tmp_pa
     there, here = trained / "evaluations/benchmark", tmp_path / "evaluations/final/benchmark"
     assert lines_of(there) == lines_of(here)
     assert (there / "evaluation.json").read_text() == (here / "evaluation.json").read_text()
-
-
-@pytest.mark.heavy
-def test_a_model_that_thinks_is_sampled_with_its_greedy_answers_beside(trained, command, tmp_path):
-    """The baseline before a training: one command, and the published figures of the paper's base model beside it."""
-    common = ("--run", trained, "--suite", "benchmark", "text.thinking=true", "grpo.credit=outcome")
-    status, out, err = command(*common, "--out", tmp_path / "e")
-    assert (status, err) == (0, "")
-    assert "63 of 3,150 boards, one answer each, sampled at temperature 0.9" in " ".join(out.split())
-    assert command(*common, "--temperature", 0, "--out", tmp_path / "g")[0] == 0
-    assert lines_of(tmp_path / "e/greedy") == lines_of(tmp_path / "g") != lines_of(tmp_path / "e")
-    assert not (tmp_path / "g/greedy").exists()  # whoever names a temperature gets it alone
-    figures, greedy = (json.loads((tmp_path / name / "scores.json").read_text()) for name in "eg")
-    assert figures["greedy"]["rows"] == greedy["rows"] and figures["temperature"] == 0.9
-    rows = {line.split("  ")[0]: line for line in out.splitlines()}
-    assert "this model" in rows and "this model, greedy" in rows
-    base = rows[next(name for name in rows if name.startswith("Qwen3-4B base"))]
-    assert all(published in base for published in ("14.83", "3.43", "1.44"))
-
-
-def test_a_checkpoint_without_a_configuration_gets_the_shipped_one_of_its_shape(tmp_path):
-    tiny = presets.shape_of("tiny", np.float32)
-    (tmp_path / "config.json").write_text(json.dumps({name: getattr(tiny, name, "qwen3") for name in SMALL_JSON}))
-    assert evaluate._fitting(str(tmp_path)) == "tiny.yaml"
-    assert evaluate._fitting("Qwen/Qwen3-0.6B") == "qwen3-0.6b.yaml"
-    assert evaluate._fitting("somebody/else") == evaluate._fitting(None) == "qwen3-4b.yaml"
 
 
 PROGRAM = """
@@ -321,15 +288,11 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     (total,) = (x for x in figures["rows"] if (x["agents"], x["wait_subset"], x["size"]) == (None, None, None))
     # The wait subsets of a cell are three boards of its mean, so that each board counts the same.
     assert (total["valid"], total["optimal"]) == (pytest.approx(300 / 63), pytest.approx(200 / 63))
-    assert re.search(r"mean +63 +4\.8 \[2-13\] +3\.2 \[1-11\] +66\.7 \[21-94\] +20\.0 +20\.0 +0\.0", out)
     assert figures["lengths"] == {"mean": 20, "p90": 20, "truncated": 0}
     assert (figures["url"], figures["api_model"]) == (server.url, "org/model")
     assert sum(row["agent_count"] + row["parsable"] for row in figures["failures"]) == 60
-    report = (tmp_path / "e/report.md").read_text()
-    assert "## 5 agents beside the published" in report and "13.47" in report
-    for published_row in published().rows:
-        assert published_row.model in report and published_row.model in out
-    assert "| Qwen3-4B +GRPO designed | 28.00 / 18.00 | 26.00 / 17.33 |" in report
+    for row in published().rows:
+        assert row.model in out and "{:.2f} / {:.2f}".format(*row.mean) in out
 
 
 def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(server, command, tmp_path):
@@ -350,7 +313,7 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
     chances = {k: {row["size"]: (row["valid"], row["optimal"]) for row in rows} for k, rows in at.items()}
     assert {k: of[None] for k, of in chances.items()} == {"1": (9.375, 9.375), "2": (18.75, 18.75), "4": (37.5, 37.5)}
     assert {k: of[3] for k, of in chances.items()} == {"1": (25, 25), "2": (50, 50), "4": (100, 100)}
-    assert "| 2 | 0.50 | random | 9.4 (9.4) | 18.8 (18.8) | 37.5 (37.5) |" in (tmp_path / "e/report.md").read_text()
+    assert "9.4 (9.4)  18.8 (18.8)  37.5 (37.5)" in out
     asked = server.asked[1:]
     assert len({body["seed"] for body in asked}) == 32 and {body["temperature"] for body in asked} == {0.6}
     seeds = {json.dumps([body["messages"], body["seed"]]) for body in asked}
@@ -359,8 +322,7 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
     assert {json.dumps([body["messages"], body["seed"]]) for body in server.asked[1:]} == seeds
 
 
-def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, command, tmp_path):
-    """And no part of the key; another server, which takes everything, is another evaluation."""
+def test_a_report_has_what_was_sent_and_what_was_refused_and_no_part_of_the_key(server, command, tmp_path):
     server.respond = lambda handler, body, number: (
         handler.send(422, f"Unexpected fields: {fields}")
         if (fields := {"top_k", "min_p"} & body.keys())
@@ -368,45 +330,14 @@ def test_what_was_sent_and_what_was_refused_stands_in_every_output(server, comma
     )
     arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
     status, out, _ = command(*arguments)
-    assert status == 0 and out.count("refuses min_p, top_k, so there its own defaults hold") == 1
+    assert status == 0 and "refuses min_p, top_k, so there its own defaults hold" in out
     assert len(server.asked) == 1 + 1 + 2 + 8  # each of the two is tried alone
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
     assert "sk-1" not in "".join(file.read_text() for file in tmp_path.iterdir())
-    sent = {"temperature": 0.6, "repetition_penalty": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
-    for name in ("evaluation.json", "scores.json"):
-        held = json.loads((tmp_path / name).read_text())
-        assert held["sent"] == sent | {"top_p": 0.95} and held["refused"] == ["min_p", "top_k"]
-    assert "The server refused min_p, top_k: there its own defaults hold" in (tmp_path / "report.md").read_text()
+    held = json.loads((tmp_path / "scores.json").read_text())
+    assert held["sent"].items() >= {"temperature": 0.6, "top_k": 20}.items() and held["refused"] == ["min_p", "top_k"]
     server.respond = lambda handler, *_: handler.say("fine")
-    status, _, err = command(*arguments)
-    assert status == 2 and "holds another evaluation (sent was " in err and err.count("\n") == 1
-
-
-def test_a_field_that_is_refused_after_some_answers_is_told_and_makes_no_other_evaluation(server, command, tmp_path):
-    server.respond = lambda handler, body, number: (
-        handler.send(400, "bad seed") if number > 3 and "seed" in body else handler.say(f"no {number}")
-    )
-    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--out", tmp_path, "--limit")
-    _, out, _ = command(*arguments, 4)
-    assert out.count(f"{server.url}: now refuses seed, so from here on its own defaults hold") == 1
-    for name in ("evaluation.json", "scores.json"):
-        held = json.loads((tmp_path / name).read_text())
-        assert (held["refused"], held["refused_later"]) == ([], ["seed"])
-    assert "After some answers the server refused seed too" in (tmp_path / "report.md").read_text()
-    status, out, _ = command(*arguments, 6)  # the first question finds out now
-    assert status == 0 and "Resuming: 8 of 12 answers" in out and "now refuses" not in out
-    held = json.loads((tmp_path / "evaluation.json").read_text())
-    assert (held["refused"], held["refused_later"]) == ([], ["seed"])
-
-
-@pytest.mark.parametrize("sampled", [False, True])
-def test_samples_that_are_all_the_same_are_told(server, command, tmp_path, sampled):
-    """transformers serve is greedy at any temperature where generation_config.json does not say do_sample."""
-    server.respond = lambda handler, body, number: handler.say(f"no {number == 5 if sampled else 0}")
-    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
-    _, out, _ = command(*arguments)
-    told = "All answers to a board are the same, on every board, at temperature 0.6: pass@k is pass@1."
-    assert [told in " ".join(text.split()) for text in (out, (tmp_path / "report.md").read_text())] == [not sampled] * 2
+    assert command(*arguments)[0] == 0 and len(server.asked) == 13, "the answers are there"
 
 
 def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, command, tmp_path):

@@ -2,16 +2,14 @@
 
 import functools
 
-import numpy as np
 import pytest
 
-from engineer.evidence import wilson
 from jaxlake.benchmark import Benchmark, load, spread, take
 from jaxlake.types import Objective
 from rl.config import ConfigError
 from rl.evaluation.asking import Asker, Question, collect
 from rl.evaluation.record import Answer, Record
-from rl.evaluation.suite import Evaluation, optimal_of_valid, share_of
+from rl.evaluation.suite import Evaluation
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler.api import ChatClient, Request
@@ -77,40 +75,21 @@ def test_an_asker_answers_what_is_missing_and_nothing_else(server, tmp_path, mak
     assert asker.fits("a message")
 
 
-def test_shares_have_wilsons_interval_over_boards_whatever_the_number_of_samples():
-    """Wilson's bounds are the p at which the share is 1.96 standard errors of p away."""
-    part = first(16)
+def test_answers_to_other_boards_and_beyond_the_samples_do_not_count():
+    part, other = first(16), "another board"
     ((name, plan),) = RIGHT.items()
-    answers = {(name, sample): Answer(name, sample, plan if sample < 2 else "no", 9, False) for sample in (0, 1, 2)}
-    result = judge(part, answers, samples=4)
-    (row,) = result.scores.rows
-    mean = (2 / 3) / 2  # two of its three answers, none to the other board
-    for cells, n, value in (((row.by_size[3],), 2, mean), (row.cells, 16, mean / 8)):
-        share = share_of(cells, "valid")
-        assert share.value == share_of(cells, "optimal").value == pytest.approx(value)
-        for bound in (share.low, share.high):
-            distance = 1.96 * np.sqrt(bound * (1 - bound) / n)
-            assert abs(bound - value) == pytest.approx(distance)
-        assert optimal_of_valid(cells).value == pytest.approx(1)
-    assert optimal_of_valid((row.by_size[4],)) is None and share_of((row.by_size[4],), "valid").low == 0
-    (at_4,) = result.chances[4].rows
+    answers = {(name, sample): Answer(name, sample, plan if sample < 2 else "no", 9, False) for sample in (0, 1, 2, 7)}
+    result = judge(part, answers | {(other, 0): Answer(other, 0, "no", 99, True)}, samples=4)
+    (row,), (at_4,) = result.scores.rows, result.chances[4].rows
+    assert row.by_size[3].valid == pytest.approx(100 * (2 / 3) / 2)  # two of its three answers, none to the other board
     assert at_4.by_size[3].valid == 50 and result.scores.answers.sum() == 3
-
-
-def test_a_mean_over_sizes_of_unlike_numbers_of_boards_tells_less_than_their_sum():
-    part = first(12)  # of four sizes 2, of four 1
-    (row,) = judge(part, {}, samples=1).scores.rows
-    assert row.mean.instances == 12
-    assert share_of(row.cells, "valid").high == pytest.approx(wilson(0, 64 / 6)[1])  # 8 sizes: 64 / (4 / 2 + 4 / 1)
+    assert result.lengths == {"mean": 9, "p90": 9, "truncated": 0}
 
 
 def test_lengths_are_over_the_answers_that_there_are():
     part = first(8)
-    lengths = {8: (10, False), 9: (20, True), 10: (None, True)}
-    names = {size: part.ids[list(part.instances.size).index(size)] for size in lengths}
-    answers = {(names[size], 0): Answer(names[size], 0, "no", *length) for size, length in lengths.items()}
+    lengths = zip(part.ids, ((10, False), (20, True), (None, True)), strict=False)
+    answers = {(name, 0): Answer(name, 0, "no", *length) for name, length in lengths}
     result = judge(part, answers, samples=1)
-    assert list(result.lengths(2, 8).values()) == [10, 10, 0]
-    assert list(result.lengths(2, 10).values()) == [None, None, 100]
-    assert list(result.lengths(2, 7).values()) == [None, None, None]
-    assert list(result.lengths().values()) == [15, pytest.approx(19), pytest.approx(200 / 3)]
+    assert list(result.lengths.values()) == [15, pytest.approx(19), pytest.approx(200 / 3)]
+    assert list(judge(part, {}, samples=1).lengths.values()) == [None, None, None]

@@ -1,7 +1,6 @@
 """The reading test tells who reads from who does not, keeps what it has asked for, and refuses what is damaged."""
 
 import json
-import re
 
 import jax
 import numpy as np
@@ -76,10 +75,10 @@ def test_who_reads_gets_everything_right_and_who_does_not_follows_nothing(config
     )
     assert reads.legal == reads.all == COUNT and reads.right == reads.quotes == 8 * COUNT
     assert min(reads.follows.values()) > 0.999
-    assert reads.equivariant["data"] > 0.95 and reads.moved == 1 and reads.moves == pytest.approx(reads.wanted)
+    assert reads.equivariant["data"] > 0.95
     assert reads.control["weakest"] < 0.5 and reads.control["follows"] < 0.5  # none has the name it should
     assert blind.legal == COUNT and blind.all < COUNT / 2 and abs(blind.follows["data"]) < 0.6
-    assert blind.equivariant["data"] < 0.2 and blind.moves == 0
+    assert blind.equivariant["data"] < 0.2
 
 
 def test_a_state_has_the_same_forms_in_a_longer_list(config):
@@ -107,46 +106,28 @@ def test_a_damaged_state_is_refused_in_one_line(line):
 def test_models_that_were_taught_nothing_are_asked_for_the_words(config, variants, tmp_path):
     bare = config.model_copy(update={"warm_start": config.warm_start.model_copy(update={"steps": 0})})
     ask(bare, variants, scripted(perfect(config), asked := []), tmp_path)
-    assert len(asked) == 3 * COUNT and all(message.endswith(reading.REQUEST) for message in asked)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--reading", "--suite", "benchmark"], "not allowed with"),
-        (["--reading", "--samples", "2"], "--reading: --samples"),
-        (["--reading", "--temperature", "1"], "engineer.temperature"),
-        ([], "one of the arguments --suite --reading is required"),
-    ],
-)
-def test_options_without_a_meaning_are_refused(arguments, message, capsys):
-    try:
-        code = main(["--model", "nowhere", *arguments])
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2 and message in capsys.readouterr().err
+    assert len(asked) == 2 * COUNT and all(message.endswith(reading.REQUEST) for message in asked)
 
 
 @pytest.mark.heavy
-def test_a_checkpoint_reads_by_command_and_goes_on(config, tmp_path, capsys):
+def test_a_checkpoint_reads_by_command_and_goes_on(config, tmp_path):
     from rl.policy import Policy
 
     policy, parameters = Policy.create(config, jax.random.key(0))
     policy.save(tmp_path / "model", parameters)
     command = ["--model", str(tmp_path / "model"), "--reading", "--out", str(tmp_path / "out"), "--limit"]
-    settings = ["engineer.max_thinking_tokens=8"]
+    settings = ["--config", str(shipped("tiny.yaml")), "engineer.max_thinking_tokens=8"]
     assert main([*command, "2", *settings]) == 0
     lines = (tmp_path / "out/answers.jsonl").read_text().splitlines()
-    assert len(lines) == 12 and main([*command, "3", *settings]) == 0
-    assert (tmp_path / "out/answers.jsonl").read_text().splitlines()[:12] == lines
+    assert len(lines) == 8 and main([*command, "3", *settings]) == 0
+    assert (tmp_path / "out/answers.jsonl").read_text().splitlines()[:8] == lines
     scores = json.loads((tmp_path / "out/reading.json").read_text())["scores"]
     assert scores["all"]["states"] == 6 and scores["all"]["legal"] == 6  # the grammar holds whoever knows nothing
     assert np.isfinite(scores["all"]["equivariant"]["data"])
-    assert re.search(r"weakest kind right, %\s+[\d.]+ \[\d+-\d+\]", capsys.readouterr().out)
 
 
 def test_a_server_is_asked_for_words_and_designs_in_a_room_of_its_own(server, tmp_path, capsys):
-    """No schema: it would forbid the words. Of the two states' six responses those with an odd number are cut off."""
+    """No schema: it would forbid the words. Of the two states' four responses those with an odd number are cut off."""
     design = '{"3":{"data":1,"hole":0.1,"wait":0}}'
     server.respond = lambda handler, body, number: (
         handler.send(422, "Unexpected fields: {'top_k'}")
@@ -157,8 +138,8 @@ def test_a_server_is_asked_for_words_and_designs_in_a_room_of_its_own(server, tm
     assert main([*command, "--out", str(tmp_path), "warm_start.steps=0", "engineer.template=null"]) == 0
     said = capsys.readouterr().out
     assert said.count("refuses top_k, so there its own defaults hold") == 1
-    assert "3 of 6 responses were cut off at engineer.api.max_tokens = 8,192" in said
-    assert {body["max_tokens"] for body in server.asked[2:]} == {8192} and len(server.asked) == 8
+    assert "2 of 4 responses were cut off at engineer.api.max_tokens = 8,192" in said
+    assert {body["max_tokens"] for body in server.asked[2:]} == {8192} and len(server.asked) == 6
     assert not any("response_format" in body for body in server.asked)
     about = json.loads((tmp_path / "reading.json").read_text())["about"]
     assert (about["max_tokens"], about["refused"], about["sent"]["temperature"]) == (8192, ["top_k"], 0.6)

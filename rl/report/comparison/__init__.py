@@ -5,13 +5,13 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from jaxlake.table import WIDTH
 from rl.report import page
 from rl.report.comparison.findings import findings
 from rl.report.comparison.pictures import draw_all
 from rl.report.comparison.published import HEADER, published_rows
 from rl.report.comparison.runs import Comparison, read
 from rl.report.comparison.tables import notes, tables
-from rl.table import WIDTH
 
 __all__ = ["Comparison", "draw_all", "findings", "notes", "read", "tables", "to_text", "write"]
 

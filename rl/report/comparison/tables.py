@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxlake.kinds import Kind
+from jaxlake.table import Table
 from rl.report.comparison.findings import (
     AREA,
     CEILING,
@@ -17,7 +18,6 @@ from rl.report.comparison.findings import (
 from rl.report.comparison.published import HEADER, published_rows
 from rl.report.comparison.runs import Comparison
 from rl.statistics import Interval
-from rl.table import Table
 
 FEW_SEEDS = 5
 """Seeds up to which each has its value in a table."""

@@ -1,4 +1,4 @@
-"""The table of all reports: for terminals of 80 columns and as Markdown."""
+"""The table of all reports, and its form in a terminal."""
 
 import dataclasses
 import textwrap
@@ -14,7 +14,7 @@ class Table:
     """Cells as text; the first column names the row.
 
     Attributes:
-      note: stands below.
+      note: text below the table.
     """
 
     title: str
@@ -45,25 +45,18 @@ class Table:
         body = [(name, *(cell(row, column) for column in across)) for row, name in down.items()]
         return cls(title, (corner, *across.values()), body, note)
 
-    def to_text(self) -> str:
-        """Align the columns in at most 80; where they do not fit, the table goes on below with the next ones."""
+    def to_text(self, width: int = WIDTH) -> str:
+        """Align the columns; those that do not fit into the width follow below the others."""
         columns = list(zip(self.header, *self.rows, strict=True))
         widths = [max(map(len, column)) for column in columns]
-        blocks, start = [textwrap.fill(self.title, WIDTH)], 1
+        blocks, start = [textwrap.fill(self.title, width)], 1
         while start < len(columns):
             end = start + 1
-            while end < len(columns) and widths[0] + sum(2 + width for width in widths[start : end + 1]) <= WIDTH:
+            while end < len(columns) and widths[0] + sum(2 + size for size in widths[start : end + 1]) <= width:
                 end += 1
             for first, *others in (self.header, *self.rows):
                 shown = zip(others[start - 1 : end - 1], widths[start:end], strict=True)
-                cells = (cell.rjust(width) for cell, width in shown)
+                cells = (cell.rjust(size) for cell, size in shown)
                 blocks.append("  ".join((first.ljust(widths[0]), *cells)).rstrip())
             start = end
-        return "\n".join([*blocks, *([textwrap.fill(self.note, WIDTH)] if self.note else [])])
-
-    def to_markdown(self) -> str:
-        """Write a section of its own with a pipe table."""
-        rule = ("---", *("---:" for _ in self.header[1:]))
-        rows = ([cell.strip().replace("|", "\\|") for cell in row] for row in (self.header, rule, *self.rows))
-        lines = [f"## {self.title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
-        return "\n".join([*lines, *(["", self.note] if self.note else [])])
+        return "\n".join([*blocks, *([textwrap.fill(self.note, width)] if self.note else [])])
