@@ -89,6 +89,8 @@ class LakeConfig:
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005.
 
         Args:
+          kinds: the kinds, in ascending order.
+          key: the key of the draw.
           concentration: the Dirichlet distribution's parameter; below 1 few kinds have most of the data.
         """
         check_process()
@@ -176,39 +178,6 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
         shares = [value / largest for value in data]  # By the largest first, so that 1e308 does not overflow the sum.
         data = [share / sum(shares) for share in shares]
     return LakeConfig(previous.kinds, tuple(data), tuple(columns["hole"]), tuple(columns["wait"])), tuple(repairs)
-
-
-def with_data_floor(config: LakeConfig, floor: float) -> tuple[LakeConfig, tuple[str, ...]]:
-    """Keeps every kind in the data, so that none is forgotten; pure and idempotent, ours and not the paper's.
-
-    A kind below ``floor`` is raised to it and the others shrink in proportion, none below the floor. Hole and wait stay
-    as they are; a floor of 0 changes nothing.
-
-    Args:
-      floor: least data ratio of every kind, in [0, 1 / kinds].
-
-    Returns:
-      The config, and each kind that was raised in words.
-
-    Raises:
-      ValueError: a floor that the kinds cannot all have.
-    """
-    count = len(config.kinds)
-    if not 0 <= floor <= 1 / count:
-        raise ValueError(f"floor = {floor} must be from 0 to {1 / count:g} with {count} kinds")
-    held: set[int] = set()  # At the floor: they take from the others, which may bring further ones down to it.
-    scale = 1.0
-    while low := {i for i, share in enumerate(config.data) if i not in held and share * scale < floor}:
-        held |= low
-        rest = sum(share for i, share in enumerate(config.data) if i not in held)
-        scale = (1 - floor * len(held)) / rest if rest else 1.0
-    data = tuple(floor if i in held else share * scale for i, share in enumerate(config.data))
-    repairs = (
-        f"data of {kind.words} was {share:g}: raised to the floor of {floor:g}"
-        for kind, share in zip(config.kinds, config.data, strict=True)
-        if share < floor
-    )
-    return dataclasses.replace(config, data=data), tuple(repairs)
 
 
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:

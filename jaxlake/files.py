@@ -11,7 +11,6 @@ Cells are [row, column]. The instance is required, but for its id; what is known
 
 import contextlib
 import json
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -76,7 +75,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     """Return the instance of a record; numpy arrays without batch axes.
 
     Args:
-      entry: a record as ``record`` writes it; NumPy's numbers and arrays, and tuples, do as well.
+      entry: a record as ``record`` writes it.
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
 
@@ -85,7 +84,8 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     """
     if not isinstance(entry, dict):
         raise ValueError(f"{_short(entry)} is not a record: it must be a JSON object")
-    size, agents = _plain(entry.get("size")), _plain(entry.get("agents"))
+    size: Any = entry.get("size")
+    agents: Any = entry.get("agents")
     for key, number in (("size", size), ("agents", agents)):
         if type(number) is not int or not 1 <= number <= _LARGEST:
             raise ValueError(f"{key} = {_short(number)} must be a whole number from 1 to {_LARGEST}")
@@ -104,38 +104,28 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     return instance
 
 
-def plan_of(
-    entry: Record, max_size: int | None = None, max_agents: int | None = None, max_steps: int | None = None
-) -> Plan | None:
+def plan_of(entry: Record) -> Plan | None:
     """Return the plan of a record, valid or not; numpy arrays without batch axes. None if the record has none.
+
+    The paths fit the record's own board, agents and longest path; a cell off the board becomes ``OUTSIDE``.
 
     Args:
       entry: a record as ``record`` writes it, with an instance that ``from_record`` reads.
-      max_size, max_agents: the padding, as for ``from_record``; a cell off the padded board becomes ``OUTSIDE``.
-      max_steps: paths have room for one cell more; by default the longest path fits.
 
     Raises:
       ValueError: naming the fault.
     """
-    paths = _plain(entry.get("plan"))
+    paths, size, agents = entry.get("plan"), entry["size"], entry["agents"]
     if paths is None:
         return None
-    agents = entry["agents"]
-    max_size = entry["size"] if max_size is None else max_size
-    max_agents = agents if max_agents is None else max_agents
     if not (isinstance(paths, list) and len(paths) == agents and all(map(_is_path, paths))):
         raise ValueError(f"plan = {_short(paths)} must be a list of [row, column] for each of {agents} agents")
-    most = max(map(len, paths)) - 1
-    max_steps = max(most, 0) if max_steps is None else max_steps
-    if agents > max_agents or most > max_steps:
-        raise ValueError(f"plan has {agents} agents and {most} steps: room is for {max_agents} and {max_steps}")
-    cells = np.full((max_agents, max_steps + 1), ABSENT, np.int32)
-    lengths = np.zeros(max_agents, np.int32)
+    lengths = np.array(list(map(len, paths)), np.int32)
+    cells = np.full((agents, max(lengths.max(), 1)), ABSENT, np.int32)
     for agent, path in enumerate(paths):
-        lengths[agent] = len(path)
         for step, (row, column) in enumerate(path):
-            inside = 0 <= row < max_size and 0 <= column < max_size
-            cells[agent, step] = row * max_size + column if inside else OUTSIDE
+            inside = 0 <= row < size and 0 <= column < size
+            cells[agent, step] = row * size + column if inside else OUTSIDE
     named = np.count_nonzero(lengths)
     return Plan(parsable=np.asarray(named > 0), num_named=np.asarray(named, np.int32), paths=cells, lengths=lengths)
 
@@ -220,7 +210,7 @@ def read_parts(
 
 
 def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
-    """Writes records to a file, all or nothing; a ``.txt`` takes the boards alone.
+    """Write records to a file, all or nothing; a ``.txt`` takes the boards alone.
 
     Raises:
       OSError: if it cannot be written.
@@ -230,12 +220,12 @@ def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
     if Path(path).suffix.lower() == ".txt":
         text = "\n\n".join(to_text(from_record(entry)) for entry in entries) + "\n"
     else:
-        text = "".join(json.dumps(entry, default=operator.methodcaller("tolist")) + "\n" for entry in entries)
+        text = "".join(json.dumps(entry) + "\n" for entry in entries)
     write_whole(path, text.encode())
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Returns if ``write`` has a chance, for a command to ask before it begins a long work.
+    """Return if ``write`` has a chance, for a command to ask before it begins a long work.
 
     Raises:
       ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``, or is a folder, or if its folder is not there or
@@ -252,7 +242,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file so that at no time a part of it is there under its name.
+    """Write a file so that at no time a part of it is there under its name.
 
     Raises:
       OSError: naming the path, if it cannot be written.
@@ -322,7 +312,6 @@ def _pairs(cells: Iterable[int], max_size: int) -> list[list[int]]:
 
 
 def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
-    pairs = _plain(pairs)
     if not _is_path(pairs):
         raise ValueError(f"{key} = {_short(pairs)} must be a list of [row, column]")
     for pair in pairs:
@@ -335,13 +324,6 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, list) and all(
         isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) for pair in value
     )
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON would have it: Python's numbers for NumPy's, lists for arrays and tuples."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def _short(value: Any) -> str:

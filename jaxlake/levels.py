@@ -20,7 +20,7 @@ _Fault = tuple[Array, Callable[[int, int], str]]
 
 
 def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
-    """Return the same level on a larger padded board with more agent slots, its cells renumbered; numpy arrays.
+    """Return the same level on a padded board of another side with other agent slots, its cells renumbered, in numpy.
 
     Args:
       instance: any leading batch axes.
@@ -28,26 +28,12 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
       max_agents: agent slots of the new one.
 
     Raises:
-      ValueError: if the padded board or the slots would shrink.
+      ValueError: if a board or its agents would not fit.
     """
     max_size, max_agents = whole_number("max_size", max_size, 1), whole_number("max_agents", max_agents, 1)
-    old_size, old_agents = instance.max_size, instance.max_agents
-    if max_size < old_size or max_agents < old_agents:
-        raise ValueError(
-            f"max_size {max_size} and max_agents {max_agents} must be at least the instance's own, "
-            f"{old_size} and {old_agents}"
-        )
-    return fit(instance, max_size, max_agents)
-
-
-def fit(instance: Instance, max_size: int, max_agents: int) -> Instance:
-    """Return the same level on a padded board of another side with other agent slots, as ``pad``; numpy arrays.
-
-    Args:
-      instance: any leading batch axes; its own boards and agents must not be larger than these numbers.
-      max_size: side of the new padded board.
-      max_agents: agent slots of the new one.
-    """
+    size, agents = (int(np.max(number, initial=0)) for number in (instance.size, instance.num_agents))
+    if max_size < size or max_agents < agents:
+        raise ValueError(f"max_size {max_size} and max_agents {max_agents} must be at least {size} and {agents}")
     batch, old_size = np.shape(instance.size), instance.max_size
     side, slots = min(old_size, max_size), min(instance.max_agents, max_agents)
     holes = np.zeros((*batch, max_size, max_size), bool)
@@ -88,6 +74,37 @@ def build(
         starts=np.array([*starts, *padding], np.int32),
         goals=np.array([*goals, *padding], np.int32),
     )
+
+
+def from_map(
+    where: str, blocked: np.ndarray, starts: Sequence[tuple[int, int]], goals: Sequence[tuple[int, int]]
+) -> Instance:
+    """Build an instance on another project's map, set into the top left corner of a square whose rest is holes.
+
+    Args:
+      where: the file and the scenario, for messages.
+      blocked: bool ``[height, width]``.
+      starts, goals: (row, column) of each agent.
+
+    Raises:
+      ValueError: naming ``where`` and the first fault.
+    """
+    height, width = blocked.shape
+    size = max(height, width)
+    if len(starts) != len(goals):
+        raise ValueError(f"{where}: {len(starts)} starts and {len(goals)} goals: there must be as many")
+    for row, column in (*starts, *goals):
+        if not (0 <= row < height and 0 <= column < width):
+            raise ValueError(f"{where}: ({row},{column}) is outside the map of {height} rows and {width} columns")
+    holes = np.ones((size, size), bool)
+    holes[:height, :width] = blocked
+    begins, ends = ([row * size + column for row, column in cells] for cells in (starts, goals))
+    instance = build(size, holes, begins, ends)
+    try:
+        validate(instance)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return instance
 
 
 def stack(instances: Sequence[Instance]) -> Instance:

@@ -18,20 +18,19 @@ of another form is set into the top left corner of a square whose rest is holes,
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from string import ascii_lowercase, ascii_uppercase
+from string import ascii_letters, ascii_lowercase
 from typing import Any
 
 import numpy as np
 
 from jaxlake.arguments import short_repr
-from jaxlake.levels import build, validate
+from jaxlake.levels import from_map
 from jaxlake.types import Instance
 
 PathLike = str | os.PathLike[str]
-_Cell = tuple[int, int]
 
 _OBSTACLE = "#"
-_FREE = ".!@$" + ascii_lowercase + ascii_uppercase
+_FREE = ".!@$" + ascii_letters
 
 
 def read_scenarios(path: PathLike) -> dict[str, Instance]:
@@ -42,8 +41,8 @@ def read_scenarios(path: PathLike) -> dict[str, Instance]:
     Raises:
       OSError: if the file, or ``maps.yaml`` beside a file of scenarios, cannot be read.
       ModuleNotFoundError: if PyYAML is not installed.
-      ValueError: naming the file, the scenario or map and the fault: what cannot be read or is missing, a start or goal
-        outside the map, on an obstacle, or that of another agent as well, and several goals for an agent.
+      ValueError: naming the file, the scenario or map and the fault: what cannot be read or is missing, and a start or
+        goal outside the map, on an obstacle, or that of another agent as well.
     """
     entries = _read_yaml(path)
     if "scenarios" not in entries:
@@ -53,34 +52,21 @@ def read_scenarios(path: PathLike) -> dict[str, Instance]:
     instances = {}
     for name, entry in _mapping(f"{os.fspath(path)}, scenarios", entries["scenarios"]).items():
         where = f"{os.fspath(path)}, scenario {name}"
-        map_name = _mapping(where, entry).get("map_name")
-        if str(map_name) not in maps:
-            raise ValueError(f"{where}: map_name = {short_repr(map_name)} must be one of the maps in {maps_path}")
-        rows = _rows(f"{maps_path}, map {map_name}", maps[str(map_name)])
+        map_name = str(_mapping(where, entry).get("map_name"))
+        if map_name not in maps:
+            raise ValueError(f"{where}: map_name = {map_name!r} must be one of the maps in {maps_path}")
+        blocked = _blocked(_rows(f"{maps_path}, map {map_name}", maps[map_name]))
         starts, goals = (_cells(where, key, entry.get(key)) for key in ("agents_xy", "targets_xy"))
-        instances[name] = _instance(where, rows, starts, goals)
+        instances[name] = from_map(where, blocked, starts, goals)
     return instances
 
 
 def _read_yaml(path: PathLike) -> dict[str, Any]:
     import yaml  # not at the top: what needs no YAML runs without it
 
-    class Loader(yaml.SafeLoader):
-        """Refuses a name that a mapping has twice, as YAML says; PyYAML itself keeps the last of them."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if str(key.value) in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
-                seen.add(str(key.value))
-            return super().construct_mapping(node, deep)
-
     try:
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader)
-    except UnicodeDecodeError:
-        raise ValueError(f"{os.fspath(path)}: the file is not text in UTF-8") from None
-    except yaml.YAMLError as error:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f"{os.fspath(path)}: not YAML: {' '.join(str(error).split())}") from None
     return _mapping(os.fspath(path), content)
 
@@ -92,33 +78,22 @@ def _mapping(where: str, value: Any) -> dict[str, Any]:
 
 
 def _rows(where: str, text: Any) -> list[str]:
-    if not (isinstance(text, str) and text.split()):
-        raise ValueError(f"{where}: {short_repr(text)} must be rows of characters")
-    rows = text.split()
-    for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"{where}, row {number}: it has {len(row)} cells, row 0 has {len(rows[0])}")
-        unknown = set(row) - set(_OBSTACLE + _FREE)
-        if unknown:
-            raise ValueError(f"{where}, row {number}: {min(unknown)!r} is none of # . ! @ $ and letters")
+    rows = text.split() if isinstance(text, str) else []
+    if not rows or any(len(row) != len(rows[0]) or not set(row) <= set(_OBSTACLE + _FREE) for row in rows):
+        raise ValueError(f"{where}: {short_repr(text)} must be rows, of one length, of # . ! @ $ and letters")
     return rows
 
 
-def _cells(where: str, key: str, value: Any) -> list[_Cell]:
+def _blocked(rows: list[str]) -> np.ndarray:
+    return np.array([[cell == _OBSTACLE for cell in row] for row in rows])
+
+
+def _cells(where: str, key: str, value: Any) -> list[tuple[int, int]]:
     """[row, column] of each agent; the file calls them x and y."""
-    if not (isinstance(value, list) and value and all(map(_is_cell, value))):
-        several = ": several goals for an agent are not read" if isinstance(value, list) and _nested(value) else ""
-        raise ValueError(f"{where}: {key} = {short_repr(value)} must be a list of [row, column]{several}")
-    return [(row, column) for row, column in value]
-
-
-def _is_cell(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
-
-
-def _nested(value: list[Any]) -> bool:
-    """Whether each agent has a list of cells, as in POGEMA's lifelong scenarios."""
-    return bool(value) and all(isinstance(part, list) and part and all(map(_is_cell, part)) for part in value)
+    try:
+        return [(int(row), int(column)) for row, column in value]
+    except (TypeError, ValueError):
+        raise ValueError(f"{where}: {key} = {short_repr(value)} must be a list of one [row, column] an agent") from None
 
 
 def _from_letters(where: str, text: Any) -> Instance:
@@ -136,23 +111,4 @@ def _from_letters(where: str, text: Any) -> Instance:
         [divmod(drawn.index(letter), len(rows[0])) for letter in letters]
         for letters in (agents, map(str.upper, agents))
     )
-    return _instance(where, rows, starts, goals)
-
-
-def _instance(where: str, rows: list[str], starts: list[_Cell], goals: list[_Cell]) -> Instance:
-    height, width = len(rows), len(rows[0])
-    size = max(height, width)
-    if len(starts) != len(goals):
-        raise ValueError(f"{where}: {len(starts)} agents_xy and {len(goals)} targets_xy: there must be as many")
-    for row, column in (*starts, *goals):
-        if not (0 <= row < height and 0 <= column < width):
-            raise ValueError(f"{where}: [{row}, {column}] is outside the map of {height} rows and {width} columns")
-    holes = np.ones((size, size), bool)
-    holes[:height, :width] = [[cell == _OBSTACLE for cell in row] for row in rows]
-    starts_at, goals_at = ([row * size + column for row, column in cells] for cells in (starts, goals))
-    instance = build(size, holes, starts_at, goals_at)
-    try:
-        validate(instance)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    return instance
+    return from_map(where, _blocked(rows), starts, goals)

@@ -54,13 +54,9 @@ class VectorLake(VectorEnv):
     ``infos["final_info"]``; the other infos are masked out there but for ``action_mask``, the next episode's.
 
     Args:
-      bank: the levels; by default 1,024 generated ones, the same every time.
+      bank, lake, params, render_mode, kind: as of ``CentralLake``.
       num_envs: the number of environments.
-      lake: the rules; ``observe`` must give one array.
-      params: time limit and slip of all environments.
       autoreset_mode: when the next episode begins; Gymnasium's default.
-      render_mode: ``"ansi"`` for the boards as texts, ``"rgb_array"`` for pictures, or None.
-      kind: the kind of generated levels, random ones of size 4 with two agents by default.
       max_episode_steps: Gymnasium's name for a limit beside that of ``params``: the lower one holds; -1 is none.
 
     Raises:

@@ -23,7 +23,7 @@ from jaxlake.generate import generate
 from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
 from jaxlake.processes import check_process
-from jaxlake.render import rgb, tiles
+from jaxlake.render import rgb
 from jaxlake.state import Params, State, TimeStep
 
 Infos = dict[str, Any]
@@ -31,8 +31,6 @@ Infos = dict[str, Any]
 RENDER_MODES = ("ansi", "rgb_array")
 GENERATED_LEVELS = 1024
 """The number of levels of a bank that nobody gave."""
-
-_TILE_SIZE = 32
 
 
 class Episode:
@@ -77,10 +75,7 @@ class Episode:
 
     def render(self, mode: str | None) -> str | np.ndarray | None:
         """Return the board now in one of the ``RENDER_MODES``; None for no mode."""
-        if mode is None:
-            return None
-        state = jax.device_get(self.state)
-        return observations.text(state) if mode == "ansi" else np.array(rgb(state.instance, positions=state.positions))
+        return None if mode is None else _picture(jax.device_get(self.state), mode)
 
     def _unpacked(self, fetched: jax.Array) -> TimeStep:
         timestep = self._layout.unpack(fetched)
@@ -129,17 +124,23 @@ def _widest_first(leaves: Sequence[Any]) -> list[int]:
     return sorted(range(len(leaves)), key=lambda index: -leaves[index].dtype.itemsize)
 
 
-def pictures(state: State, mode: str) -> tuple[str, ...] | tuple[np.ndarray, ...]:
-    """Return each board of a batch in one of the ``RENDER_MODES``; pictures are all of one size.
+def pictures(state: State, mode: str) -> tuple[Any, ...]:
+    """Return each board of a batch in one of the ``RENDER_MODES``: texts, or pictures of one size, white off the board.
 
     Args:
       state: ``[batch]``.
       mode: ``"ansi"`` or ``"rgb_array"``.
     """
     check_process()
-    if mode == "rgb_array":
-        return tuple(np.array(_tiles(state.instance, state.positions)))
-    return tuple(map(observations.text, jax.device_get(state)))
+    boards = [_picture(board, mode) for board in jax.device_get(state)]
+    if mode == "ansi":
+        return tuple(boards)
+    side = max(map(len, boards))
+    return tuple(np.pad(b, [(0, side - len(b))] * 2 + [(0, 0)], constant_values=255) for b in boards)
+
+
+def _picture(state: State, mode: str) -> Any:
+    return observations.text(state) if mode == "ansi" else np.array(rgb(state.instance, positions=state.positions))
 
 
 def infos_of(timestep: TimeStep) -> Infos:
@@ -186,9 +187,6 @@ def _generated(kind: Kind) -> LevelBank:
     check_process()
     config = LakeConfig.uniform((kind,), hole=0.2, wait=0.0)
     return LevelBank.build(generate(config, seed_key(0), GENERATED_LEVELS).instances)
-
-
-_tiles = jax.jit(jax.vmap(functools.partial(tiles, tile_size=_TILE_SIZE)))
 
 
 def begin(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:

@@ -5,7 +5,6 @@ with the no-op. Rewards and discounts are per agent, and ``MultiToSingleWrapper`
 episode terminates, and 1 where it runs out of steps.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -126,27 +125,6 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
         """Return a picture of the board, uint8 ``[height, width, 3]``; needs Pillow."""
         episode = jax.device_get(state.episode)
         return np.array(rgb(episode.instance, positions=episode.positions))
-
-    def animate(self, states: Sequence[State], interval: int = 200, save_path: str | None = None) -> Any:
-        """Return the episode as an animation of matplotlib's, as Jumanji's own environments do.
-
-        Args:
-          states: one after the other, of one episode.
-          interval: milliseconds between two of them.
-          save_path: a file to write it to as well, ``.gif`` or what matplotlib can write.
-        """
-        from matplotlib import animation, figure
-
-        pictures = [self.render(state) for state in states]
-        height, width, _ = pictures[0].shape
-        drawn = figure.Figure(figsize=(width / 100, height / 100), dpi=100)
-        axes = drawn.add_axes((0, 0, 1, 1))
-        axes.set_axis_off()
-        artists = [[axes.imshow(picture, animated=True)] for picture in pictures]
-        moving = animation.ArtistAnimation(drawn, artists, interval=interval, blit=True)
-        if save_path is not None:
-            moving.save(save_path)
-        return moving
 
 
 def _extras(timestep: core.TimeStep) -> dict[str, Any]:

@@ -36,11 +36,8 @@ class ParallelLake(ParallelEnv):
     ``possible_agents`` are as many as the bank has agent slots, ``agents`` those of the level.
 
     Args:
-      bank: the levels; by default 1,024 generated ones, the same every time.
+      bank, params, render_mode, kind: as of ``jaxlake.adapters.gymnasium.CentralLake``.
       lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
-      params: time limit and slip.
-      render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
-      kind: the kind of generated levels, random ones of size 4 with two agents by default.
 
     Attributes:
       state_space: the space of what ``state`` returns.

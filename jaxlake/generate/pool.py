@@ -17,7 +17,7 @@ from jaxlake.generate.candidates import Shape
 from jaxlake.generate.dataset import Dataset, KindReport, assemble, report_kind
 from jaxlake.generate.search import Account, Found, Quotas, rounded
 from jaxlake.kinds import Family, Kind
-from jaxlake.levels import fit
+from jaxlake.levels import pad
 from jaxlake.processes import check_process
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Plan, Solution, Status
@@ -149,7 +149,7 @@ def _found(stock: Benchmark, rows: np.ndarray, max_size: int, max_agents: int) -
         expansions=np.zeros(count, np.int32),
     )
     return Found(
-        instances=fit(stock.instances[rows], max_size, max_agents),
+        instances=pad(stock.instances[rows], max_size, max_agents),
         solutions=solutions,
         needs_wait=stock.needs_wait[rows],
         numbers=rows,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig, counts, project, with_data_floor
+from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig, counts, project
 
 SIZES = (3, 4, 6)
 PREVIOUS = LakeConfig(SIZES, (0.5, 0.3, 0.2), (0.1, 0.2, 0.3), (0.0, 0.5, 1.0))
@@ -92,38 +92,6 @@ def test_data_that_is_zero_everywhere_is_the_previous_rounds():
 def test_huge_data_does_not_overflow():
     raw = {size: {**entry, "data": 1e308} for size, entry in PREVIOUS.to_dict().items()}
     assert project(raw, PREVIOUS)[0].data == pytest.approx((1 / 3,) * 3)
-
-
-@given(configs(), st.floats(0, 1 / len(SIZES)))
-def test_no_size_is_below_the_floor_and_the_others_keep_their_proportions(config, floor):
-    once, repairs = with_data_floor(config, floor)
-    assert min(once.data) >= floor
-    assert (once.hole, once.wait) == (config.hole, config.wait)
-    assert len(repairs) == sum(share < floor for share in config.data)
-    scales = [new / old for old, new in zip(config.data, once.data, strict=True) if new > floor]
-    assert scales == pytest.approx(scales[:1] * len(scales))
-    assert with_data_floor(once, floor) == (once, ())
-    assert project(once.to_dict(), config) == (once, ())
-
-
-@given(configs())
-def test_a_floor_of_nothing_or_one_that_all_sizes_have_changes_nothing(config):
-    assert with_data_floor(config, 0.0) == (config, ())
-    assert with_data_floor(config, min(*config.data, 1 / len(SIZES))) == (config, ())
-
-
-def test_a_size_that_the_others_bring_down_stays_at_the_floor():
-    """By hand: 0 takes 0.25 from 0.74 + 0.26, which leaves 0.195 of the 0.26; both are at 0.25, and 0.5 is left."""
-    config = LakeConfig(SIZES, (0.0, 0.74, 0.26), (0.1, 0.2, 0.3), (0.0, 0.5, 1.0))
-    raised, repairs = with_data_floor(config, 0.25)
-    assert raised.data == pytest.approx((0.25, 0.5, 0.25))
-    assert repairs == ("data of size 3 was 0: raised to the floor of 0.25",)
-
-
-@pytest.mark.parametrize("floor", [-0.1, 0.34, math.nan])
-def test_a_floor_that_the_sizes_cannot_all_have_is_refused(floor):
-    with pytest.raises(ValueError, match=f"floor = {floor} must be from 0 to 0.333333 with 3 kinds"):
-        with_data_floor(PREVIOUS, floor)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from jaxlake import observations
 from jaxlake.board_text import from_text
 from jaxlake.env import CLASSIC_SLIP, Lake
-from jaxlake.levels import distances, fit, pad, stack
+from jaxlake.levels import distances, pad, stack
 from jaxlake.rewards import cost, shaped
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import solve
@@ -333,7 +333,7 @@ def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone(
     instance, played, (state, (step, positions)) = jax.tree.map(lambda x: x[index], (instances, actions, result))
     size, count = int(instance.size), int(instance.num_agents)
     assert size < MAX_SIZE and count < MAX_AGENTS
-    own_state, (own_step, _) = rollout(fit(instance, size, count), played[:, :count])
+    own_state, (own_step, _) = rollout(pad(instance, size, count), played[:, :count])
     assert (own_step.observation == step.observation[:, :, :size, :size]).all()
     for name in ("rewards", "legal_actions"):
         assert (getattr(own_step, name) == getattr(step, name)[:, :count]).all()

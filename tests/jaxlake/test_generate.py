@@ -15,7 +15,7 @@ from jaxlake.generate import Dataset, generate, search
 from jaxlake.generate.candidates import Shape
 from jaxlake.generate.search import Quotas
 from jaxlake.kinds import Kind
-from jaxlake.levels import fit, stack
+from jaxlake.levels import pad, stack
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
@@ -133,7 +133,7 @@ def _on_side_5(cells: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("side", "agents"), [(7, 2), (12, 6)])
 def test_exclusion_sees_through_padding(dataset, side, agents):
     old = dataset.instances
-    repadded = fit(old, side, agents)
+    repadded = pad(old, side, agents)
     again = generate(CONFIG, jax.random.key(0), 201, exclude=repadded, **SHAPE)
     assert not set(fingerprints(again.instances)) & set(fingerprints(old))
 

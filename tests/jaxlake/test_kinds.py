@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake.config import LakeConfig, counts, project, with_data_floor
+from jaxlake.config import LakeConfig, counts, project
 from jaxlake.generate.candidates import Shape, draw
 from jaxlake.kinds import Family, Kind
 
@@ -105,9 +105,6 @@ def test_a_config_of_several_families_survives_json_and_is_counted_and_covered()
     shuffled = {kind: entries[kind] for kind in ("rooms6", "corridor8x3", "4x3", "4")}
     assert LakeConfig.from_dict(json.loads(json.dumps(shuffled))) == MIXED
     assert counts(MIXED, 20) == (8, 6, 4, 2)
-    raised, repairs = with_data_floor(MIXED, 0.2)
-    assert raised.data == pytest.approx((0.6 * 4 / 7, 0.6 * 3 / 7, 0.2, 0.2))
-    assert repairs == ("data of kind corridor8x3 was 0.1: raised to the floor of 0.2",)
 
 
 def test_a_proposal_with_kinds_that_the_run_lacks_is_repaired_and_says_so():

@@ -27,7 +27,7 @@ def test_levels_go_through_text_stack_and_pad_unchanged():
 
 
 def test_padding_refuses_to_shrink_and_stacking_needs_a_level():
-    with pytest.raises(ValueError, match="max_size 3 and max_agents 3 must be at least the instance's own, 4 and 3"):
+    with pytest.raises(ValueError, match="max_size 3 and max_agents 3 must be at least 4 and 3"):
         pad(from_text(BOARDS[1]), 3, 3)
     with pytest.raises(ValueError, match="no instances to stack"):
         stack([])

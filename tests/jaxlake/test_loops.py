@@ -14,7 +14,6 @@ from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank, distances, stack
-from jaxlake.render import tiles
 from jaxlake.rewards import cost, shaped
 from jaxlake.solve import Convention, completion_costs
 from jaxlake.state import Params
@@ -103,7 +102,6 @@ def test_solvers_judges_and_generators_run_under_strict_settings():
         start, goal = np.array([0, 3]), np.array([1, 4])
         assert action_values(joint, start)[Action.RIGHT, Action.RIGHT] == 1 and regret(joint, start, goal) == 0
         assert len(generate(LakeConfig.uniform((3, "rooms5"), 0.2, 0.0), jax.random.key(0), 4).instances) == 4
-        assert tiles(boards[0], boards[0].starts, 4).shape == (12, 12, 3)
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -15,7 +15,6 @@ import yaml
 from jaxlake import AnswerFormat, Kind, LakeConfig, PromptStyle, answer, generate
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.arguments import seed_key, whole_number
-from jaxlake.config import with_data_floor
 from jaxlake.kinds import read_kinds
 from jaxlake.processes import check_process
 
@@ -91,7 +90,7 @@ class EngineerCurriculum(Iterator[LakeTask]):
           ValueError: naming the argument and what it must be, and for a kind without any solvable board.
         """
         self.config, self.history = start, list[PastRound]()
-        self._engineer, self._floor = engineer, EXPLORED / len(start.kinds)
+        self._engineer = engineer
         self.tasks_per_round = whole_number("tasks_per_round", tasks_per_round, 1)
         self._seed = whole_number("seed", seed, 0)
         self._words = PromptStyle(style), AnswerFormat(answer_format)
@@ -231,7 +230,11 @@ class EngineerCurriculum(Iterator[LakeTask]):
             past = PastRound(self._round, realised, self._evidence(self._sums), self._rationale)
             proposal = self._engineer.propose(past.evidence, [*self.history, past], self._key(_DESIGN))
             self.history.append(past)
-            self.config, _ = with_data_floor(proposal.projected, self._floor)
+            designed = proposal.projected
+            least = EXPLORED / len(designed.kinds)
+            data = np.maximum(designed.data, least)
+            data -= (data - least) * (data.sum() - 1) / (data - least).sum()
+            self.config = dataclasses.replace(designed, data=tuple(data.tolist()))
             self._rationale, self._sums = proposal.thinking, None
         self._round, self._place = self._round + 1, 0
         self._draw()
