@@ -60,8 +60,7 @@ class Benchmark:
       makespan: int32 ``[n]``, the least makespan (of plans that may have a higher sum of costs); ``ABSENT`` where the
         search for it ran out of its budget.
       needs_wait: bool ``[n]``, every plan of the least sum of costs has a wait before an arrival.
-      family: str ``[n]``, the word of the boards' ``Family``; ``other`` for those of ``load_maps``, which have no
-        ``kinds``.
+      family: str ``[n]``, the word of the boards' ``Family``.
       hole_ratio: float64 ``[n]``, as asked for; random boards have ``floor(ratio * free cells)`` holes, of others it is
         the density.
       wait_subset: float64 ``[n]``, share of those with ``needs_wait`` that the instance's subset was made to have; in a

@@ -1,6 +1,5 @@
 """The command ``python -m jaxlake.benchmark``: writes the fixed sets for other programs, or draws them anew."""
 
-import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,6 @@ import numpy as np
 
 from jaxlake.benchmark.build import RECIPES, build
 from jaxlake.benchmark.export import FORMATS, export
-from jaxlake.benchmark.external_maps import MAPS_HELP, MAPS_NEED, load_maps, warn_skipped
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.fixed_sets import POOLS, SETS, content_hash, load, store
 
@@ -19,12 +17,10 @@ _EXAMPLES = """\
 examples:
   python -m jaxlake.benchmark export lake --format jsonl
   python -m jaxlake.benchmark export lake
-  python -m jaxlake.benchmark export lake --maps scenarios.yaml
   python -m jaxlake.benchmark check
 
 The first writes lake/test.jsonl, lake/validation.jsonl and lake/families.jsonl,
-the second the same as Parquet, the third lake/scenarios.parquet. The last takes
-an hour of a core.
+the second the same as Parquet. The last takes an hour of a core.
 """
 
 
@@ -37,25 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
     command.add_argument("folder", type=local_path, help="made if it is not there")
     command.add_argument("--format", choices=FORMATS, default="parquet", help="(default: parquet)")
-    command.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
     command = commands.add_parser("build", help="draws and solves the sets anew; writes the package's files")
     command.add_argument("folder", type=local_path, help="made if it is not there")
     commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
     options = parser.parse_args(arguments)
-    if options.command == "export":
-        return _export(parser, options)
-    with mistakes_in_one_line(parser):
-        return _build(options.folder) if options.command == "build" else _check()
-
-
-def _export(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    with mistakes_in_one_line(parser, needs=MAPS_NEED):
-        sets = [load_maps(options.maps)] if options.maps else [load(name) for name in SETS]
     with mistakes_in_one_line(parser, needs="Parquet needs it, --format jsonl does not"):
-        for benchmark in sets:
-            warn_skipped(benchmark)
-            print(export(benchmark, options.folder, options.format))
-    return 0
+        if options.command == "export":
+            for name in SETS:
+                print(export(load(name), options.folder, options.format))
+            return 0
+        return _build(options.folder) if options.command == "build" else _check()
 
 
 def _build(folder: Path) -> int:
@@ -75,24 +62,11 @@ def _check() -> int:
 
 
 def _built(name: str, account: Mapping[str, Any] | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Build a set; print its time and an account of each group."""
+    """Build a set and print its time."""
     began = time.perf_counter()
-    built = build(RECIPES[name], _print_group, account)
+    built = build(RECIPES[name], account)
     print(f"{name}: {built[1]['instances']:,} instances in {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return built
-
-
-def _print_group(row: Mapping[str, Any]) -> None:
-    share = 100 * len(row["undecided"]) / max(row["candidates"] - row["known"], 1)
-    family = f"{row['family']}, " if "family" in row else ""
-    asked = f" of {sum(row['requested_waits'])}" if row["requested_waits"] else ""
-    print(
-        f"{family}{row['agents']} agents {row['size']:>2}x{row['size']:<2} holes {row['hole_ratio']}: "
-        f"{row['realised']} of {row['requested']} instances, {sum(row['realised_waits'])}{asked} waits; "
-        f"{row['candidates']:,} candidates, {share:.1f} % undecided",
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ the same set.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -117,16 +117,11 @@ takes 13 to 53 s for five others, with five 93 % of 6x6 boards at density .1.
 """
 
 
-def build(
-    recipe: Recipe,
-    on_group: Callable[[Mapping[str, Any]], None] = lambda row: None,
-    account: Mapping[str, Any] | None = None,
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def build(recipe: Recipe, account: Mapping[str, Any] | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return a set's arrays as ``fixed_sets.pack`` has them, and the account of every group.
 
     Args:
       recipe: the set's recipe.
-      on_group: gets each group's account as it comes.
       account: account of an earlier build, whose undecided candidates are left out again; None decides anew.
     """
     dropped = {} if account is None else {_name(row): row["undecided"] for row in account["groups"]}
@@ -135,7 +130,6 @@ def build(
     for arrays, row in _groups(recipe, dropped):
         parts.extend([] if arrays is None else [arrays])
         groups.append(row)
-        on_group(row)
     arrays = {field: np.concatenate([part[field] for part in parts]) for field in parts[0]}
     instances = Instance(**{field: arrays[field] for field in _INSTANCE})
     # Of all groups at once: where few boards are hard, the solver's later stages cost as much as for many.

@@ -2,7 +2,7 @@
 
 from jaxlake.solve.completion import completion_costs
 from jaxlake.solve.driver import needs_wait, solve, waits, without_waiting
-from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, regret, value
+from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, value
 
 __all__ = [
     "INFINITE",
@@ -12,7 +12,6 @@ __all__ = [
     "completion_costs",
     "joint_values",
     "needs_wait",
-    "regret",
     "solve",
     "value",
     "waits",

@@ -1,11 +1,10 @@
 """The command ``python -m jaxlake.solve``: an optimal plan for every board of a file. Searches nothing itself."""
 
+import collections
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from jaxlake import files, levels
 from jaxlake.arguments import whole_number
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stderr.isatty():
             print(file=sys.stderr)
         files.write(options.output, solved)
-    print(_table(solved))
+    print(_summary(solved))
     return 0
 
 
@@ -73,25 +72,14 @@ def _solved(entries: Sequence[files.Record], instances: Instance, max_steps: int
     return found
 
 
-def _table(entries: Sequence[files.Record]) -> str:
-    """Per size how many boards ended how, and means over those that were solved."""
-    lines = [
-        "                                           means of the solved       need a wait",
-        " size boards  solved  unsolvable  undecided  optimum  shortest paths      share",
-    ]
-    for size in sorted({entry["size"] for entry in entries}):
-        rows = [entry for entry in entries if entry["size"] == size]
-        solved = [entry for entry in rows if "optimum" in entry]
-        numbers = [
-            sum(entry["status"] == status for entry in rows) for status in ("solved", "unsolvable", "out_of_budget")
-        ]
-        line = f"{size:>5} {len(rows):>6} {numbers[0]:>7} {numbers[1]:>11} {numbers[2]:>10}"
-        if solved:
-            optimum, paths = (np.mean([entry[key] for entry in solved]) for key in ("optimum", "lower_bound"))
-            waits = [entry["needs_wait"] for entry in solved if "needs_wait" in entry]
-            line += f" {optimum:>8.2f} {paths:>15.2f} {sum(waits) / max(len(waits), 1):>10.1%}"
-        lines.append(line)
-    return "\n".join(lines)
+def _summary(entries: Sequence[files.Record]) -> str:
+    """How many boards ended how, and the share of the solved ones that need a wait."""
+    ends = collections.Counter(entry["status"] for entry in entries)
+    waits = [entry["needs_wait"] for entry in entries if "needs_wait" in entry]
+    return (
+        f"{len(entries)} boards: {ends['solved']} solved, of which {sum(waits) / max(len(waits), 1):.1%} need a wait; "
+        f"{ends['unsolvable']} unsolvable, {ends['out_of_budget']} undecided"
+    )
 
 
 if __name__ == "__main__":

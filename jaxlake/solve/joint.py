@@ -1,6 +1,6 @@
 """Optimal costs-to-go from every joint position of two or three agents, by dynamic programming; finds no plans.
 
-For advantages and regret in training: which joint actions are optimal, and how much each of the others costs. Dense
+For advantages in training: which joint actions are optimal, and how much each of the others costs. Dense
 tables, so boards are small: two agents on any board up to 10x10, three up to 6x6.
 """
 
@@ -33,14 +33,12 @@ _STATES = 1 << 19
 
 
 class Convention(Word, argument="convention"):
-    """The steps that a cost-to-go counts: the last two depend on the agents' cells alone, the first on who parked."""
+    """The steps that a cost-to-go counts: the second depends on the agents' cells alone, the first on who parked."""
 
     SUM_OF_COSTS = "sum_of_costs"
     """The steps of every agent that has not yet parked on its goal for good; the paper's optimum."""
     SUM_OF_LOSS = "sum_of_loss"
     """The steps of every agent that do not begin and end on its goal."""
-    MAKESPAN = "makespan"
-    """The steps until all agents are on their goals at once."""
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["instances", "values"], meta_fields=["convention"])
@@ -105,10 +103,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
         on_board = (axis[:, None, None] < sides) & (axis[:, None] < sides)
         free = on_board & ~holes.T.reshape(size, size, lanes)
         goals = goals[:, :num_agents].T
-        if convention is Convention.SUM_OF_COSTS:
-            values = _with_parking(free, goals)
-        else:
-            values = _without_parking(free, goals, convention)
+        values = (_with_parking if convention is Convention.SUM_OF_COSTS else _without_parking)(free, goals)
         return jnp.moveaxis(jnp.where(values < _FAR, values, np.uint16(INFINITE)), -1, 0)
 
     values = jax.lax.map(tables, groups)
@@ -164,41 +159,20 @@ def action_values(joint: JointValues, places: Array) -> jax.Array:
     return jnp.where(legal, best, INFINITE)
 
 
-@runs_programs
-def regret(joint: JointValues, before: Array, after: Array) -> jax.Array:
-    """Return what a step costs beyond the optimum, int32 ``[]``, from 0 on; ``INFINITE`` if the goals are lost with it.
-
-    Says nothing about how the step came about, so it serves any rule for conflicts: the places before and after are
-    those that the environment showed. Under ``SUM_OF_COSTS`` an agent that stays on its goal is ``cells`` afterwards if
-    it is to have parked.
-
-    Args:
-      joint: one instance.
-      before, after: places, int32 ``[agents]``; the goals must be in reach before.
-    """
-    later = value(joint, after)
-    return jnp.where(later == INFINITE, INFINITE, _step_cost(joint, before, after) + later - value(joint, before))
-
-
 def _step_cost(joint: JointValues, before: Array, after: Array) -> jax.Array:
     """int32 ``[...]`` for places ``[..., agents]``."""
     if joint.convention is Convention.SUM_OF_COSTS:
         return jnp.sum(after != joint.instances.holes.shape[-1], axis=-1, dtype=jnp.int32)
     goals = joint.instances.goals[: joint.values.ndim]
-    moved = (before != goals) | (after != goals)
-    if joint.convention is Convention.SUM_OF_LOSS:
-        return jnp.sum(moved, axis=-1, dtype=jnp.int32)
-    return jnp.any(moved, axis=-1).astype(jnp.int32)
+    return jnp.sum((before != goals) | (after != goals), axis=-1, dtype=jnp.int32)
 
 
-def _without_parking(free: Array, goals: Array, convention: Convention) -> jax.Array:
+def _without_parking(free: Array, goals: Array) -> jax.Array:
     """uint16 ``[cells, ..., cells, lanes]`` for free cells ``[size, size, lanes]`` and goals ``[agents, lanes]``."""
     agents, cells = goals.shape[0], free.shape[0] ** 2
     cell = jnp.arange(cells, dtype=jnp.int32)[:, None]
     home = [_along(cell == goals[agent], agent, agents) for agent in range(agents)]
     seed = jnp.where(functools.reduce(jnp.logical_and, home), np.uint16(0), _FAR)
-    if convention is Convention.MAKESPAN:
-        return _solve(free, seed, 1, [])
     return _solve(free, seed, agents, [at.astype(jnp.uint16) for at in home])
 
 

@@ -93,12 +93,8 @@ def read(
       padded board is ``OUTSIDE``, and so is every cell from a move off the padded board on.
     """
     named, problems = _find(text, _Limits(max_size, max_agents, max_steps, starts))
-    paths = np.full((max_agents, max_steps + 1), ABSENT, np.int32)
-    lengths = np.zeros(max_agents, np.int32)
-    _hold(named, paths, lengths)
-    plan = Plan(
-        parsable=np.asarray(bool(named)), num_named=np.asarray(len(named), np.int32), paths=paths, lengths=lengths
-    )
+    batch = _plans([named], max_agents, max_steps)
+    plan = Plan(**{name: part[0] for name, part in vars(batch).items()})
     return Reading(plan, tuple(problems))
 
 
@@ -118,16 +114,12 @@ def parse_batch(
     starts: Sequence[Sequence[int]] | Array | None = None,
 ) -> Plan:
     """Apply ``parse`` to each text (starts ``[batch, max_agents]``) along a leading batch axis; numpy arrays."""
-    batch = len(texts)
-    paths = np.full((batch, max_agents, max_steps + 1), ABSENT, np.int32)
-    lengths = np.zeros((batch, max_agents), np.int32)
-    num_named = np.zeros(batch, np.int32)
-    for index, text in enumerate(texts):
-        begin = None if starts is None else starts[index]
-        named, _ = _find(text, _Limits(max_size, max_agents, max_steps, begin))
-        num_named[index] = len(named)
-        _hold(named, paths[index], lengths[index])
-    return Plan(parsable=num_named > 0, num_named=num_named, paths=paths, lengths=lengths)
+    begins = [None] * len(texts) if starts is None else starts
+    named = [
+        _find(text, _Limits(max_size, max_agents, max_steps, begin))[0]
+        for text, begin in zip(texts, begins, strict=True)
+    ]
+    return _plans(named, max_agents, max_steps)
 
 
 Paths = dict[str, list[int]]
@@ -426,9 +418,15 @@ def _numbered_from_zero(named: Paths, limits: _Limits, problems: list[str]) -> t
     return {}, [*problems, f"agents are numbered from 1 to {agents}, and not from 0"]
 
 
-def _hold(named: Paths, paths: np.ndarray, lengths: np.ndarray) -> None:
-    """Writes the paths of the agents for whom there is room."""
-    for agent in range(len(lengths)):
-        if cells := named.get(str(agent)):
-            paths[agent, : len(cells)] = cells
-            lengths[agent] = len(cells)
+def _plans(named: Sequence[Paths], max_agents: int, max_steps: int) -> Plan:
+    """The plans ``[batch]`` that hold the paths of the agents for whom there is room."""
+    paths = np.full((len(named), max_agents, max_steps + 1), ABSENT, np.int32)
+    lengths = np.zeros((len(named), max_agents), np.int32)
+    numbers = list(map(str, range(max_agents)))
+    for index, found in enumerate(named):
+        for agent, number in enumerate(numbers):
+            if cells := found.get(number):
+                paths[index, agent, : len(cells)] = cells
+                lengths[index, agent] = len(cells)
+    num_named = np.array(list(map(len, named)), np.int32)
+    return Plan(parsable=num_named > 0, num_named=num_named, paths=paths, lengths=lengths)

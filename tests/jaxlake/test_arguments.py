@@ -42,7 +42,7 @@ BOARD = from_text(["a.B", ".#.", "bA."])
 BOARDS = stack([BOARD])
 SOLVED = solve(BOARDS)
 PLAN = jax.tree.map(lambda leaf: leaf[0], SOLVED.plan)
-TABLE = joint_values(BOARDS, 2, Convention.MAKESPAN)
+TABLE = joint_values(BOARDS, 2, Convention.SUM_OF_LOSS)
 # Agents 0 and 1 are about to meet, agent 2 to fall or to be stopped by the hole.
 THREE = from_text(["a.b", "A#B", "Cc."])
 CONFIG = LakeConfig.uniform((3,), 0.1, 0.5)

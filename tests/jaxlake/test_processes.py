@@ -33,7 +33,7 @@ entries = {
     "AutoReset.reset": lambda: jaxlake.AutoReset(jaxlake.Lake()).reset(bank, key),
     "Lake.reset": lambda: jaxlake.Lake().reset(boards[0]),
     "Lake.step": lambda: jaxlake.Lake().step(None, None),
-    "joint_values": lambda: jaxlake.joint_values(boards, 1, "makespan"),
+    "joint_values": lambda: jaxlake.joint_values(boards, 1, "sum_of_loss"),
     "completion_costs": lambda: jaxlake.completion_costs(boards, plans),
     "judge": lambda: text.judge(["0:(0,0)"], [level]),
     "path_reward": lambda: text.path_reward(["0:(0,0)"], [level]),

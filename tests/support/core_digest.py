@@ -18,7 +18,7 @@ import jaxlake as jl
 from jaxlake import observations, rewards
 from jaxlake.adapters import text as text_adapter
 from jaxlake.generate.candidates import Shape, draw
-from jaxlake.solve import Convention, action_values, joint_values, regret
+from jaxlake.solve import Convention, action_values, joint_values
 
 _SIZES = (3, 4, 5)
 
@@ -97,7 +97,7 @@ def tables(convention: Convention) -> Any:
     joint = joint_values(found.instances, 2, convention)
     starts = jnp.asarray(found.instances.starts[:, :2])
     actions = jax.vmap(action_values)(joint, starts)
-    return joint.values, actions, jax.vmap(regret)(joint, starts, starts)
+    return joint.values, actions
 
 
 def texts() -> Any:
@@ -133,7 +133,6 @@ MORE: dict[str, Callable[[], Any]] = {
         None,
     ),
     "joint values, sum of loss": lambda: tables(Convention.SUM_OF_LOSS),
-    "joint values, makespan": lambda: tables(Convention.MAKESPAN),
 }
 """What takes longer to compile: asked for by ``--all``."""
 
