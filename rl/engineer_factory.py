@@ -102,8 +102,6 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
         engineer = dataclasses.replace(
             written,
             generate=_recorded(recorder, written.generate),
-            proposals=settings.proposals,
-            pilot=pilot,
         )
     if settings.gate is not GateAction.OFF:
         engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
@@ -139,7 +137,7 @@ def text_engineer(
     generate: Generate,
     tokenizer: Tokenizer,
 ) -> LanguageEngineer:
-    """Return a language model on the devices here as engineer; it takes its first proposal.
+    """Return a language model on the devices here as engineer.
 
     Args:
       context: what it reads.
@@ -180,26 +178,19 @@ def server_engineer(
     make_request = functools.partial(_request, settings, schema(kinds))
     distributed.from_main(lambda: client.check(make_request(""), recorder.display.say))
 
-    def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
-        first = int(jax.random.key_data(key)[-1])
-        seeds = range(first, first + count)
+    def generate(message: str, grammar: str, key: jax.Array) -> Generation:
+        request = dataclasses.replace(make_request(message), seed=int(jax.random.key_data(key)[-1]))
         with recorder.save_on_interrupt():
-            answers = distributed.from_main(lambda: _ask(client, make_request(message), seeds))
-        where = f"round {recorder.progress.round}"
-        how = {"model": client.model, "max_tokens": limit, **answers["as"]}
-        recorder.directory.append(API_LOG, {"round": recorder.progress.round, **answers["cost"], **how})
-        refused = ", ".join(sorted(client.refused_later))
-        told = f"; it now refuses {refused}" if refused else ""
-        recorder.display.say(f"{where}: {describe_cost(answers['cost'])}{told}")
-        if not answers["responses"]:
-            raise NoAnswer(answers["failed"][0])
-        for failure in answers["failed"]:
-            recorder.display.say(f"{where}: a proposal is missing: {failure}")
-        if cut := sum(truncated for _, truncated in answers["responses"]):
-            recorder.display.say(
-                f"{where}: {cut} of {count} answers were cut off at engineer.api.max_tokens = {limit:,}"
-            )
-        return [Generation.of(text, limit if truncated else None) for text, truncated in answers["responses"]]
+            answer = distributed.from_main(lambda: _ask(client, request))
+        where, cost = f"round {recorder.progress.round}", answer["cost"]
+        how = {"model": client.model, "max_tokens": limit, **answer["as"]}
+        recorder.directory.append(API_LOG, {"round": recorder.progress.round, **cost, **how})
+        recorder.display.say(f"{where}: {describe_cost(cost)}")
+        if answer["failed"]:
+            raise NoAnswer(answer["failed"])
+        if answer["truncated"]:
+            recorder.display.say(f"{where}: the answer was cut off at engineer.api.max_tokens = {limit:,}")
+        return Generation.of(answer["response"], limit if answer["truncated"] else None)
 
     return LanguageEngineer(
         name=settings.kind,
@@ -227,9 +218,9 @@ def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
 def _recorded(recorder: Recorder, generate: Generate) -> Generate:
     """Wrap a generation so that each message is kept in the run's directory; of several attempts the last one's."""
 
-    def recorded(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+    def recorded(message: str, grammar: str, key: jax.Array) -> Generation:
         recorder.directory.write(f"rounds/{recorder.progress.round}/context.md", message + "\n")
-        return generate(message, grammar, key, count)
+        return generate(message, grammar, key)
 
     return recorded
 
@@ -274,21 +265,16 @@ def _request(settings: EngineerSection, schema: Mapping[str, Any], message: str)
     return Request.to_engineer(settings, message, schema=schema)
 
 
-def _ask(client: "ChatClient", request: "Request", seeds: Sequence[int]) -> dict[str, Any]:
-    """Send a request with each seed, side by side; return responses, failures, cost and the fields sent, all plain."""
+def _ask(client: "ChatClient", request: "Request") -> dict[str, Any]:
+    """Send a request; return the response or why there is none, the cost and the fields sent, all plain values."""
     from rl.sampler.api import RequestFailed
 
-    responses, failed, cost = {}, [], dict.fromkeys(COST, 0) | {"requests": len(seeds)}
-    requests = [dataclasses.replace(request, seed=seed) for seed in seeds]
-    for index, result in client.map(requests, concurrency=len(seeds)):
-        if isinstance(result, RequestFailed):
-            failed.append(str(result))
-        else:
-            responses[index] = (result.response, result.truncated)
-            cost["prompt_tokens"] += result.prompt_tokens or 0
-            cost["completion_tokens"] += result.tokens or 0
+    ((_, result),) = client.map([request], concurrency=1)
     asked = {"sent": client.sent(request), "refused": sorted(client.refused)}
-    return {"responses": [responses[i] for i in sorted(responses)], "failed": failed, "cost": cost, "as": asked}
+    if isinstance(result, RequestFailed):
+        return {"failed": str(result), "cost": dict.fromkeys(COST, 0) | {"requests": 1}, "as": asked}
+    cost = dict(zip(COST, (1, result.prompt_tokens or 0, result.tokens or 0), strict=True))
+    return {"failed": "", "response": result.response, "truncated": result.truncated, "cost": cost, "as": asked}
 
 
 def describe_cost(cost: Mapping[str, int]) -> str:

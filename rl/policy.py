@@ -220,11 +220,11 @@ class Policy:
           progress: called now and then while they write; may raise.
         """
 
-        def generate(message: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+        def generate(message: str, grammar: str, key: jax.Array) -> Generation:
             try:
                 copy = self.rollout_parameters(parameters())
-                written = self.grammar_sampler().write(copy, [(message, grammar)] * count, key, progress)
-                return [Generation(*response[:3]) for response in written]
+                (response,) = self.grammar_sampler().write(copy, [(message, grammar)], key, progress)
+                return Generation(*response[:3])
             except ConfigError as error:  # the message is too long even with everything left out that can be
                 raise NoAnswer(str(error)) from None
 

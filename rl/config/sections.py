@@ -210,9 +210,6 @@ class EngineerSection(Section):
         "terse",
         description="words of the context: a file; terse: hardly any, for models that are taught; null: for all others",
     )
-    proposals: Annotated[Count, paper(1)] = Field(
-        1, description="designs asked for at once, of which a pilot chooses one"
-    )
     gate: Annotated[GateAction, ours("the paper has none")] = Field(
         GateAction.OFF,
         description="a pilot with the current policy before a design is trained on: mix a refused design half and half "

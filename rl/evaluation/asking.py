@@ -297,9 +297,7 @@ def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:
 
     def write(begin: int, questions: Sequence[Question], within: Say) -> list[tuple[str, int, bool]]:
         rows = RESPONSES if begin else len(questions)  # the last call has the program of those before it
-        sampler = dataclasses.replace(
-            policy.grammar_sampler(), settings=settings.model_copy(update={"proposals": rows})
-        )
+        sampler = dataclasses.replace(policy.grammar_sampler(), rows=rows)
         requests = [(question.message, question.grammar) for question in questions]
         written = sampler.write(copy, requests, jax.random.fold_in(key, begin))
         return [(response.raw, response.tokens, False) for response in written]

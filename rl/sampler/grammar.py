@@ -37,15 +37,16 @@ class GrammarSampler:
     Attributes:
       sampler: the same model's sampler, for anything else.
       tokenizer: the model's tokenizer.
-      settings: room for the message in its chat format, caps of thought and answer, how both are drawn, and how many
-        responses are written at once; more than these wait for each other.
+      settings: room for the message in its chat format, caps of thought and answer, and how both are drawn.
       early_stop: sentence that ends a thought at its cap; None for none.
+      rows: responses that are written at once; more than these wait for each other.
     """
 
     sampler: Sampler
     tokenizer: Tokenizer
     settings: EngineerSection
     early_stop: str | None = None
+    rows: int = 1
 
     def write(
         self,
@@ -103,7 +104,7 @@ class GrammarSampler:
         forced = len(closing(self.tokenizer, self.early_stop))
         return dataclasses.replace(
             self.sampler,
-            rows=shards * -(-settings.proposals * jax.process_count() // shards),
+            rows=shards * -(-self.rows * jax.process_count() // shards),
             max_prompt_tokens=settings.max_prompt_tokens + opening,
             max_new_tokens=settings.max_thinking_tokens + forced + settings.max_answer_tokens + 1,
             thinking=None,  # a guide closes thoughts here, as the grammar begins behind them

@@ -259,7 +259,7 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
-    pilots = engineer.gate is not GateAction.OFF or engineer.proposals > 1
+    pilots = engineer.gate is not GateAction.OFF
     policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * PILOT_SAMPLES))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")

@@ -1,4 +1,4 @@
-"""Engineers propose legal configurations whatever the model says, and choose among several as they are told."""
+"""Engineers propose legal configurations whatever the model says."""
 
 import dataclasses
 import re
@@ -21,7 +21,6 @@ KINDS = THREE, FOUR = Kind.of(3), Kind.of(4)
 PREVIOUS = LakeConfig(kinds=KINDS, data=(0.5, 0.5), hole=(0.2, 0.3), wait=(0.1, 0.4))
 WISHED = LakeConfig(kinds=KINDS, data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 0.6))
 OTHER = LakeConfig(kinds=KINDS, data=(0.3, 0.7), hole=(0.1, 0.5), wait=(0.0, 0.6))
-FAR = LakeConfig(kinds=KINDS, data=(1.0, 0.0), hole=(0.5, 0.3), wait=(1.0, 0.4))  # of 4 the previous round's
 KEY = jax.random.key(7)
 V6 = Context(modules("V6"), Template.shipped())
 
@@ -39,15 +38,11 @@ class Model:
     """Says, one after the other, what it is told to say, the last for ever; remembers what it was asked."""
 
     def __init__(self, *answers: str | Exception, thinking: str = "more of size 4"):
-        self.answers, self.thinking, self.asked, self.said = answers, thinking, [], 0
+        self.answers, self.thinking, self.asked = answers, thinking, []
 
-    def __call__(self, prompt: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
-        self.asked.append((prompt, grammar, key, count))
-        return [self.answer() for _ in range(count)]
-
-    def answer(self) -> Generation:
-        self.said += 1
-        answer = self.answers[min(self.said, len(self.answers)) - 1]
+    def __call__(self, prompt: str, grammar: str, key: jax.Array) -> Generation:
+        self.asked.append((prompt, grammar, key))
+        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
         if isinstance(answer, Exception):
             raise answer
         return Generation(f"<think>\n{self.thinking}\n</think>\n\n{answer}", self.thinking, answer)
@@ -68,7 +63,8 @@ def test_a_legal_answer_is_taken_as_it_is_and_not_asked_for_again():
     assert proposal.parsed == WISHED.to_dict()
     assert (proposal.repairs, proposal.fallback) == ((), False)
     assert (proposal.attempts, proposal.errors) == (1, ())
-    assert model.asked == [(V6.build(validation(), HISTORY, Training(1, 3, 2)), grammar(KINDS), KEY, 1)]
+    assert model.asked == [(V6.build(validation(), HISTORY, Training(1, 3, 2)), grammar(KINDS), KEY)]
+    assert (proposal.candidates, proposal.chosen) == ((WISHED,), 0)
 
 
 def test_raw_text_and_thinking_are_kept_verbatim():
@@ -82,7 +78,7 @@ def test_raw_text_and_thinking_are_kept_verbatim():
 )
 def test_an_answer_without_a_configuration_leaves_the_previous_one_in_force(answer):
     proposal = propose(Model(answer))
-    assert proposal.projected == PREVIOUS
+    assert proposal.projected == PREVIOUS and not proposal.candidates
     assert proposal.fallback and not proposal.repairs
     assert proposal.attempts == len(proposal.errors) == 3
     assert proposal.raw.endswith(answer)
@@ -97,9 +93,9 @@ def test_it_is_asked_again_with_the_same_context_and_another_key():
         "no JSON object of sizes",
         "no number for data, hole or wait",
     ]
-    prompts, grammars, keys, counts = zip(*model.asked, strict=True)
+    prompts, grammars, keys = zip(*model.asked, strict=True)
     assert len(set(prompts)) == len(set(grammars)) == 1
-    assert keys == (KEY, jax.random.fold_in(KEY, 1), jax.random.fold_in(KEY, 2)) and counts == (1, 1, 1)
+    assert keys == (KEY, jax.random.fold_in(KEY, 1), jax.random.fold_in(KEY, 2))
 
 
 def test_a_model_that_gives_no_answer_costs_an_attempt():
@@ -136,64 +132,9 @@ def test_an_illegal_answer_is_repaired_and_says_so():
     assert proposal.parsed["3"]["hole"] == 0.9
 
 
-def test_several_proposals_are_asked_for_at_once_and_the_usable_ones_are_piloted():
-    model = Model("rubbish", to_answer(WISHED), to_answer(FAR))
-    proposal = propose(model, proposals=3, pilot=Pilot())
-    assert [asked[3] for asked in model.asked] == [3]
-    assert (proposal.projected, proposal.candidates, proposal.chosen) == (FAR, (WISHED, FAR), 1)
-    assert (proposal.attempts, len(proposal.errors), proposal.fallback) == (1, 1, False)
-
-
-def test_several_are_asked_for_again_where_none_is_usable():
-    model = Model("a", "b", to_answer(FAR), "c")
-    proposal = propose(model, proposals=2, pilot=Pilot())
-    assert (proposal.projected, proposal.attempts, len(proposal.errors)) == (FAR, 2, 3)
-
-
-def test_without_a_usable_answer_there_are_no_candidates():
-    proposal = propose(Model("rubbish"), proposals=2, pilot=Pilot())
-    assert (proposal.projected, proposal.candidates, proposal.chosen) == (PREVIOUS, (), 0)
-    assert proposal.fallback and len(proposal.errors) == 6
-
-
-class Pilot:
-    """Gives half of the answers right on boards with waits, all on the others; remembers the keys."""
-
-    def __init__(self):
-        self.keys = []
-
-    def __call__(self, config: LakeConfig, key: jax.Array) -> dict[Kind, np.ndarray]:
-        self.keys.append(key)
-        rows = zip(config.kinds, config.data, config.wait, strict=True)
-        return {kind: np.full(4, 0.5 if wait else 1.0) for kind, data, wait in rows if data}
-
-
-def test_the_best_proposal_is_the_one_whose_boards_teach_most_by_their_share():
-    pilot = Pilot()  # of WISHED's boards .75 can be learned from, of OTHER's .7, of FAR's all
-    proposal = propose(Model(*map(to_answer, (WISHED, FAR, OTHER))), proposals=3, pilot=pilot)
-    assert (proposal.projected, proposal.chosen) == (FAR, 1)
-    proposal = propose(Model(*map(to_answer, (OTHER, WISHED))), proposals=2, pilot=pilot)
-    assert proposal.projected == WISHED
-
-
-def test_all_candidates_are_piloted_with_one_key_that_is_no_other():
-    pilot, model = Pilot(), Model(*map(to_answer, (WISHED, OTHER)))
-    propose(model, proposals=2, pilot=pilot)
-    assert pilot.keys[0] == pilot.keys[1] != model.asked[0][2]
-
-
-def test_several_proposals_require_a_pilot_and_any_a_finished_round():
-    with pytest.raises(ValueError, match="2 proposals require a pilot"):
-        engineer(Model(""), proposals=2)
+def test_an_engineer_requires_a_finished_round():
     with pytest.raises(ValueError, match="at least one finished round"):
         engineer(Model("")).propose(validation(), [], KEY)
-
-
-def test_without_a_grammar_an_answer_is_read_tolerantly_and_says_what_was_read():
-    answer = 'Sure!\n```json\n{"3x3": {"data": "25%", "hole": 0.1, "wait": 0}, "4x4": {"data": "75%", "hole": 0.5, '
-    proposal = propose(Model(answer + '"wait": 0.6}}\n```'), masked=False)
-    assert proposal.projected == WISHED
-    assert proposal.repairs and not proposal.fallback
 
 
 def test_without_a_grammar_it_is_asked_again_with_what_was_wrong():
@@ -275,7 +216,7 @@ def test_the_evidence_of_one_kind_cannot_be_shuffled():
         engineer(Model(""), shuffled=True).propose(evidence, [PastRound(0, one, evidence)], KEY)
 
 
-def reader(prompt: str, grammar: str, key: jax.Array, count: int) -> list[Generation]:
+def reader(prompt: str, grammar: str, key: jax.Array) -> Generation:
     """A model that reads the table of the latest validation and follows the rule that the warm start teaches."""
     rows = re.findall(r"^(\d+) \d+ (\d+) \d+ (\d+) (\d+) \| ([\d ]+)$", prompt, flags=re.MULTILINE)
     read = []
@@ -283,7 +224,7 @@ def reader(prompt: str, grammar: str, key: jax.Array, count: int) -> list[Genera
         failures = dict(zip(CHECKS, map(int, failed.split()), strict=True))
         kind, numbers = Kind.of(int(size)), (100, int(valid), int(optimal))
         read.append(KindEvidence(kind, *numbers, failures, failures, int(sampled) / 100))
-    return [Generation("", "", to_answer(frontier_design(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0), toy.KINDS)))]
+    return Generation("", "", to_answer(frontier_design(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0), toy.KINDS)))
 
 
 def test_a_model_that_reads_its_evidence_teaches_less_by_shuffled_evidence():

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engineer.lenient_json import LONGEST, READ, TRIES, parse_lenient
-from engineer.proposal import Proposal, fault
+from engineer.proposal import READ, Proposal, fault, parse_answer
 from jaxlake.config import LakeConfig, project
 
 SECONDS = 0.05
@@ -30,10 +29,10 @@ UNITS = [
 def survive(text: str) -> float:
     """Takes a text through all that is done with an answer; returns processor seconds."""
     start = time.process_time()
-    parsed, repairs = parse_lenient(text, PREVIOUS.kinds)
+    parsed = parse_answer(text, PREVIOUS.kinds)
     error = fault(text, parsed, PREVIOUS.kinds)
     config, changes = (PREVIOUS, ()) if error else project(parsed, PREVIOUS)
-    lines, errors = (*repairs, *changes), () if error is None else (error,)
+    lines, errors = tuple(changes), () if error is None else (error,)
     proposal = Proposal(
         engineer="api",
         raw=text,
@@ -78,9 +77,7 @@ def test_what_fills_all_that_is_read_takes_no_longer():
     filled = [head + unit * ((READ - 20) // len(unit)) + tail for unit in UNITS for head, tail in around]
     around = [("{", "}"), ('{"3":', "}"), ('{"3":[', "]}"), ("[{", "}]")]
     deep = [head * 1900 + within + tail * 1900 for head, tail in around for within in ("", "1", "1,", "x {")]
-    slips = [*UNITS, "a,", "x:y,", "'a',", "'\\'", "a /", "n "]
-    tried = ["{x " * TRIES + slip * ((LONGEST - 50) // len(slip)) + "}" * TRIES for slip in slips]
-    assert survived(filled + deep + tried) == len(filled) + len(deep) + len(tried)
+    assert survived(filled + deep) == len(filled) + len(deep)
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,12 +1,10 @@
 """The chat client against a server that misbehaves: what is asked again, what ends everything, and in which words."""
 
-import contextlib
 import dataclasses
 import importlib
 import socket
 import struct
 import sys
-import threading
 import time
 
 import pytest
@@ -15,15 +13,13 @@ from rl.config import ConfigError
 from rl.sampler.api import ApiError, ChatClient, Completion, Request, RequestFailed
 
 QUESTION = Request("Where to?", temperature=0.0, max_tokens=64, thinking=False)
-BAD_ADDRESSES = ("localhost:8000", "ftp://host/v1", "http://", "http://host:x/v1", "gpt-5", "http://ho st/v1") + (
-    "http://me:secret@host/v1",
-)
 DRAWN = Request("?", temperature=0.7, max_tokens=1, thinking=True, seed=5, top_p=0.9, top_k=20)
 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)  # the package has no setting for it
+    monkeypatch.setattr("rl.sampler.api.PAUSE", 0.01)
 
 
 def client_of(server, **settings) -> ChatClient:
@@ -53,16 +49,6 @@ def hang(handler):
     handler.server.end.wait(30)
 
 
-def trickle(handler):
-    """Keeps the connection open with blanks, for ever."""
-    handler.send_response(200)
-    handler.end_headers()
-    with contextlib.suppress(OSError):
-        while not handler.server.end.wait(0.05):
-            handler.wfile.write(b" ")
-            handler.wfile.flush()
-
-
 def test_the_question_is_the_message_alone_and_the_answer_comes_with_its_length(server):
     assert complete(client_of(server)) == Completion("fine", 7, truncated=False, prompt_tokens=100)
     assert server.asked == [
@@ -76,7 +62,6 @@ def test_the_question_is_the_message_alone_and_the_answer_comes_with_its_length(
             "chat_template_kwargs": {"enable_thinking": False},
         }
     ]
-    assert server.headers[0]["Authorization"] is None
 
 
 @pytest.mark.parametrize(("seed", "sent"), [(5, 5), (2**31 - 1, 2**31 - 1), (2**31 + 5, 5)])
@@ -128,45 +113,8 @@ def test_optional_fields_that_a_server_refuses_are_dropped_once_and_said_once(se
 def test_a_field_is_known_by_what_servers_say_of_it(server, told, field):
     server.respond = lambda handler, body, number: handler.send(400, told) if field in body else handler.say("fine")
     client = client_of(server)
-    assert complete(client, dataclasses.replace(DRAWN, schema={})).text == "fine"
+    client.check(dataclasses.replace(DRAWN, schema={}), lambda line: None)
     assert client.refused == {field} and len(server.asked) == 2
-
-
-@pytest.mark.parametrize("refused", [{"response_format"}, {"min_p", "top_k"}])
-def test_an_error_that_repeats_the_request_costs_no_field_but_those_at_fault(server, refused):
-    server.respond = lambda handler, body, number: (
-        handler.send(400, {"error": {"message": str([{"msg": "unknown", "input": body}])}})
-        if refused & body.keys()
-        else handler.say("fine")
-    )
-    client, said, request = client_of(server), [], dataclasses.replace(DRAWN, schema={})
-    client.check(request, said.append)
-    assert said == [f"{server.url}: refuses {', '.join(sorted(refused))}, so there its own defaults hold"]
-    complete(client, request)
-    optional = {"temperature", "seed", "top_p", "top_k", "min_p", "repetition_penalty"}
-    optional |= {"chat_template_kwargs", "response_format"}
-    assert server.asked[-1].keys() == {"path", "model", "messages", "max_tokens"} | optional - refused
-
-
-def test_a_refusal_after_the_first_question_is_told_apart(server):
-    server.respond = lambda handler, body, number: (
-        handler.send(400, f"no {name}") if (name := "top_k" if number < 2 else "seed") in body else handler.say("fine")
-    )
-    client = client_of(server)
-    client.check(DRAWN, lambda line: None)
-    assert (client.refused, client.refused_later) == ({"top_k"}, set())
-    complete(client, DRAWN)
-    assert (client.refused, client.refused_later) == ({"top_k", "seed"}, {"seed"})
-
-
-def test_a_field_that_another_mistake_names_in_passing_is_sent_again(server):
-    told = "the prompt is too long, whatever the temperature"
-    server.respond = lambda handler, body, number: handler.send(400, told) if number < 2 else handler.say("fine")
-    client = client_of(server)
-    with pytest.raises(RequestFailed, match=told):
-        complete(client, DRAWN)
-    complete(client, DRAWN)
-    assert not client.refused and server.asked[-1]["temperature"] == 0.7
 
 
 @pytest.mark.parametrize(
@@ -182,25 +130,17 @@ def test_a_first_small_request_ends_a_mistake_in_one_line_at_once(server, status
     assert server.asked[0]["max_tokens"] == 16 and len(server.asked[0]["messages"][0]["content"]) < 50
 
 
-HM = {"type": "text", "text": "Hm."}
-
-
 @pytest.mark.parametrize(
     ("message", "reason", "text", "thinking"),
     [
         ({"content": "0:(0,0)(0,"}, "length", "0:(0,0)(0,", ""),
-        ({"content": ""}, "length", "", ""),
         ({"content": None}, "length", "", ""),
-        ({"content": "a \ud800 b"}, "stop", "a ? b", ""),  # half a surrogate pair, which no file takes
         ({"content": "4", "reasoning_content": "\nHm. So.\n"}, "stop", "4", "Hm. So."),
         ({"content": None, "reasoning": "\nHm. So.\n"}, "length", "", "Hm. So."),
-        ({"content": [{"type": "text", "text": "More "}, {"type": "text", "text": "holes."}]}, None, "More holes.", ""),
-        ({"content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "4"}]}, None, "4", "Hm."),
-        ({"content": [{"type": "thinking", "thinking": [HM]}, {"type": "text", "text": "4"}]}, None, "4", "Hm."),
     ],
 )
 def test_an_answer_is_read_in_every_form(server, message, reason, text, thinking):
-    """In parts, cut off, with thoughts apart; this server counts no tokens."""
+    """Whole, cut off, with thoughts apart; this server counts no tokens."""
     choice = {"message": message, "finish_reason": reason}
     server.respond = lambda handler, *_: handler.send(200, {"choices": [choice]})
     completion = complete(client_of(server))
@@ -217,15 +157,11 @@ def test_an_answer_is_read_in_every_form(server, message, reason, text, thinking
         (lambda h: h.send(503, "<html>busy</html>"), "status 503: <html>busy</html>"),
         (lambda h: h.send(200, "<html>proxy</html>"), 'the answer is no chat completion: "<html>proxy</html>"'),
         (lambda h: h.send(200, '{"choices": []}'), "the answer is no chat completion"),
-        (lambda h: h.send(200, "[" * 100_000), "the answer is no chat completion"),
-        (lambda h: h.send(200, {"error": {"message": "upstream died"}}), "status 200 with an error: .*upstream died"),
-        (lambda h: h.say([{"text": "no type"}]), "the answer is no chat completion"),
-        (lambda h: h.say([]), 'an empty answer \\(finish_reason "stop"\\)'),
+        (lambda h: h.send(200, {"error": {"message": "upstream died"}}), "the answer is no .*upstream died"),
         (lambda h: h.say(""), 'an empty answer \\(finish_reason "stop"\\)'),
         (lambda h: h.say(None, "content_filter"), 'an empty answer \\(finish_reason "content_filter"\\)'),
-        (cut, "ConnectionResetError: .*reset by peer"),
-        (hang, "no answer within 0.5 s"),
-        (trickle, "no answer within 0.5 s"),
+        (cut, "ReadError"),
+        (hang, "ReadTimeout"),
     ],
 )
 def test_trouble_is_asked_again_and_told_if_it_stays(server, trouble, reason):
@@ -245,76 +181,40 @@ def test_trouble_is_asked_again_and_told_if_it_stays(server, trouble, reason):
         (403, "not you", "sk-secret", "refuses MY_KEY \\(status 403: not you\\)"),
         (404, {"error": {"message": "nope"}}, None, "knows no model 'some/model', or nothing at this address .*nope"),
         (429, {"error": {"code": "insufficient_quota", "message": "pay"}}, "k", "MY_KEY has no budget left .*pay"),
-        (308, "", None, "the server is elsewhere, at http://other/v1 \\(status 308\\)"),
     ],
 )
 def test_what_no_other_request_can_mend_ends_at_once(server, status, content, key, message):
-    server.respond = lambda handler, *_: handler.send(status, content, {"Location": "http://other/v1"})
+    server.respond = lambda handler, *_: handler.send(status, content)
     with pytest.raises(ApiError, match=f"^{server.url}: {message}") as error:
-        list(client_of(server, key=key, key_name="MY_KEY").map([QUESTION] * 50, concurrency=1))
+        list(client_of(server, key=key, key_name="MY_KEY", attempts=1).map([QUESTION] * 50, concurrency=1))
     assert len(server.asked) == 1 and "\n" not in str(error.value) and "sk-secret" not in str(error.value)
 
 
-def test_a_server_that_is_not_there_is_told_at_once():
+def test_a_server_that_is_not_there_is_told_by_the_first_small_request():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with pytest.raises(ApiError, match=f"^{url}: not reached: ConnectionRefusedError: "):
-        complete(ChatClient(url, "m", timeout=5))
-
-
-def test_a_server_that_goes_away_is_waited_for_while_it_is_asked_and_ends_the_next_call(server):
-    client = client_of(server, attempts=2)
-    results = client.map([QUESTION] * 2, concurrency=1)
-    assert next(results)[1].text == "fine"
-    server.shutdown()
-    server.socket.close()
-    ((_, result),) = results
-    assert isinstance(result, RequestFailed) and str(result).startswith("ConnectionRefusedError: ")
-    with pytest.raises(ApiError, match=f"^{server.url}: not reached: ConnectionRefusedError: "):
-        complete(client)
+    with pytest.raises(ApiError, match=f"^{url}: a first small request for the model 'm' failed: ConnectError: "):
+        ChatClient(url, "m", timeout=5).check(QUESTION, print)
 
 
 def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it(server):
-    """Also for requests that were under way when the first refusal came."""
-
-    def respond(handler, body, number):
-        if "max_tokens" in body:
-            time.sleep(0.05 * number)
-            handler.send(400, {"error": {"message": "Use 'max_completion_tokens' instead."}})
-        else:
-            handler.say("fine")
-
-    server.respond = respond
-    results = dict(client_of(server).map([QUESTION] * 8, concurrency=4))
-    assert [results[i].text for i in range(8)] == ["fine"] * 8
-    assert sum("max_tokens" in body for body in server.asked) == 4
-    assert sum(body.get("max_completion_tokens") == 64 for body in server.asked) == 8
+    server.respond = lambda handler, body, number: (
+        handler.send(400, {"error": {"message": "Use 'max_completion_tokens' instead."}})
+        if "max_tokens" in body
+        else handler.say("fine")
+    )
+    client = client_of(server)
+    client.check(QUESTION, print)
+    assert complete(client).text == "fine" and server.asked[-1]["max_completion_tokens"] == 64
 
 
 @pytest.mark.parametrize(
-    ("url", "key", "message"),
-    [
-        *((url, None, "must be the address of a server, like http://localhost:8000/v1") for url in BAD_ADDRESSES),
-        ("http://host/v1", "sk-secret\n", "^MY_KEY: must be ASCII letters on one line"),
-    ],
+    "url", ["localhost:8000", "ftp://host/v1", "http://", "http://ho st/v1", "http://me:pw@host/v1"]
 )
-def test_what_is_no_address_or_no_key_is_refused(url, key, message):
-    with pytest.raises(ApiError, match=message) as error:
-        ChatClient(url, "m", key, key_name="MY_KEY", timeout=5)
-    assert "sk-secret" not in str(error.value)
-
-
-def test_what_openai_variables_hold_is_not_for_every_server(server, monkeypatch):
-    """OpenAI's package reads its key, its address, the organisation and more from them."""
-    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
-        monkeypatch.setenv(f"OPENAI_{name}", "secret")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: secret")
-    complete(client_of(server))
-    (headers,) = server.headers
-    sent = {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent"}
-    assert {name.lower() for name in headers} == sent and "secret" not in str(headers)
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ApiError, match="must be the address of a server, like http://localhost:8000/v1"):
+        ChatClient(url, "m", timeout=5)
 
 
 def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch):
@@ -322,12 +222,6 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ConfigError, match="^asking a server needs pip install 'jaxlake\\[api\\]' .*openai"):
         importlib.import_module("rl.sampler.api")
-
-
-def test_a_proxy_that_cannot_be_used_is_told(server, monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "gopher://secret.example")
-    with pytest.raises(ApiError, match=f"^{server.url}: .*proxy"):
-        complete(client_of(server))
 
 
 def test_many_requests_keep_to_the_concurrency_and_lose_none(server):
@@ -360,7 +254,6 @@ def test_a_closed_map_breaks_off_what_is_under_way_and_asks_for_nothing_more(ser
             left.append(handler.connection.recv(1))  # nothing comes any more when the client has gone
 
     server.respond = respond
-    threads = threading.active_count()
     results = client_of(server, timeout=20).map([QUESTION] * 50, concurrency=2)
     next(results), next(results)
     began = time.monotonic()
@@ -369,16 +262,3 @@ def test_a_closed_map_breaks_off_what_is_under_way_and_asks_for_nothing_more(ser
         time.sleep(0.02)
     assert time.monotonic() - began < 5
     assert len(server.asked) <= 4 and set(left) <= {b""}
-    assert threading.active_count() <= threads + 4  # the server's, which end with their connections
-
-
-def test_a_closed_map_does_not_wait_for_a_repetition(server):
-    server.respond = lambda handler, body, number: (
-        handler.say("fine") if number == 0 else handler.send(429, "", {"Retry-After": "60"})
-    )
-    results = client_of(server).map([QUESTION] * 3, concurrency=2)
-    next(results)
-    time.sleep(0.1)  # the other question got its 429
-    began = time.monotonic()
-    results.close()
-    assert time.monotonic() - began < 2 and len(server.asked) == 2

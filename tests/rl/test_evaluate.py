@@ -231,7 +231,7 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
         (("--run", "RUN/.."), "no run (it has no config.yaml)"),
         (("--model", "none"), "must be a folder that exists"),
         (("--model", "TORN"), "torn"),
-        (("--api", "http://127.0.0.1:9/v1", "m"), "http://127.0.0.1:9/v1: not reached: "),
+        (("--api", "http://127.0.0.1:9/v1", "m"), "http://127.0.0.1:9/v1: a first small request for the model 'm' failed: ConnectError: "),
         (("--api", "127.0.0.1", "m"), "127.0.0.1: must be the address"),
         (("--api", "http://127.0.0.1:9/v1", "m", "--key-env", "MY_KEY"), "--key-env MY_KEY: there is no such environ"),
     ],

@@ -43,8 +43,8 @@ class Noise:
                 max_thinking_tokens=128,
                 max_answer_tokens=400,
                 temperature=5.0,
-                proposals=answers,
             ),
+            rows=answers,
         )
 
     def write(self, seed=0, count=1, grammar=None, message="design", progress=None):

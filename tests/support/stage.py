@@ -179,4 +179,4 @@ class Scripted:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return [(f"<think>\n</think>\n\n{answer}", "", answer)] * len(requests)
+        return [(f"<think>\n</think>\n\n{answer}", "", answer)]

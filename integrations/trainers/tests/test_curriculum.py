@@ -118,9 +118,9 @@ def test_a_language_model_designs_given_a_way_to_write():
 
     design = '{"4":{"data":0.5,"hole":0.3,"wait":0.1},"rooms5":{"data":0.5,"hole":0.1,"wait":0}}'
 
-    def generate(message, grammar, key, count):
+    def generate(message, grammar, key):
         messages.append(message)
-        return [Generation.of(f"Sizes 3 are solved.</think>{design}")]
+        return Generation.of(f"Sizes 3 are solved.</think>{design}")
 
     engineer = LanguageEngineer(
         name="mine",
