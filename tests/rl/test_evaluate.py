@@ -231,7 +231,10 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
         (("--run", "RUN/.."), "no run (it has no config.yaml)"),
         (("--model", "none"), "must be a folder that exists"),
         (("--model", "TORN"), "torn"),
-        (("--api", "http://127.0.0.1:9/v1", "m"), "http://127.0.0.1:9/v1: a first small request for the model 'm' failed: ConnectError: "),
+        (
+            ("--api", "http://127.0.0.1:9/v1", "m"),
+            "http://127.0.0.1:9/v1: a first small request ",
+        ),
         (("--api", "127.0.0.1", "m"), "127.0.0.1: must be the address"),
         (("--api", "http://127.0.0.1:9/v1", "m", "--key-env", "MY_KEY"), "--key-env MY_KEY: there is no such environ"),
     ],
@@ -331,7 +334,7 @@ def test_a_report_has_what_was_sent_and_what_was_refused_and_no_part_of_the_key(
     arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
     status, out, _ = command(*arguments)
     assert status == 0 and "refuses min_p, top_k, so there its own defaults hold" in out
-    assert len(server.asked) == 1 + 1 + 2 + 8  # each of the two is tried alone
+    assert len(server.asked) == 3 + 8
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
     assert "sk-1" not in "".join(file.read_text() for file in tmp_path.iterdir())
     held = json.loads((tmp_path / "scores.json").read_text())
