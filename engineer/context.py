@@ -139,13 +139,13 @@ class Template:
         """Return the template that a text in the form of the shipped one holds.
 
         Raises:
-          ValueError: in one line, for a section that is missing, unknown or there twice, and for a placeholder that is
-            missing or unknown.
+          ValueError: in one line, for a section that is missing (a family's may be), unknown or there twice, and for a
+            placeholder that is missing or unknown.
         """
         _, *parts = _HEADING.split(text)
         sections = list(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
         names = [name for name, _ in sections]
-        for name in [*names, *_SECTIONS]:
+        for name in [*names, *(name for name in _SECTIONS if name not in _FAMILIES)]:
             if name not in _SECTIONS:
                 raise ValueError(f"unknown section {name!r}; it must be one of {', '.join(_SECTIONS)}")
             if names.count(name) != 1:
@@ -355,11 +355,12 @@ def _answer_format(content: _Content) -> _Values:
     }
 
 
+_FAMILIES = [family.value for family in Family]
 _BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
 _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
     "task": (("each",), _task),
     "kinds": (("designed", "targets"), _kinds),
-    **{family.value: ((), _nothing) for family in Family},
+    **dict.fromkeys(_FAMILIES, ((), _nothing)),
     "F": (("rows", "row"), _failure_breakdown),
     "R": (("rows", "row"), _trained),
     "H": (("rows", "row"), _history),

