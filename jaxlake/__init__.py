@@ -8,7 +8,7 @@ from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text, to_text
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.env import CLASSIC_SLIP, Lake
-from jaxlake.generate import GAPS, Dataset, KindReport, generate
+from jaxlake.generate import Dataset, KindReport, generate
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import LevelBank, pad, stack, validate
 from jaxlake.render import animate, draw, png, svg
@@ -43,7 +43,6 @@ if jax.__version_info__ >= (0, 10):
 
 __all__ = [
     "CLASSIC_SLIP",
-    "GAPS",
     "INFINITE",
     "MAX_HOLE",
     "Action",

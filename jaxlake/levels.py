@@ -76,37 +76,6 @@ def build(
     )
 
 
-def from_map(
-    where: str, blocked: np.ndarray, starts: Sequence[tuple[int, int]], goals: Sequence[tuple[int, int]]
-) -> Instance:
-    """Build an instance on another project's map, set into the top left corner of a square whose rest is holes.
-
-    Args:
-      where: the file and the scenario, for messages.
-      blocked: bool ``[height, width]``.
-      starts, goals: (row, column) of each agent.
-
-    Raises:
-      ValueError: naming ``where`` and the first fault.
-    """
-    height, width = blocked.shape
-    size = max(height, width)
-    if len(starts) != len(goals):
-        raise ValueError(f"{where}: {len(starts)} starts and {len(goals)} goals: there must be as many")
-    for row, column in (*starts, *goals):
-        if not (0 <= row < height and 0 <= column < width):
-            raise ValueError(f"{where}: ({row},{column}) is outside the map of {height} rows and {width} columns")
-    holes = np.ones((size, size), bool)
-    holes[:height, :width] = blocked
-    begins, ends = ([row * size + column for row, column in cells] for cells in (starts, goals))
-    instance = build(size, holes, begins, ends)
-    try:
-        validate(instance)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    return instance
-
-
 def stack(instances: Sequence[Instance]) -> Instance:
     """Join instances without batch axes to one ``[n]``, padded to the largest of them; numpy arrays.
 

@@ -11,7 +11,7 @@ from pathlib import Path, PureWindowsPath
 import numpy as np
 
 from jaxlake.arguments import whole_number
-from jaxlake.levels import from_map
+from jaxlake.levels import build, validate
 from jaxlake.types import MAX_AGENTS, Instance
 
 _PASSABLE = ".GS"
@@ -75,6 +75,7 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> I
         is outside the map, blocked, or that of another.
     """
     blocked = read_map(map_path)
+    size = max(blocked.shape)
     starts, goals = [], []
     for number, words in _agent_rows(scen_path, whole_number("num_agents", num_agents, 1))[:num_agents]:
         if not all(word.isdecimal() for word in words[2:8]):
@@ -82,9 +83,18 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> I
         width, height, start_x, start_y, goal_x, goal_y = map(int, words[2:8])
         if (height, width) != blocked.shape:
             raise _fault(scen_path, number, f"the map is {width} x {height} here, its file {blocked.shape[::-1]}")
-        starts.append((start_y, start_x))
-        goals.append((goal_y, goal_x))
-    return from_map(os.fspath(scen_path), blocked, starts, goals)
+        if max(start_x, goal_x) >= width or max(start_y, goal_y) >= height:
+            raise _fault(scen_path, number, "the start or the goal is outside the map")
+        starts.append(start_y * size + start_x)
+        goals.append(goal_y * size + goal_x)
+    holes = np.ones((size, size), bool)
+    holes[: blocked.shape[0], : blocked.shape[1]] = blocked
+    instance = build(size, holes, starts, goals)
+    try:
+        validate(instance)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(scen_path)}: {error}") from None
+    return instance
 
 
 def _agent_rows(path: PathLike, num_agents: int) -> list[tuple[int, list[str]]]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -97,32 +96,26 @@ class VectorLake(VectorEnv):
 
         Args:
           seed: the seed of levels and slips from now on.
-          options: ``levels``, int ``[num_envs]``, to play those of the bank instead of drawn ones; ``reset_mask``, bool
-            ``[num_envs]``, to begin again in those environments alone, as the mode DISABLED needs it.
+          options: ``levels``, int ``[num_envs]``, to play those of the bank instead of drawn ones.
 
         Raises:
           ValueError: for options of another shape or a level that the bank does not have.
         """
         super().reset(seed=seed)
         options = options or {}
+        if unknown := set(options) - {"levels"}:
+            raise ValueError(f"options have {', '.join(sorted(unknown))}: only levels has a meaning here")
         drawn = self.np_random.integers(len(self.bank), size=self.num_envs)
-        levels = self._option(options.get("levels", drawn), "levels")
+        levels = np.asarray(options.get("levels", drawn))
+        if levels.shape != (self.num_envs,):
+            raise ValueError(f"levels have the shape {list(levels.shape)}: it must be [{self.num_envs}]")
         for level in levels:
             check_level(level, self.bank)
-        mask = self._option(options.get("reset_mask", np.ones(self.num_envs, bool)), "reset_mask")
         check_process()
-        lake = self._autoreset.lake
-        if mask.all():
-            self._seed, self._steps = np.uint32(self.np_random.integers(2**31)), 0
-            self.state, fetched = _reset_batch(lake, self.bank, levels, self.params)
-        elif self.state is None:
-            raise ValueError("reset_mask leaves out environments that have not begun")
-        else:
-            self.state, fetched = _reset_some(lake, self.bank, levels, self.params, mask, self.state)
+        self._seed, self._steps = np.uint32(self.np_random.integers(2**31)), 0
+        self.state, fetched = _reset_batch(self._autoreset.lake, self.bank, levels, self.params)
         timestep = self._layout.unpack(fetched)
-        infos = infos_of(timestep)
-        legal = {"action_mask": infos.pop("action_mask")}
-        return timestep.observation, _masked(legal, np.ones(self.num_envs, bool)) | _masked(infos, mask)
+        return timestep.observation, _masked(infos_of(timestep), np.ones(self.num_envs, bool))
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
         """Play one step in every environment.
@@ -171,14 +164,6 @@ class VectorLake(VectorEnv):
         if self.state is None:
             raise ValueError("call reset() before step() and render()")
         return None if self.render_mode is None else pictures(self.state, self.render_mode)
-
-    def _option(self, value: Any, name: str) -> np.ndarray:
-        value = np.asarray(value)
-        kind = np.bool_ if name == "reset_mask" else np.integer
-        if value.shape != (self.num_envs,) or not np.issubdtype(value.dtype, kind):
-            wanted = f"{'bool' if kind is np.bool_ else 'int'} [{self.num_envs}]"
-            raise ValueError(f"{name} is {value.dtype} {list(value.shape)}: it must be {wanted}")
-        return value
 
 
 class CentralLake(gymnasium.Env):
@@ -255,17 +240,6 @@ _begin = jax.vmap(begin, in_axes=(None, None, 0, None))
 def _reset_batch(lake: Lake, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, jax.Array]:
     state, timestep = _begin(lake, bank, levels, params)
     return state, pack(timestep)
-
-
-@partial(jax.jit, static_argnames="lake")
-def _reset_some(
-    lake: Lake, bank: LevelBank, levels: jax.Array, params: Params, mask: jax.Array, old: State
-) -> tuple[State, jax.Array]:
-    """Fresh states where the mask is set, the old ones elsewhere, with what all of them show."""
-    fresh, timestep = _begin(lake, bank, levels, params)
-    state = jax.tree.map(lambda new, was: jax.vmap(jnp.where)(mask, new, was), fresh, old)
-    seen = {"observation": jax.vmap(lake.observe)(state), "legal_actions": jax.vmap(lake.legal_actions)(state)}
-    return state, pack(timestep.replace(**seen))
 
 
 @partial(jax.jit, static_argnames="autoreset")

@@ -6,7 +6,7 @@ import numpy as np
 from jaxlake.arguments import check_key, is_number, short_repr, whole_number
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate.candidates import Shape, fingerprints, fixed_fingerprints
-from jaxlake.generate.dataset import GAPS, Dataset, KindReport, assemble, report_kind
+from jaxlake.generate.dataset import Dataset, KindReport, assemble, report_kind
 from jaxlake.generate.search import Found, Quotas, first_boards, rounded
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import stack, validate
@@ -15,7 +15,7 @@ from jaxlake.record import Array
 from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
-__all__ = ["GAPS", "Dataset", "KindReport", "generate"]
+__all__ = ["Dataset", "KindReport", "generate"]
 
 _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards make somebody wait.
 

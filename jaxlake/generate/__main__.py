@@ -8,8 +8,8 @@ from jaxlake import files
 from jaxlake.arguments import seed_key, whole_number
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
-from jaxlake.generate import GAPS, Dataset, generate
-from jaxlake.kinds import Family, Kind, read_kinds, row_name
+from jaxlake.generate import Dataset, generate
+from jaxlake.kinds import Family, Kind, read_kinds
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, Status
 
 _EXAMPLE = """\
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             exclude=None if options.exclude is None else files.read(options.exclude, MAX_SIZE, MAX_AGENTS)[0],
         )
         files.write(options.output, _records(dataset))
-    print(_table(dataset))
+    print(_summary(dataset))
     return 0
 
 
@@ -95,23 +95,14 @@ def _records(dataset: Dataset) -> Iterator[files.Record]:
         )
 
 
-def _table(dataset: Dataset) -> str:
+def _summary(dataset: Dataset) -> str:
     """Quotas and what was drawn per kind, and a line for each quota that was lowered."""
-    kinds = [entry.kind for entry in dataset.report]
-    name = row_name(kinds)
-    width = 1 + max(len(word) for word in (name, *map(str, kinds)))
     lines = [
-        f"{'':{width}}       holes       need a wait  optimum - shortest",
-        f"{name:>{width}} boards each  ratio  asked  got{''.join(f'{gap:>5}' for gap in GAPS)}"
-        "   tried solvable undecided",
+        f"{entry.kind}: {entry.realised} boards with {entry.holes:.3g} holes ({entry.hole_ratio:.1%}), "
+        f"{entry.realised_waits} of {entry.requested_waits} need a wait; {entry.candidates} tried, "
+        f"{entry.solvable:.1%} solvable, {entry.undecided} undecided"
+        for entry in dataset.report
     ]
-    for entry in dataset.report:
-        gaps = "".join(f"{number:>5}" for number in entry.gaps)
-        lines.append(
-            f"{entry.kind!s:>{width}} {entry.realised:>6} {entry.holes:>4.3g} {entry.hole_ratio:>6.1%} "
-            f"{entry.requested_waits:>6} {entry.realised_waits:>4}{gaps} {entry.candidates:>7} {entry.solvable:>8.1%} "
-            f"{entry.undecided:>9}"
-        )
     return "\n".join([*lines, *dataset.shortfalls()])
 
 

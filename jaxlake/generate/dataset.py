@@ -12,9 +12,6 @@ from jaxlake.kinds import Family, Kind
 from jaxlake.record import Array
 from jaxlake.types import Instance, Solution
 
-GAPS = ("0", "1", "2", "3+")
-"""The classes of ``KindReport.gaps``: how far the optimum exceeds the agents' independent shortest paths."""
-
 
 @dataclasses.dataclass(frozen=True)
 class KindReport:
@@ -30,7 +27,6 @@ class KindReport:
       requested_interacting, realised_interacting: number of them in which somebody waits or the optimum exceeds the
         shortest paths; None requested where that was left as it comes.
       repeated: number of the realised that are copies of others, for want of different ones.
-      gaps: number of the realised by optimum less the shortest paths, classes as in ``GAPS``.
       holes: holes per board, of families other than random their mean.
       hole_ratio: of random boards the same as a share of the cells that are neither start nor goal, of others the
         density that was asked for.
@@ -48,7 +44,6 @@ class KindReport:
     requested_interacting: int | None
     realised_interacting: int
     repeated: int
-    gaps: tuple[int, ...]
     holes: float
     hole_ratio: float
     candidates: int
@@ -126,17 +121,15 @@ def report_kind(shape: Shape, quotas: Quotas, found: Found | None, repeated: int
     drawn = kind.family is Family.RANDOM  # to a number of holes, of which the ratio follows
     holes = shape.holes if drawn or found is None else float(found.instances.holes.sum(axis=1).mean())
     searched = account.candidates - account.known
-    gaps = np.zeros(0, int) if found is None else np.minimum(found.gaps, len(GAPS) - 1)
     return KindReport(
         kind=kind,
         requested=quotas.total,
-        realised=len(gaps),
+        realised=0 if found is None else len(found.numbers),
         requested_waits=quotas.waits or 0,
         realised_waits=0 if found is None else int(np.sum(found.needs_wait)),
         requested_interacting=quotas.interacting,
         realised_interacting=0 if found is None else int(np.sum(found.interacts)),
         repeated=repeated,
-        gaps=tuple(np.bincount(gaps, minlength=len(GAPS)).tolist()),
         holes=holes,
         hole_ratio=(shape.holes / free if free else 0.0) if drawn else shape.density,
         candidates=account.candidates,

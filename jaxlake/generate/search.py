@@ -50,14 +50,9 @@ class Found(Record):
     numbers: np.ndarray
 
     @property
-    def gaps(self) -> np.ndarray:
-        """The gaps, int32 ``[n]``: the optimum less the agents' independent shortest paths."""
-        return np.asarray(self.solutions.cost - self.solutions.lower_bound)
-
-    @property
     def interacts(self) -> np.ndarray:
         """Instances whose agents interact, bool ``[n]``: one must wait, or the cost exceeds the shortest paths'."""
-        return self.needs_wait | (self.gaps > 0)
+        return np.asarray(self.needs_wait | (self.solutions.cost > self.solutions.lower_bound))
 
 
 class Account(NamedTuple):

@@ -88,7 +88,7 @@ def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
         ("\t3.41421356", "", ", line 2", "the row must have the 9 columns"),
         ("\t1\t0\t3\t2", "\t1\t-1\t3\t2", ", line 2", "width, height, start x"),
         ("\t0\t1\t2\t1", "\t0\t1\t3\t2", "", "agents 0 and 1 have the same goal (2,3)"),
-        ("\t1\t0\t3\t2", "\t4\t0\t3\t2", "", "(0,4) is outside the map of 3 rows and 4 columns"),
+        ("\t1\t0\t3\t2", "\t4\t0\t3\t2", ", line 2", "the start or the goal is outside the map"),
         ("\t4\t3\t0\t1", "\t3\t4\t0\t1", ", line 3", "the map is 3 x 4 here, its file (4, 3)"),
         ("1\tmaps/small.map\t4\t3\t3\t1\t1\t1\t2\n", "", ", line 3", "the file ends after 2 of 3 agents"),
     ],
