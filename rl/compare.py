@@ -70,7 +70,7 @@ def _compare(options: argparse.Namespace, stop: Stop) -> None:
 def _work(options: argparse.Namespace, stop: Stop) -> None:
     """Work on a comparison that is under way, as one of the processes of --jobs; a process that stands still ends."""
     comparison = reopen(options.out)
-    with Display(stall_seconds=comparison.run.tracking.stall_seconds, ends=True) as display:
+    with Display(ends=True) as display:
         run_all(plan_runs(comparison, options.out), comparison.evaluation, display, stop)
 
 

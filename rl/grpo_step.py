@@ -180,7 +180,7 @@ def make_updates(
         metrics["learning_rate"] = rate
         pending.updates.append(metrics)
         state.progress.update += 1
-        recorder.note_update(metrics, batch)
+        recorder.note_update(metrics)
         recorder.check_stop()
 
 

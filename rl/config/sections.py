@@ -243,16 +243,10 @@ class CheckpointSection(Section):
 
 
 class TrackingSection(Section):
-    """Trackers that get the metrics beside metrics.jsonl, a profile of some steps, and what larger runs would take."""
+    """Trackers that get the metrics beside metrics.jsonl, and what larger runs would take."""
 
     tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
     wandb: WandbMode = Field(WandbMode.OFF, description="Weights & Biases, with extra `track`")
-    profile_steps: Annotated[int, Field(ge=0)] = Field(
-        0, description="steps that jax.profiler records, from the process's eleventh on; 0: none"
-    )
-    stall_seconds: Annotated[float, Field(gt=0)] = Field(
-        600.0, description="seconds without any movement after which an idle process says where it waits"
-    )
     forecast: tuple[str, ...] | None = Field(
         None, description="configurations whose hours the end of the run tells, at its own rates; null: none"
     )

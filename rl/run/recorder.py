@@ -5,19 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-import jax
-import numpy as np
-
 from engineer.evidence import Evidence
-from rl import grpo
 from rl.config import RunError
-from rl.qwen3.logprobs import Sequences
 from rl.run.checkpoint import Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
 from rl.run.signals import Interrupted, Stop
-from rl.run.state import rows_of
-from rl.run.tracking import Display, Meter, Profiler, Trackers
+from rl.run.tracking import Display, Meter, Trackers
 
 MAX_SKIPPED = 3
 """Updates in a row that are not finite, after which a run stops."""
@@ -59,7 +53,7 @@ class Recorder:
       learner: whatever learns; its state is looked up whenever it is needed.
 
     Raises:
-      ConfigError: see `Trackers` and `Profiler`.
+      ConfigError: see `Trackers`.
     """
 
     def __init__(self, directory: RunDirectory, display: Display, stop: Stop, learner: Checkpointed):
@@ -68,18 +62,14 @@ class Recorder:
         self.meter = Meter()
         self._learner = learner
         self._trackers = Trackers(config, directory.path, display.say)
-        self._profiler = Profiler(config.tracking, directory.path)
-        self._session = contextlib.ExitStack()
 
     def __enter__(self) -> "Recorder":
         self.directory.create()
         self.directory.cut_logs(self.progress)
-        self._session.enter_context(self._trackers)
-        self._session.enter_context(self._profiler)
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._session.__exit__(*error)
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        self._trackers.close(failed=kind is not None)
 
     @property
     def progress(self) -> Progress:
@@ -117,7 +107,6 @@ class Recorder:
         self.directory.append("timings.jsonl", place | measured)
         self.display.advance(status)
         self._trackers.write(place, progress.total_steps, metrics, measured)
-        self._profiler.step_done()
         self.directory.checkpoints.check()
         if progress.step % save_every == 0:
             self.save()
@@ -156,12 +145,11 @@ class Recorder:
             self.save()
             raise
 
-    def note_update(self, metrics: dict[str, float], batch: grpo.Batch | Sequences) -> None:
+    def note_update(self, metrics: dict[str, float]) -> None:
         """Count the updates in a row that were skipped, as their loss or gradient was not finite.
 
         Raises:
-          RunError: after `MAX_SKIPPED` of them. Their batch is in `skipped/` of the run (of several processes each
-            writes its own rows), and a checkpoint holds the parameters, which none of them has changed.
+          RunError: after `MAX_SKIPPED` of them; a checkpoint holds the parameters, which none of them has changed.
         """
         progress = self.progress
         if not metrics["update_skipped"]:
@@ -171,20 +159,13 @@ class Recorder:
         where = "warm start" if progress.stage == "warm_start" else f"round {progress.round}"
         where += f", step {progress.step + 1}"
         self.display.say(f"{where}: an update is skipped, as its loss or gradient is not finite")
-        if progress.skipped < MAX_SKIPPED:
-            return
-        name = f"{where.replace(', ', '_').replace(' ', '_')}_process_{jax.process_index()}.npz"
-        folder = self.directory.path / "skipped"
-        folder.mkdir(exist_ok=True)
-        rows: dict[str, Any] = rows_of(batch)
-        np.savez(folder / name, **rows)
-        progress.skipped = 0  # the next try has as many
-        self.save()
-        raise RunError(
-            f"{where}: {MAX_SKIPPED} updates in a row were not finite; the last "
-            f"one's batch is {folder / name}, and the last good parameters are saved: the same command tries again "
-            "from there"
-        )
+        if progress.skipped == MAX_SKIPPED:
+            progress.skipped = 0  # the next try has as many
+            self.save()
+            raise RunError(
+                f"{where}: {MAX_SKIPPED} updates in a row were not finite; the last good parameters are saved, and the "
+                "same command tries again from there"
+            )
 
     def keep_best(self, name: str, evidence: Evidence) -> None:
         """Keep what learns in `best/` if no validation before had more valid samples; a checkpoint must follow.

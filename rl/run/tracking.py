@@ -1,5 +1,6 @@
-"""Progress and metrics of a running run: a live line or plain lines, TensorBoard, Weights & Biases, a profile."""
+"""Progress and metrics of a running run: a live line or plain lines, TensorBoard, Weights & Biases."""
 
+import contextlib
 import functools
 import importlib
 import json
@@ -7,7 +8,6 @@ import math
 import os
 import resource
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -18,27 +18,22 @@ import jax
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from jaxlake.files import write_whole
 from rl import distributed
-from rl.config import Config, ConfigError, TrackingSection
+from rl.config import Config, ConfigError
 from rl.config.choices import WandbMode
 from rl.run.stall import StallWatch
 
+STALL_SECONDS = 600.0
+"""Seconds without any movement after which an idle process says where it waits."""
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
 PATIENCE = 2.0
 """Seconds after which a step tells what goes on within it."""
-PROFILE_START = 10
-"""Step of a process at which its profile begins: the steps before it compile."""
 CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 """Control characters that a model may write and a terminal would obey; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
 """Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
-
-
-WANDB_HEADER = 7
-"""Bytes of a file of Weights & Biases before its first record."""
-BEGAN = time.time()
-"""When this process began, or nearly so."""
 
 
 class Display:
@@ -56,7 +51,7 @@ class Display:
       done: steps of the stage that lie behind.
     """
 
-    def __init__(self, quiet: bool = False, stall_seconds: float = TrackingSection().stall_seconds, ends: bool = False):
+    def __init__(self, quiet: bool = False, stall_seconds: float = STALL_SECONDS, ends: bool = False):
         self._watch = StallWatch(stall_seconds, self.say, ends)
         # Not for rich to guess: notebooks set FORCE_COLOR, by which it takes files of their children for terminals too.
         self.console = Console(
@@ -135,7 +130,7 @@ class Trackers:
     """Hands the metrics of each step to TensorBoard and Weights & Biases, as `tracking` asks for.
 
     The x axis of both is the step of the whole run, so a curve goes on through warm start and rounds. Nothing is
-    opened, and no file written, before the first step. Use as a context manager.
+    opened, and no file written, before the first step.
 
     Args:
       config: the run's configuration; Weights & Biases shows all of it.
@@ -151,12 +146,10 @@ class Trackers:
         self._trackers: list[TensorBoard | WeightsAndBiases] = [TensorBoard(run)] if settings.tensorboard else []
         self._trackers += [WeightsAndBiases(config, run, say)] if settings.wandb is not WandbMode.OFF else []
 
-    def __enter__(self) -> "Trackers":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+    def close(self, failed: bool) -> None:
+        """Ends what was opened; `failed` says how the run ended."""
         for tracker in self._trackers:
-            tracker.close(failed=kind is not None)
+            tracker.close(failed)
 
     def write(
         self, place: Mapping[str, Any], total_step: int, metrics: Mapping[str, Any], timings: Mapping[str, float]
@@ -232,62 +225,37 @@ class WeightsAndBiases:
                 state = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else state
                 self._run, self._last_step = self._open(state["id"]), state["last_step"]
             if step > self._last_step:
-                partial = mark.with_suffix(".partial")
-                partial.write_text(json.dumps({"id": self._run.id, "last_step": step}), encoding="utf-8")
-                partial.replace(mark)
+                write_whole(mark, json.dumps({"id": self._run.id, "last_step": step}).encode())
                 self._run.log(dict(values), step=step)
                 self._last_step = step
         except Exception as error:  # whatever it is: what only watches a run must not end it
-            self._give_up(error)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            self._say(f"W&B failed ({reason}); the run goes on without it, its metrics are in metrics.jsonl")
+            self._broken = True
 
     def close(self, failed: bool) -> None:
         """Ends the session; what cannot be sent in time stays in the run's `wandb/`."""
         if self._run is not None:
-            try:
+            with contextlib.suppress(Exception):  # as in `write`
                 self._run.finish(exit_code=int(failed))
-            except Exception as error:
-                self._give_up(error)
 
     def _open(self, run_id: str) -> Any:
-        for file in (self._directory / "wandb").glob("*run-*/*.wandb"):
-            found = file.stat()
-            # `wandb sync` stops at a session that was killed at once; one of this process may still be written.
-            if found.st_size <= WANDB_HEADER and found.st_mtime < BEGAN:
-                shutil.rmtree(file.parent)
-
-        def init(mode: str) -> Any:
-            return self._wandb.init(
-                project=os.environ.get("WANDB_PROJECT", "jaxlake"),
-                name=self._directory.resolve().name,
-                id=run_id,
-                resume="allow",
-                mode=mode,
-                dir=self._directory,
-                config=self._config.model_dump(mode="json"),
-                settings=self._wandb.Settings(
-                    silent=True,  # the terminal is the display's
-                    console="off",
-                    disable_git=True,
-                    init_timeout=WANDB_TIMEOUT,
-                    finish_timeout=WANDB_TIMEOUT,
-                ),
-            )
-
-        if self._config.tracking.wandb is WandbMode.OFFLINE:
-            return init("offline")
-        try:
-            return init("online")
-        except Exception as error:
-            self._say(
-                f"W&B cannot be reached ({_one_line(error)}); metrics are kept for `wandb sync` in {self._directory}"
-            )
-            self._wandb.teardown()  # it holds the id of the run that did not begin
-            return init("offline")
-
-    def _give_up(self, error: Exception) -> None:
-        if not self._broken:
-            self._say(f"W&B failed ({_one_line(error)}); the run goes on without it, its metrics are in metrics.jsonl")
-        self._broken = True
+        return self._wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "jaxlake"),
+            name=self._directory.resolve().name,
+            id=run_id,
+            resume="allow",
+            mode=self._config.tracking.wandb.value,
+            dir=self._directory,
+            config=self._config.model_dump(mode="json"),
+            settings=self._wandb.Settings(
+                silent=True,  # the terminal is the display's
+                console="off",
+                disable_git=True,
+                init_timeout=WANDB_TIMEOUT,
+                finish_timeout=WANDB_TIMEOUT,
+            ),
+        )
 
 
 def _import(package: str, setting: str) -> Any:
@@ -295,10 +263,6 @@ def _import(package: str, setting: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise ConfigError(f"tracking.{setting}: needs pip install 'jaxlake[track]'") from None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 class Meter:
@@ -336,49 +300,6 @@ def _compilations() -> list[float]:
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     return seconds
-
-
-class Profiler:
-    """Records some steps of the main process with `jax.profiler` into the run's `profile/`, for XProf or Perfetto.
-
-    Use as a context manager: a recording under way is closed whatever happens.
-
-    Args:
-      settings: the section with the number of steps to record.
-      run: directory of the run.
-
-    Raises:
-      ConfigError: if the profiler would bring the process down (jax 0.10: a segmentation fault).
-    """
-
-    def __init__(self, settings: TrackingSection, run: Path):
-        wanted = settings.profile_steps > 0 and distributed.is_main()
-        if wanted and distributed.may_load_libtpu() and jax.default_backend() != "tpu":
-            raise ConfigError(
-                f"tracking.profile_steps = {settings.profile_steps}: jax.profiler crashes where libtpu is loaded and "
-                "there is no TPU; set JAX_PLATFORMS=cpu (or cuda), or pip uninstall libtpu"
-            )
-        self._recorded = range(PROFILE_START, PROFILE_START + settings.profile_steps * wanted)
-        self._step, self._folder = 0, run / "profile"
-
-    def __enter__(self) -> "Profiler":
-        self._turn()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._step in self._recorded:
-            jax.profiler.stop_trace()
-
-    def step_done(self) -> None:
-        """Counts a step, and begins or ends the recording where it is due."""
-        self._step += 1
-        self._turn()
-
-    def _turn(self) -> None:
-        if self._step in self._recorded and self._step - 1 not in self._recorded:
-            jax.profiler.start_trace(str(self._folder))
-        elif self._step not in self._recorded and self._step - 1 in self._recorded:
-            jax.profiler.stop_trace()
 
 
 class Stopwatch:

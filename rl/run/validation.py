@@ -12,7 +12,6 @@ from jaxlake.files import record
 from jaxlake.record import Array
 from jaxlake.types import Check, Instance, Plan, Verdict
 from rl.run.recorder import Recorder
-from rl.run.samples import samples_markdown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Answers:
 def keep_validation(
     recorder: Recorder, name: str, answers: Answers, training: TrainingEvidence | None = None
 ) -> Evidence:
-    """Make evidence of a validation's answers; write ``evidence.json``, ``samples.json`` and ``samples.md``.
+    """Make evidence of a validation's answers; write ``evidence.json`` and ``samples.json``.
 
     Args:
       name: folder in the run directory.
@@ -68,10 +67,8 @@ def keep_validation(
     evidence = dataclasses.replace(
         evidence, environment=answers.environment, training=training, trajectories=_trajectories(answers)
     )
-    samples = _samples(answers)
     recorder.directory.write(f"{name}/evidence.json", evidence.to_json())
-    recorder.directory.write(f"{name}/samples.json", samples)
-    recorder.directory.write(f"{name}/samples.md", samples_markdown(samples))
+    recorder.directory.write(f"{name}/samples.json", _samples(answers))
     recorder.meter.read()  # what validation compiles is not the next step's
     assert evidence.sampled_se is not None  # `validation.samples` is 1 at least
     recorder.display.say(

@@ -19,8 +19,8 @@ from rl.run.tracking import Stopwatch
 from rl.sft.examples import engineer_examples
 from rl.sft.step import update
 
-NoteUpdate = Callable[[dict[str, float], Sequences], None]
-"""``(metrics, batch)``: counts the updates in a row that were skipped, see `Recorder.note_update`."""
+NoteUpdate = Callable[[dict[str, float]], None]
+"""``(metrics)``: counts the updates in a row that were skipped, see `Recorder.note_update`."""
 
 
 def warm_start(
@@ -113,5 +113,5 @@ def teach(
     )
     state.parameters = nnx.merge_state(trained, frozen)
     metrics = {name: float(value) for name, value in scalars.items()}
-    note_update(metrics, batch)
+    note_update(metrics)
     return metrics

@@ -112,21 +112,13 @@ def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier
     assert run.recorder.directory.checkpoints.steps == [2, 3, 4]
 
 
-def test_skipped_updates_in_a_row_stop_the_run_with_their_batch(run):
+def test_skipped_updates_in_a_row_stop_the_run(run):
     good, bad = {"update_skipped": 0.0}, {"update_skipped": 1.0}
     for metrics in (bad, good, bad, bad):  # not in a row
-        run.recorder.note_update(metrics, batch())
-    assert run.state.progress.skipped == 2 and not (run.recorder.directory.path / "skipped").exists()
-    with pytest.raises(RunError, match="round 1, step 5: 3 updates in a row were not finite") as error:
-        run.recorder.note_update(bad, batch())
-    file = run.recorder.directory.path / "skipped" / "round_1_step_5_process_0.npz"
-    assert str(file) in str(error.value) and "\n" not in str(error.value)
-    with np.load(file) as held:
-        assert sorted(held) == sorted(
-            ["tokens", "valid", "starts", "mask", "sampler_logprobs", "old_logprobs", "advantages"]
-        )
-        np.testing.assert_array_equal(held["advantages"], batch().advantages)
-        np.testing.assert_array_equal(held["tokens"], batch().sequences.tokens)
+        run.recorder.note_update(metrics)
+    assert run.state.progress.skipped == 2
+    with pytest.raises(RunError, match="round 1, step 5: 3 updates in a row were not finite"):
+        run.recorder.note_update(bad)
     found = saved(run)
     assert np.asarray(found.parameters["w"][...]).min() == 1.0
     assert found.progress.skipped == 0  # the next try has as many
