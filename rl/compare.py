@@ -9,7 +9,7 @@ from jaxlake.commands import command_parser, local_path
 from rl import command
 from rl.config import ConfigError
 from rl.experiments.comparison import load, open_folder, reopen
-from rl.experiments.runs import describe_costs, plan_runs
+from rl.experiments.runs import plan_runs
 from rl.experiments.workers import run_all, run_workers
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -59,8 +59,6 @@ def _compare(options: argparse.Namespace, stop: Stop) -> None:
             run_all(plans, comparison.evaluation, display, stop)
         else:
             run_workers(options.jobs, out, plans, display, stop)
-        for line in describe_costs(plans):
-            display.say(line)
         from rl.report import comparison as report  # matplotlib takes a second
 
         finished = report.read(out)

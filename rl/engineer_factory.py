@@ -6,7 +6,7 @@ It is made once for all rounds of a run, with what it gets of the run: text, a p
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -54,9 +54,7 @@ if TYPE_CHECKING:
     from rl.sampler.api import ChatClient, Request
 
 API_LOG = "api.jsonl"
-"""File of a run with a line for every time that its engineer asked a server: how, how often, the tokens it counted."""
-COST = ("requests", "prompt_tokens", "completion_tokens")
-"""The counts in a line of `API_LOG`."""
+"""File of a run with a line for every time that its engineer asked a server: how, and the tokens it counted."""
 
 
 def check(config: Config) -> None:
@@ -166,7 +164,7 @@ def server_engineer(
     """Return a server's model as engineer, after a first small question to the server.
 
     Its answers follow a schema where the server has such, and are read tolerantly. The first process of a job asks, and
-    all learn what it said. What was asked, and what it cost, goes to `API_LOG` of the run.
+    all get the answer. How the server was asked, and the tokens it counted, go to `API_LOG` of the run.
 
     Args:
       kinds: those that a design has rows for.
@@ -174,23 +172,21 @@ def server_engineer(
     Raises:
       ConfigError: if the server gives no answer; `engineer.api` can be mended then, and the run goes on.
     """
+    from rl.sampler.api import Request
+
     client, limit = _make_client(settings), settings.api.max_tokens
-    make_request = functools.partial(_request, settings, schema(kinds))
+    make_request = functools.partial(Request.to_engineer, settings, schema=schema(kinds))
     distributed.from_main(lambda: client.check(make_request(""), recorder.display.say))
 
     def generate(message: str, grammar: str, key: jax.Array) -> Generation:
         request = dataclasses.replace(make_request(message), seed=int(jax.random.key_data(key)[-1]))
         with recorder.save_on_interrupt():
-            answer = distributed.from_main(lambda: _ask(client, request))
-        where, cost = f"round {recorder.progress.round}", answer["cost"]
-        how = {"model": client.model, "max_tokens": limit, **answer["as"]}
-        recorder.directory.append(API_LOG, {"round": recorder.progress.round, **cost, **how})
-        recorder.display.say(f"{where}: {describe_cost(cost)}")
-        if answer["failed"]:
-            raise NoAnswer(answer["failed"])
-        if answer["truncated"]:
-            recorder.display.say(f"{where}: the answer was cut off at engineer.api.max_tokens = {limit:,}")
-        return Generation.of(answer["response"], limit if answer["truncated"] else None)
+            answer, log = distributed.from_main(lambda: _ask(client, request))
+        recorder.directory.append(API_LOG, {"round": recorder.progress.round, **log})
+        if answer is None:
+            raise NoAnswer(log["failed"])
+        text, truncated = answer
+        return Generation.of(text, limit if truncated else None)
 
     return LanguageEngineer(
         name=settings.kind,
@@ -259,27 +255,18 @@ def _make_client(settings: EngineerSection) -> "ChatClient":
     return ChatClient(api.url, api.model, os.environ.get(api.key_env), key_name=api.key_env, timeout=api.timeout)
 
 
-def _request(settings: EngineerSection, schema: Mapping[str, Any], message: str) -> "Request":
-    from rl.sampler.api import Request
-
-    return Request.to_engineer(settings, message, schema=schema)
-
-
-def _ask(client: "ChatClient", request: "Request") -> dict[str, Any]:
-    """Send a request; return the response or why there is none, the cost and the fields sent, all plain values."""
+def _ask(client: "ChatClient", request: "Request") -> tuple[tuple[str, bool] | None, dict[str, Any]]:
+    """Send a request; return the response with whether it was cut off, None without one, and a line of `API_LOG`."""
     from rl.sampler.api import RequestFailed
 
     ((_, result),) = client.map([request], concurrency=1)
-    asked = {"sent": client.sent(request), "refused": sorted(client.refused)}
+    log = {
+        "model": client.model,
+        "max_tokens": request.max_tokens,
+        "sent": client.sent(request),
+        "refused": sorted(client.refused),
+    }
     if isinstance(result, RequestFailed):
-        return {"failed": str(result), "cost": dict.fromkeys(COST, 0) | {"requests": 1}, "as": asked}
-    cost = dict(zip(COST, (1, result.prompt_tokens or 0, result.tokens or 0), strict=True))
-    return {"failed": "", "response": result.response, "truncated": result.truncated, "cost": cost, "as": asked}
-
-
-def describe_cost(cost: Mapping[str, int]) -> str:
-    """Say in words what a server was asked and counted."""
-    return (
-        f"{cost['requests']:,} requests to the engineer's server, {cost['prompt_tokens']:,} tokens read and "
-        f"{cost['completion_tokens']:,} written"
-    )
+        return None, log | {"failed": str(result)}
+    log |= {"prompt_tokens": result.prompt_tokens, "completion_tokens": result.tokens}
+    return (result.response, result.truncated), log

@@ -10,11 +10,10 @@ import numpy as np
 
 from engineer.evidence.answers import standard_error
 from jaxlake.generate import Dataset
-from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import ConfigError
 from rl.experiments.designs import BranchPlan, Design, deduplicate, draw_designs, model_designs, rule_designs
-from rl.experiments.gains import Change, Gain, append_gains, finished_designs
+from rl.experiments.gains import Gain, KindRow, append_gains, finished_designs
 from rl.experiments.states import keep_state, need_network
 from rl.rounds import past_rounds
 from rl.run.boards import join_boards
@@ -84,7 +83,7 @@ def branch_all(plan: BranchPlan, trainer: "BranchTrainer", out: Path, display: D
         with stop.interrupt_immediately():
             gains = trainer.train([design for _, design in some])
         append_gains(out, plan, some, gains)
-        best = max((gain.overall.after, design.origin) for (_, design), (gain, *_) in zip(some, gains, strict=True))
+        best = max((gain.after, design.origin) for (_, design), (gain, *_) in zip(some, gains, strict=True))
         display.advance(f"best of these {best[0]:.1%} ({best[1]})", steps=len(some))
 
 
@@ -127,9 +126,15 @@ class BranchTrainer:
 def measure(before: np.ndarray, after: np.ndarray, kinds: np.ndarray, is_target: np.ndarray) -> Gain:
     """Return the gain of a branch from valid shares ``[boards]`` before and after it."""
 
-    def change(where: np.ndarray) -> Change:
-        first, last = before[where], after[where]
-        return Change(float(first.mean()), float(last.mean()), standard_error(last - first))
-
-    by_kind: dict[Kind, Change] = {kind: change(kinds == kind) for kind in sorted(set(kinds.tolist()))}
-    return Gain(change(is_target), by_kind)
+    first, last = before[is_target], after[is_target]
+    by_kind = {
+        kind: KindRow(before=float(before[kinds == kind].mean()), after=float(after[kinds == kind].mean()))
+        for kind in sorted(set(kinds.tolist()))
+    }
+    return Gain(
+        before=float(first.mean()),
+        after=float(last.mean()),
+        gain=float(last.mean()) - float(first.mean()),
+        gain_se=standard_error(last - first),
+        by_kind=by_kind,
+    )

@@ -4,42 +4,25 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import pydantic
-from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator
 
 from jaxlake.config import LakeConfig
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
-from rl.config import ConfigError, Count, Section
+from rl.config import ConfigError, Section
 from rl.experiments.designs import BranchPlan, Design
 
 FILE = "gains.jsonl"
-
-
-class Change(NamedTuple):
-    """The valid share before a branch and after it, and the standard error of the difference."""
-
-    before: float
-    after: float
-    error: float
-
-
-class Gain(NamedTuple):
-    """The outcome of one branch: the change on the validation boards, and on the boards of each kind."""
-
-    overall: Change
-    by_kind: dict[Kind, Change]
 
 
 def _lake(value: Any) -> LakeConfig:
     return value if isinstance(value, LakeConfig) else LakeConfig.from_dict(value)
 
 
-Whole = Annotated[int, Field(ge=0)]
-Portion = Annotated[float, Field(ge=0, le=1)]
 KindName = Annotated[Kind, PlainValidator(Kind.of), PlainSerializer(str)]
 Lake = Annotated[LakeConfig, PlainValidator(_lake), PlainSerializer(LakeConfig.to_dict)]
 
@@ -47,11 +30,27 @@ Lake = Annotated[LakeConfig, PlainValidator(_lake), PlainSerializer(LakeConfig.t
 class KindRow(Section):
     """The valid shares on the boards of one kind, before and after a branch."""
 
-    before: Portion
-    after: Portion
+    before: float
+    after: float
 
 
-class Row(Section, extra="ignore"):
+class Gain(Section, extra="ignore"):
+    """The outcome of one branch.
+
+    Attributes:
+      before, after, gain: valid share of the plays of the validation boards, and its change.
+      gain_se: standard error of the change over boards.
+      by_kind: valid shares by kind.
+    """
+
+    before: float
+    after: float
+    gain: float
+    gain_se: float
+    by_kind: dict[KindName, KindRow]
+
+
+class Row(Gain):
     """One branch as a line of ``gains.jsonl``; other values, which earlier versions wrote, are left out.
 
     Attributes:
@@ -61,23 +60,15 @@ class Row(Section, extra="ignore"):
       design, repeat: numbers of the design and of the repeat.
       config: the design.
       origin: who proposes the design, see `Design`.
-      before, after, gain, gain_se: valid share of the plays of the validation boards, and its change.
-      by_kind: valid shares by kind.
     """
 
-    version: Literal[1]
     state: str
-    round: Whole
-    updates: Count
-    design: Whole
-    repeat: Whole
+    round: int
+    updates: int
+    design: int
+    repeat: int
     config: Lake
     origin: str
-    before: Portion
-    after: Portion
-    gain: Annotated[float, Field(ge=-1, le=1)]
-    gain_se: Annotated[float, Field(ge=0)]
-    by_kind: Annotated[dict[KindName, KindRow], Field(min_length=1)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -134,9 +125,8 @@ def append_gains(
     """Add a line to the file for every branch of some numbered designs, whose gains are ``[designs][repeats]``."""
     lines = []
     for (number, design), repeats in zip(designs, gains, strict=True):
-        for repeat, (overall, by_kind) in enumerate(repeats):
+        for repeat, gain in enumerate(repeats):
             row = Row(
-                version=1,
                 state=plan.state,
                 round=plan.round,
                 updates=plan.updates,
@@ -144,11 +134,7 @@ def append_gains(
                 repeat=repeat,
                 config=design.config,
                 origin=design.origin,
-                before=overall.before,
-                after=overall.after,
-                gain=overall.after - overall.before,
-                gain_se=overall.error,
-                by_kind={kind: KindRow(before=change.before, after=change.after) for kind, change in by_kind.items()},
+                **dict(gain),
             )
             lines.append(json.dumps(row.model_dump(mode="json")) + "\n")
     out.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -58,13 +58,6 @@ class HeldOut(pydantic.BaseModel):
 
     boards: BoardColumns
     answers: AnswerColumns
-
-    @pydantic.model_validator(mode="after")
-    def _columns_are_of_one_length(self) -> Self:
-        for name, column in [*self.boards, *self.answers]:
-            if column is not None and len(column) != len(self.boards.id):
-                raise ValueError(f"{name} has {len(column)} values for {len(self.boards.id)} boards")
-        return self
 
 
 def read_held_out(path: Path) -> HeldOut:

@@ -2,16 +2,12 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rl.config import Config
 from rl.config.choices import LanguageKind
-from rl.engineer_factory import API_LOG, COST, describe_cost
 from rl.experiments.comparison import Resolved
 from rl.run.directory import ORIGIN, RunDirectory
 from rl.run.state import needs_reference
@@ -69,20 +65,6 @@ def plan_runs(comparison: Resolved, out: Path) -> list[RunPlan]:
             path = out / "arms" / engineer / f"seed{seed}"
             plans.append(RunPlan(path, comparison.configure(engineer, seed), shared))
     return plans
-
-
-def describe_costs(plans: Sequence[RunPlan]) -> Iterator[str]:
-    """Say for each engineer that asked a server how often it did in all of its runs, and what the server counted."""
-    costs: dict[str, Counter[str]] = {}
-    for plan in plans:
-        log = plan.path / API_LOG
-        if log.exists():
-            engineer = costs.setdefault(plan.path.parent.name, Counter())
-            for line in log.read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
-                engineer.update({name: row[name] for name in COST})
-    for engineer, cost in costs.items():
-        yield f"{engineer}: {describe_cost(cost)}"
 
 
 def fork(plan: RunPlan) -> None:

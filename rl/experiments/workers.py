@@ -33,15 +33,14 @@ def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Disp
       ConfigError, RunError: as `rl.rounds.execute`.
       Interrupted: after a signal, with everything saved.
     """
-    pace = Pace(plans)
     while left := [plan for plan in plans if not plan.is_done]:
-        if not any(attempt(plan, settings, pace, display, stop) for plan in left if plan.can_begin):
+        if not any(attempt(plan, settings, display, stop) for plan in left if plan.can_begin):
             display.touch()
             with stop.interrupt_immediately():
                 time.sleep(PATIENCE)
 
 
-def attempt(plan: RunPlan, settings: EvaluationSection, pace: "Pace", display: Display, stop: Stop) -> bool:
+def attempt(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> bool:
     """Make a run from wherever it stands; False if another process is at it."""
     try:
         if plan.origin and not plan.path.exists():
@@ -50,7 +49,7 @@ def attempt(plan: RunPlan, settings: EvaluationSection, pace: "Pace", display: D
         with contextlib.closing(RunDirectory(plan.path, plan.config)) as directory:
             directory.claim()
             if not plan.is_done:
-                display.say(f"\n{plan.path}: {pace}")
+                display.say(f"\n{plan.path}")
                 execute(plan.config, directory, display, stop, plan.stop_after)
                 with stop.interrupt_immediately():
                     evaluate(plan, settings, display, stop)
@@ -59,31 +58,9 @@ def attempt(plan: RunPlan, settings: EvaluationSection, pace: "Pace", display: D
     return True
 
 
-class Pace:
-    """Progress of a comparison in words, with a guess at the time left once some of it was seen done."""
-
-    def __init__(self, plans: Sequence[RunPlan]):
-        self._plans, self._left = plans, [plan for plan in plans if not plan.is_done]
-        self._began, self._before = time.monotonic(), self.done
-
-    @property
-    def done(self) -> int:
-        """Count the runs that are done."""
-        return sum(plan.is_done for plan in self._plans)
-
-    def newly_done(self) -> list[RunPlan]:
-        """Return the runs that have become done since the last call."""
-        done = [plan for plan in self._left if plan.is_done]
-        self._left = [plan for plan in self._left if plan not in done]
-        return done
-
-    def __str__(self) -> str:
-        done, total = self.done, len(self._plans)
-        text = f"{done} of {total} runs done"
-        if seen := done - self._before:
-            minutes = (time.monotonic() - self._began) / seen * (total - done) / 60
-            text += f", about {minutes:.0f} min left" if minutes < 90 else f", about {minutes / 60:.1f} h left"
-        return text
+def count_done(plans: Sequence[RunPlan]) -> int:
+    """Return the number of runs that are finished and evaluated."""
+    return sum(plan.is_done for plan in plans)
 
 
 def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display, stop: Stop) -> None:
@@ -100,8 +77,8 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
     display.say(f"{jobs} workers; their logs are in {out / 'logs'}")
     workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
-    pace, sent, restarts = Pace(plans), 0, 0
-    display.stage("runs", len(plans), done=pace.done)
+    done, sent, restarts = count_done(plans), 0, 0
+    display.stage("runs", len(plans), done=done)
     try:
         while None in (codes := [worker.poll() for worker in workers]) or (
             STALLED in codes and restarts < RESTARTS and not stop.number
@@ -115,10 +92,9 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
                     display.say(f"worker {number} stood still and is restarted ({logs[number]})")
                     workers[number] = _start(out, logs[number], number, jobs)
             display.touch()
-            for plan in pace.newly_done():
-                restarts = 0
-                display.say(f"{plan.path}: done; {pace}")
-                display.advance()
+            if count_done(plans) > done:
+                display.advance(steps=count_done(plans) - done)
+                done, restarts = count_done(plans), 0
             time.sleep(0.5)
     except KeyboardInterrupt:
         _send(workers, signal.SIGINT)

@@ -3,14 +3,12 @@
 import contextlib
 import dataclasses
 import functools
-import gc
 import hashlib
 import io
 import json
 import logging
 import math
 import shutil
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,7 +23,8 @@ from rl import distributed
 from rl.config import ConfigError, RunError
 from rl.run.progress import Progress
 
-logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax tells its internals on every save, and errors we report
+for _name in ("absl", "asyncio"):  # Orbax logs its internals on every save, and both log errors that we report
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
 
@@ -60,11 +59,10 @@ class Checkpoints:
     Args:
       folder: directory, made if it does not exist.
       keep: number of the latest that stay; that of `Progress.best` stays too.
-      config_hash: digest of the configuration; checkpoints of another are refused.
     """
 
-    def __init__(self, folder: Path, keep: int, config_hash: str):
-        self.folder, self._keep, self._config_hash = folder.absolute(), keep, config_hash
+    def __init__(self, folder: Path, keep: int):
+        self.folder, self._keep = folder.absolute(), keep
         self._best: int | None = None
 
     @property
@@ -97,10 +95,9 @@ class Checkpoints:
         Raises:
           RunError: if this one or the one before it cannot be written; those before are untouched.
         """
-        progress = dataclasses.replace(snapshot.progress, config_hash=self._config_hash)
         record = finite(
             {
-                "progress": dataclasses.asdict(progress),
+                "progress": dataclasses.asdict(snapshot.progress),
                 "arrays": _describe(snapshot.arrays),
                 "rows": {name: _describe_row(x) for name, x in snapshot.rows.items()},
                 "notes": snapshot.notes,
@@ -108,7 +105,7 @@ class Checkpoints:
         )
         rows = {name: x for name, x in snapshot.rows.items() if x.size}  # Orbax saves no empty array
         arrays = snapshot.arrays | ({"rows": rows} if rows else {})
-        self._best = progress.best["checkpoint"] if progress.best else None
+        self._note_best(snapshot.progress)
         self._written(
             lambda: self._manager.save(
                 self.next_step,
@@ -140,7 +137,7 @@ class Checkpoints:
             raise RunError(f"{source.folder}/{step}: damaged ({error}); delete {run} to make it anew") from None
         copy = self.folder / "1"
         shutil.copytree(source.folder / str(step), copy)
-        record["progress"] |= {"best": None, "config_hash": self._config_hash}
+        record["progress"]["best"] = None
         record["arrays"] = {name: x for name, x in record["arrays"].items() if name.split(".")[0] not in unused}
         (copy / "progress" / "metadata").write_text(
             json.dumps({"record": record, "digest": _digest(record)}), encoding="utf-8"
@@ -201,13 +198,13 @@ class Checkpoints:
           say: function that shows a line for each that is damaged.
 
         Raises:
-          ConfigError: if one was made by another configuration, or does not match `like`.
+          ConfigError: if one does not match `like`.
           RunError: if all are damaged; they stay where they are.
         """
 
         def whole(step: int) -> Snapshot:
             progress, record = self._together(lambda: self._read(step))
-            self._refuse_other(step, record, wanted := like(progress))
+            self._refuse_other_model(step, record, wanted := like(progress))
             arrays, rows = self._together(lambda: self._load(step, record, wanted))
             for name, now in _describe(arrays).items():  # only now, as all processes compute the sums together
                 if now["sums"] != record["arrays"][name]["sums"]:
@@ -217,8 +214,11 @@ class Checkpoints:
         snapshot, problems = self._latest(whole)
         if snapshot is not None:
             self._set_aside(problems, say)
-            self._best = snapshot.progress.best["checkpoint"] if snapshot.progress.best else None
+            self._note_best(snapshot.progress)
         return snapshot
+
+    def _note_best(self, progress: Progress) -> None:
+        self._best = progress.best["checkpoint"] if progress.best else None
 
     def _latest(self, read: Callable[[int], T]) -> tuple[T | None, dict[int, str]]:
         """Return `read` of the latest checkpoint that is not damaged, and the problems of those after it.
@@ -234,8 +234,9 @@ class Checkpoints:
                 problems[step] = str(damage)
         if problems:
             step, problem = next(iter(problems.items()))
-            count = "the only checkpoint is" if len(problems) == 1 else f"all {len(problems)} checkpoints are"
-            raise RunError(f"{self.folder}: {count} damaged ({step}: {problem}); choose another directory with --run")
+            raise RunError(
+                f"{self.folder}: all checkpoints are damaged ({step}: {problem}); choose another directory with --run"
+            )
         return None, problems
 
     def _together(self, action: Callable[[], T]) -> T:
@@ -274,35 +275,33 @@ class Checkpoints:
             wanted, restore_args=ocp.checkpoint_utils.construct_restore_args(wanted), partial_restore=True
         )
         loaded = _quietly(lambda: handler.restore(folder, args=args))
+        if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(loaded)):
+            raise _Damaged("an array is missing")  # which a partial restore leaves as it was asked for
         rows |= loaded.pop("rows", {})
         for name, x in rows.items():
             if _describe_row(x) != record["rows"][name]:
                 raise _Damaged(f"{name} is not what was saved")
         return loaded, rows
 
-    def _refuse_other(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> None:
-        where = self.folder / str(step)
-        if record["progress"]["config_hash"] != self._config_hash:
-            raise ConfigError(
-                f"{where}: made by another configuration than that in {self.folder.parent}/config.yaml, which was "
-                "changed; put it back, or choose another directory with --run"
-            )
+    def _refuse_other_model(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> None:
         ours = {name: (list(x.shape), x.dtype.name) for name, x in _leaves(like)}
         theirs = {name: (x["shape"], x["dtype"]) for name, x in record["arrays"].items()}
         for name in [*ours, *theirs]:
             if ours.get(name) != theirs.get(name):
                 there, here = (" ".join(map(str, x.get(name, ("absent",)))) for x in (theirs, ours))
-                raise ConfigError(f"{where}: does not match the model: {name} is {there} there, {here} here")
+                raise ConfigError(
+                    f"{self.folder / str(step)}: does not match the model: {name} is {there} there, {here} here"
+                )
 
     def _set_aside(self, problems: dict[int, str], say: Callable[[str], None]) -> None:
-        """Moves damaged checkpoints out of the way, and tells of each."""
+        """Move damaged checkpoints out of the way, and say so of each."""
         aside, used = self.folder.parent / "damaged", next(x for x in reversed(self.steps) if x not in problems)
         for step, problem in problems.items():
-            target = next(p for n in range(10_000) if not (p := aside / f"{step}{f'.{n}' if n else ''}").exists())
             if distributed.is_main():
+                shutil.rmtree(aside / str(step), ignore_errors=True)
                 aside.mkdir(exist_ok=True)
-                (self.folder / str(step)).rename(target)
-            say(f"{self.folder}/{step}: damaged ({problem}); now {target}, and checkpoint {used} is used")
+                (self.folder / str(step)).rename(aside / str(step))
+            say(f"{self.folder}/{step}: damaged ({problem}); now in {aside}, and checkpoint {used} is used")
         distributed.agree(False)  # nobody goes on before they are moved
 
 
@@ -322,7 +321,7 @@ def disk_problem(error: BaseException) -> str | None:
 def _quietly(read: Callable[[], T]) -> T:
     """Return the result of `read`; where it fails, raise `_Damaged`.
 
-    Keeps off the terminal what asyncio and tensorstore print on their own where reading fails, a hundred lines a file.
+    Keeps off the terminal what tensorstore prints on its own where reading fails, a hundred lines a file.
     """
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -331,11 +330,7 @@ def _quietly(read: Callable[[], T]) -> T:
         except (MemoryError, jax.errors.JaxRuntimeError):
             raise
         except Exception as error:  # the readers of half a dozen formats
-            problem = disk_problem(error) or "its arrays cannot be read"
-        time.sleep(0.2)  # reads that were under way end, and complain that nobody waits for them
-        gc.collect()  # and so do those that nobody began
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # later those complain whose errors nobody asked for
-    raise _Damaged(problem)
+            raise _Damaged(disk_problem(error) or "its arrays cannot be read") from None
 
 
 def finite(value: Any) -> Any:

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rl import distributed
-from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, decisive, flat, provenance, read
+from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
@@ -90,9 +89,7 @@ class RunDirectory:
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
         """Checkpoints of this run."""
-        identity = json.dumps(decisive(self.config.model_dump(mode="json")), sort_keys=True)
-        digest = hashlib.sha256(identity.encode()).hexdigest()
-        return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep, digest)
+        return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep)
 
     @property
     def validation_seed(self) -> int:

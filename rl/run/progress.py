@@ -29,7 +29,6 @@ class Progress:
       history: finished rounds, as `engineer.PastRound.from_json` reads them; their configurations are as realised.
       best: the best validation after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
         "checkpoint" (number of the one with those parameters)}; None before the first.
-      config_hash: digest of the configuration that all this was computed with.
       log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
     """
 
@@ -46,7 +45,6 @@ class Progress:
     rationale: str = ""
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     best: dict[str, Any] | None = None
-    config_hash: str = ""
     log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
 
     def begin_round(self, lake: dict[str, Any], rationale: str) -> None:

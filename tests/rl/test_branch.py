@@ -131,7 +131,7 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
     capsys.readouterr()
     assert "gains.jsonl, line 1: of other branches" in refused([*command, "--updates", "1"], capsys)
     file = tmp_path / "gains.jsonl"
-    file.write_text(file.read_text().replace('"version"', '"versi', 1))
+    file.write_text(file.read_text().replace('"state"', '"sta', 1))
     assert "gains.jsonl, line 1: damaged" in refused(command, capsys)
 
 
@@ -160,8 +160,9 @@ def test_the_gain_of_a_branch_is_that_of_its_target_boards():
     before, after = np.array([0.0, 0.5, 1.0, 0.0]), np.array([0.5, 0.5, 1.0, 1.0])
     kinds = np.array(KINDS * 2, object)
     gain = measure(before, after, kinds, np.array([True, True, False, False]))
-    assert gain.overall == pytest.approx((0.25, 0.5, np.std([0.5, 0.0], ddof=1) / 2**0.5))
-    assert gain.by_kind[kinds[0]][:2] == (0.5, 0.75) and gain.by_kind[kinds[1]][:2] == (0.25, 0.75)
+    assert (gain.before, gain.after, gain.gain) == (0.25, 0.5, 0.25)
+    assert gain.gain_se == pytest.approx(np.std([0.5, 0.0], ddof=1) / 2**0.5)
+    assert [(row.before, row.after) for row in gain.by_kind.values()] == [(0.5, 0.75), (0.25, 0.75)]
 
 
 @pytest.fixture(scope="module")

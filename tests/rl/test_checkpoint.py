@@ -60,7 +60,7 @@ def same_bits(one: Snapshot, other: Snapshot) -> bool:
 
 def saved(run: Path, count: int = 3, keep: int = 2) -> Checkpoints:
     """A folder of checkpoints that holds the last of `count`."""
-    checkpoints = Checkpoints(run / "checkpoints", keep, "config")
+    checkpoints = Checkpoints(run / "checkpoints", keep)
     for number in range(1, count + 1):
         checkpoints.save(state(number))
     checkpoints.close()
@@ -77,20 +77,19 @@ def run(tmp_path_factory) -> Path:
 
 def test_what_was_saved_comes_back_bit_for_bit(run):
     said = []
-    found = Checkpoints(run / "checkpoints", 2, "config").restore(like, said.append)
+    found = Checkpoints(run / "checkpoints", 2).restore(like, said.append)
     assert same_bits(found, state(3)) and said == []
     assert found.rows["nothing"].shape == (0, 3)
-    assert found.progress.config_hash == "config"
 
 
 def test_without_a_checkpoint_there_is_nothing_to_restore(tmp_path):
-    checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
     assert checkpoints.progress() is None and checkpoints.restore(like, pytest.fail) is None
     assert not (tmp_path / "checkpoints").exists()
 
 
 def test_the_latest_stay_and_the_best_besides(tmp_path):
-    checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
     for number in range(1, 7):
         assert checkpoints.next_step == number
         checkpoints.save(
@@ -99,7 +98,7 @@ def test_the_latest_stay_and_the_best_besides(tmp_path):
     checkpoints.close()
     assert checkpoints.steps == [2, 5, 6]
     # Also those of a process that knows only what it reads.
-    again = Checkpoints(tmp_path / "checkpoints", 2, "config")
+    again = Checkpoints(tmp_path / "checkpoints", 2)
     again.save(again.restore(like, pytest.fail))
     again.close()
     assert again.steps == [2, 6, 7]
@@ -132,7 +131,7 @@ def test_damage_anywhere_is_harmless_or_costs_one_checkpoint(run, tmp_path, capf
         shutil.copytree(run, copy)
         file = files[attempt % len(files)]
         what, said = f"{file}: {spoil(copy / file, rng)}", []
-        checkpoints = Checkpoints(copy / "checkpoints", 2, "config")
+        checkpoints = Checkpoints(copy / "checkpoints", 2)
         assert checkpoints.progress().step in (2, 3), what
         found = checkpoints.restore(like, said.append)
         outcomes[found.progress.step] += 1
@@ -163,7 +162,7 @@ def test_every_flipped_bit_of_an_array_or_of_the_progress_is_found(run, tmp_path
             values["digest"] = hashlib.sha256(json.dumps(values["record"], sort_keys=True).encode()).hexdigest()
         file.write_text(json.dumps(values))
         said = []
-        found = Checkpoints(copy / "checkpoints", 2, "config").restore(like, said.append)
+        found = Checkpoints(copy / "checkpoints", 2).restore(like, said.append)
         assert found.progress.step == number - 1 and f"{change} is not what was saved" in said[0]
 
 
@@ -171,22 +170,19 @@ def test_if_all_are_damaged_one_line_says_so_and_all_stay(run, tmp_path):
     shutil.copytree(run, tmp_path, dirs_exist_ok=True)
     for number in (2, 3):
         shutil.rmtree(tmp_path / "checkpoints" / str(number) / "arrays")
-    checkpoints = Checkpoints(tmp_path / "checkpoints", 2, "config")
-    with pytest.raises(RunError, match=r"all 2 checkpoints are damaged \(3: .*\); choose another directory") as error:
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
+    with pytest.raises(RunError, match=r"all checkpoints are damaged \(3: .*\); choose another directory") as error:
         checkpoints.restore(like, pytest.fail)
     assert "\n" not in str(error.value)
     assert checkpoints.steps == [2, 3]
 
 
-def test_another_configuration_or_model_is_refused(run):
-    with pytest.raises(ConfigError, match="3: made by another configuration than that in .*/config.yaml"):
-        Checkpoints(run / "checkpoints", 2, "other").restore(like, pytest.fail)
-
+def test_another_model_is_refused(run):
     def wider(progress: Progress) -> dict:
         return like(progress) | {"parameters": like(progress)["parameters"] | {"w": jnp.zeros((64, 49))}}
 
     with pytest.raises(ConfigError, match=r"parameters.w is \[64, 48\] float32 there, \[64, 49\] float32 here"):
-        Checkpoints(run / "checkpoints", 2, "config").restore(wider, pytest.fail)
+        Checkpoints(run / "checkpoints", 2).restore(wider, pytest.fail)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +217,7 @@ from rl.config import RunError
 folder, limit = sys.argv[1:]
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-checkpoints = Checkpoints(Path(folder) / "checkpoints", 9, "config")
+checkpoints = Checkpoints(Path(folder) / "checkpoints", 9)
 try:
     for number in range(1, 9):
         w = np.random.default_rng(number).normal(size=1_000_000 if number > 2 else 1000)
@@ -242,7 +238,7 @@ def fill(folder: Path, limit: str = "") -> str:
 
 
 def check_the_second_is_whole(folder: Path) -> None:
-    checkpoints = Checkpoints(folder / "checkpoints", 9, "config")
+    checkpoints = Checkpoints(folder / "checkpoints", 9)
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     wanted = {"w": jax.ShapeDtypeStruct((1000,), jnp.float32, sharding=here)}
     found = checkpoints.restore(lambda progress: wanted, pytest.fail)

@@ -183,8 +183,7 @@ def test_what_another_process_is_at_is_left_to_it(out):
     found = comparison.reopen(out)
     plan = plan_runs(found, out)[-1]
     with contextlib.closing(RunDirectory(plan.path, plan.config)):
-        pace = workers.Pace([plan])
-        assert not workers.attempt(plan, found.evaluation, pace, Display(quiet=True), Stop())
+        assert not workers.attempt(plan, found.evaluation, Display(quiet=True), Stop())
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ from rl.run.directory import RunDirectory
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("fsdp",)), P("fsdp"))
 def values(number):
     return np.arange(160, dtype=np.float32).reshape(16, 10) + number
-checkpoints = Checkpoints(Path(folder) / "run" / "checkpoints", 2, "config")
+checkpoints = Checkpoints(Path(folder) / "run" / "checkpoints", 2)
 for number in (1, 2):
     w = jax.make_array_from_process_local_data(rows, values(number)[distributed.share(16, "rows")])
     checkpoints.save(Snapshot(Progress(step=number), {"w": w}, {"answers": np.full((4, 2), number)}, {}))
@@ -106,7 +106,7 @@ def test_two_processes_agree_on_the_checkpoint_and_on_whose_the_folder_is(tmp_pa
     # What two processes saved, one reads, on another mesh.
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     like = {"w": jax.ShapeDtypeStruct((16, 10), np.float32, sharding=here)}
-    found = Checkpoints(tmp_path / "run" / "checkpoints", 2, "config").restore(lambda progress: like, pytest.fail)
+    found = Checkpoints(tmp_path / "run" / "checkpoints", 2).restore(lambda progress: like, pytest.fail)
     np.testing.assert_array_equal(np.asarray(found.arrays["w"]), np.arange(160, dtype=np.float32).reshape(16, 10) + 1)
 
 

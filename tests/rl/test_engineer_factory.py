@@ -95,14 +95,13 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     assert [body["model"] for body in server.asked] == ["designer"] * 2
     assert server.asked[0]["seed"] != server.asked[1]["seed"]
     rows = run.log("api.jsonl")
-    costs = {"round": 1, "requests": 1, "prompt_tokens": 100, "completion_tokens": 7}
+    costs = {"round": 1, "prompt_tokens": 100, "completion_tokens": 7}
     assert len(rows) == 2 and all(row | costs == row for row in rows)
     sent = {"temperature": 0.6, "repetition_penalty": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
     assert rows[0]["sent"].items() >= sent.items() and rows[0]["refused"] == []
     assert (rows[0]["model"], rows[0]["max_tokens"]) == ("designer", 8192)
     schema = server.asked[0]["response_format"]["json_schema"]["schema"]
     assert schema["properties"].keys() == {"3", "4"}
-    assert any("1 requests to the engineer's server, 100 tokens read and 7 written" in line for line in run.lines)
 
 
 def thinks(tokens):
@@ -126,13 +125,12 @@ def test_a_model_that_thinks_3000_tokens_has_room_to_answer(stage, server):
     assert proposal.thinking == " ".join(["Hm."] * 3000) and len(server.asked) == 1
 
 
-def test_an_answer_that_was_cut_off_is_told_to_the_user_and_to_the_model(stage, server):
+def test_an_answer_that_was_cut_off_is_told_to_the_model(stage, server):
     run = after_a_first_question(stage, server, thinks(3000), api={"max_tokens": 256})
     proposal = run.design()
     told = "the answer was cut off at 256 tokens"
     assert proposal.fallback and proposal.errors == (told, told)
     assert f"could not be used: {told}." in server.asked[1]["messages"][0]["content"]
-    assert any("the answer was cut off at engineer.api.max_tokens = 256" in line for line in run.lines)
 
 
 def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(stage, server):

@@ -21,7 +21,6 @@ def alone(kind: str) -> LakeConfig:
 def branch(design: int = 0, repeat: int = 0, gain: float = 0.1, **changes: Any) -> dict[str, Any]:
     """Return a line of a random design."""
     line = {
-        "version": 1,
         "state": "runs/lab round 2",
         "round": 3,
         "updates": 10,
