@@ -41,6 +41,31 @@ class Share:
         return f"{value:.{digits}f}" + (f" [{ends[0]:.0f}-{ends[1]:.0f}]" if ends else "")
 
 
+def cell_weights(cells: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return float ``[boards]`` that sum to 1: boards count so that the cells among them count the same.
+
+    Args:
+      cells: int ``[boards]``.
+      chosen: bool ``[boards]``; the others get 0.
+    """
+    _, place, count = np.unique(cells[chosen], return_inverse=True, return_counts=True)
+    weights = np.zeros(len(cells))
+    weights[chosen] = 1 / (len(count) * count[place])
+    return weights
+
+
+def weighted_share(values: np.ndarray, weights: np.ndarray) -> Share:
+    """Return the weighted mean of float ``[answers, boards]`` from 0 to 1 with Wilson's interval.
+
+    The interval is that of independent answers to as many boards as would tell as much if they were drawn from all
+    cells together: a mean of C shares of n_i boards each has the variance of C^2 / sum(1 / n_i) boards, their number
+    where the cells are of one size.
+    """
+    n = len(values) / np.square(weights).sum()
+    value = float((values @ weights).mean())
+    return Share(value, *wilson(value * n, n))
+
+
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A mean over seeds with two 95 % intervals.

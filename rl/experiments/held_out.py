@@ -14,7 +14,7 @@ from engineer.evidence import CHECKS
 from jaxlake.arguments import seed_key
 from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, spread, take
 from jaxlake.files import write_whole
-from jaxlake.kinds import Family
+from jaxlake.kinds import Family, Kind
 from jaxlake.levels import pad
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
 from jaxlake.verify import first_failure
@@ -27,7 +27,6 @@ from rl.experiments.runs import EVALUATION, RunPlan
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
-from rl.slices import number_cells
 from rl.students.network import Player, ran_out
 
 
@@ -149,6 +148,14 @@ def written(
         "truncated": [greedy[identifier, 0].truncated for identifier in suite.ids],
         "sampled_valid": shares,
     }
+
+
+def number_cells(agents: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Number the cells, a number of agents with a size, by agents, then by size: int ``[boards]`` from 0 on."""
+    cells = list(zip(agents.tolist(), size.tolist(), strict=True))
+    ordered = sorted(set(cells), key=lambda cell: (cell[0], Kind.of(cell[1])))
+    places = {cell: place for place, cell in enumerate(ordered)}
+    return np.array([places[cell] for cell in cells])
 
 
 @functools.cache

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.slices import cell_weights
-from rl.statistics import Share, intervals, ratio_interval, seed_interval, spearman, t_interval
+from rl.statistics import Share, cell_weights, intervals, ratio_interval, seed_interval, spearman, t_interval
 
 
 def test_bootstrap_is_that_of_a_plain_loop():

@@ -9,7 +9,6 @@ from jaxlake.table import WIDTH
 from rl.report import page
 from rl.report.comparison.findings import findings
 from rl.report.comparison.pictures import draw_all
-from rl.report.comparison.published import HEADER, published_rows
 from rl.report.comparison.runs import Comparison, read
 from rl.report.comparison.tables import notes, tables
 
@@ -58,5 +57,4 @@ def _numbers(comparison: Comparison) -> dict[str, Any]:
         "boards": len(comparison.boards.id),
         "left_out": list(comparison.left_out),
         **dataclasses.asdict(findings(comparison)),
-        "published": [dict(zip(HEADER, row, strict=True)) for row in published_rows(comparison)],
     }

@@ -8,7 +8,7 @@ import numpy as np
 
 from rl.report.comparison.runs import Answers, Comparison, Curve
 from rl.report.run import RATIOS
-from rl.statistics import Interval, Share, intervals, ratio_interval, seed_interval
+from rl.statistics import Interval, Share, intervals, ratio_interval, seed_interval, weighted_share
 
 VALID, OPTIMAL, SAMPLED = "valid", "optimal", "sampled valid"
 START = "round 0"
@@ -173,23 +173,22 @@ def _rates(comparison: Comparison) -> Iterator[Rate]:
     policies |= {name: [run.after for run in runs.values()] for name, runs in comparison.runs.items()}
     for metric in metrics(comparison):
         for name, answers in policies.items():
-            for part in comparison.boards.by_agents():
-                count = int(part.boards.sum()) * len(answers)
-                yield Rate(name, metric, part.agents, count, part.share(values(answers, metric)))
+            for agents, weights in comparison.boards.by_agents().items():
+                count = int((weights > 0).sum()) * len(answers)
+                yield Rate(name, metric, agents, count, weighted_share(values(answers, metric), weights))
 
 
 def _differences(comparison: Comparison) -> Iterator[Difference]:
     groups = comparison.boards.by_agents()
-    weights = np.stack([group.weights for group in groups])
     less = {}
     for engineer in comparison.others:
         seeds = comparison.paired_seeds(engineer)
         ours, theirs = ([comparison.runs[e][s].after for s in seeds] for e in (engineer, comparison.baseline))
         for metric in metrics(comparison) if seeds else ():
             less[engineer, metric] = values(ours, metric) - values(theirs, metric)
-    for (engineer, metric), by_group in intervals(less, weights, comparison.boards.strata).items():
-        for group, interval in zip(groups, by_group, strict=True):
-            yield Difference(engineer, metric, group.agents, interval)
+    for (engineer, metric), by_group in intervals(less, np.stack([*groups.values()]), comparison.boards.strata).items():
+        for agents, interval in zip(groups, by_group, strict=True):
+            yield Difference(engineer, metric, agents, interval)
 
 
 def _designs(comparison: Comparison) -> Iterator[MeanDesign]:

@@ -88,51 +88,22 @@ def _whisker(axes: Axes, interval: Interval, y: float, colour: str, mark: str) -
 
 
 def _allocation(comparison: Comparison) -> Figure:
-    """Draw a column for each engineer: data by kind, and below it the means of holes and waits over the data."""
-    names, designs = list(comparison.runs), findings(comparison).designs
-    kinds, rounds = list(designs[0].config["data"]), sorted({design.round for design in designs})
-    data = {
-        name: np.array([list(one.config["data"].values()) for one in designs if one.engineer == name]).T
-        for name in names
-    }
-    most, written = max(own.max() for own in data.values()), len(kinds) <= MANY_KINDS
-    wide, tall = max(1.15, (0.36 if written else 0.2) * len(rounds)), (0.27 if written else 0.14) * len(kinds)
-    columns = min(len(names), max(1, int(style.WIDTH / wide)))
-    batches = [names[begin : begin + columns] for begin in range(0, len(names), columns)]
-    figure = Figure(figsize=(1.0 + wide * columns, len(batches) * (tall + 1.1) + 0.3), layout="constrained")
-    for part, batch in zip(figure.subfigures(len(batches), 1, squeeze=False)[:, 0], batches, strict=True):
-        grid = part.subplots(2, columns, squeeze=False, sharey="row", height_ratios=[tall, 0.5])
-        for column, (upper, lower) in enumerate(grid.T):
-            if column >= len(batch):
-                upper.remove()
-                lower.remove()
-                continue
-            own = data[batch[column]]
-            means = np.array(
-                [
-                    [np.dot(list(one.config["data"].values()), list(one.config[ratio].values())) for ratio in _MEANS]
-                    for one in designs
-                    if one.engineer == batch[column]
-                ]
-            ).T
-            shades = own / most if written else np.sqrt(own / most)  # of many kinds most shares are small
-            style.heat(upper, shades, _texts(own) if written else (), 7)
-            style.heat(lower, means, _texts(means), 7 if written else 5.5)
-            upper.set_title(batch[column], fontsize=8)
-            upper.set_xticks(range(len(rounds)), [""] * len(rounds))
-            upper.set_yticks(range(len(kinds)), kinds, fontsize=9 if written else 6)
-            lower.set_xticks(range(len(rounds)), rounds, fontsize=8)
-            lower.set_yticks(range(len(_MEANS)), _MEANS, fontsize=9 if written else 7)
-        grid[0, 0].set_ylabel(comparison.axis_name)
-    figure.supxlabel("round", fontsize=9)
+    """Draw a heat map for each engineer: data by kind (down) and round (across)."""
+    designs = findings(comparison).designs
+    data: dict[str, list[Sequence[float]]] = {name: [] for name in comparison.runs}
+    for one in designs:
+        data[one.engineer].append(list(one.config["data"].values()))
+    kinds, most = list(designs[0].config["data"]), max(np.max(own) for own in data.values())
+    few = len(kinds) <= MANY_KINDS
+    figure, grid = style.panels(len(data), (0.27 if few else 0.14) * len(kinds) + 0.4, "round", comparison.axis_name)
+    for axes, (name, own) in zip(grid, data.items(), strict=True):
+        shares = np.transpose(own)
+        texts = [[f"{share:.2f}".removeprefix("0") for share in row] for row in shares] if few else ()
+        style.heat(axes, np.sqrt(shares / most), texts, 7)
+        axes.set_title(name)
+        axes.set_xticks(range(len(own)))
+        axes.set_yticks(range(len(kinds)), kinds, fontsize=9 if few else 6)
     return figure
-
-
-_MEANS = ("hole", "wait")
-
-
-def _texts(shares: np.ndarray) -> Sequence[Sequence[str]]:
-    return [[f"{share:.2f}".removeprefix("0") for share in row] for row in shares]
 
 
 PICTURES: Mapping[str, style.Drawing] = {
@@ -150,8 +121,7 @@ PICTURES: Mapping[str, style.Drawing] = {
     ),
     "allocation.png": (
         _allocation,
-        "What the engineers asked for in each round (across), mean over the seeds. Above: share of the boards by size "
-        "or kind (down), of many kinds shaded by its square root. Below: share of holes, and share of boards that need "
-        "a wait, both means over these boards.",
+        "What the engineers asked for in each round (across), mean over the seeds: share of the boards by size or kind "
+        "(down), shaded by its square root.",
     ),
 }

@@ -12,9 +12,9 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import row_name
 from rl.config import EngineerSection
 from rl.experiments.comparison import reopen
-from rl.experiments.held_out import EVALUATION, HeldOut, read_held_out
+from rl.experiments.held_out import EVALUATION, HeldOut, number_cells, read_held_out
 from rl.report.run import naming
-from rl.slices import Slice, number_cells, slices
+from rl.statistics import cell_weights
 
 Curve = tuple[float | None, ...]
 """Share of samples valid on the run's own validation, after round 0 and each designed round; None: nothing sampled."""
@@ -39,10 +39,11 @@ class Boards:
         """The slice of its suite that a board was drawn in, int ``[boards]``."""
         return 1000 * self.cells + np.rint(100 * self.wait_subset).astype(int)
 
-    def by_agents(self) -> list[Slice]:
-        """List the slices of each number of agents, and of all of them where there are several."""
-        whole = slices(self.agents, self.wait_subset, self.size)
-        return [part for part in whole if part.whole and part.size is None]
+    def by_agents(self) -> dict[int | None, np.ndarray]:
+        """Return for each number of agents, and under None for several, the boards' weights in a mean over cells."""
+        numbers = np.unique(self.agents).tolist()
+        groups: dict[int | None, np.ndarray] = {n: cell_weights(self.cells, self.agents == n) for n in numbers}
+        return groups if len(numbers) == 1 else groups | {None: cell_weights(self.cells, self.agents > 0)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,6 @@ class Comparison:
       name: the directory's name.
       baseline: the engineer that the others are measured against.
       engineers: settings of each engineer with a finished run, the baseline first.
-      is_network: whether the student is a network that plays the boards.
       boards: the boards held out from training.
       runs: runs by engineer, in the order of ``engineers``, and seed.
       left_out: names of the runs that are not finished.
@@ -93,7 +93,6 @@ class Comparison:
     name: str
     baseline: str
     engineers: Mapping[str, EngineerSection]
-    is_network: bool
     boards: Boards
     runs: Mapping[str, Mapping[int, FinishedRun]]
     left_out: tuple[str, ...]
@@ -117,22 +116,6 @@ class Comparison:
     def of_kind(self, kind: str) -> str | None:
         """Return the name of the first engineer of a kind; None if there is none."""
         return next((name for name, settings in self.engineers.items() if settings.kind == kind), None)
-
-    def against(self, baseline: str) -> "Comparison":
-        """Return the comparison as measured against another of its engineers.
-
-        Raises:
-          ValueError: if it has none of this name.
-        """
-        if baseline not in self.runs:
-            raise ValueError(f"{self.name} has no engineer {baseline!r}; it has {', '.join(self.runs)}")
-        order = sorted(self.runs, key=lambda name: name != baseline)
-        return dataclasses.replace(
-            self,
-            baseline=baseline,
-            engineers={name: self.engineers[name] for name in order},
-            runs={name: self.runs[name] for name in order},
-        )
 
     def paired_seeds(self, engineer: str) -> tuple[int, ...]:
         """Return the seeds that are finished with this engineer and with the baseline."""
@@ -171,7 +154,6 @@ def read(out: str | Path) -> Comparison:
         name=out.resolve().name,
         baseline=resolved.baseline,
         engineers={name: resolved.configure(name, resolved.seeds[0]).engineer for name in runs},
-        is_network=resolved.run.is_network,
         boards=Boards(
             np.array(one.boards.id),
             np.array(one.boards.agents),

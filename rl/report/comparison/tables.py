@@ -15,7 +15,6 @@ from rl.report.comparison.findings import (
     findings,
     metrics,
 )
-from rl.report.comparison.published import HEADER, published_rows
 from rl.report.comparison.runs import Comparison
 from rl.statistics import Interval
 
@@ -25,11 +24,7 @@ FEW_SEEDS = 5
 
 def tables(comparison: Comparison) -> list[Table]:
     """Make all tables, the most asked for first."""
-    return [
-        *_validated_tables(comparison),
-        *_held_out_tables(comparison),
-        *_published_tables(comparison),
-    ]
+    return [*_validated_tables(comparison), *_held_out_tables(comparison)]
 
 
 def notes(comparison: Comparison) -> Iterator[str]:
@@ -136,23 +131,6 @@ def _seed_table(title: str, less: Mapping[str, Interval]) -> Iterator[Table]:
     rows = [(name, _difference(one), _t(one), _by_seed(one.by_seed)) for name, one in less.items()]
     if rows:
         yield Table(title, ("engineer", "bootstrap", "t interval", "by seed"), rows)
-
-
-def _published_tables(comparison: Comparison) -> Iterator[Table]:
-    rows = [
-        (
-            name,
-            _percent(theirs, 1),
-            f"{100 * less_random:+.1f}",
-            engineer,
-            _percent(ours, 1),
-            "-" if less_baseline is None else f"{100 * less_baseline:+.1f}",
-        )
-        for name, theirs, less_random, engineer, ours, less_baseline in published_rows(comparison)
-    ]
-    if rows:
-        title = "Published (Qwen3-4B, sizes 3 to 10) beside ours: valid %, mean over 3 to 5 agents and sizes"
-        yield Table(title, HEADER, rows)
 
 
 def _percent(share: float, digits: int = 0) -> str:
