@@ -3,28 +3,24 @@
 import dataclasses
 import itertools
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from jaxlake.table import WIDTH, Table
 from rl.experiments import designs as origins
 from rl.experiments.designs import Design
 from rl.experiments.gains import Gains, StateGains, read_gains
 from rl.report import page, style
-from rl.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
+from rl.report.style import BLUE, GREEN, GREY, ORANGE
 from rl.statistics import ENDS, spearman, t_interval
 
-ALL, RANDOM = "all designs", "random designs"
 BEST, BASELINE = "best of all", "fixed_random"
 ENOUGH = 0.5
 """Rank correlation of two repeats below which the branches are too short or too few to tell designs apart."""
-FEW_STATES = 4
-"""States up to which each has a picture as wide as a page."""
 FEWEST = 3
 """Designs of a state below which their ranks say nothing."""
 RESAMPLES = 2_000
@@ -39,31 +35,13 @@ Estimate = tuple[float, float, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Retest:
-    """How well gains repeat with fresh keys.
-
-    Attributes:
-      group: the designs, ``ALL`` or ``RANDOM``.
-      designs: number of designs in all states.
-      single: rank correlation of two single repeats, mean over states; None where no state has one.
-      of_means: rank correlation of two means over as many repeats as there are, by Spearman and Brown.
-    """
-
-    group: str
-    designs: int
-    single: Estimate | None
-    of_means: Estimate | None
-
-
-@dataclasses.dataclass(frozen=True)
 class EngineerGains:
     """What the designs of an engineer gained, mean over repeats and then over states.
 
     Attributes:
       name: the engineer, or `BEST` for the design that is best by the other repeats than the one it is measured in.
       states: number of states in which it designed.
-      target: gain on the validation boards.
-      all_kinds: mean gain over all kinds.
+      target, all_kinds: gain on the validation boards, and the mean over all kinds.
       target_above, all_kinds_above: difference to `BASELINE` in the same states with Student's interval over the
         states; None without it or with less than two states.
     """
@@ -76,28 +54,23 @@ class EngineerGains:
     all_kinds_above: Estimate | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """Mean gains ``[trained_on][gained_on]`` on each kind of boards by training on one kind alone."""
 
-    trained_on: tuple[str, ...]
-    gained_on: tuple[str, ...]
-    gains: tuple[tuple[float, ...], ...]
+    trained_on: list[str]
+    gained_on: list[str]
+    gains: list[list[float]]
 
 
 def write(folder: Path, file: Path | None = None) -> Path:
-    """Write the page of a folder with ``gains.jsonl``; its pictures and its numbers (JSON) are files beside it.
+    """Write the page of a folder with ``gains.jsonl``, its pictures and its numbers; return the page's path.
 
     Args:
       folder: the folder of the branches.
       file: the page; ``report/branch.html`` in the folder if None.
 
-    Returns:
-      The path of the page.
-
     Raises:
-      ValueError: if `rl.experiments.gains.read_gains` cannot read the folder; one line.
-      OSError: if the disk does not take it.
+      ConfigError: if `rl.experiments.gains.read_gains` cannot read the folder; one line.
     """
     gains, file = read_gains(folder), file or folder / "report" / "branch.html"
     drawn = style.draw(PICTURES, gains)
@@ -127,12 +100,16 @@ def notes(gains: Gains) -> Iterator[str]:
         f"{designs} designs, {states} {'states' if states > 1 else 'state'}. Gains are in percentage points of valid "
         "plays on the validation boards, after the branch less before it. All intervals are of 95 %."
     )
-    retest = retests(gains)[0]
-    if retest.single is None or retest.of_means is None:
+    if (correlation := repeat_correlation(gains)) is None:
         single = all(state.repeats == 1 for state in gains.states)
         yield f"Test-retest: not measured ({'one repeat' if single else 'no three designs of a state differ in gain'})."
-    elif retest.single[0] < ENOUGH:
-        yield f"Two repeats have a rank correlation below {ENOUGH:g}: the branches are too short or too few."
+    else:
+        yield (
+            "Test-retest: two repeats of the same designs with fresh keys have a rank correlation of "
+            "{:.2f} [{:.2f} {:.2f}].".format(*correlation)
+        )
+        if correlation[0] < ENOUGH:
+            yield f"The correlation is below {ENOUGH:g}: the branches are too short or too few."
     if gains.left_out:
         yield f"Left out: {'; '.join(gains.left_out)}."
 
@@ -158,12 +135,6 @@ def tables(gains: Gains) -> Iterator[Table]:
             ],
             f"{BEST.capitalize()}: in each state the design that is best by the other repeats than the one it is "
             "measured in.",
-        )
-    if any(one.single for one in retests(gains)):
-        yield Table(
-            "Test-retest: rank correlation of the gains of the same designs with fresh keys [bootstrap over designs]",
-            ("", "designs", "two repeats", "means of all repeats"),
-            [(one.group, str(one.designs), *map(_correlation, (one.single, one.of_means))) for one in retests(gains)],
         )
 
 
@@ -214,52 +185,26 @@ def _engineer(
     return EngineerGains(name, len(own), target, all_kinds, *above)
 
 
-def retests(gains: Gains) -> list[Retest]:
-    """Return the test-retest of all designs and, where others are among them, of the random ones."""
-    random = [np.array([one.origin == origins.RANDOM for one in state.designs.values()]) for state in gains.states]
-    groups = {ALL: [np.ones_like(own) for own in random]}
-    if any(own.any() for own in random) and not all(own.all() for own in random):
-        groups[RANDOM] = random
-    return [
-        _retest(group, [state.gains[own] for state, own in zip(gains.states, members, strict=True)])
-        for group, members in groups.items()
-    ]
+def repeat_correlation(gains: Gains) -> Estimate | None:
+    """Return the rank correlation of two repeats of the same designs, mean over states, by bootstrap within each.
 
-
-def _retest(group: str, by_state: Sequence[np.ndarray]) -> Retest:
-    """Measure gains ``[designs, repeats]`` of each state; the bootstrap draws designs within each."""
-    rng, count = np.random.default_rng(0), sum(map(len, by_state))
-    usable = [gains for gains in by_state if len(gains) >= FEWEST and gains.shape[1] > 1]
-    usable = [gains for gains in usable if not np.isnan(retest_correlation(gains))]
+    None where no state has two repeats of three designs that differ.
+    """
+    rng, usable = np.random.default_rng(0), [state.gains for state in gains.states]
+    usable = [own for own in usable if len(own) >= FEWEST and own.shape[1] > 1]
+    usable = [own for own in usable if not np.isnan(retest_correlation(own))]
     if not usable:
-        return Retest(group, count, None, None)
-    resamples = [gains[rng.integers(len(gains), size=(RESAMPLES, len(gains)))] for gains in usable]
-    intervals = []
-    for measure in (retest_correlation, _retest_of_means):
-        drawn = np.stack([measure(gains) for gains in resamples])  # NaN where one design was drawn again and again
-        means = np.nanmean(drawn[:, ~np.isnan(drawn).all(0)], axis=0)
-        low, high = np.percentile(means, ENDS).tolist()
-        intervals.append((float(np.mean([measure(gains) for gains in usable])), low, high))
-    return Retest(group, count, *intervals)
+        return None
+    drawn = np.stack([retest_correlation(own[rng.integers(len(own), size=(RESAMPLES, len(own)))]) for own in usable])
+    means = np.nanmean(drawn[:, ~np.isnan(drawn).all(0)], axis=0)  # NaN where one design was drawn again and again
+    low, high = np.percentile(means, ENDS).tolist()
+    return float(np.mean([retest_correlation(own) for own in usable])), low, high
 
 
 def retest_correlation(gains: np.ndarray) -> np.ndarray:
     """Return the mean over pairs of repeats of the rank correlation of gains ``[..., designs, repeats]``."""
     pairs = itertools.combinations(range(gains.shape[-1]), 2)
     return np.mean([spearman(gains[..., i], gains[..., j]) for i, j in pairs], axis=0)
-
-
-def _retest_of_means(gains: np.ndarray) -> np.ndarray:
-    return spearman_brown(retest_correlation(gains), gains.shape[-1])
-
-
-def spearman_brown(correlation: np.ndarray, repeats: int) -> np.ndarray:
-    """Return the correlation of means over as many repeats, from that of single ones; 0 where that is below 0.
-
-    Spearman 1910 and Brown 1910, who derive it for Pearson's correlation: of ranks it is close.
-    """
-    single = np.maximum(correlation, 0.0)
-    return repeats * single / (1 + (repeats - 1) * single)
 
 
 def transfer(gains: Gains) -> Transfer | None:
@@ -272,45 +217,28 @@ def transfer(gains: Gains) -> Transfer | None:
         sorted(set.intersection(*map(set, kinds)), key=lambda kind: (kind.difficulty, kind))
         for kinds in ([rows for _, rows in states], [state.kinds for state, _ in states])
     )
-    if len(trained_on) < 2 or not gained_on:
+    if len(trained_on) < 2:
         return None
     cells = [
         state.kind_gains.mean(1)[np.ix_([rows[kind] for kind in trained_on], [*map(state.kinds.index, gained_on)])]
         for state, rows in states
     ]
-    matrix = tuple(map(tuple, np.mean(cells, axis=0).tolist()))
-    return Transfer(tuple(map(str, trained_on)), tuple(map(str, gained_on)), matrix)
+    return Transfer([*map(str, trained_on)], [*map(str, gained_on)], np.mean(cells, axis=0).tolist())
 
 
 def _numbers(gains: Gains) -> dict[str, Any]:
     return {
         "left_out": gains.left_out,
-        "states": [
-            {
-                "state": state.name,
-                "round": state.round,
-                "updates": state.updates,
-                "before": state.before,
-                "designs": [
-                    {"design": number, "origin": design.origin, "gains": own.tolist(), "gain_se": errors.tolist()}
-                    for (number, design), own, errors in zip(
-                        state.designs.items(), state.gains, state.errors, strict=True
-                    )
-                ],
-            }
-            for state in gains.states
-        ],
         "engineers": list(map(dataclasses.asdict, engineers(gains))),
-        "retests": list(map(dataclasses.asdict, retests(gains))),
-        "transfer": dataclasses.asdict(matrix) if (matrix := transfer(gains)) else None,
+        "test_retest": repeat_correlation(gains),
+        "transfer": matrix._asdict() if (matrix := transfer(gains)) else None,
     }
 
 
 def _gains(gains: Gains) -> Figure:
-    few = len(gains.states) <= FEW_STATES
-    labels = None if few else "designs in ascending order of gain", "gain, points"
-    tall, abreast = (2.8, 1) if few else (1.6, 4)
-    figure, grid = style.panels(len(gains.states), tall, *labels, abreast, sharex=False, sharey=not few)
+    figure, grid = style.panels(
+        len(gains.states), 1.9, "designs in ascending order of gain", "gain, points", sharex=False
+    )
     for axes, state, title in zip(grid, gains.states, _short_names(gains), strict=True):
         order = state.gains.mean(-1).argsort(kind="stable")
         place = np.empty(len(order))
@@ -329,9 +257,7 @@ def _gains(gains: Gains) -> Figure:
         axes.axhline(0, color="#444444", linewidth=0.9, zorder=1)
         axes.set_title(title)
         axes.set_xlim(0, len(order) + 1)
-        names = [textwrap.shorten(_named(*one), 24, placeholder=" ...") for one in state.designs.items()]
-        turned: Any = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "fontsize": 7}
-        axes.set_xticks(place if few else [], names if few else [], **turned)
+        axes.set_xticks([])
     style.legend(figure, grid, len(_ORIGINS) + 1, "upper")
     return figure
 
@@ -345,10 +271,6 @@ def _transfer(gains: Gains) -> Figure | None:
     axes = figure.subplots()
     shades = np.clip(points / max(points.max(), 1e-9), 0, 1)
     style.heat(axes, shades, [[f"{round(v)}" for v in row] for row in points.tolist()], 7)
-    for row, kind in enumerate(matrix.trained_on):
-        if kind in matrix.gained_on:
-            corner = (matrix.gained_on.index(kind) - 0.47, row - 0.47)
-            axes.add_patch(Rectangle(corner, 0.94, 0.94, fill=False, edgecolor=VERMILION, linewidth=1.2))
     axes.set_xticks(range(columns), matrix.gained_on, rotation=60, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(rows), matrix.trained_on)
     axes.set(xlabel="gained on", ylabel="trained on")
@@ -364,8 +286,7 @@ PICTURES: dict[str, style.Drawing] = {
     "transfer.png": (
         _transfer,
         "Points gained on each kind of boards (across) by training on one kind alone (down), mean over repeats and "
-        "states; white: nothing was gained or some was lost. Framed: the kind trained on. Kinds are in ascending order "
-        "of difficulty.",
+        "states; white: nothing was gained or some was lost. Kinds are in ascending order of difficulty.",
     ),
 }
 
@@ -405,7 +326,3 @@ def _points(gain: float) -> str:
 
 def _interval(interval: Estimate | None) -> str:
     return "" if interval is None else "{} [{} {}]".format(*map(_points, interval))
-
-
-def _correlation(interval: Estimate | None) -> str:
-    return "-" if interval is None else "{:.2f} [{:.2f} {:.2f}]".format(*interval)

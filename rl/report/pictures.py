@@ -59,7 +59,7 @@ def _rounds(rounds: Axes, run: Run) -> None:
             continue
         rounds.plot(np.arange(1, total + 1), series, color=colour, alpha=0.3, linewidth=0.7)
         smooth = style.smooth(series, parts, total // 20)
-        rounds.plot(np.arange(1, total + 1), smooth, color=colour, linewidth=1.6, label=label, **style.marks(total))
+        rounds.plot(np.arange(1, total + 1), smooth, ".-", color=colour, linewidth=1.6, markersize=2, label=label)
     style.mark_rounds(rounds, run.steps)
     ends = {run.steps[begin]["round"]: end for begin, end in parts}
     points = [
@@ -166,9 +166,5 @@ PICTURES: dict[str, style.Drawing] = {
         boards.samples,
         "The same boards at each validation, with the plans that the policy answered; no paths where the "
         "answer could not be read.",
-    ),
-    "time.png": (
-        curves.time,
-        "Seconds of each step and tokens a second by part, memory, and compilations.",
     ),
 }

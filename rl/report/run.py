@@ -15,8 +15,6 @@ from jaxlake.kinds import Kind, row_name
 from rl.config import flat
 
 RATIOS = ("data", "hole", "wait")
-PARTS = ("rollout", "credit", "logprob", "update", "rehearsal", "host")
-"""Parts of a step whose seconds are measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +81,6 @@ class Run:
       stages: the validations in the order in which they happened.
       rounds: the rounds that have a configuration, in ascending order.
       warm_start, steps: metrics rows of the warm start and of the rounds, in the order in which they were written.
-      timings: rows of clock times, of the rounds' steps.
     """
 
     name: str
@@ -93,7 +90,6 @@ class Run:
     rounds: tuple[Round, ...]
     warm_start: tuple[dict[str, Any], ...]
     steps: tuple[dict[str, Any], ...]
-    timings: tuple[dict[str, Any], ...]
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -154,7 +150,6 @@ def read(run_dir: str | Path) -> Run:
         rounds=rounds,
         warm_start=tuple(row for row in rows if row.get("phase") == "warm_start"),
         steps=tuple(row for row in rows if row.get("phase") == "round"),
-        timings=tuple(row for row in _read(directory / "timings.jsonl", []) if row.get("phase") == "round"),
     )
 
 
@@ -175,30 +170,20 @@ def _stage(name: str, path: Path) -> Stage:
 
 
 def _read(path: Path, missing: Any) -> Any:
-    """Read an object or a list of objects, whichever stands for a missing file."""
+    """Return the content of a JSON or YAML file, or a value that stands for a missing file."""
     if not path.exists():
         return missing
     with naming(path):
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".jsonl":  # a last line without its end is still being written
-            value = [json.loads(line) for line in text.rpartition("\n")[0].split("\n") if line]
-        else:
-            value = yaml.safe_load(text) or {} if path.suffix == ".yaml" else json.loads(text)
-        _check(value, type(missing))
-        for row in value if isinstance(value, list) else ():
-            _check(row, dict)
-        return value
-
-
-def _check(value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise ValueError(f"holds {value!r:.40}: it must be {'an object' if kind is dict else 'a list'}")
+            return [json.loads(line) for line in text.rpartition("\n")[0].split("\n") if line]
+        return yaml.safe_load(text) or {} if path.suffix == ".yaml" else json.loads(text)
 
 
 @contextlib.contextmanager
-def naming(path: Path, fault: str = "") -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong with the content of a file into a ValueError of one line that names it."""
     try:
         yield
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {f'{fault}: ' if fault else ''}{' '.join(str(error).split())}") from None
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None

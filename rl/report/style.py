@@ -34,8 +34,6 @@ STYLE = {
 DPI = 160
 WIDTH = 9.2
 """Width of a page in inches."""
-FEW = 40
-"""Points of a curve up to which each has a mark."""
 
 
 def values(rows: Sequence[dict[str, Any]], key: str) -> np.ndarray:
@@ -59,11 +57,6 @@ def running_mean(series: np.ndarray, window: int) -> np.ndarray:
     half = window // 2
     near = (series[max(0, i - half) : i + half + 1] for i in range(len(series)))
     return np.array([part[~np.isnan(part)].mean() if not np.isnan(part).all() else np.nan for part in near])
-
-
-def marks(count: int) -> dict[str, Any]:
-    """Mark the points of a curve of so few that one without neighbours would be lost as a line."""
-    return {"marker": "o", "markersize": 2.5} if count <= FEW else {}
 
 
 def in_order(count: int) -> list[Any]:

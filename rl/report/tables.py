@@ -2,21 +2,15 @@
 
 import dataclasses
 import json
-import re
-import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engineer.context import FAILURES
-from engineer.evidence import CHECKS, Evidence, KindEvidence
+from engineer.evidence import Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
-from rl.report.run import PARTS, RATIOS, Round, Run, Stage, read
+from rl.report.run import RATIOS, Round, Run, Stage, read
 from rl.statistics import Share
-
-_EXCERPT = 160
-"""Characters of an engineer's words that are shown beside a change."""
 
 
 def table_text(run_dir: str | Path) -> str:
@@ -43,7 +37,6 @@ def numbers(run: Run) -> dict[str, Any]:
                 "boards": stage.evidence.n,
                 "by_kind": {str(kind or "all"): plain(row) for kind, row in shares(stage).items()},
                 "first_failures": stage.evidence.first_failures,
-                "any_failures": any_failures(stage.evidence),
             }
             for stage in run.stages
         },
@@ -51,7 +44,6 @@ def numbers(run: Run) -> dict[str, Any]:
             past.name: {"requested": past.config.to_dict(), "realised": past.proposal.get("realised")}
             for past in run.rounds
         },
-        "time": times(run),
     }
 
 
@@ -121,7 +113,7 @@ def ratios(values: Iterable[float | None]) -> str:
 
 
 def round_table(run: Run, current: Round) -> Table:
-    """Show by kind the evidence before a round, its changes, the boards, and the engineer's words about the kind."""
+    """Show by kind the evidence before a round, its changes, and the boards."""
     previous = next((past for past in run.rounds if past.index == current.index - 1), None)
     stage = run.stage(previous.name) if previous else None
     evidence = {row.kind: row for row in stage.evidence.by_kind} if stage else {}
@@ -139,71 +131,17 @@ def round_table(run: Run, current: Round) -> Table:
             rates = (*(Share.of(count, row.n).text() for count in counts), learnable)
         changes = (change(kind, ratio) for ratio in RATIOS)
         boards = "-" if current.realised(kind, "data") is None else ratios(current.realised(kind, r) for r in RATIOS)
-        said = excerpt(current.proposal.get("thinking", ""), kind)
-        rows.append((str(kind), *rates, *changes, boards, said))
+        rows.append((str(kind), *rates, *changes, boards))
     title = f"The evidence before {current.name}, its changes, and the boards as realised: data / hole / wait"
     rates = ("valid %", "hole %", "conflict %", "learnable %")
-    header = (run.row_name, *rates, *RATIOS, "realised", "what the engineer said")
+    header = (run.row_name, *rates, *RATIOS, "realised")
     known = [column for column in zip(header, *rows, strict=True) if {*column[1:]} != {"-"}]
     header, *rows = zip(*known, strict=True)
     return Table(title, header, rows)
 
 
-def excerpt(thinking: str, kind: Kind) -> str:
-    """Return the first sentence of an engineer's thinking that names the kind, else its leading words, else "-"."""
-    sentences = [part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", thinking) if part.strip()]
-    if not sentences:
-        return "-"
-    name, form = kind.label, rf"\b{kind}\b"
-    if isinstance(name, int):  # the last as the examples of the warm start quote a row: "Weakest:6 19;5 23;"
-        form = rf"\bsizes?\b[^.]*\b{name}\b|\b{name} ?x ?{name}\b|(?:^|[:;]) *{name} \d"
-    named = [part for part in sentences if re.search(form, part, re.I)]
-    text = named[0] if named else f"({kind.words.split()[0]} not named) {sentences[0]}"
-    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
-
-
 def _short(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.3f}".rstrip("0").rstrip(".")
-
-
-def failure_table(run: Run) -> Table:
-    """Count the answers by first failing check, over all kinds, and in brackets all answers that fail the check."""
-    rows = []
-    for stage in run.stages:
-        first, every = stage.evidence.first_failures, any_failures(stage.evidence)
-        rows.append((stage.name, *(f"{first[check]} ({every[check]})" for check in CHECKS)))
-    title = "Answers by first failing check, in brackets all that fail the check"
-    return Table(title, ("stage", *FAILURES.values()), tuple(rows))
-
-
-def any_failures(evidence: Evidence) -> dict[str, int]:
-    """Count by check all greedy answers that fail it, over all kinds."""
-    return {check: sum(row.any_failures[check] for row in evidence.by_kind) for check in CHECKS}
-
-
-def times(run: Run) -> dict[str, dict[str, float | None]]:
-    """Return by part, and for "all", the seconds of the rounds' steps and the median of their tokens a second."""
-    seconds = {part: sum(row.get(part) or 0.0 for row in run.timings) for part in PARTS}
-    rates = {part: f"{part}_tokens_per_second" for part, took in seconds.items() if took}
-    if not rates:
-        return {}
-    seconds["all"], rates["all"] = sum(seconds.values()), "tokens_per_second"
-    measured = {part: [row[key] for row in run.timings if row.get(key) is not None] for part, key in rates.items()}
-    return {
-        part: {"seconds": seconds[part], "tokens_per_second": statistics.median(values) if values else None}
-        for part, values in measured.items()
-    }
-
-
-def time_table(run: Run) -> Table | None:
-    """Show the seconds of the rounds' steps by part, and its tokens a second; None where no clock was read."""
-    rows = []
-    for part, row in (parts := times(run)).items():
-        seconds, rate = row["seconds"], row["tokens_per_second"]
-        share = f"{100 * seconds / parts['all']['seconds']:.1f}"
-        rows.append((part, f"{seconds:.1f}", share, "-" if rate is None else f"{rate:,.0f}"))
-    title = "Steps of the rounds: seconds, compilation included, and the median of their tokens a second"
-    return Table(title, ("part", "seconds", "%", "tokens a second"), rows) if rows else None
 
 
 def settings_table(run: Run) -> Table | None:

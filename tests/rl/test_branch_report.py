@@ -15,21 +15,12 @@ from branches import alone, branch, mixed, save
 from rl.experiments.gains import read_gains
 from rl.report import branch as report
 from rl.report.__main__ import main
-from rl.statistics import spearman, t_interval
+from rl.statistics import t_interval
 
 
 def test_retest_correlation_is_the_mean_over_pairs_of_repeats():
     gains = np.array([[1.0, 1, 3], [2, 2, 2], [3, 3, 1]])  # repeats 0 and 1 agree, 2 is reversed
     assert report.retest_correlation(gains) == pytest.approx((1 - 1 - 1) / 3)
-
-
-def test_spearman_brown_predicts_the_correlation_of_means():
-    assert report.spearman_brown(np.array(0.5), 2) == pytest.approx(2 / 3)
-    assert report.spearman_brown(np.array(-0.2), 3) == 0
-    rng = np.random.default_rng(1)
-    gains = rng.normal(size=(4000, 1)) + rng.normal(size=(4000, 6))
-    predicted = report.spearman_brown(report.retest_correlation(gains), 3)
-    assert spearman(gains[:, :3].mean(1), gains[:, 3:].mean(1)) == pytest.approx(predicted, abs=0.02)
 
 
 def test_values_are_read_in_order_of_design_and_repeat(tmp_path):
@@ -89,12 +80,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_report_says_what_the_gains_were_made_of(folder):
     gains, lines = read_gains(folder), mixed()
-    retests = {one.group: one for one in report.retests(gains)}
-    assert [retests[group].designs for group in (report.ALL, report.RANDOM)] == [48, 40]
     # Designs have a variance of .3^2 / 12, repeats one of .02^2: Pearson's correlation is .95.
-    assert all(one.single[1] < 0.95 < one.of_means[2] and one.single[0] > 0.85 for one in retests.values())
+    mean, low, high = report.repeat_correlation(gains)
+    assert low < mean < high and mean > 0.85 and low < 0.95
     transfer = report.transfer(gains)
-    assert (transfer.trained_on, transfer.gained_on) == (("3", "7"), ("3", "7", "5x3", "5x4"))  # by difficulty
+    assert (transfer.trained_on, transfer.gained_on) == (["3", "7"], ["3", "7", "5x3", "5x4"])  # by difficulty
     assert np.array(transfer.gains) == pytest.approx(np.array([[0.2, 0, 0.05, 0.05], [0, 0.2, 0.05, 0.05]]), abs=0.03)
 
     def gained(origin):
@@ -121,9 +111,7 @@ def test_the_page_stands_alone_with_its_pictures_and_numbers(folder):
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     for name in ("gains", "transfer"):
         assert matplotlib.image.imread(folder / f"report/{name}.png").std() > 0.02
-    numbers = json.loads((folder / "report/branch.json").read_text())
-    assert numbers["states"][1]["designs"][22]["origin"] == "hindsight, ladder"
-    assert max(map(len, report.to_text(read_gains(folder)).splitlines())) <= 80
+    assert json.loads((folder / "report/branch.json").read_text())["transfer"]["trained_on"] == ["3", "7"]
 
 
 @pytest.mark.parametrize(

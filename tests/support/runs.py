@@ -70,7 +70,6 @@ def fabricate_run(
     for stage in ("before", "warm_start", "rounds/0", "rounds/1", "rounds/2"):
         as_file(directory / stage / "samples.json", SAMPLES)
     metrics = [{"phase": "warm_start", "step": s, "plan_loss": 3 * 0.99**s} for s in range(1, 400)]
-    timings = [{"phase": "warm_start", "step": s, "host": 0.01, "update": 0.1} for s in range(1, 400)]
     for k in range(3):
         _fabricate_round(directory / "rounds" / str(k), k, kinds)
         after, within = draw_evidence(rng, 0.1 + 0.4 * k, targets), draw_evidence(rng, 0.4 * k - 0.2, kinds)
@@ -82,9 +81,7 @@ def fabricate_run(
             metrics.append(
                 place | {"reward": 0.45 * valid, "valid": valid} | (_draw_metrics(rng, valid, kinds) if full else {})
             )
-            timings.append(place | (_draw_timings(rng, step) if full else {}))
     as_file(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in metrics))
-    as_file(directory / "timings.jsonl", "".join(json.dumps(row) + "\n" for row in timings))
     return directory
 
 
@@ -140,18 +137,4 @@ def _draw_metrics(rng: np.random.Generator, valid: float, kinds: Sequence[int | 
         "entropy": rng.normal(0.5, 0.05) if updated else None,
         "gradient_norm": rng.lognormal(-1, 0.4) if updated else None,
         "mismatch_max": rng.lognormal(-9, 0.3),
-    }
-
-
-def _draw_timings(rng: np.random.Generator, step: int) -> dict[str, float]:
-    slow = 10 if step == 0 else 1
-    return {
-        "rollout": slow * rng.normal(0.4, 0.03),
-        "update": slow * rng.normal(0.3, 0.02),
-        "host": 0.02,
-        "rollout_tokens_per_second": rng.normal(9000, 300),
-        "host_tokens_per_second": rng.normal(180000, 3000),
-        "tokens_per_second": rng.normal(4400, 100),
-        "memory_gb": 0.9 + 0.0005 * step,
-        "compilations": 12 if step == 0 else 0,
     }

@@ -16,18 +16,12 @@ __all__ = ["Comparison", "draw_all", "findings", "notes", "read", "tables", "to_
 
 
 def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
-    """Write the page of a comparison; its pictures and its numbers (JSON) are files beside it.
+    """Write the page of a comparison, its pictures and its numbers; return the page's path.
 
     Args:
       out: the comparison's directory.
-      comparison: what `read` returns of it.
+      comparison: the content of the directory.
       file: the page; ``report/comparison.html`` in the directory if None.
-
-    Returns:
-      The path of the page.
-
-    Raises:
-      OSError: if the disk does not take it.
     """
     file, drawn = file or out / "report" / "comparison.html", draw_all(comparison)
     page.save(
