@@ -33,7 +33,7 @@ from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
-RIGHT, QUOTES, EQUIVARIANCE = 0.95, 0.98, 0.9
+RIGHT, QUOTES, EQUIVARIANCE = 95, 98, 0.9
 """Targets."""
 
 
@@ -72,19 +72,20 @@ def read(name: str, config: Config, folder: str | None, limit: int | None) -> li
     with tempfile.TemporaryDirectory() as out, Display() as display:
         scores = reading.run(asker, config, name, limit, Path(out), display, Stop())["all"]
     figures = {
-        "weakest right": (scores.weakest / scores.states, scores.control["weakest"], RIGHT),
-        "most learnable right": (scores.learnable / scores.states, scores.control["learnable"], RIGHT),
-        "leading failure right": (scores.failure / scores.states, None, RIGHT),
-        "quotes right": (scores.right / max(scores.quotes, 1), None, QUOTES),
-        "follows the rule, data": (scores.follows["data"], scores.control["follows"], None),
-        "equivariance, data": (scores.equivariant["data"], None, EQUIVARIANCE),
+        "weakest kind right, %": RIGHT,
+        "most learnable kind right, %": RIGHT,
+        "leading failure right, %": RIGHT,
+        "quotes right, %": QUOTES,
+        "follows the rule: data": None,
+        "equivariance: data": EQUIVARIANCE,
     }
     rows = []
-    for what, (ours, peer, target) in figures.items():
+    for what, target in figures.items():
         target = None if folder is None else target
+        ours, peer = scores[what] or 0.0, scores.get(f"shuffled: {what}")  # none quoted: none right
         rows.append(
             {
-                "name": f"{name}, {scores.states} tables: {what}",
+                "name": f"{name}, {scores['states']} tables: {what}",
                 "ours": ours,
                 "peer": peer,
                 "ratio": ours / peer if peer else None,

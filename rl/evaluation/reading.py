@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pydantic
 
-from engineer import Generation, PastRound, Proposal, Training, grammar
+from engineer import Generation, PastRound, Training, grammar
 from engineer.engineers.language import read_answer
 from engineer.engineers.rules import frontier_design
 from engineer.examples import draw_history, visible
-from engineer.reading import Marks, mark, permutation, permuted
-from jaxlake.config import FIELDS, LakeConfig
+from engineer.reading import mark, permutation, permuted
+from jaxlake.config import FIELDS
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
@@ -28,7 +27,7 @@ from rl.context import read_context
 from rl.evaluation.asking import Asker, Question, collect
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.statistics import Share, spearman
+from rl.statistics import spearman
 
 STATES = Path(__file__).parent / "states.jsonl.gz"
 """States of real runs, a line each; no training shows them."""
@@ -106,123 +105,85 @@ def read_lines(path: Path, lines: Sequence[str]) -> list[State]:
     return states
 
 
-@dataclasses.dataclass(frozen=True)
-class Variants:
-    """A state in the forms in which it is put to an engineer.
-
-    Attributes:
-      exchanged, labels: the history with the kinds' names exchanged, and the new name of each kind.
-    """
-
-    state: State
-    exchanged: list[PastRound]
-    labels: dict[Kind, Kind]
-
-    @classmethod
-    def of(cls, state: State) -> "Variants":
-        """Put a state into its forms; always the same for a state of the same name."""
-        labels = permutation(state.history, np.random.default_rng([SEED, zlib.crc32(state.name.encode())]))
-        return cls(state, permuted(state.history, labels), labels)
-
-    @property
-    def histories(self) -> dict[str, list[PastRound]]:
-        """The histories that are shown, by the id of the question."""
-        forms = {"plain": self.state.history, "exchanged": self.exchanged}
-        return {f"{self.state.name}/{form}": history for form, history in forms.items()}
+def exchange(state: State) -> tuple[list[PastRound], dict[Kind, Kind]]:
+    """Return a state's history with the kinds' names exchanged, and the new name of each kind; the same each time."""
+    labels = permutation(state.history, np.random.default_rng([SEED, zlib.crc32(state.name.encode())]))
+    return permuted(state.history, labels), labels
 
 
-def questions(variants: Sequence[Variants], asker: Asker, config: Config) -> list[Question]:
-    """Return a question for every form of every state.
+def histories(state: State) -> dict[str, list[PastRound]]:
+    """Return the histories that an engineer sees, by the id of their question."""
+    return {f"{state.name}/plain": state.history, f"{state.name}/exchanged": exchange(state)[0]}
+
+
+def questions(states: Sequence[State], asker: Asker, config: Config) -> list[Question]:
+    """Return two questions for every state.
 
     Args:
-      asker: has room for the messages.
-      config: whose context the messages have; where nothing was taught, they ask for the words besides.
+      asker: a model with room for the messages.
+      config: the configuration whose context the messages have; where nothing was taught, they also ask for the words.
 
     Raises:
       ConfigError: if a message has no room.
     """
     context, request = read_context(config.engineer), "" if config.warm_start.steps else REQUEST
     asked: list[Question] = []
-    for name, history in (item for one in variants for item in one.histories.items()):
+    for name, history in (item for state in states for item in histories(state).items()):
         training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
         message = context.build(history[-1].evidence, history, training, lambda text: asker.fits(text + request))
         asked.append(Question(name, 0, message + request, len(asked), grammar(history[-1].config.kinds)))
     return asked
 
 
-class ReadingScores(pydantic.BaseModel):
-    """The scores of the responses to some states: means over the states in which a number is defined, NaN over none.
+def score(states: Sequence[State], responses: Mapping[str, str], config: Config) -> dict[str, float | None]:
+    """Score the responses to some states, verbatim by the ids of their questions.
 
-    Attributes:
-      states: how many there are.
-      legal: how many responses to them as they are hold a configuration.
-      weakest, learnable, failure, all: how many name these rightly, and all three.
-      quotes, right: numbers quoted, and how many are in the table where they are said to be.
-      follows: by ratio (data, hole, wait), the rank correlation over kinds with the design of the taught rule.
-      equivariant: by ratio, that of the designs to the plain and the exchanged names, each kind with its own numbers.
-      rules: by ratio, the same of the taught rule's own designs: below 1 where equal numbers go to the earlier kind.
-      control: ``weakest``, ``learnable`` and ``follows`` of data where the exchanged form was read instead: the figures
-        of an engineer that does not read which number is whose.
+    Returns:
+      By name means over the states in which a number is defined, None over none. Follows: the rank correlation over
+      kinds with the design of the taught rule. Equivariance: that of the designs to the plain and the exchanged names,
+      each kind with its own numbers; the rule's own is below 1 where equal numbers go to the earlier kind. Shuffled:
+      the exchanged table was read instead, as by an engineer that does not read which number is whose.
     """
-
-    states: int
-    legal: int
-    weakest: int
-    learnable: int
-    failure: int
-    all: int
-    quotes: int
-    right: int
-    follows: dict[str, float]
-    equivariant: dict[str, float]
-    rules: dict[str, float]
-    control: dict[str, float]
-
-
-def score(variants: Sequence[Variants], responses: Mapping[str, str], config: Config) -> ReadingScores:
-    """Score the responses to some states, verbatim by the ids of their questions."""
     shown = read_context(config.engineer).modules
-
-    def read(form: Variants, name: str, history: Sequence[PastRound]) -> tuple[Marks, Proposal, LakeConfig]:
-        """Mark a response to a form by the state as it is, and return it as a proposal, and the rule's design."""
-        generation = Generation.of(responses[name])
-        proposal = read_answer("engineer", generation, history[-1].config)
-        said = f"{generation.thinking}\n{generation.answer.partition('{')[0]}"
-        designed = frontier_design(visible(history[-1].evidence, shown), history[-1].config.kinds)
-        seen = form.state.history[-1]
-        return mark(said, visible(seen.evidence, shown), seen.config.kinds), proposal, designed
-
     rows: list[dict[str, float]] = []
-    for one in variants:
-        (said, plain, wanted), (astray, exchanged, exchanged_wanted) = (
-            read(one, *item) for item in one.histories.items()
-        )
-        kinds = plain.projected.kinds
-        order = [kinds.index(one.labels[kind]) for kind in kinds]
-        row = dataclasses.asdict(said) | {"all": said.weakest and said.learnable and said.failure}
-        row |= {"legal": not plain.errors, "control weakest": astray.weakest, "control learnable": astray.learnable}
-        row["control follows"] = _agreement(np.array(exchanged.projected.data), np.array(wanted.data))
+    quotes = right = 0
+    for state in states:
+        seen, labels = visible(state.history[-1].evidence, shown), exchange(state)[1]
+        words, proposals, rules = [], [], []
+        for name, history in histories(state).items():
+            generation = Generation.of(responses[name])
+            said = f"{generation.thinking}\n{generation.answer.partition('{')[0]}"
+            words.append(mark(said, seen, state.history[-1].config.kinds))
+            proposals.append(read_answer("engineer", generation, history[-1].config))
+            rules.append(frontier_design(visible(history[-1].evidence, shown), history[-1].config.kinds))
+        kinds = proposals[0].projected.kinds
+        order = [kinds.index(labels[kind]) for kind in kinds]
+        told, astray = words
+        quotes, right = quotes + told.quotes, right + told.right
+        row: dict[str, float] = {
+            "legal design, %": not proposals[0].errors,
+            "weakest kind right, %": told.weakest,
+            "most learnable kind right, %": told.learnable,
+            "leading failure right, %": told.failure,
+            "all three right, %": told.weakest and told.learnable and told.failure,
+            "shuffled: weakest kind right, %": astray.weakest,
+            "shuffled: most learnable kind right, %": astray.learnable,
+        }
         for field in FIELDS:
-            ours, rules, others = (np.array(getattr(c, field)) for c in (plain.projected, wanted, exchanged.projected))
-            row[f"follows {field}"] = _agreement(ours, rules)
-            row[f"equivariant {field}"] = _agreement(others[order], ours)
-            row[f"rules {field}"] = _agreement(np.array(getattr(exchanged_wanted, field))[order], rules)
+            designs, wanted = (
+                [np.array(getattr(config, field)) for config in configs]
+                for configs in ([proposal.projected for proposal in proposals], rules)
+            )
+            row[f"follows the rule: {field}"] = _agreement(designs[0], wanted[0])
+            row[f"equivariance: {field}"] = _agreement(designs[1][order], designs[0])
+            row[f"equivariance of the rule: {field}"] = _agreement(wanted[1][order], wanted[0])
+            row[f"shuffled: follows the rule: {field}"] = _agreement(designs[1], wanted[0])
         rows.append(row)
-
-    def mean(name: str) -> float:
-        known = [row[name] for row in rows if not np.isnan(row.get(name, np.nan))]
-        return float(np.mean(known)) if known else float("nan")
-
-    counts = ("legal", "weakest", "learnable", "failure", "all", "quotes", "right")
-    ratios = {
-        what: {field: mean(f"{what} {field}") for field in FIELDS} for what in ("follows", "equivariant", "rules")
-    }
-    return ReadingScores(
-        states=len(rows),
-        **{name: int(sum(row[name] for row in rows)) for name in counts},
-        **ratios,
-        control={name: mean(f"control {name}") for name in ("weakest", "learnable", "follows")},
-    )
+    scores: dict[str, float | None] = {"states": len(rows), "quotes right, %": 100 * right / quotes if quotes else None}
+    for name in sorted(rows[0], key=lambda name: name.startswith("shuffled")):
+        known = [row[name] for row in rows if not np.isnan(row[name])]
+        scores[name] = (100 if name.endswith("%") else 1) * float(np.mean(known)) if known else None
+    return scores
 
 
 def _agreement(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -232,46 +193,9 @@ def _agreement(ours: np.ndarray, theirs: np.ndarray) -> float:
     return 0.0 if np.ptp(ours) == 0 else float(spearman(ours, theirs))
 
 
-def to_table(scores: Mapping[str, ReadingScores]) -> Table:
-    """Return the figures as a table with a column for each origin of states."""
-
-    def share(name: str, of: str = "states") -> list[str]:
-        return [_share(getattr(s, name), getattr(s, of)) for s in scores.values()]
-
-    def number(cell: Any) -> list[str]:
-        return [f"{cell(s):.2f}" for s in scores.values()]
-
-    rows = [
-        ("states", *(str(s.states) for s in scores.values())),
-        ("a legal design, %", *share("legal")),
-        ("weakest kind right, %", *share("weakest")),
-        ("most learnable kind right, %", *share("learnable")),
-        ("leading failure right, %", *share("failure")),
-        ("all three right, %", *share("all")),
-        ("quotes right, %", *share("right", "quotes")),
-        ("quotes a response", *number(lambda s: s.quotes / s.states)),
-        *((f"follows the rule: {field}", *number(lambda s, f=field: s.follows[f])) for field in FIELDS),
-        *((f"equivariance: {field}", *number(lambda s, f=field: s.equivariant[f])) for field in FIELDS),
-        *((f"  the rule's: {field}", *number(lambda s, f=field: s.rules[f])) for field in FIELDS),
-        ("shuffled: weakest right, %", *number(lambda s: 100 * s.control["weakest"])),
-        ("shuffled: most learnable right, %", *number(lambda s: 100 * s.control["learnable"])),
-        ("shuffled: follows the rule: data", *number(lambda s: s.control["follows"])),
-    ]
-    note = (
-        "In brackets 95 % intervals by Wilson. Follows: rank correlation over kinds with the rule that the examples "
-        "teach. Equivariance: rank correlation between the designs before and after the kinds' names were exchanged, "
-        "each kind with the one that had its name. Shuffled: the same figures if the exchanged table is read instead."
-    )
-    return Table("Reading", ("", *scores), rows, note)
-
-
-def _share(count: int, of: int) -> str:
-    return Share.of(count, of).text(1) if of else "-"
-
-
 def run(
     asker: Asker, config: Config, label: str, limit: int | None, folder: Path, display: Display, stop: Stop
-) -> dict[str, ReadingScores]:
+) -> dict[str, dict[str, float | None]]:
     """Ask, score, and write ``reading.json`` into the folder; return the scores by origin.
 
     Args:
@@ -287,7 +211,7 @@ def run(
     states = {"drawn": drawn_states(config, count), "real": real_states(config, count)}
     if not states["real"]:
         display.say("no states of real runs have these kinds and targets: only drawn ones")
-    variants = [Variants.of(state) for part in states.values() for state in part]
+    everything = [state for part in states.values() for state in part]
     settings = config.engineer
     identity = {
         "reading": label,
@@ -296,7 +220,7 @@ def run(
         "temperature": settings.temperature,
         "kinds": " ".join(map(str, config.lake.kinds)),
     }
-    record = collect(asker, questions(variants, asker, config), folder, identity, display, stop, "responses")
+    record = collect(asker, questions(everything, asker, config), folder, identity, display, stop, "responses")
     assert record is not None, "one process asks"
     if asker.failures:
         name, reason = next(iter(asker.failures.items()))
@@ -307,13 +231,15 @@ def run(
             f"{cut:,} of {len(responses):,} responses were cut off at engineer.api.max_tokens = "
             f"{settings.api.max_tokens:,}"
         )
-    parts = {origin: [one for one in variants if one.state.origin == origin] for origin in states}
-    parts = {origin: part for origin, part in parts.items() if part} | {"all": variants}
+    parts = {origin: part for origin, part in states.items() if part} | {"all": everything}
     scores = {origin: score(part, responses, config) for origin, part in parts.items()}
-    plain = {
-        origin: json.loads(one.model_dump_json()) for origin, one in scores.items()
-    }  # a mean of nothing becomes null
-    content = {"about": record.about | asker.refused, "scores": plain}
+
+    def cell(name: str, origin: str) -> str:
+        value = scores[origin][name]
+        return "-" if value is None else f"{value:.3g}"
+
+    content = {"about": record.about | asker.refused, "scores": scores}
     write_whole(folder / "reading.json", (json.dumps(content, indent=1) + "\n").encode())
-    display.say(f"\n{to_table(scores).to_text()}\n\nNumbers: {folder / 'reading.json'}")
+    table = Table.grid("Reading", "", list(scores["all"]), list(scores), cell)
+    display.say(f"\n{table.to_text()}\n\nNumbers: {folder / 'reading.json'}")
     return scores
