@@ -9,8 +9,6 @@ The trainer. Each command has --help with examples:
   python -m rl.branch           what would designs gain from a run's last state?
   python -m rl.plan             does a configuration fit on these devices?
   python -m rl.report           one page on a run, several or a comparison
-  python -m rl.qwen3.build_tokenizer
-                                make the small tokenizer anew
 
 A first run:  python -m rl.train
 They need     pip install 'jaxlake[train]'"""

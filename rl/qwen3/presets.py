@@ -1,18 +1,17 @@
 """Shapes of dense Qwen3 models: by name, those trained from scratch here and those published, or from a config.json."""
 
 import dataclasses
-import json
-import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import jax.numpy as jnp
+import pydantic
 
 from rl.config import ConfigError
 from rl.qwen3.model import Qwen3Config
 
-COUNTS = (
+FIELDS = (
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -20,8 +19,9 @@ COUNTS = (
     "num_attention_heads",
     "num_key_value_heads",
     "head_dim",
+    "rms_norm_eps",
+    "tie_word_embeddings",
 )
-FIELDS = (*COUNTS, "rms_norm_eps", "tie_word_embeddings")
 """Fields of config.json under the same names as ours; `rope_theta` has several places and is read on its own."""
 
 # The shipped tokenizer has 896 tokens; sequences are short, hence the small base of the angles.
@@ -85,8 +85,62 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
     return read_config(path, dtype)
 
 
+class _Rope(pydantic.BaseModel):
+    """What a config.json says of rotary positions: of transformers 4 at its top and in `rope_scaling`, of 5 in
+    `rope_parameters`."""
+
+    rope_theta: pydantic.PositiveFloat | None = None
+    rope_type: Literal["default"] | None = None
+    type: Literal["default"] | None = None
+    partial_rotary_factor: Literal[1] | None = None
+
+
+class _ConfigJson(_Rope):
+    """The fields of a config.json that say how a dense Qwen3 is computed, with the values that are built.
+
+    None of transformers' class defaults stands in for a missing value.
+    """
+
+    model_type: Literal["qwen3"]
+    architectures: list[Literal["Qwen3ForCausalLM"]] | None = None
+    vocab_size: pydantic.PositiveInt
+    hidden_size: pydantic.PositiveInt
+    intermediate_size: pydantic.PositiveInt
+    num_hidden_layers: pydantic.PositiveInt
+    num_attention_heads: pydantic.PositiveInt
+    num_key_value_heads: pydantic.PositiveInt
+    head_dim: Annotated[int, pydantic.Field(gt=0, multiple_of=2)]
+    rms_norm_eps: Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+    tie_word_embeddings: bool
+    hidden_act: Literal["silu"] = "silu"
+    attention_bias: Literal[False] | None = None
+    use_sliding_window: Literal[False] | None = None
+    layer_types: list[Literal["full_attention"]] | None = None
+    num_experts: Literal[0] | None = None
+    quantization_config: None = None
+    rope_scaling: _Rope | None = None
+    rope_parameters: _Rope | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"num_attention_heads = {self.num_attention_heads} must be a multiple of num_key_value_heads = "
+                f"{self.num_key_value_heads}"
+            )
+        if len(self.thetas) != 1:
+            raise ValueError(f"rope_theta = {sorted(self.thetas)} must be one number")
+        return self
+
+    @property
+    def thetas(self) -> set[float]:
+        """Bases of the angles, in whatever place; transformers 5's class would put 10,000 for an absent one."""
+        places = (self, self.rope_parameters, self.rope_scaling)
+        return {place.rope_theta for place in places if place is not None and place.rope_theta is not None}
+
+
 def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
-    """Read the shape in a config.json, raw: no class default stands in for a missing value.
+    """Read the shape in a config.json.
 
     Args:
       path: the file, or the folder it is in.
@@ -98,64 +152,10 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
     path = Path(path)
     path = path / "config.json" if path.is_dir() else path
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        raw = _ConfigJson.model_validate_json(path.read_bytes(), strict=True)
+    except OSError as error:
         raise ConfigError(f"{path}: cannot read it ({error})") from None
-    if not isinstance(raw, dict) or raw.get("model_type") != "qwen3":
-        kind = raw.get("model_type") if isinstance(raw, dict) else raw
-        raise ConfigError(f"{path}: model_type = {kind!r} must be 'qwen3', a dense model")
-    theta, problems = _read_rope(raw)
-    architectures = raw.get("architectures") or ["Qwen3ForCausalLM"]
-    if architectures != ["Qwen3ForCausalLM"]:
-        problems.append(f"architectures = {architectures} must be Qwen3ForCausalLM")
-    if raw.get("hidden_act", "silu") != "silu":
-        problems.append(f"hidden_act = {raw['hidden_act']!r} must be 'silu'")
-    layers = raw.get("layer_types") or []
-    if raw.get("use_sliding_window") or not isinstance(layers, list) or any(x != "full_attention" for x in layers):
-        problems.append("all layers must have full attention: a sliding window is not built")
-    problems += [
-        f"{key} is not built" for key in ("attention_bias", "num_experts", "quantization_config") if raw.get(key)
-    ]
-    missing = [name for name in FIELDS if name not in raw]
-    if missing:
-        problems.append(f"lacks {', '.join(missing)}")
-    problems += [
-        f"{name} = {raw[name]!r} must be a whole number above 0"
-        for name in COUNTS
-        if name in raw and (type(raw[name]) is not int or raw[name] < 1)
-    ]
-    if not _positive(raw.get("rms_norm_eps", 1)) or not isinstance(raw.get("tie_word_embeddings", True), bool):
-        problems.append("rms_norm_eps must be a number above 0, tie_word_embeddings true or false")
-    if problems:
-        raise ConfigError(f"{path}: {'; '.join(problems)}")
-    if raw["num_attention_heads"] % raw["num_key_value_heads"] or raw["head_dim"] % 2:
-        raise ConfigError(
-            f"{path}: num_attention_heads = {raw['num_attention_heads']} must be a multiple of num_key_value_heads = "
-            f"{raw['num_key_value_heads']}, and head_dim = {raw['head_dim']} even"
-        )
-    return Qwen3Config(**{name: raw[name] for name in FIELDS}, rope_theta=theta, dtype=dtype)
-
-
-def _read_rope(raw: dict[str, Any]) -> tuple[float, list[str]]:
-    """Return the base of the angles, and what is wrong with it.
-
-    transformers 4 writes `rope_theta` at the top and any scaling into `rope_scaling`; transformers 5 writes both into
-    `rope_parameters`, and its class would put 10,000 for an absent one.
-    """
-    given = [raw, raw.get("rope_parameters"), raw.get("rope_scaling")]
-    places = [place for place in given if isinstance(place, dict)]
-    problems = [f"rope_parameters or rope_scaling is {place!r}" for place in given if place and place not in places]
-    kinds = [place.get(key) for place in places[1:] for key in ("rope_type", "type")]
-    problems += [f"rope scaling of type {kind!r} is not built" for kind in kinds if kind not in (None, "default")]
-    if any(place.get("partial_rotary_factor") not in (None, 1) for place in places):
-        problems.append("partial_rotary_factor is not built")
-    thetas = [place["rope_theta"] for place in places if place.get("rope_theta") is not None]
-    if not thetas:
-        problems.append("lacks rope_theta")
-    elif not all(_positive(theta) and theta == thetas[0] for theta in thetas):
-        problems.append(f"rope_theta = {' and '.join(map(repr, thetas))} must be one number above 0")
-    return (0.0 if problems else float(thetas[0])), problems
-
-
-def _positive(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf
+    except pydantic.ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}".removeprefix(": ") for fault in error.errors())
+        raise ConfigError(f"{path}: must be of a dense Qwen3: {'; '.join(faults)}") from None
+    return Qwen3Config(**{name: getattr(raw, name) for name in FIELDS}, rope_theta=raw.thetas.pop(), dtype=dtype)

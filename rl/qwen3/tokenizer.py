@@ -1,6 +1,7 @@
 """Text to tokens and back by Qwen's chat template, with a checkpoint's tokenizer or the small one that ships.
 
-The shipped one (`tiny_tokenizer/`, Hugging Face format) is for models trained from scratch; `build_tokenizer` made it.
+The shipped one (`tiny_tokenizer/`, Hugging Face format) is for models trained from scratch: a byte-level BPE of 896
+tokens with Qwen's special ones, in which every coordinate is one token, and every number from 0 to 100 with its blank.
 """
 
 import json

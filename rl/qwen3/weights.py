@@ -1,7 +1,7 @@
 """Qwen3 checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle.
 
-Both ways one tensor is in flight at a time: a shard of a stacked parameter is filled on its device layer by layer, and
-a file is written while its tensors are fetched. A tensor of a checkpoint has its output axis first, ours its inputs.
+Reading has one tensor in flight at a time, writing those of one file: a shard of a stacked parameter is filled on its
+device layer by layer. A tensor of a checkpoint has its output axis first, ours its inputs.
 """
 
 import collections
@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
 
 from rl import distributed
 from rl.config import ConfigError
@@ -32,12 +33,8 @@ from rl.qwen3.presets import FIELDS
 from rl.qwen3.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
-EMBEDDING = "model.embed_tokens.weight"
-LFS = b"version https://git-lfs.github.com/spec/"
 MOST_PROBLEMS = 6
 """Tensors to name; a checkpoint of another model has hundreds that do not fit."""
-DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-"""Names in safetensors of the dtypes that a dense Qwen3 may be stored in."""
 
 
 def resolve(path: str | Path) -> Path:
@@ -48,16 +45,10 @@ def resolve(path: str | Path) -> Path:
 
     Raises:
       ConfigError: if it is neither a folder here nor an id that the hub or the cache knows, or if the folder holds
-        adapters alone or files that git-lfs has not fetched yet.
+        adapters alone.
     """
     folder = Path(os.path.expanduser(path))
     folder = folder if folder.is_dir() else _download(path)
-    pointers = [file.name for file in sorted(folder.iterdir()) if _is_pointer(file)]
-    if pointers:
-        raise ConfigError(
-            f"model.path = {folder}: {', '.join(pointers)} must be the files that git-lfs keeps elsewhere, and only "
-            "point to them; run git lfs pull in that folder"
-        )
     if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
         raise ConfigError(
             f"model.path = {folder}: must be a whole model, and holds adapters alone; a run has the merged model in "
@@ -80,15 +71,6 @@ def _download(path: str | Path) -> Path:
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"model.path = {path}: no such folder, and not had from the hub ({reason})") from None
-
-
-def _is_pointer(file: Path) -> bool:
-    """Whether a clone without git-lfs has left these few lines in place of a file."""
-    try:
-        with file.open("rb") as handle:
-            return handle.read(len(LFS)) == LFS
-    except OSError:  # a folder, or a file that whoever needs it cannot read either
-        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,9 +135,8 @@ def load(
       key: key of the adapters' random half; must be given with `config.lora`.
 
     Raises:
-      ConfigError: naming every file that is missing, superfluous or damaged; without such, the tensors that are
-        missing, superfluous or of another shape, the first `MOST_PROBLEMS` of them, or one with NaN or infinity.
-        Nothing is loaded then.
+      ConfigError: naming a file that is missing or damaged; without such, the tensors that are missing, superfluous or
+        of another shape, the first `MOST_PROBLEMS` of them. Nothing is loaded then.
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
@@ -171,11 +152,6 @@ def load(
             for name, tensor in tensors.items():
                 variable, part = variables[tensor.path], handle.get_slice(name)
                 value = jax.make_array_from_callback(tensor.shape, tensor.sharding(variable.sharding), part.__getitem__)
-                if not _is_finite(value):
-                    raise ConfigError(
-                        f"model.path = {folder}: {name} must hold finite numbers, and has NaN or infinity; fetch or "
-                        "convert the model anew (numbers above 65,504 overflow in float16, not in bfloat16)"
-                    )
                 if tensor.layer is None:
                     values[tensor.path] = value.astype(variable.dtype)
                 else:
@@ -195,11 +171,6 @@ def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding 
     return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
 
 
-@jax.jit
-def _is_finite(tensor: jax.Array) -> jax.Array:
-    return jnp.isfinite(tensor).all()
-
-
 @functools.cache
 def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | None], nnx.State]:
     """Return a function that makes fresh adapters, those of `create` with the same key, without the random base.
@@ -214,71 +185,49 @@ def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | N
 
 
 def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[str, Tensor]]:
-    """Find which file holds which of the wanted tensors, by their names there; one ConfigError says what is wrong.
-
-    All names may begin alike, as with the ``_orig_mod.`` of `torch.compile` or the ``module.`` of parallel modules.
-    """
-    files, problems = _files(folder)
-    holders = collections.defaultdict(list)
-    for file in files:
+    """Find which file holds which of the wanted tensors; one ConfigError says what is wrong."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    holders: dict[str, Path] = {}
+    for file in _files(folder):
         try:
             with safe_open(file, "np") as handle:
-                for name in handle.keys():  # noqa: SIM118 - a handle is no mapping
-                    part = handle.get_slice(name)
-                    holders[name].append((file, tuple(part.get_shape()), part.get_dtype()))
+                held = {name: tuple(handle.get_slice(name).get_shape()) for name in handle.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
-            problems.append(f"{file.name} is truncated or damaged ({error})")
-    if problems:  # and not the 400 tensors that such a file lacks
-        raise ConfigError(f"model.path = {folder}: {'; '.join(problems)}")
-    prefix = min((name.removesuffix(EMBEDDING) for name in holders if name.endswith(EMBEDDING)), key=len, default="")
-    places: dict[Path, dict[str, Tensor]] = collections.defaultdict(dict)
-    for tensor in wanted:
-        name = prefix + tensor.name
-        match holders.pop(name, []):
-            case []:
-                problems.append(f"{name} is missing")
-            case [(file, shape, dtype)]:
-                if shape != tensor.shape:
-                    problems.append(f"{name} has shape {shape}, which must be {tensor.shape}")
-                if dtype not in DTYPES:
-                    problems.append(f"{name} is stored as {dtype}, which must be one of {', '.join(DTYPES)}")
-                places[file][name] = tensor
-            case several:
-                problems.append(f"{name} is in {' and in '.join(file.name for file, *_ in several)}")
+            raise ConfigError(f"model.path = {folder}: {file.name} is missing or damaged ({error})") from None
+        shapes |= held
+        holders |= dict.fromkeys(held, file)
     if tied:
-        holders.pop(f"{prefix}lm_head.weight", None)  # some tied checkpoints carry a copy, those of 0.6B and 1.7B
-    problems += [f"{name} is not of this model" for name in holders]
+        shapes.pop("lm_head.weight", None)  # some tied checkpoints carry a copy, those of 0.6B and 1.7B
+    names = {tensor.name: tensor for tensor in wanted}
+    problems = [f"{name} is missing" for name in names if name not in shapes]
+    problems += [f"{name} is not of this model" for name in shapes if name not in names]
+    problems += [
+        f"{name} has shape {shapes[name]}, which must be {tensor.shape}"
+        for name, tensor in names.items()
+        if shapes.get(name, tensor.shape) != tensor.shape
+    ]
     if problems:
         more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
         raise ConfigError(f"model.path = {folder}: {'; '.join(problems[:MOST_PROBLEMS])}{more}")
+    places: dict[Path, dict[str, Tensor]] = collections.defaultdict(dict)
+    for name, tensor in names.items():
+        places[holders[name]][name] = tensor
     return places
 
 
-def _files(folder: Path) -> tuple[list[Path], list[str]]:
-    """List the safetensors files of a checkpoint, and how those in the folder differ from its index or their numbers.
-
-    A model.safetensors without an index is the whole checkpoint, for `transformers` as well: others beside it, such as
-    adapters, are no part of it.
-    """
-    present = {file.name for file in folder.glob("*.safetensors")}
+def _files(folder: Path) -> list[Path]:
+    """List the safetensors files of a checkpoint: those in its index, else model.safetensors, else all."""
     if (folder / INDEX).exists():
         try:
             listed = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
     else:
-        present = present & {"model.safetensors"} or present
-        parts = [match for name in present if (match := re.fullmatch(r"(.+)-\d{5}-of-(\d{5})\.safetensors", name))]
-        listed = present | {
-            f"{part[1]}-{i:05d}-of-{part[2]}.safetensors" for part in parts for i in range(1, int(part[2]) + 1)
-        }
+        present = {file.name for file in folder.glob("*.safetensors")}
+        listed = present & {"model.safetensors"} or present
     if not listed:
-        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
-        why = f"; {', '.join(pickled)} would have to be unpickled, which runs what is in it" if pickled else ""
-        raise ConfigError(f"model.path = {folder}: must hold *.safetensors{why}")
-    problems = [f"file {name} is missing" for name in sorted(listed - present, key=str)]
-    problems += [f"file {name} is not in the index" for name in sorted(present - listed)]
-    return [folder / name for name in sorted(listed & present)], problems
+        raise ConfigError(f"model.path = {folder}: must hold *.safetensors; pickled weights are never read")
+    return [folder / name for name in sorted(listed)]
 
 
 def save(
@@ -288,12 +237,12 @@ def save(
     tokenizer: Tokenizer | None = None,
     *,
     dtype: Any = jnp.float32,
-    max_shard_bytes: int = 5_000_000_000,
+    max_shard_bytes: int = 2_000_000_000,
 ) -> None:
     """Write a folder that `load` and `transformers` read: safetensors, config.json, the tokenizer's files.
 
-    All is first written under other names, and config.json gets its own last: a full disk or a crash leaves what was
-    there before, or a folder that does not load. Every process of a job must call this; the first one writes.
+    An old config.json goes first and the new one comes last: a full disk or a crash leaves a folder that does not load.
+    Every process of a job must call this; the first one writes.
 
     Args:
       folder: directory, made if it does not exist; a checkpoint in it is replaced.
@@ -301,7 +250,7 @@ def save(
       parameters: sharded or not, without adapters (`lora.merge` first).
       tokenizer: whose files are copied; None leaves the tokenizer out.
       dtype: type of the stored numbers.
-      max_shard_bytes: more than that goes into several files with an index.
+      max_shard_bytes: more than that goes into several files with an index; a file is in memory twice at a time.
 
     Raises:
       ConfigError: if the folder cannot be written.
@@ -317,26 +266,19 @@ def save(
         texts[INDEX] = _json({"metadata": {"total_size": _size(tensors, dtype)}, "weight_map": where})
     values = {path: variable[...] for path, variable in nnx.to_flat_state(parameters)}
     main = distributed.is_main()
-    # The other processes take part in fetching each tensor, and write it nowhere.
-    unfinished = {name: folder / f"{name}.unfinished" if main else Path(os.devnull) for name in [*shards, *texts]}
     try:
         if main:
             folder.mkdir(parents=True, exist_ok=True)
-        for name, part in shards.items():
-            _write(unfinished[name], _contents(part, values, dtype))
-        for name, text in texts.items():
-            _write(unfinished[name], [text])
-        if main:
-            (folder / "config.json").unlink(missing_ok=True)
-            for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
+            for old in [folder / "config.json", *folder.glob("model*.safetensors"), folder / INDEX]:
                 old.unlink(missing_ok=True)
-            for name in sorted(unfinished, key=lambda name: name == "config.json"):
-                unfinished[name].rename(folder / name)
+        for name, part in shards.items():  # all processes take part in fetching each tensor
+            fetched = {tensor.name: _fetch(values[tensor.path], tensor, dtype) for tensor in part}
+            if main:
+                (folder / name).write_bytes(to_bytes(fetched, metadata={"format": "pt"}))
+        for name in sorted(texts if main else (), key=lambda name: name == "config.json"):
+            (folder / name).write_bytes(texts[name])
     except OSError as error:
         raise ConfigError(f"{folder}: cannot write the checkpoint there ({error.strerror})") from None
-    finally:
-        for file in unfinished.values() if main and folder.is_dir() else ():
-            file.unlink(missing_ok=True)
     multihost_utils.sync_global_devices("checkpoint written")
 
 
@@ -356,24 +298,9 @@ def _size(tensors: list[Tensor], dtype: np.dtype) -> int:
     return dtype.itemsize * sum(math.prod(tensor.shape) for tensor in tensors)
 
 
-def _contents(tensors: list[Tensor], values: dict[tuple, jax.Array], dtype: np.dtype) -> Iterator[bytes | np.ndarray]:
-    """Yield a safetensors file in parts: the header, whose shapes are known beforehand, then one tensor at a time.
-
-    The format is that of https://huggingface.co/docs/safetensors; the library's writer wants all tensors at once.
-    """
-    kind = next(short for short, long in DTYPES.items() if long == dtype.name)
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for tensor in tensors:
-        start, end = end, end + _size([tensor], dtype)
-        header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8 bytes
-    yield len(text).to_bytes(8, "little") + text
-    for tensor in tensors:
-        value = values[tensor.path]
-        mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
-        yield np.asarray(_extract(value, tensor.layer, dtype, mesh))
+def _fetch(value: jax.Array, tensor: Tensor, dtype: np.dtype) -> np.ndarray:
+    mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
+    return np.ascontiguousarray(_extract(value, tensor.layer, dtype, mesh))
 
 
 @functools.partial(jax.jit, static_argnames=("dtype", "mesh"))
@@ -383,16 +310,6 @@ def _extract(value: jax.Array, layer: int | None, dtype: np.dtype, mesh: Mesh | 
         value = jax.lax.dynamic_index_in_dim(value, layer, 0, keepdims=False).T
     value = value.astype(dtype)
     return value if mesh is None else jax.lax.with_sharding_constraint(value, NamedSharding(mesh, P()))
-
-
-def _write(path: Path, parts: Iterable[bytes | np.ndarray]) -> None:
-    """Write the parts one after the other, down to the disk."""
-    with open(path, "wb") as file:
-        for part in parts:
-            file.write(part if isinstance(part, bytes) else np.ascontiguousarray(part).view(np.uint8).data)
-        if path != Path(os.devnull):
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:

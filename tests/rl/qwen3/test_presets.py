@@ -93,25 +93,25 @@ def test_theta_is_read_in_every_spelling(tmp_path, spelling):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"rope_theta": "absent"}, "lacks rope_theta"),
-        ({"rope_theta": "many"}, "rope_theta = 'many' must be one number above 0"),
-        ({"rope_parameters": {"rope_theta": 1e4}}, "rope_theta = 5000000 and 10000.0 must be one"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope scaling of type 'yarn' is not built"),
-        ({"rope_scaling": "yarn"}, "rope_parameters or rope_scaling is 'yarn'"),
-        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is not built"),
-        ({"model_type": "qwen3_moe"}, "model_type = 'qwen3_moe' must be 'qwen3', a dense"),
-        ({"num_experts": 128}, "num_experts is not built"),
-        ({"architectures": ["Qwen3ForSequenceClassification"]}, "must be Qwen3ForCausalLM"),
-        ({"attention_bias": True}, "attention_bias is not built"),
-        ({"use_sliding_window": True}, "must have full attention"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "must have full attention"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config is not built"),
-        ({"hidden_act": "gelu"}, "hidden_act = 'gelu' must be"),
-        ({"head_dim": "absent", "vocab_size": "absent"}, "lacks vocab_size, head_dim"),
+        ({"rope_theta": "absent"}, "rope_theta = [] must be one number"),
+        ({"rope_theta": "many"}, "rope_theta: "),
+        ({"rope_parameters": {"rope_theta": 1e4}}, "rope_theta = [10000.0, 5000000.0] must be one number"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_scaling.rope_type: "),
+        ({"rope_scaling": "yarn"}, "rope_scaling: "),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor: "),
+        ({"model_type": "qwen3_moe"}, "model_type: Input should be 'qwen3'"),
+        ({"num_experts": 128}, "num_experts: "),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "Input should be 'Qwen3ForCausalLM'"),
+        ({"attention_bias": True}, "attention_bias: "),
+        ({"use_sliding_window": True}, "use_sliding_window: "),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "Input should be 'full_attention'"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config: "),
+        ({"hidden_act": "gelu"}, "hidden_act: "),
+        ({"head_dim": "absent", "vocab_size": "absent"}, "vocab_size: Field required; head_dim: Field required"),
         ({"num_attention_heads": 12}, "num_attention_heads = 12 must be a multiple of num_key_value_heads = 8"),
-        ({"rms_norm_eps": math.inf}, "rms_norm_eps must be a number"),
-        ({"hidden_size": None}, "hidden_size = None must be a whole number"),
-        ({"tie_word_embeddings": None}, "tie_word_embeddings true or false"),
+        ({"rms_norm_eps": math.inf}, "rms_norm_eps: "),
+        ({"hidden_size": None}, "hidden_size: "),
+        ({"tie_word_embeddings": None}, "tie_word_embeddings: "),
     ],
 )
 def test_what_is_not_built_is_refused_in_one_line(tmp_path, changes, complaint):
@@ -125,9 +125,7 @@ def test_what_is_not_built_is_refused_in_one_line(tmp_path, changes, complaint):
 def test_no_config_no_shape(tmp_path):
     with pytest.raises(ConfigError, match=r"config.json: cannot read it"):
         read_config(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"config.json: cannot read it"):
-        read_config(tmp_path)
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"model_type = \[\]"):
-        read_config(tmp_path)
+    for text in ("{", "[]"):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ConfigError, match=r"config.json: must be of a dense Qwen3"):
+            read_config(tmp_path)
