@@ -139,34 +139,24 @@ class Template:
         """Return the template that a text in the form of the shipped one holds.
 
         Raises:
-          ValueError: in one line, for a section that is missing (a family's may be), unknown or there twice, and for a
-            placeholder that is missing or unknown.
+          ValueError: in one line, for a section that is missing (a family's may be), unknown or there twice, and for an
+            unknown placeholder.
         """
         _, *parts = _HEADING.split(text)
-        sections = list(zip(parts[::2], (body.strip() for body in parts[1::2]), strict=True))
-        names = [name for name, _ in sections]
+        names, bodies = parts[::2], [body.strip() for body in parts[1::2]]
         for name in [*names, *(name for name in _SECTIONS if name not in _FAMILIES)]:
-            if name not in _SECTIONS:
-                raise ValueError(f"unknown section {name!r}; it must be one of {', '.join(_SECTIONS)}")
-            if names.count(name) != 1:
-                raise ValueError(f"section {name!r} is there {names.count(name)} times; it must be there exactly once")
-        for name, body in sections:
-            (known, _), columns = _SECTIONS[name], {*_COLUMNS.get(name, "").split()}
-            used = [placeholder for placeholder, _ in _PLACEHOLDER.findall(body)]
+            if name not in _SECTIONS or names.count(name) != 1:
+                raise ValueError(f"section {name!r} is there {names.count(name)} times; it must be " + _ONCE_EACH)
+        sections = dict(zip(names, bodies, strict=True))
+        for name, body in sections.items():
+            known, columns = _SECTIONS[name][0], _COLUMNS.get(name, "").split()
             for placeholder, chosen in _PLACEHOLDER.findall(body):
-                for column in chosen.split():
-                    if placeholder != "rows" or not columns:
-                        raise ValueError(f"section {name}: {{{placeholder}: {chosen}}} must be {{{placeholder}}}")
-                    if column not in columns:
-                        choices = " ".join(sorted(columns))
-                        raise ValueError(f"section {name}: unknown column {column!r}; it must be one of {choices}")
-                if placeholder not in known:
-                    choices = ", ".join(f"{{{one}}}" for one in known)
-                    must = f"it must be one of {choices}" if known else "this section has none"
-                    raise ValueError(f"section {name}: unknown {{{placeholder}}}; {must}")
-            if "rows" in known and "rows" not in used:
-                raise ValueError(f"section {name}: {{rows}} is missing; it must stand where the rows go")
-        return Template(dict(sections))
+                if placeholder not in known or not {*chosen.split()} <= {*columns}:
+                    choices = ", ".join(f"{{{one}}}" for one in known) or "none"
+                    with_columns = f", {{rows: ...}} with columns of {' '.join(columns)}" if columns else ""
+                    unknown = f"{{{placeholder}: {chosen}}}" if chosen else f"{{{placeholder}}}"
+                    raise ValueError(f"section {name}: unknown {unknown}; it must be one of {choices}{with_columns}")
+        return Template(sections)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,29 +248,18 @@ class _Content:
 
 def _left_out(rounds: Sequence[PastRound]) -> dict[str, str]:
     """Return a note by section where a message lacks these rounds."""
-    reasons = [past for past in rounds if past.rationale]
-    notes = {
-        "H": rounds and _count(rounds, "older round"),
-        "S": reasons and f"your reasons for {_count(reasons, 'older round')}",
+    reasons = sum(bool(past.rationale) for past in rounds)
+    counts = {"H": (len(rounds), "{} older round"), "S": (reasons, "your reasons for {} older round")}
+    return {
+        name: f"({words.format(count)}{'s' * (count > 1)} left out for room)"
+        for name, (count, words) in counts.items()
+        if count
     }
-    return {name: f"({what} left out for room)" for name, what in notes.items() if what}
 
 
 Row = Mapping[str, str]
 """Cells of a row of a table by the names of the columns, of which a template may choose."""
 _Values = Mapping[str, str | Sequence[Row]]
-
-
-def _nothing(content: _Content) -> _Values:
-    return {}
-
-
-def _task(content: _Content) -> _Values:
-    return {"each": "kind of boards" if content.families else "size N"}
-
-
-def _kinds(content: _Content) -> _Values:
-    return {"designed": _names(content.kinds), "targets": _names(content.targets)}
 
 
 def _names(kinds: Iterable[Kind]) -> str:
@@ -358,9 +337,9 @@ def _answer_format(content: _Content) -> _Values:
 _FAMILIES = [family.value for family in Family]
 _BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
 _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
-    "task": (("each",), _task),
-    "kinds": (("designed", "targets"), _kinds),
-    **dict.fromkeys(_FAMILIES, ((), _nothing)),
+    "task": (("each",), lambda content: {"each": "kind of boards" if content.families else "size N"}),
+    "kinds": (("designed", "targets"), lambda c: {"designed": _names(c.kinds), "targets": _names(c.targets)}),
+    **dict.fromkeys(_FAMILIES, ((), lambda content: {})),
     "F": (("rows", "row"), _failure_breakdown),
     "R": (("rows", "row"), _trained),
     "H": (("rows", "row"), _history),
@@ -370,7 +349,8 @@ _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
     "G": (("row",), lambda content: {"row": content.row}),
     "answer": (("first", "designed", "max_hole", "step"), _answer_format),
 }
-"""Placeholders of each section of a template, and the function that fills them in. ``rows`` is mandatory."""
+"""Placeholders of each section of a template, and the function that fills them in."""
+_ONCE_EACH = f"one of {', '.join(_SECTIONS)}, each exactly once"
 _COLUMNS = {
     "F": f"row n valid +- optimal sampled | {' '.join(FAILURES.values())} failure",
     "R": "row valid",
@@ -408,27 +388,18 @@ def _rate(part: float | None, whole: int = 1) -> str:
     return "-" if part is None or whole == 0 else str(percent(part, whole))
 
 
-def _count(items: Sequence[object], name: str) -> str:
-    return f"{len(items)} {name}{'s' if len(items) > 1 else ''}"
-
-
 def _excerpt(text: str) -> str:
     """Return a text's last whole sentences, without any its last words, in one line of ``RATIONALE_LIMIT`` characters.
 
     The last ones, as a long thought weighs first and decides in the end.
     """
-    line = " ".join(_plain(text).split())
+    line = " ".join(_CONTROL.sub(" ", text).split())  # control tokens would be read as such wherever they stand
     if len(line) <= RATIONALE_LIMIT:
         return line
     if sentence := re.search(r"[.!?] (.+)", line[-RATIONALE_LIMIT - 2 :]):
         return sentence[1]
     tail = line[-RATIONALE_LIMIT:]
     return "... " + (tail.partition(" ")[2] or tail)
-
-
-def _plain(text: str) -> str:
-    """Return a text without control tokens, which a tokenizer would read as such wherever they stand."""
-    return _CONTROL.sub(" ", text).strip()
 
 
 def _fill(words: str, values: _Values, usual: str) -> str:

@@ -10,7 +10,6 @@ from rl.config.choices import (
     Aggregation,
     Correction,
     Credit,
-    Dtype,
     Optimizer,
     RewardKind,
     Schedule,
@@ -40,7 +39,6 @@ class OptimizerFields(Section):
     schedule: Schedule = Field(Schedule.CONSTANT, description="course of the rate after the warmup")
     warmup_steps: WarmupSteps = 0
     weight_decay: WeightDecay = 0.0
-    moments: Dtype = Field(Dtype.FLOAT32, description="type in which Adam's two moments are stored")
 
 
 class WarmStartSection(OptimizerFields):

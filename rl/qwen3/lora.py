@@ -4,7 +4,6 @@ The adapters themselves are two parameters of `model.Projection`, of flax's type
 """
 
 import json
-import os
 from pathlib import Path
 
 import jax
@@ -17,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as to_bytes
 
+from jaxlake.files import write_whole
 from rl.config import ConfigError, LoRASection
 
 
@@ -82,12 +82,9 @@ def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_mo
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Under another name until it is whole, and the config last: no half an adapter that loads.
-        # Written by us: the library's own files are for their owner alone (0600), whatever the umask.
-        (folder / "adapter_model.tmp").write_bytes(to_bytes(tensors, metadata={"format": "pt"}))
-        os.replace(folder / "adapter_model.tmp", folder / "adapter_model.safetensors")
-        (folder / "adapter_config.tmp").write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
-        os.replace(folder / "adapter_config.tmp", folder / "adapter_config.json")
+        # Not by the library's `save_file`, whose files are for their owner alone (0600), whatever the umask.
+        write_whole(folder / "adapter_model.safetensors", to_bytes(tensors, metadata={"format": "pt"}))
+        write_whole(folder / "adapter_config.json", (json.dumps(raw, indent=2) + "\n").encode())
     except OSError as error:
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
 

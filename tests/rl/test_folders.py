@@ -42,7 +42,7 @@ def more_tokens_than_rows(model: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (without_template, "MODEL: must have a chat template; "),
+        (without_template, "MODEL: cannot use its chat template ("),
         (adapters_alone, "model.path = MODEL: must be a whole model, and holds adapters alone; "),
         (more_tokens_than_rows, "model.path = MODEL: its embedding has vocab_size = 900 rows, which must be at least "),
     ],

@@ -1,9 +1,8 @@
-"""The optimizer against optax, rates worked out by hand, and what bfloat16 moments cost."""
+"""The optimizer against optax and rates worked out by hand."""
 
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -102,23 +101,3 @@ def test_matrices_decay_and_norms_do_not(parameters):
     assert untouched == {"norm.weight"} | {f"layers.{name}.weight" for name in norms}
     assert "embed_tokens.weight" in matrices and "layers.mlp.down_proj.weight" in matrices
     assert len(matrices) + len(untouched) == len(nnx.to_flat_state(parameters))
-
-
-def test_the_second_moment_in_bfloat16_follows_gradients_that_shrink():
-    """Tenfold, as they do in training; the textbook's b2 = .999 is stored as one that never falls again."""
-    weights = nnx.State({"w": nnx.Param(jnp.zeros(4096), spec=("fsdp", "tp"))})
-
-    def denominators(moments):
-        optimizer = make_optimizer(GRPOSection(moments=moments), 1)
-
-        def step(state, update):
-            scale = jnp.where(update < 300, 1e-3, 1e-4)  # short enough not to be clipped
-            noise = scale * jax.random.normal(jax.random.fold_in(jax.random.key(0), update), (4096,))
-            return optimizer.update(jax.tree.map(lambda _: noise, weights), state, weights)[1], None
-
-        state, _ = jax.lax.scan(step, optimizer.init(weights), jnp.arange(900))
-        return np.sqrt(np.asarray(state[1].nu["w"][...], np.float32))
-
-    ratio = denominators("bfloat16") / denominators("float32")
-    assert ratio.min() > 0.97 and ratio.max() < 1.03
-    assert ratio.mean() == pytest.approx(1, abs=0.003)

@@ -68,13 +68,6 @@ def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoi
     assert list(Tokenizer(checkpoint).stop_ids) == ids(stops)
 
 
-@pytest.mark.parametrize("content", ['{"eos_token_id": [151645]}', '{"eos_token_id": "<|im_end|>"}', "{", "[]"])
-def test_an_end_token_that_is_none_of_the_tokenizers_is_refused(checkpoint, content):
-    (checkpoint / "generation_config.json").write_text(content)
-    with pytest.raises(ConfigError, match="generation_config.json: (eos_token_id = |cannot read it)"):
-        Tokenizer(checkpoint)
-
-
 def test_its_files_are_those_that_were_read(checkpoint, tokenizer):
     names = {"tokenizer.json", "tokenizer_config.json", "merges.txt"}
     assert Tokenizer(checkpoint).files().keys() == names | {"generation_config.json"}
@@ -116,18 +109,10 @@ def test_no_tokenizer_or_another_familys_is_one_line(tmp_path, checkpoint):
     assert "cannot read its tokenizer (" in error_of(checkpoint)
 
 
-@pytest.mark.parametrize(
-    ("template", "complaint"),
-    [
-        (None, "must have a chat template; chat_template.jinja of the model that this one was trained from belongs"),
-        ("{% for message in messages %}", "cannot use its chat template (Unexpected end of template"),
-        ("{{ raise_exception('no system message') }}", "cannot use its chat template (no system message)"),
-        ([{"name": "tool_use", "template": "{{ tools }}"}], "cannot use its chat template ("),
-    ],
-)
-def test_a_chat_template_that_is_not_there_or_cannot_be_used_is_one_line(checkpoint, template, complaint):
+@pytest.mark.parametrize("template", [None, "{% for message in messages %}", "{{ raise_exception('no') }}"])
+def test_a_chat_template_that_is_not_there_or_cannot_be_used_is_one_line(checkpoint, template):
     file = checkpoint / "tokenizer_config.json"
     settings = json.loads(file.read_text())
     del settings["chat_template"]
     file.write_text(json.dumps(settings | ({} if template is None else {"chat_template": template})))
-    assert complaint in error_of(checkpoint)
+    assert "cannot use its chat template (" in error_of(checkpoint)
