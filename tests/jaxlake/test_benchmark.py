@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import shutil
-import sys
 from importlib import import_module
 
 import jax
@@ -243,21 +242,6 @@ def test_the_sets_are_made_the_same_again():
     assert account["groups"] == load("validation").account["groups"]
 
 
-@pytest.mark.heavy
-def test_boards_of_each_family_are_made_the_same_again():
-    """With two agents, of whom each board's search is independent of the others'."""
-    shipped, recipe = load("families"), RECIPES["families"]
-    kinds = tuple(Kind(family, 7) for family in Family)
-    arrays, account = build(recipe._replace(kinds=kinds), account=shipped.account)
-    here = np.isin(shipped.kinds, kinds)
-    np.testing.assert_array_equal(arrays["optimum"], shipped.optimum[here])
-    np.testing.assert_array_equal(arrays["makespan"], shipped.makespan[here])
-    np.testing.assert_array_equal(arrays["starts"], shipped.instances.starts[here][:, :2])
-    assert account["groups"] == [
-        row for row in shipped.account["groups"] if Kind(row["family"], row["size"], row["agents"]) in kinds
-    ]
-
-
 def test_the_account_adds_up():
     for name in SETS:
         held = load(name)
@@ -267,13 +251,6 @@ def test_the_account_adds_up():
         for group in account["groups"]:
             searched = group["candidates"] - group["known"]
             assert group["realised"] <= group["solved"] <= searched - len(group["undecided"])
-
-
-def test_waits_are_rounded_so_that_a_cell_is_within_a_half_of_its_share():
-    recipe = RECIPES["test"]
-    by_hole = np.array([[recipe.waits(index, odd) for index in range(5)] for odd in (0, 1)])
-    assert by_hole.sum(axis=1).tolist() == [[12, 25, 37], [13, 25, 38]]
-    assert by_hole[0, :, 0].tolist() == [2, 3, 2, 3, 2] and by_hole[1, :, 2].tolist() == [8, 7, 8, 7, 8]
 
 
 def test_a_set_with_a_changed_value_is_not_loaded(tmp_path, monkeypatch):
@@ -303,11 +280,6 @@ def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
     np.testing.assert_array_equal(part.optimum, whole.optimum[::3])
 
 
-def test_an_unknown_set_is_refused_in_one_line():
-    with pytest.raises(ValueError, match="set = 'train' must be one of test, validation, families"):
-        load("train")
-
-
 def test_the_export_as_json_lines_reads_back(tmp_path, capsys):
     assert main(["export", str(tmp_path / "lake"), "--format", "jsonl"]) == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / "lake" / f"{name}.jsonl") for name in SETS]
@@ -332,12 +304,3 @@ def test_the_export_as_parquet_reads_back(tmp_path):
     assert [row["id"] for row in table] == list(held.ids)
     assert [row["wait_subset"] for row in table] == held.wait_subset.tolist()
     assert from_record(table[5]).size == held.instances.size[5]
-
-
-def test_without_pyarrow_the_export_says_so_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(SystemExit) as stop:
-        main(["export", str(tmp_path / "lake")])
-    error = capsys.readouterr().err
-    assert stop.value.code == 2 and ": error: pyarrow is not installed" in error and error.count("\n") == 1
-    assert not (tmp_path / "lake").exists()

@@ -185,19 +185,6 @@ def test_a_set_of_several_families_has_a_row_for_each(families):
     assert rows[None, "rooms"].mean.instances == 3
 
 
-def test_the_tables_of_families_leave_out_what_a_family_lacks(families):
-    tables = list(score(OPTIMAL | {"back": LATE, "three": ""}, families).tables())
-    (optimal,) = [table for table in tables if table.title == "2 agents, optimal %"]
-    assert [optimal.header, *optimal.rows] == [
-        ("family", "3x3", "4x4", "Sum"),
-        ("maze", "100.0±0.0", "100.0±0.0", "100.0±0.0"),
-        ("rooms", "66.7±33.3", "", "66.7±33.3"),
-        ("all", "75.0±25.0", "100.0±0.0", "87.5±12.5"),
-    ]
-    assert tables[-1].header == ("", "2 agents", "3 agents", "maze", "rooms")
-    assert tables[-1].rows[FAILURES.index("parsable")] == ("parsable", "0", "1", "1", "0")
-
-
 @pytest.fixture
 def command(benchmark, monkeypatch, tmp_path, capsys):
     """Runs the command on lines of a file; returns its status and what it printed."""

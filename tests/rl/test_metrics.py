@@ -100,20 +100,3 @@ def test_any_answers_are_counted_as_one_by_one(rows):
     expected["optimal_given_valid"] = sum(optimal) / good if good else math.nan
     assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
     assert found["valid"] + sum(found[name] for name in FAILURES) == pytest.approx(1)
-
-
-def test_every_step_of_a_run_has_the_same_metrics_and_they_are_plain_numbers():
-    steps = [
-        describe(
-            kinds_of([size] * 2),
-            verdict_of([failed] * 2, [False] * 2),
-            rewards_of(2),
-            np.array([3, 4]),
-            np.array([True, False]),
-            np.array([0, 1]),
-            kinds_of([3, 4, 5]),
-        )
-        for size, failed in ((4, {Check.PARSABLE}), (3, set()))
-    ]
-    assert list(steps[0]) == list(steps[1])
-    assert {type(value) for value in (steps[0] | steps[1]).values()} == {float}
