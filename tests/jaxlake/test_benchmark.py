@@ -1,7 +1,6 @@
 """The fixed sets as shipped: what they hold, that it is true, and that they are made the same again."""
 
 import collections
-import heapq
 import itertools
 import json
 import re
@@ -10,10 +9,11 @@ from importlib import import_module
 
 import jax
 import numpy as np
+import oracles
 import pytest
 
 from jaxlake import fixed_sets
-from jaxlake.benchmark import SETS, Benchmark, load, score
+from jaxlake.benchmark import SETS, load, score
 from jaxlake.benchmark.__main__ import main
 from jaxlake.benchmark.build import HOLE_PERCENTS, RECIPES, build, group_key
 from jaxlake.config import LakeConfig
@@ -23,7 +23,7 @@ from jaxlake.generate.candidates import fingerprints
 from jaxlake.kinds import Family, Kind
 from jaxlake.solve import solve
 from jaxlake.text import answer
-from jaxlake.types import ABSENT, Status
+from jaxlake.types import ABSENT, Objective, Status
 
 SHARES = (0.25, 0.5, 0.75)
 
@@ -156,27 +156,10 @@ def test_the_stored_costs_bound_each_other(name):
     assert known.mean() > (0.95 if name == "families" else 0.99)
     assert (held.optimum <= held.makespan * agents)[known].all()
     for index in range(0, len(held), 7):
-        paths = [shortest(held, index, agent) for agent in range(agents[index])]
+        near, ends = oracles.moves(held.instances[index]), zip(*oracles.ends(held.instances[index]), strict=True)
+        paths = [oracles.distances(near, goal)[start] for start, goal in ends]
         assert held.lower_bound[index] == sum(paths)
         assert not known[index] or held.makespan[index] >= max(paths)
-
-
-def shortest(held: Benchmark, index: int, agent: int) -> int:
-    """Length of an agent's shortest path, by breadth-first search."""
-    start, goal = (int(cells[index, agent]) for cells in (held.instances.starts, held.instances.goals))
-    reached, steps = {start}, 0
-    while goal not in reached:
-        reached |= {there for here in reached for there in neighbours(held, index, here)}
-        steps += 1
-    return steps
-
-
-def neighbours(held: Benchmark, index: int, cell: int) -> list[int]:
-    row, column = divmod(cell, 10)
-    size = held.instances.size[index]
-    steps = ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1))
-    inside = [10 * r + c for r, c in steps if 0 <= r < size and 0 <= c < size]
-    return [there for there in inside if not held.instances.holes[index, there]]
 
 
 @pytest.mark.parametrize(
@@ -187,37 +170,10 @@ def test_optima_on_the_smallest_boards_are_those_of_a_joint_search(name, agents,
     small = np.flatnonzero((held.instances.size == side) & (held.instances.num_agents == agents))[::every]
     assert len(small) >= 30
     for index in small.tolist():
-        assert cheapest(held, index, may_wait=True) == held.optimum[index]
-        assert (cheapest(held, index, may_wait=False) != held.optimum[index]) == held.needs_wait[index]
-
-
-def cheapest(held: Benchmark, index: int, may_wait: bool) -> int | None:
-    """The least sum of costs by Dijkstra's search over joint positions; an agent pays until it parks for good."""
-    agents = int(held.instances.num_agents[index])
-    starts, goals = (cells[index, :agents].tolist() for cells in (held.instances.starts, held.instances.goals))
-    queue = [(0, tuple(starts), (False,) * agents)]
-    done = set()
-    while queue:
-        cost, cells, parked = heapq.heappop(queue)
-        if all(parked):
-            return cost
-        if (cells, parked) in done:
-            continue
-        done.add((cells, parked))
-        for agent in range(agents):
-            if cells[agent] == goals[agent] and not parked[agent]:
-                heapq.heappush(queue, (cost, cells, (*parked[:agent], True, *parked[agent + 1 :])))
-        options = [
-            [cell] if stays else neighbours(held, index, cell) + [cell] * may_wait
-            for cell, stays in zip(cells, parked, strict=True)
-        ]
-        for there in itertools.product(*options):
-            swap = any(
-                there[i] == cells[j] and there[j] == cells[i] for i, j in itertools.combinations(range(agents), 2)
-            )
-            if len(set(there)) == agents and not swap:
-                heapq.heappush(queue, (cost + parked.count(False), there, parked))
-    return None
+        instance, optimum = held.instances[index], held.optimum[index]
+        assert oracles.least_cost(instance, Objective.SUM_OF_COSTS) == optimum
+        still = oracles.least_cost(instance, Objective.SUM_OF_COSTS, may_wait=False)
+        assert (still != optimum) == held.needs_wait[index]
 
 
 @pytest.mark.slow

@@ -131,22 +131,16 @@ def test_a_board_is_drawn_in_the_format_that_the_ending_names(here, capsys):
         (generate, "--kinds 2-4 -o x.jsonl", "argument --kinds: size of random boards = 2 must be a whole"),
         (generate, "--holes .9 -o x.jsonl", "hole of size 3 = 0.9 must be from 0 to 0.5"),
         (generate, "--count 999999999999 -o x.jsonl", "--count = 999999999999 must be a whole number from 1"),
-        (generate, "--seed 4294967296 -o x.jsonl", "--seed = 4294967296 must be a whole number from 0 to 4294967295"),
         (generate, "-o x.csv", "x.csv must end in .jsonl or .txt"),
         (generate, "-o nowhere/x.jsonl", "nowhere/x.jsonl: there is no folder nowhere"),
-        (generate, "-o folder.jsonl", "folder.jsonl: it is a folder"),
         (generate, "-o x.jsonl --exclude missing.txt", "missing.txt"),
         (generate, "-o x.jsonl --exclude large.jsonl", "large.jsonl, line 1: size 11 with 1 agents exceeds"),
-        (solve, "missing.jsonl -o x.jsonl", "missing.jsonl"),
         (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: size = null"),
-        (solve, "large.jsonl -o x.jsonl", "large.jsonl, line 1: size 11 with 1 agents exceeds"),
         (solve, "boards.txt -o x.jsonl --max-steps 128", "--max-steps = 128 must be a whole number from 1 to 127"),
         (solve, "boards.txt -o x.txt", "x.txt: plans need a file that ends in .jsonl"),
-        (render, "boards.txt --index -1", "--index -1: boards.txt has the boards 0 to 2"),
         (render, "boards.txt -o x.svg --animate", "boards.txt: board 0 has no plan; python -m jaxlake.solve finds one"),
         (render, "boards.txt -o x.gif", "x.gif must end in .txt, .svg, .png"),
         (render, "boards.txt -o x.png --animate", "--animate is for an output that ends in .svg"),
-        (render, "boards.txt -o nowhere/x.svg", "nowhere"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_written(here, capsys, command, arguments, fault):
@@ -154,7 +148,6 @@ def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_written(here, ca
     (here / "large.jsonl").write_text(
         json.dumps({"size": 11, "agents": 1, "holes": [], "starts": [[0, 0]], "goals": [[9, 9]]})
     )
-    (here / "folder.jsonl").mkdir()
     before = sorted(here.iterdir())
     line = refused(command, arguments.split(), capsys)
     assert ": error: " in line and fault in line

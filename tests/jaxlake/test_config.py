@@ -76,12 +76,6 @@ def test_a_missing_size_is_the_previous_rounds_without_data_and_unknown_ones_are
     assert repairs[0] == "2 unknown sizes dropped" and repairs[1].startswith("data summed to")
 
 
-def test_a_missing_size_is_the_previous_rounds_where_nobody_is_given_data():
-    projected, repairs = project({"4": {"hole": 0.1}}, PREVIOUS)
-    assert projected.data == PREVIOUS.data and projected.hole[1] == 0.1
-    assert "size 6 is missing: kept from the previous round" in repairs
-
-
 def test_data_that_is_zero_everywhere_is_the_previous_rounds():
     raw = {size: {**entry, "data": 0} for size, entry in PREVIOUS.to_dict().items()}
     projected, repairs = project(raw, PREVIOUS)

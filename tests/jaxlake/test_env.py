@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import random_instance
 
 from jaxlake import observations
 from jaxlake.board_text import from_text
@@ -51,15 +52,8 @@ def random_instances(seed: int, sizes: tuple[int, ...], agents: tuple[int, ...],
     for index in range(32):
         size = sizes[index % len(sizes)]
         num_agents = min(agents[index // len(sizes) % len(agents)], size * size // 2)
-        cells = rng.permutation([row * max_size + column for row in range(size) for column in range(size)])
-        ends = np.full((2, max(agents)), ABSENT, np.int32)
-        ends[:, :num_agents] = cells[: 2 * num_agents].reshape(2, -1)
-        free = cells[2 * num_agents :]
-        holes = np.zeros(max_size**2, bool)
-        holes[free[: int(0.15 * len(free))]] = True
-        levels.append(
-            Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
-        )
+        padding = {"max_size": max_size, "max_agents": max(agents)}
+        levels.append(random_instance(rng, size, num_agents, 0.15, overlapping=False, **padding))
     return stack(levels)
 
 
@@ -84,17 +78,6 @@ def test_after_the_end_nothing_changes_and_nothing_is_rewarded():
     assert jax.tree.all(jax.tree.map(np.array_equal, ended[0], later[0]))
     assert later[1].terminated and not later[1].truncated and not later[1].rewards.any()
     assert later[1].info.solved and not later[1].info.blocked.any()
-
-
-def test_running_out_of_steps_truncates_and_does_not_terminate():
-    game = play("a..\n...\n..A", (WAIT,), (WAIT,), (DOWN,), params=Params(max_steps=2))
-    assert [(bool(t.terminated), bool(t.truncated)) for _, t in game] == [(False, False)] * 2 + [(False, True)] * 2
-    assert int(game[-1][0].time) == 2 and (game[-1][0].positions == game[0][0].positions).all()
-
-
-def test_solving_in_the_last_step_terminates_and_does_not_truncate():
-    game = play("aA.\n...\n...", (RIGHT,), (LEFT,), params=Params(max_steps=1))
-    assert [(bool(t.terminated), bool(t.truncated)) for _, t in game] == [(False, False), (True, False), (True, False)]
 
 
 @pytest.mark.parametrize(
@@ -230,26 +213,6 @@ def slipped(action, keys):
     state, _ = LAKE.reset(from_text("...\n.a.\n..A"), Params(slip=CLASSIC_SLIP))
     after = jax.vmap(lambda key: LAKE.step(state, action[None], key)[0].positions[0])(keys)
     return jnp.bincount(after, length=9)
-
-
-@pytest.mark.parametrize("agents", [5, *(pytest.param(agents, marks=pytest.mark.heavy) for agents in (6, 7))])
-def test_whatever_is_kept_of_a_batch_compiles(agents):
-    """JAX 0.10.1 to 0.12.0 ended the process at these numbers of agents."""
-    level = from_text([chr(ord("a") + row) + "." * (agents - 2) + chr(ord("A") + row) for row in range(agents)])
-    right = np.full(agents, RIGHT)
-
-    def costs(_):
-        def step(state, _):
-            state, time_step = LAKE.step(state, right)
-            return state, time_step.info.costs.sum_of_costs
-
-        return jax.lax.scan(step, LAKE.reset(level)[0], length=8)[1]
-
-    states = jax.vmap(lambda _: LAKE.reset(level)[0])(np.arange(16))
-    arrivals = jax.jit(jax.vmap(lambda state: LAKE.step(state, right)[0].arrivals))(states)
-    assert arrivals.tolist() == [[1] * agents] * 16
-    each_step = [agents * min(time, agents - 1) for time in range(1, 9)]
-    assert jax.jit(jax.vmap(costs))(np.arange(16)).tolist() == [each_step] * 16
 
 
 SIZES, COUNTS = tuple(range(3, 11)), (2, 3, 4, 5)

@@ -1,7 +1,6 @@
 """Instances on disk: records, JSON lines and drawn boards."""
 
 import json
-import os
 
 import jax
 import numpy as np
@@ -121,12 +120,6 @@ def test_unknown_keys_are_kept_and_missing_ids_counted(tmp_path):
     assert files.read(tmp_path / "y.txt")[1] == ["0", "1"]
 
 
-def test_a_text_that_utf_8_cannot_write_is_kept_too(tmp_path):
-    entries = [RECORD | {"id": "größer", "tag": "\ud800"}]
-    files.write(tmp_path / "x.jsonl", entries)
-    assert files.read_records(tmp_path / "x.jsonl") == entries
-
-
 def broken(**changes) -> str:
     return json.dumps({key: value for key, value in (RECORD | changes).items() if value is not None})
 
@@ -183,12 +176,6 @@ def test_a_file_that_holds_no_instances_is_refused(tmp_path, name, content, faul
         files.read(tmp_path / name)
 
 
-def test_a_file_too_large_for_the_arrays_is_refused(tmp_path):
-    files.write(tmp_path / "x.jsonl", [RECORD])
-    with pytest.raises(ValueError, match="x.jsonl, line 1: size 3 with 2 agents exceeds max_size 2"):
-        files.read(tmp_path / "x.jsonl", max_size=2)
-
-
 def test_nothing_half_written_is_left_and_the_old_file_stays(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text("old")
@@ -208,12 +195,3 @@ def test_nothing_half_written_is_left_and_the_old_file_stays(tmp_path):
             files.write(tmp_path / name, [RECORD])
         assert caught.value.filename == str(tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.jsonl", "x.jsonl"]
-
-
-def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    files.write_whole(pipe, b"whole")
-    assert os.read(reader, 9) == b"whole" and pipe.is_fifo()
-    os.close(reader)

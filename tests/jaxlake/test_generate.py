@@ -1,11 +1,11 @@
 """The generator: quotas, reproducibility, exclusion, and what happens where a config cannot be met."""
 
 import hashlib
-import itertools
 from importlib import import_module
 
 import jax
 import numpy as np
+import oracles
 import pytest
 
 from jaxlake.benchmark import load
@@ -177,21 +177,10 @@ def test_the_share_of_interacting_instances_can_be_asked_for(wait, interacting, 
 
 
 def _distances(instances: Instance, index: int) -> list[int]:
-    """Lengths of the agents' shortest paths, by breadth-first search."""
-    lengths = []
-    for agent in range(instances.num_agents[index]):
-        start, goal = (divmod(int(cells[index, agent]), 5) for cells in (instances.starts, instances.goals))
-        reached = {start}
-        for length in itertools.count():
-            if goal in reached:
-                lengths.append(length)
-                break
-            for row, column in list(reached):
-                for r, c in ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)):
-                    inside = 0 <= r < instances.size[index] and 0 <= c < instances.size[index]
-                    if inside and not instances.holes[index, 5 * r + c]:
-                        reached.add((r, c))
-    return lengths
+    """Lengths of the agents' shortest paths."""
+    near = oracles.moves(instances[index])
+    ends = zip(*oracles.ends(instances[index]), strict=True)
+    return [oracles.distances(near, goal)[start] for start, goal in ends]
 
 
 def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():

@@ -67,7 +67,6 @@ def test_every_agent_is_seen_exactly_where_it_is(seed):
             assert from_planes(seen["planes"]) == expected
             assert from_one_hot(seen["one_hot"]) == expected
             assert from_flat(seen["flat"], expected["num_agents"]) == expected
-            assert from_characters(observations.text(state), expected) == expected
             check_windows(seen["window"], expected)
 
 
@@ -128,30 +127,6 @@ def from_flat(flat: np.ndarray, count: int) -> dict:
         views.append({"num_agents": count, "agents": agents, "goals": goals, "blocked": blocked})
     assert all(view == views[0] for view in views)
     return views[0]
-
-
-def from_characters(text: str, expected: dict) -> dict:
-    """What the text says; goals under agents, which it does not draw, are taken from its last line and, failing that,
-    from what is expected, once the cell is seen to be an agent's."""
-    *rows, last = text.split("\n")
-    arrived = last.removeprefix("arrived: ").split() if last.startswith("arrived: ") else []
-    rows = rows if arrived else [*rows, last]
-    at = {char: (row, column) for row, line in enumerate(rows) for column, char in enumerate(line)}
-    count = sum(char.islower() for char in at)
-    agents = [at["abcd"[agent]] for agent in range(count)]
-    goals = []
-    for agent in range(count):
-        if "abcd"[agent] in arrived:
-            goals.append(agents[agent])
-        elif "ABCD"[agent] in at:
-            goals.append(at["ABCD"[agent]])
-        else:
-            assert expected["goals"][agent] in agents and expected["goals"][agent] != agents[agent]
-            goals.append(expected["goals"][agent])
-    size = len(rows)
-    grid = [divmod(cell, MAX_SIZE) for cell in range(MAX_SIZE**2)]
-    blocked = {cell for cell in grid if max(cell) >= size or rows[cell[0]][cell[1]] == "#"}
-    return {"num_agents": count, "agents": agents, "goals": goals, "blocked": blocked}
 
 
 def check_windows(windows: np.ndarray, expected: dict) -> None:

@@ -1,7 +1,6 @@
 """Records: counted, indexed and walked through by board, pytrees as before, and neither mappings nor arrays."""
 
 import copy
-import io
 import pickle
 
 import jax
@@ -44,11 +43,6 @@ def test_a_loop_goes_board_by_board():
     assert same(stack(boards), BATCH) and len(plans) == 4
 
 
-def test_several_batch_axes_are_taken_one_after_the_other():
-    grid = jax.tree.map(lambda leaf: leaf.reshape(2, 2, *leaf.shape[1:]), BATCH)
-    assert len(grid) == len(grid[0]) == 2 and same(grid[1][0], ONE)
-
-
 def test_what_is_none_stays_none():
     bank = LevelBank.build(BATCH)
     assert bank[1].distances is None and len(bank[1:]) == 3
@@ -73,18 +67,6 @@ def test_what_is_no_index_is_one_clear_line(wrong):
 def test_an_index_beyond_the_batch_is_no_other_board(batch, beyond):
     with pytest.raises(IndexError, match=r"must be from -4 to 3: the batch has 4$"):
         batch[beyond]
-
-
-def test_arrays_that_differ_in_their_first_axes_have_no_length():
-    with pytest.raises(TypeError, match=r"of this Instance differ in their first axes: \[2, 4\]"):
-        len(BATCH.replace(size=BATCH.size[:2]))
-
-
-def test_a_record_is_no_mapping():
-    for misuse in (lambda: dict(**NESTED), lambda: np.savez(io.BytesIO(), **NESTED)):
-        with pytest.raises(TypeError, match="must be a mapping, not Solution"):
-            misuse()
-    assert vars(ONE)["size"] is ONE.size and list(vars(ONE)) == ["size", "num_agents", "holes", "starts", "goals"]
 
 
 @pytest.mark.parametrize("asked", [np.asarray, lambda record: np.array([record, record]), jnp.asarray])

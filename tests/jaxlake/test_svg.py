@@ -1,7 +1,6 @@
 """Boards, plans and rollouts as SVG and as pixels."""
 
 import io
-import xml.etree.ElementTree as ElementTree
 
 import jax
 import numpy as np
@@ -22,7 +21,6 @@ BOARD = """
 """
 ANSWER = "0:(0,0)(0,1)(0,2)(1,2)(1,2)(2,2)(3,2)(3,3)\n1:(2,0)(1,0)(1,0)(0,0)(0,1)(0,2)"
 LIMITS = {"max_size": 6, "max_agents": 3}
-CELL = 48
 
 HOLE = (0x39, 0x42, 0x4E)
 BLUE, ORANGE = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
@@ -34,38 +32,6 @@ def board():
 
 def plan():
     return parse(ANSWER, max_steps=9, **LIMITS)
-
-
-def elements(text: str, tag: str) -> list[ElementTree.Element]:
-    return list(ElementTree.fromstring(text).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
-
-
-def centre(element: ElementTree.Element) -> tuple[float, float]:
-    """(row, column) of a shape's middle."""
-    if "points" in element.attrib:
-        points = np.array([pair.split(",") for pair in element.get("points").split()], float)
-        x, y = (points.min(axis=0) + points.max(axis=0)) / 2
-    else:
-        x, y = (float(element.get(key)) for key in (("cx", "cy") if "cx" in element.attrib else ("x", "y")))
-    return (y / CELL, x / CELL)
-
-
-def test_a_still_shows_holes_goals_and_agents_where_they_are():
-    text = svg(board())
-    assert sorted(centre(e) for e in elements(text, "polygon") if e.get("fill") == "#39424E") == [(1, 1), (2, 3)]
-    assert len(elements(text, "polygon")) == 16
-    rings = {e.get("stroke"): centre(e) for e in elements(text, "circle") if float(e.get("r")) > 0.3 * CELL}
-    assert rings == {"#0072B2": (3, 3), "#D55E00": (0, 2)}
-    discs = {
-        e.get("fill"): centre(e) for e in elements(text, "circle") if e.get("fill") == e.get("stroke") != "#FFFFFF"
-    }
-    assert discs == {"#0072B2": (0, 0), "#D55E00": (2, 0)}
-    assert sorted((e.text, centre(e)) for e in elements(text, "text")) == [
-        ("0", (0, 0)),
-        ("0", (3, 3)),
-        ("1", (0, 2)),
-        ("1", (2, 0)),
-    ]
 
 
 # Agent 0 walks into the hole at step 2; the agents share a cell at step 4 and swap cells after step 5.

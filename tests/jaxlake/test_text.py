@@ -136,24 +136,16 @@ def test_a_jump_cannot_be_written_in_moves():
     "text",
     [
         "0:(0,0)(0,1)\n1:(2,0)(2,1)",
-        "0: (0,0) -> (0, 1)\n1: (2,0) -> (2, 1)",
         "Agent 0: [(0,0), (0,1)]\nAgent 1: [(2,0), (2,1)]",
-        "```\n0:(0,0)(0,1)\n1:(2,0)(2,1)\n```",
         "Here you are.\n\n  - **Agent 0**: (0,0), ( 0 , 1 )\n  - **Agent 1**: (2,0), (2,1)\nGood luck!",
         "<think>\n0:(5,5)\n</think>\n0:(0,0)(0,1)\n1:(2,0)(2,1)",
         "thoughts without an opening 2:(1,1)\n</think>0:(0,0)(0,1)\n1:(2,0)(2,1)",
-        "1:(2,0)(2,1)\r\n0:(0,0)(0,1)",
-        "00:(00,0)(0,01)\n01:(2,0)(2,1)",
-        "<thinking>0:(5,5)\n1:(5,5)</thinking>0:(0,0)(0,1)\n1:(2,0)(2,1)",
         "1. **Agent 0's path:** (0,0) → (0,1)\n2. **Agent 1's path:** (2,0) → (2,1)",
-        "Agent 0: (0,0) -> (0,1); Agent 1: (2,0) -> (2,1)",
-        "0:(0,0)(0,1) 1:(2,0)(2,1)",
         '{"0": [[0,0],[0,1]], "1": [[2,0],[2,1]]}',
         '```json\n{\n  "agent_0": [\n    [0, 0],\n    [\n      0,\n      1\n    ]\n  ],\n'
         '  "agent_1": [[2, 0],\n [2, 1]]\n}\n```',
         "### Agent 0:\n- (0,0)\n- (0,1)\n\n### Agent 1:\n- (2,0)\n- (2,1)\n\nDone in 1 step, at (5,5).",
         "Agent 0: (row 0, column 0), (row 0, column 1)\nAgent 1: (r=2, c=0), (r=2, c=1)",
-        "Agent 0: from (0,0) to (row 0, col 1)\nAgent 1: from (2,0) to (row 2, col 1)",
         '0: [{"row": 0, "col": 0}, {"row": 0, "col": 1}]\n1: [{"row": 2, "col": 0}, {"row": 2, "col": 1}]',
     ],
 )
@@ -166,13 +158,9 @@ def test_many_ways_to_write_the_same_plan(text):
     "text",
     [
         "0: R W D\n1: U",
-        "0:R W D\n1:U\nThat is all.",
-        "0: RWD\n1: U",
         "**Agent 0**: right, stay, down\n**Agent 1**: up.",
-        "Agent 0: Right -> Wait -> Down\nAgent 1: Up",
         "Agent 0:\n  right\n  wait\n  down\nAgent 1:\n  up",
         '{"0": ["R", "W", "D"], "1": ["U"]}',
-        '{"0": "RWD", "1": "U"}',
         '```json\n{\n  "0": [\n    "R",\n    "W",\n    "D"\n  ],\n  "1": [\n    "U"\n  ]\n}\n```',
         "<think>0: L\n1: L</think>0: r s d\n1: u",
     ],
@@ -250,15 +238,6 @@ def test_what_is_in_doubt_is_not_parsable(text):
 )
 def test_what_could_not_be_read_is_said(text, starts, problems):
     assert list(read(text, starts=starts, **LIMITS).problems) == problems
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "no idea", "0:\n1:(2,0)", "Agent 0: stays", "<think>0:(0,0)", "</think><think>\n0:(0,0)", "0:" + "(0,0)" * 11],
-    ids=["empty", "words", "bare line", "no coordinate", "still thinking", "thinking again", "too long"],
-)
-def test_what_cannot_be_parsed(text):
-    assert paths(text) is None
 
 
 def test_coordinates_off_the_padded_board_are_outside():

@@ -93,30 +93,11 @@ def test_only_the_agents_of_the_level_play(bank):
         env.step({"agent_0": 0, "agent_1": 0})
 
 
-def test_a_blocked_agent_is_told_apart_from_its_fellow(bank):
-    env = ParallelLake(LevelBank.build(stack([from_text("ab.\n...\nBA.")])))
-    env.reset()
-    *_, infos = env.step({"agent_0": Action.RIGHT, "agent_1": Action.WAIT})
-    assert infos["agent_0"]["blocked"] and not infos["agent_1"]["blocked"]
-    assert infos["agent_0"]["vertex_conflicts"] == infos["agent_1"]["vertex_conflicts"] == 1
-
-
 def test_the_board_is_rendered_and_seen_whole_by_a_critic(bank):
     env = ParallelLake(bank, render_mode="ansi")
     env.reset(options={"level": 1})
     assert env.render() == "a#.\n.#A\n..."
     np.testing.assert_array_equal(env.state(), observations.planes(env.episode.state))
-    env = ParallelLake(bank, render_mode="rgb_array")
-    env.reset(options={"level": 1})
-    before = env.render()
-    env.step({"agent_0": Action.DOWN})
-    after = env.render()
-    assert before.dtype == np.uint8 and before.shape == after.shape and before.shape[2] == 3
-    # The agent has left the upper left cell for the one below; the goal in the right column is where it was.
-    side, third = len(before), len(before) // 3
-    assert (before[:third, :third] != after[:third, :third]).any()
-    assert (before[third : 2 * third, :third] != after[third : 2 * third, :third]).any()
-    np.testing.assert_array_equal(before[:, side - third + 8 :], after[:, side - third + 8 :])
 
 
 @pytest.mark.parametrize("observe", [observations.planes, lambda state: state.time, lambda state: (state.time,)])

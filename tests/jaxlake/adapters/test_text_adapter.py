@@ -56,10 +56,6 @@ def test_a_plan_longer_than_any_of_the_solvers_is_paid_the_least(instances, opti
     assert path_reward(completions=[waiting], level=[trl_rows(instances, optimum)[0]["level"]]) == pytest.approx([0.3])
 
 
-def test_no_completions_have_no_rewards():
-    assert path_reward(completions=[], level=[]) == []
-
-
 def test_boards_of_different_sizes_are_paid_together(instances, optimum):
     levels = [row["level"] for row in trl_rows(instances, optimum)]
     assert path_reward(completions=["0:(0,0)(0,1)", BEST], level=levels[::-1]) == [1, 1]

@@ -82,19 +82,13 @@ def expected(instance: Instance, paths: list[Path], agent: int, count: int) -> i
 
 def random_boards(rng: np.random.Generator, agents: int, slots: int) -> Instance:
     """Boards of sides 3 and 4 with few holes; agents may start on goals, their own included."""
-    boards = []
-    for number in range(BOARDS):
-        size = 3 + number % 2
-        cells = rng.permutation([row * SIZE + column for row in range(size) for column in range(size)])
-        count = rng.integers(0, len(cells) // 3)
-        holes = np.zeros(SIZE**2, bool)
-        holes[cells[:count]] = True
-        ends = np.full((2, slots), ABSENT, np.int32)
-        ends[:, :agents] = [rng.permutation(cells[count:])[:agents] for _ in range(2)]
-        boards.append(
-            Instance(size=np.int32(size), num_agents=np.int32(agents), holes=holes, starts=ends[0], goals=ends[1])
-        )
-    return levels.stack(boards)
+    padding = {"max_size": SIZE, "max_agents": slots}
+    return levels.stack(
+        [
+            oracles.random_instance(rng, 3 + number % 2, agents, rng.uniform(0, 0.4), overlapping=True, **padding)
+            for number in range(BOARDS)
+        ]
+    )
 
 
 def random_path(rng: np.random.Generator, instance: Instance, agent: int) -> Path:

@@ -24,19 +24,9 @@ def random_boards(seed: int, count: int, max_size: int, agents: int) -> Instance
     boards = []
     for number in range(count):
         size = max_size - number % 2 if max_size > agents else max_size
-        board = oracles.random_instance(rng, size, agents, rng.uniform(0, 0.4), overlapping=True)
-        boards.append(cropped(board, max_size, agents))
+        padding = {"max_size": max_size, "max_agents": agents}
+        boards.append(oracles.random_instance(rng, size, agents, rng.uniform(0, 0.4), overlapping=True, **padding))
     return stack(boards)
-
-
-def cropped(board: Instance, size: int, agents: int) -> Instance:
-    """The same board, padded to a smaller side and fewer agents."""
-    cells = np.arange(size * size)
-    return board.replace(
-        holes=board.holes[cells // size * 10 + cells % size],
-        starts=(board.starts // 10 * size + board.starts % 10)[:agents].astype(np.int32),
-        goals=(board.goals // 10 * size + board.goals % 10)[:agents].astype(np.int32),
-    )
 
 
 def costs_to_go(instance: Instance, convention: Convention) -> dict[tuple[int, ...], int]:

@@ -32,21 +32,11 @@ def random_boards(seed: int, count: int, sizes: list[int], max_size: int = MAX_S
                 1 + int(rng.random() < 0.8),
                 rng.uniform(0, 0.5),
                 overlapping=number % 2 == 0,
+                max_size=max_size,
+                max_agents=MAX_AGENTS,
             )
         )
-    return cropped(stack(boards), max_size)
-
-
-def cropped(instances: Instance, max_size: int) -> Instance:
-    """The same boards, padded to a smaller side and to ``MAX_AGENTS``."""
-    row, column = np.divmod(np.arange(max_size**2), max_size)
-
-    def cells(old):
-        return np.where(old == ABSENT, ABSENT, old // 10 * max_size + old % 10).astype(np.int32)[:, :MAX_AGENTS]
-
-    return instances.replace(
-        holes=instances.holes[:, row * 10 + column], starts=cells(instances.starts), goals=cells(instances.goals)
-    )
+    return stack(boards)
 
 
 def find(instances: Instance, objective=Objective.SUM_OF_COSTS, bounds=None, may_wait=True, max_steps=MAX_STEPS):
@@ -94,28 +84,6 @@ def test_optimum_and_need_to_wait_equal_brute_force(objective):
 
 def moves_all_the_time(solution) -> bool:
     return not any((np.diff(p[:n]) == 0).any() for p, n in zip(solution.plan.paths, solution.plan.lengths, strict=True))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", Objective)
-def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objective):
-    instances = random_boards(2, 1200, list(range(3, 11)), max_size=10)
-    found = find(instances, objective, max_steps=64)
-    bounds = np.full(1200, UNBOUNDED, np.int32)
-    tree = jax.tree.map(np.asarray, search(instances, bounds, np.bool_(True), 64, 20, objective))
-    assert (found.status != Status.OUT_OF_BUDGET).all()
-    assert verify(instances, found.plan, found.cost, objective).optimal[found.status == Status.SOLVED].all()
-    decided = tree.status != Status.OUT_OF_BUDGET
-    assert decided.mean() > 0.9
-    for field in ("status", "cost"):
-        np.testing.assert_array_equal(getattr(found, field)[decided], getattr(tree, field)[decided])
-    np.testing.assert_array_equal(found.lower_bound, tree.lower_bound)
-
-    bounds = np.maximum(found.cost, 0)
-    still = find(instances, objective, bounds, may_wait=False, max_steps=64)
-    tree = jax.tree.map(np.asarray, search(instances, bounds, np.bool_(False), 64, 20, objective))
-    decided = tree.status != Status.OUT_OF_BUDGET
-    np.testing.assert_array_equal(still.status[decided], tree.status[decided])
 
 
 @pytest.mark.heavy
@@ -180,9 +148,10 @@ def test_among_optimal_plans_one_within_the_horizon_is_found():
 
 
 def test_no_agents_are_solved_at_once_and_three_are_left_undecided():
-    instance = oracles.random_instance(np.random.default_rng(0), 5, 3, 0.0, overlapping=False)
-    nobody = instance.replace(num_agents=np.int32(0), starts=np.full(5, ABSENT), goals=np.full(5, ABSENT))
-    found = find(cropped(stack([nobody, instance]), MAX_SIZE))
+    padding = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS}
+    instance = oracles.random_instance(np.random.default_rng(0), 5, 3, 0.0, overlapping=False, **padding)
+    none = np.full(3, ABSENT, np.int32)
+    found = find(stack([instance.replace(num_agents=np.int32(0), starts=none, goals=none), instance]))
     assert found.status.tolist() == [Status.SOLVED, Status.OUT_OF_BUDGET]
     assert found.cost.tolist() == [0, ABSENT] and found.plan.lengths.tolist() == [[0] * 3] * 2
 
@@ -208,10 +177,10 @@ def test_optimum_equals_that_of_w9():
     pytest.importorskip("w9_pathfinding")
     rng = np.random.default_rng(4)
     boards = [
-        oracles.random_instance(rng, size, 2, hole, overlapping=False)
+        oracles.random_instance(rng, size, 2, hole, overlapping=False, max_agents=MAX_AGENTS)
         for size, hole, _ in itertools.product(range(3, 11), (0.1, 0.3), range(12))
     ]
-    found = find(cropped(stack(boards), 10)[np.resize(np.arange(len(boards)), 1200)], max_steps=64)
+    found = find(stack(boards)[np.resize(np.arange(len(boards)), 1200)], max_steps=64)
     for index, board in enumerate(boards):
         solver = ("ICTS", "MultiAgentAStar")[index % 2]
         optimum = oracles.w9_sum_of_costs(board, solver, max_time=20)

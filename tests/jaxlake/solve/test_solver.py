@@ -16,20 +16,15 @@ MAX_SIZE, MAX_AGENTS = 5, 3
 
 
 def random_boards(rng: np.random.Generator, count: int, sizes: list[int], agents: list[int]) -> Instance:
-    """Starts differ and goals differ, but an agent may start on any goal, its own included."""
-    instances = []
-    for _ in range(count):
-        size, num_agents = rng.choice(sizes), rng.choice(agents)
-        inside = np.array([row * MAX_SIZE + column for row in range(size) for column in range(size)])
-        free = rng.permutation(inside)[: max(num_agents + 1, round(len(inside) * rng.uniform(0.5, 1)))]
-        holes = np.zeros(MAX_SIZE**2, bool)
-        holes[np.setdiff1d(inside, free)] = True
-        ends = np.full((2, MAX_AGENTS), ABSENT, np.int32)
-        ends[:, :num_agents] = [rng.permutation(free)[:num_agents] for _ in range(2)]
-        instances.append(
-            Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
-        )
-    return stack(instances)
+    padding = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS}
+    return stack(
+        [
+            oracles.random_instance(
+                rng, int(rng.choice(sizes)), int(rng.choice(agents)), rng.uniform(0, 0.5), overlapping=True, **padding
+            )
+            for _ in range(count)
+        ]
+    )
 
 
 @pytest.mark.heavy

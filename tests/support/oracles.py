@@ -22,20 +22,27 @@ class Undecided(Exception):
 
 
 def random_instance(
-    rng: np.random.Generator, size: int, num_agents: int, hole_ratio: float, *, overlapping: bool
+    rng: np.random.Generator,
+    size: int,
+    num_agents: int,
+    hole_ratio: float,
+    *,
+    overlapping: bool,
+    max_size: int = MAX_SIZE,
+    max_agents: int = MAX_AGENTS,
 ) -> Instance:
-    """A board of side ``size`` with ``floor(hole_ratio * (size**2 - 2 * num_agents))`` holes, padded to full size.
+    """A board of side ``size`` with ``floor(hole_ratio * (size**2 - 2 * num_agents))`` holes, padded.
 
     Starts and goals are on different cells, all ``2 * num_agents`` of them; if ``overlapping``, starts differ from one
     another and goals do, but an agent may start on any goal, its own included.
     """
-    cells = [row * MAX_SIZE + column for row in range(size) for column in range(size)]
+    cells = [row * max_size + column for row in range(size) for column in range(size)]
     count = int(hole_ratio * (size**2 - 2 * num_agents) + 1e-9)
     order = rng.permutation(cells)
-    holes = np.zeros(MAX_SIZE**2, bool)
+    holes = np.zeros(max_size**2, bool)
     holes[order[:count]] = True
     free = order[count:]
-    ends = np.full((2, MAX_AGENTS), ABSENT, np.int32)
+    ends = np.full((2, max_agents), ABSENT, np.int32)
     ends[0, :num_agents] = free[:num_agents]
     ends[1, :num_agents] = rng.permutation(free)[:num_agents] if overlapping else free[num_agents : 2 * num_agents]
     return Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
@@ -142,21 +149,6 @@ def least_cost(instance: Instance, objective: Objective, may_wait: bool = True, 
                 best[tuple(state)] = cost_of
                 heapq.heappush(queue, (cost_of, *state))
     return None
-
-
-def least_makespan(instance: Instance) -> int | None:
-    """The fewest steps after which all agents are on their goals, by breadth-first search; None if there is no plan."""
-    near = moves(instance)
-    start, goals = ends(instance)
-    frontier, seen, nobody = [start], {start}, (False,) * len(start)
-    for steps in itertools.count():
-        if goals in frontier:
-            return steps
-        reached = {after for positions in frontier for after in joint_moves(near, positions, nobody)}
-        frontier = list(reached - seen)
-        seen |= reached
-        if not frontier:
-            return None
 
 
 def joint_moves(near: dict[int, list[int]], positions: Joint, parked: tuple[bool, ...]) -> Iterator[Joint]:
