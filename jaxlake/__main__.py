@@ -1,4 +1,4 @@
-"""The command ``python -m jaxlake``: says which commands there are, and does nothing else."""
+"""The command ``python -m jaxlake``: lists the commands, and does nothing else."""
 
 COMMANDS = """\
 The environment. Each command has --help with examples:
@@ -7,7 +7,7 @@ The environment. Each command has --help with examples:
   python -m jaxlake.solve       find optimal plans
   python -m jaxlake.render      draw a board, in text or as a picture
   python -m jaxlake.benchmark   write the 6,200 fixed boards to files
-  python -m jaxlake.score       tell what a model's answers to them are worth
+  python -m jaxlake.score       score a model's answers to these boards
 
 First boards:   python -m jaxlake.generate -o boards.jsonl
 To train:       python -m rl, in a clone of github.com/jaxlake/jaxlake or where

@@ -31,15 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "of agents, board size and need of waits or family.",
         _EPILOG,
     )
-    parser.add_argument("answers", type=local_path, help="JSON lines with id and answer")
-    parser.add_argument("--set", choices=SETS, default="test", help="what they answer (default: test)")
+    parser.add_argument("answers", type=local_path, help="file of JSON lines with id and answer")
+    parser.add_argument("--set", choices=SETS, default="test", help="fixed set of the boards (default: test)")
     parser.add_argument(
         "--objective",
         choices=[objective.value for objective in Objective],
         default="sum_of_costs",
-        help="what optimal means (default: sum_of_costs)",
+        help="cost that an optimal plan minimises (default: sum_of_costs)",
     )
-    parser.add_argument("--json", type=local_path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--json", type=local_path, metavar="FILE", help="file for the figures")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser):
         answers = read_answers(options.answers)

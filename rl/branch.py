@@ -16,16 +16,16 @@ from rl.run.signals import Stop
 from rl.run.tracking import Display
 
 DESCRIPTION = """\
-Trains a network from the last state of a run on each of several designs, some
-updates each, and writes what every design gained on the run's validation
-boards: to gains.jsonl, a line a branch, and a report that says what engineers'
-designs gain, whether gains repeat with other keys, and what transfers to what.
-The run stays as it is.
+Trains a network from the last state of a run on each of several designs, for
+some updates, and measures the gain of every design on the run's validation
+boards. gains.jsonl has a line for each branch. The report shows the gains of
+engineers' designs, whether gains repeat with other keys, and the transfer
+between kinds. The run does not change.
 
 With --config it first trains short runs to branch from; states.jsonl has the
 evidence that an engineer reads in each. With --teach a language model learns
 from such a folder to write the designs that gained most; its thought before a
-design stays a reading of the table.
+design still reads the table.
 
 Rerun the same command to resume."""
 EXAMPLES = """\
@@ -100,9 +100,9 @@ def _check(options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.branch", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--run", type=local_path, metavar="DIR", help="run whose last state is branched from")
+    parser.add_argument("--run", type=local_path, metavar="DIR", help="run to branch from, at its last state")
     parser.add_argument(
-        "--states", type=int, metavar="N", help="branch from N runs of --config, each of its own seed and engineer"
+        "--states", type=int, metavar="N", help="branch from N runs of --config, each with its own seed and engineer"
     )
     parser.add_argument(
         "--teach", type=local_path, metavar="DIR", help="folder of --states from which a language model learns"
@@ -110,26 +110,31 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config", type=local_path, metavar="FILE", help="YAML file of the runs, or of the model (default: teach.yaml)"
     )
-    parser.add_argument("--rules", action="store_true", help="also the designs of all rules")
+    parser.add_argument("--rules", action="store_true", help="add the designs of all rules")
     parser.add_argument(
         "--model",
         type=local_path,
         action="append",
         default=[],
         metavar="DIR",
-        help="also the designs of this language model, and those with the evidence shuffled; may be given again",
+        help="add the designs of this language model, with true and with shuffled evidence; repeat it for more models",
     )
-    parser.add_argument("--designs", type=int, default=32, metavar="K", help="random designs (default: 32)")
-    parser.add_argument("--kinds", action="store_true", help="also a design for each kind, with all data on it")
+    parser.add_argument("--designs", type=int, default=32, metavar="K", help="number of random designs (default: 32)")
+    parser.add_argument("--kinds", action="store_true", help="add a design for each kind, with all data on it")
     parser.add_argument("--updates", type=int, metavar="M", help="updates of a branch (default: a round's)")
-    parser.add_argument("--repeats", type=int, default=3, metavar="R", help="of each design, fresh keys (default: 3)")
     parser.add_argument(
-        "--samples", type=int, default=4, metavar="N", help="plays of a board before and after (default: 4)"
+        "--repeats", type=int, default=3, metavar="R", help="branches of each design, with fresh keys (default: 3)"
     )
     parser.add_argument(
-        "--out", type=local_path, metavar="DIR", help="folder (default: branches/ of the run, runs/states, runs/teach)"
+        "--samples", type=int, default=4, metavar="N", help="plays of each board before and after (default: 4)"
     )
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the configuration's")
+    parser.add_argument(
+        "--out",
+        type=local_path,
+        metavar="DIR",
+        help="folder of the results (default: branches/ of the run, runs/states, runs/teach)",
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the configuration")
     return parser
 
 

@@ -138,8 +138,10 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
         "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
         f"{_settings()}\n\nexamples:\n{textwrap.indent(examples, '  ')}"
     )
-    parser.add_argument("--config", type=local_path, metavar="FILE", help="YAML file (default: the shipped tiny.yaml)")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+    parser.add_argument(
+        "--config", type=local_path, metavar="FILE", help="YAML file of the run (default: the shipped tiny.yaml)"
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
 
 
 def _settings() -> str:
@@ -168,8 +170,8 @@ def _key_lines(key: str, field: FieldInfo) -> list[str]:
 def add_job_options(parser: argparse.ArgumentParser) -> None:
     """Give a parser the options that `distributed.initialize` needs."""
     job = parser.add_argument_group(
-        "several processes", "the same command in each; on TPU pods and under SLURM without these options"
+        "several processes", "start the same command in each; on TPU pods and under SLURM omit these options"
     )
-    job.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port there")
-    job.add_argument("--processes", type=int, metavar="N", help="how many there are")
-    job.add_argument("--process", type=int, metavar="I", help="which one this is, from 0")
+    job.add_argument("--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port")
+    job.add_argument("--processes", type=int, metavar="N", help="number of processes")
+    job.add_argument("--process", type=int, metavar="I", help="number of this process, from 0")

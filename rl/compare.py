@@ -15,23 +15,21 @@ from rl.run.signals import Stop
 from rl.run.tracking import Display
 
 DESCRIPTION = """\
-Compares engineers: what a policy learns when one or another designs its
-environments.
+Compares engineers by the policies that learn in their environments.
 
-All start from one warm start. Each seed has one round 0, the same for all
-engineers; from there each engineer designs the rounds that are left, with as
-many instances and steps as the others. In the end every policy answers the
-boards of the fixed suites, which no training has seen: 2 to 5 agents, all wait
-subsets.
+All runs start from one warm start. Each seed has one round 0 for all engineers.
+From there each engineer designs the other rounds, with as many instances and
+steps as the others. At the end every policy answers the boards of the fixed
+suites, which no training has seen: 2 to 5 agents, all wait subsets.
 
-Rerun the same command to resume, also beside others of its kind, on other
-machines that share the disk."""
+Rerun the same command to resume. Start it on several machines that share the
+disk to divide the work."""
 EXAMPLES = """\
 python -m rl.compare --config configs/compare-tiny.yaml --jobs 2
 python -m rl.compare --out runs/two seeds=[0,1] overrides.rounds.count=2
 python -m rl.compare --config configs/compare-lab.yaml --jobs 2"""
 LAYOUT = """\
-compare.yaml              every value that decides on the result
+compare.yaml              every value that affects the result
 start/                    the warm start, a run; in it seed<k>/, round 0 with
                           each seed
 arms/<engineer>/seed<k>/  the other rounds, a run each; evaluation.json has
@@ -40,7 +38,7 @@ report/                   paired differences, tables, pictures"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is left of a comparison; return the exit code, see `rl.command.guarded`."""
+    """Run the unfinished part of a comparison; return the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = command.parse(_parser(), arguments)
 
@@ -79,16 +77,19 @@ def _parser() -> argparse.ArgumentParser:
         f"in DIR:\n{textwrap.indent(LAYOUT, '  ')}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
     )
     parser.add_argument(
-        "--config", type=local_path, metavar="FILE", help="YAML file (default: the shipped compare-tiny.yaml)"
+        "--config",
+        type=local_path,
+        metavar="FILE",
+        help="YAML file of the comparison (default: the shipped compare-tiny.yaml)",
     )
     parser.add_argument(
         "--out", type=local_path, metavar="DIR", help="folder of the comparison (default: runs/<name of FILE>)"
     )
     parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="processes here that share the work (default: 1)"
+        "--jobs", type=int, default=1, metavar="N", help="processes on this machine that share the work (default: 1)"
     )
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
     return parser
 
 

@@ -36,34 +36,34 @@ CONCURRENCY = 8
 """Requests to a server that are under way at once."""
 
 _DESCRIPTION = """\
-Has a policy answer a fixed suite, and scores the answers: valid, optimal and
-optimal of the valid per number of agents, board size and wait subset or family,
-with standard errors, pass@k, and the paper's figures beside them.
+Lets a policy answer a fixed suite, and scores the answers: the valid, the
+optimal, and the optimal among the valid, per number of agents, board size and
+wait subset or family, with standard errors, pass@k, and the paper's figures.
 
-Every answer is kept: the same command resumes where it was stopped or killed,
-and with a higher --limit it asks only for what is new.
+The folder keeps every answer. Rerun the same command to resume; a higher
+--limit asks only for the new answers.
 
-With --reading it is asked as an environment engineer instead: 400 tables of
-evidence whose answers are known, each in two forms. Are its words right, are
-its numbers in the table, does its design follow?"""
+With --reading the policy is an environment engineer instead. It gets 400 tables
+of evidence with known answers, each in two forms. Are its words right, are its
+numbers in the table, does its design follow from it?"""
 _EPILOG = """\
 suites:
   validation   800 boards with 2 agents
-  benchmark    3,150 boards with 3 to 5, the paper's by its description
+  benchmark    3,150 boards with 3 to 5, the paper's from its description
   families     2,250 boards of seven families with 2 to 5
 
 in the folder of the evaluation:
   report.txt, scores.json  the tables, and their numbers
   reading.json             the scores of --reading
   answers.jsonl            every answer; python -m jaxlake.score reads a suite's
-  evaluation.json          the model, and how it was asked
+  evaluation.json          the model, and the parameters of the question
 
 exit status:
   0 done, 1 some answers are missing, 2 a mistake in the command or the
   configuration, 130 stopped by Ctrl-C
 
-KEY is such as text.max_new_tokens or validation.top_p; python -m rl.train
---help lists them all. The key of a server is in OPENAI_API_KEY.
+A KEY is a setting such as text.max_new_tokens or validation.top_p; python -m
+rl.train --help lists them all. OPENAI_API_KEY contains the key of a server.
 
 examples:
   python -m rl.evaluate --run runs/tiny --suite validation
@@ -75,7 +75,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Have a policy answer the fixed boards, and write its tables; return the exit code, see `rl.command.guarded`."""
+    """Let a policy answer the fixed boards, and write its tables; return the exit code, see `rl.command.guarded`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parsed = parse(_parser(), arguments)
     options = Options(**{field.name: getattr(parsed, field.name) for field in dataclasses.fields(Options)})
@@ -248,32 +248,35 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.evaluate", _DESCRIPTION, _EPILOG)
     subject = parser.add_mutually_exclusive_group(required=True)
     subject.add_argument(
-        "--run", type=local_path, metavar="DIR", help="a run's policy: final/, or best/ where it is not done"
+        "--run",
+        type=local_path,
+        metavar="DIR",
+        help="folder of a run; its policy is final/, or best/ of an unfinished run",
     )
-    subject.add_argument("--model", metavar="PATH", help="a checkpoint: a folder, or an id of the Hugging Face hub")
+    subject.add_argument("--model", metavar="PATH", help="checkpoint: a folder, or an id of the Hugging Face hub")
     subject.add_argument(
         "--api",
         nargs=2,
         metavar=("URL", "MODEL"),
-        help="a server of chat completions, such as http://localhost:8000/v1; needs pip install 'jaxlake[api]'",
+        help="server of chat completions, such as http://localhost:8000/v1; needs pip install 'jaxlake[api]'",
     )
     asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--suite", choices=SUITES, metavar="SUITE", help="boards to answer: see below")
-    asked.add_argument("--reading", action="store_true", help="ask for designs of environments: does it read?")
+    asked.add_argument("--suite", choices=SUITES, metavar="SUITE", help="boards to answer, see below")
+    asked.add_argument("--reading", action="store_true", help="ask for designs of environments, to test reading")
     parser.add_argument(
         "--limit",
         type=int,
         metavar="N",
-        help="so many boards, evenly from all cells, or tables drawn and as many real ones (default: all)",
+        help="number of boards, evenly from all cells; or of drawn tables, and as many real ones (default: all)",
     )
     parser.add_argument(
-        "--samples", type=int, default=1, metavar="K", help="answers to each board, which give pass@k (default: 1)"
+        "--samples", type=int, default=1, metavar="K", help="answers to each board, for pass@k (default: 1)"
     )
     parser.add_argument(
         "--temperature",
         type=float,
         metavar="T",
-        help="0 is greedy (default: 0 for one answer, validation.temperature for several and with thinking)",
+        help="0 is greedy (default: 0 for one answer, validation.temperature for several or with thinking)",
     )
     parser.add_argument(
         "--out",
@@ -285,16 +288,16 @@ def _parser() -> argparse.ArgumentParser:
         "--config",
         type=local_path,
         metavar="FILE",
-        help=f"prompt style, lengths and the like for --model and --api (default: the shipped {SHIPPED})",
+        help=f"YAML file of the prompt style, lengths and more, for --model and --api (default: the shipped {SHIPPED})",
     )
     api = parser.add_argument_group("with --api")
+    api.add_argument("--concurrency", type=int, metavar="N", help=f"requests at once (default: {CONCURRENCY})")
+    api.add_argument("--timeout", type=int, metavar="S", help=f"most seconds for one answer (default: {TIMEOUT})")
     api.add_argument(
-        "--concurrency", type=int, metavar="N", help=f"requests under way at once (default: {CONCURRENCY})"
+        "--key-env", metavar="NAME", help="environment variable that contains the key (default: OPENAI_API_KEY)"
     )
-    api.add_argument("--timeout", type=int, metavar="S", help=f"seconds for one answer (default: {TIMEOUT})")
-    api.add_argument("--key-env", metavar="NAME", help="environment variable with the key (default: OPENAI_API_KEY)")
     add_job_options(parser)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the configuration's")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the configuration")
     return parser
 
 

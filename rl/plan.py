@@ -254,13 +254,13 @@ def _compared(parameters: Any, rollout: Any) -> tuple[list[jax.ShapeDtypeStruct]
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "rl.plan",
-        "Compiles all programs of a run, for the devices that are here or for TPUs that\n"
-        "are not, and prints what each takes of a device's memory. Ends with 0 if\n"
-        "everything fits, with 1 if something does not.\n\n"
+        "Compiles all programs of a run, for this machine's devices or for other TPUs,\n"
+        "and prints the device memory that each takes. The exit status is 0 if everything\n"
+        "fits, and 1 if something does not.\n\n"
         "  arguments  the program's own: weights, optimizer state, cache, batches\n"
-        "  outputs    made beside them; what replaces an argument is not counted again\n"
-        "  temporary  what the program needs while it runs\n"
-        "  beside     what else of the run lies there meanwhile, such as the optimizer's\n"
+        "  outputs    arrays made beside them; a replaced argument is not counted again\n"
+        "  temporary  memory that the program needs while it runs\n"
+        "  beside     other arrays of the run on the device, such as the optimizer's\n"
         "             state during a rollout",
         "examples:\n"
         "  python -m rl.plan --config configs/tiny.yaml\n"
@@ -268,8 +268,10 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4",
     )
     parser.add_argument("--config", type=local_path, required=True, metavar="FILE", help="YAML file of the run")
-    parser.add_argument("--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: the devices here)")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values that override the file's")
+    parser.add_argument(
+        "--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: this machine's devices)"
+    )
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
     return parser
 
 

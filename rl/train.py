@@ -1,4 +1,4 @@
-"""The command `python -m rl.train`: makes or resumes a run, and shows what came of it."""
+"""The command `python -m rl.train`: makes or resumes a run, and shows its result."""
 
 import argparse
 import contextlib
@@ -19,9 +19,8 @@ Trains a policy to plan paths for several agents on frozen lakes, in rounds:
 after each, the policy reads the evidence of its own failures and designs the
 environment of the next.
 
-Without arguments: a small model that is shipped, minutes on two CPU cores,
-results in runs/tiny. A run that was stopped or killed goes on when the same
-command is given again."""
+Without arguments it trains the included small model for some minutes on two CPU
+cores, and writes to runs/tiny. Rerun the same command to resume."""
 EXAMPLES = """\
 python -m rl.train
 python -m rl.train --run runs/seed1 seed=1 grpo.learning_rate=2e-4
@@ -30,7 +29,7 @@ python -m rl.train --config configs/qwen3-4b.yaml model.path=models/Qwen3-4B"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train, or go on with the run in its directory; return the exit code, see `rl.command.guarded`."""
+    """Train, or resume the run in its directory; return the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = command.parse(parser(), arguments)
     path, taught_only = options.config or command.shipped("tiny.yaml"), options.until == "warm_start"
@@ -56,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def show_results(directory: RunDirectory, display: Display) -> None:
-    """Show the table of a run and where its report is, which is written here; main process only."""
+    """Write the report of a run, and show its table and the path; main process only."""
     if distributed.is_main():
         from rl.report import page, tables  # matplotlib takes a second, and training needs none
 

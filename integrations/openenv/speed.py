@@ -48,8 +48,10 @@ async def main(url: str, clients: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="http://localhost:8000", help="of the server (default: http://localhost:8000)")
-    parser.add_argument("--clients", type=int, default=1, help="sessions at a time (default: 1)")
+    parser.add_argument(
+        "--url", default="http://localhost:8000", help="address of the server (default: http://localhost:8000)"
+    )
+    parser.add_argument("--clients", type=int, default=1, help="sessions at once (default: 1)")
     options = parser.parse_args()
     try:
         asyncio.run(main(options.url, options.clients))

@@ -31,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
-    command.add_argument("folder", type=local_path, help="made if it is not there")
-    command.add_argument("--format", choices=FORMATS, default="parquet", help="(default: parquet)")
+    command.add_argument("folder", type=local_path, help="folder to write; made if missing")
+    command.add_argument("--format", choices=FORMATS, default="parquet", help="form of the files (default: parquet)")
     command = commands.add_parser("build", help="draws and solves the sets anew; writes the package's files")
-    command.add_argument("folder", type=local_path, help="made if it is not there")
+    command.add_argument("folder", type=local_path, help="folder to write; made if missing")
     commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, needs="Parquet needs it, --format jsonl does not"):

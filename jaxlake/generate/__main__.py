@@ -36,14 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--kinds",
         type=_kinds,
         default="3-6",
-        help="[family]side[xagents], as 3-6,8x3 or rooms6,corridor8x3 (default: 3-6, random boards with 2 agents); "
+        help="[family]side[xagents], such as 3-6,8x3 or rooms6,corridor8x3 (default: 3-6, random with 2 agents); "
         f"families: {', '.join(family.value for family in Family)}",
     )
     parser.add_argument(
         "--holes",
         type=float,
         default=0.2,
-        help="density: of random boards the share of the cells without start or goal that are holes (default: .2)",
+        help="density; on random boards the share of holes among the cells without start or goal (default: .2)",
     )
     parser.add_argument(
         "--waits", type=float, default=0.5, help="share of boards on which every optimal plan waits (default: .5)"
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--interacting",
         type=float,
-        help="share of boards on which agents are in each other's way (default: as it comes)",
+        help="share of boards on which agents are in each other's way (default: no quota)",
     )
-    parser.add_argument("--count", type=int, default=100, help="boards in all (default: 100)")
+    parser.add_argument("--count", type=int, default=100, help="number of boards (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw (default: 0)")
-    parser.add_argument("--exclude", metavar="FILE", help="boards that must not occur, .jsonl or .txt")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl or .txt")
+    parser.add_argument("--exclude", metavar="FILE", help="file of boards that must not occur, .jsonl or .txt")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write, .jsonl or .txt")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, "stopped, nothing is written"):
         whole_number("--count", options.count, 1, _MOST)

@@ -16,18 +16,20 @@ examples:
   python -m jaxlake.render solved.jsonl --index 3 -o board.svg
   python -m jaxlake.render solved.jsonl --index 3 -o plan.svg --animate
 
-The ending of the output says what it is: .txt, .svg or .png (needs Pillow),
-with the plan's paths; in an .svg with --animate the agents walk.
+The output's ending chooses its form, with the plan's paths: .txt, .svg or .png
+(needs Pillow). With --animate the agents walk in an .svg.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = command_parser("jaxlake.render", "Draws a board of a file, with its plan if it has one.", _EXAMPLE)
-    parser.add_argument("boards", help="a file of boards, .jsonl or .txt")
+    parser.add_argument("boards", help="file of boards, .jsonl or .txt")
     parser.add_argument("--index", type=int, default=0, help="number of the board in the file (default: 0)")
-    parser.add_argument("--animate", action="store_true", help="in an .svg let the agents walk")
-    parser.add_argument("-o", "--output", metavar="FILE", help="ends in .txt, .svg or .png (default: the terminal)")
+    parser.add_argument("--animate", action="store_true", help="let the agents walk (.svg)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="file to write, .txt, .svg or .png (default: the terminal)"
+    )
     options = parser.parse_args(arguments)
     suffix = Path(options.output).suffix.lower() if options.output else ".txt"
     with mistakes_in_one_line(parser, needs=".png needs Pillow, .svg does not"):

@@ -30,11 +30,9 @@ _BOARDS = 4096
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     parser = command_parser("jaxlake.solve", "Finds optimal plans for the boards of a file.", _EXAMPLE)
-    parser.add_argument("boards", help="a file of boards, .jsonl or .txt")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="ends in .jsonl")
-    parser.add_argument(
-        "--max-steps", type=int, default=MAX_STEPS, help=f"longest plan that is looked for (default: {MAX_STEPS})"
-    )
+    parser.add_argument("boards", help="file of boards, .jsonl or .txt")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write, .jsonl")
+    parser.add_argument("--max-steps", type=int, default=MAX_STEPS, help=f"most steps of a plan (default: {MAX_STEPS})")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, "stopped, nothing is written"):
         files.check_target(options.output)

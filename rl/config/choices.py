@@ -33,7 +33,7 @@ class Dtype(Word):
 
 
 class Remat(Word):
-    """Parts of a layer's forward pass kept for the backward: all of it, the matrix products, or its input."""
+    """Parts of a layer's forward pass that are kept for the backward pass: all, the matrix products, or the input."""
 
     NONE = "none"
     DOTS = "dots"

@@ -1,4 +1,4 @@
-"""Every setting of a run, declared once: type, default, meaning, bounds, and what the paper says of it."""
+"""Every setting of a run, declared once: type, default, meaning, bounds, and the paper's value."""
 
 from typing import Annotated, Self
 
@@ -42,14 +42,16 @@ from rl.config.types import (
 
 
 class LoRASection(Section):
-    """Low-rank adapters (Hu et al. 2021): the checkpoint stays as it is, small products beside it are trained."""
+    """Low-rank adapters (Hu et al. 2021): training changes small products beside the checkpoint, and not itself."""
 
-    rank: Annotated[int, Field(ge=0), inferred(0, "it speaks of no adapters")] = Field(
-        0, description="rank of the adapters; 0: none, all parameters are trained"
+    rank: Annotated[int, Field(ge=0), inferred(0, "no adapters are mentioned")] = Field(
+        0, description="rank of the adapters; 0: no adapters, all parameters are trained"
     )
-    alpha: Annotated[float, Field(gt=0)] = Field(32.0, description="the adapters' products are scaled by alpha / rank")
+    alpha: Annotated[float, Field(gt=0)] = Field(
+        32.0, description="the scale of the adapters' products is alpha / rank"
+    )
     targets: Annotated[tuple[Projection, ...], Field(min_length=1), once_each("projection")] = Field(
-        tuple(Projection), description="projections that get an adapter, in every layer"
+        tuple(Projection), description="projections with an adapter, in every layer"
     )
 
 
@@ -57,16 +59,21 @@ class ModelSection(Section):
     """The policy: a checkpoint in Hugging Face format, or the shape of a Qwen3 to start from scratch."""
 
     shape: Annotated[str | None, paper("qwen3-4b", "the backbone")] = Field(
-        "tiny", description="name of a preset, or a config.json (file or its folder); null: that of model.path"
+        "tiny", description="name of a preset, or a config.json (file or its folder); null: the shape in model.path"
     )
     path: Annotated[str | None, paper("Qwen/Qwen3-4B", "the backbone")] = Field(
         None,
-        description="checkpoint: a folder or a Hugging Face id; null: random weights and the shipped tokenizer, with "
-        "shape = tiny the shipped weights, which read tables and cannot plan",
+        description="folder of a checkpoint, or a Hugging Face id; null: random weights and the shipped tokenizer, but "
+        "with shape = tiny the shipped weights, which read tables and cannot plan",
     )
     dtype: Dtype = Field(Dtype.FLOAT32, description="type of the matrix work; trained parameters are float32")
-    remat: Remat = Field(Remat.FULL, description="values that the backward pass computes again")
-    attention: AttentionKind = Field(AttentionKind.AUTO, description="auto: by the devices")
+    remat: Remat = Field(
+        Remat.FULL,
+        description="parts of the forward pass that the backward pass computes again; dots: all but matrix products",
+    )
+    attention: AttentionKind = Field(
+        AttentionKind.AUTO, description="kernel of the attention; auto: the best for the devices"
+    )
     lora: LoRASection = LoRASection()
 
     @pydantic.model_validator(mode="after")
@@ -77,10 +84,10 @@ class ModelSection(Section):
 
 
 class MeshSection(Section):
-    """The layout of devices; both axes are always there."""
+    """The layout of devices, which always has both axes."""
 
-    fsdp: int = Field(-1, description="devices over which batch and parameters are sharded; -1: all that tp leaves")
-    tp: Count = Field(1, description="devices over which each matrix product is split")
+    fsdp: int = Field(-1, description="devices that share batch and parameters; -1: all that tp leaves")
+    tp: Count = Field(1, description="devices that share each matrix product")
 
     @pydantic.field_validator("fsdp")
     @classmethod
@@ -91,36 +98,37 @@ class MeshSection(Section):
 
 
 class TextSection(Section):
-    """The words in which an instance is put to the model, and the room for its answer."""
+    """The words of an instance's prompt, and the room for its answer."""
 
     style: Annotated[Annotated[PromptStyle, Strict(False)] | Own, ours("the paper's prompt is not published")] = Field(
         PromptStyle.COORDINATES, description="the words of the prompt"
     )
     thinking: Annotated[bool, paper(True)] = Field(False, description="let the policy think before its plan")
-    max_prompt_tokens: Count = Field(40, description="room for the prompt; a longer one is refused before the run")
+    max_prompt_tokens: Count = Field(
+        40, description="most tokens of a prompt; a longer one ends the run before it begins"
+    )
     max_new_tokens: Annotated[Count, inferred(8192, "its base model's answers have up to 7,464 on average")] = Field(
-        40, description="room for the answer, which is cut off there"
+        40, description="most tokens of an answer, which is cut off there"
     )
-    max_thinking_tokens: Annotated[Count | None, ours("it speaks of no cap")] = Field(
-        None, description="room for the thought within the answer's; a longer thought is closed there; null: no cap"
-    )
-    early_stop: Annotated[str | None, ours("it speaks of none")] = Field(
+    max_thinking_tokens: Annotated[Count | None, ours("no cap is mentioned")] = Field(
         None,
-        description="words of the policy or the engineer where a thought is closed at its cap; null: none",
+        description="most tokens of a thought, a part of the answer's; the sampler ends a longer thought; null: no cap",
+    )
+    early_stop: Annotated[str | None, ours("none is mentioned")] = Field(
+        None,
+        description="words that the sampler adds where it ends a thought at its cap; null: none",
     )
 
     @property
     def thinking_cap(self) -> int | None:
-        """Tokens after which the policy's thought is closed; None without a cap or without thoughts."""
+        """Tokens after which the sampler ends the policy's thought; None without a cap or without thoughts."""
         return self.max_thinking_tokens if self.thinking else None
 
 
 class SamplerSection(Section):
     """The generation of answers."""
 
-    rows: Count = Field(
-        192, description="answers generated at once, over all devices; the others wait until one is finished"
-    )
+    rows: Count = Field(192, description="answers generated at once, over all devices; others wait for a free row")
 
 
 class LakeSection(Section):
@@ -129,7 +137,7 @@ class LakeSection(Section):
     kinds: Annotated[Kinds, paper((3, 4, 5, 6, 7, 8, 9, 10))] = Field(
         (3, 4, 5, 6),
         validate_default=True,
-        description="boards to train on: sizes, or with a family and agents that are not 2, as rooms6 and corridor8x3",
+        description="kinds of boards to train on: sizes, or names with a family or agents such as rooms6 and 8x3",
     )
     objective: Annotated[Objective, Strict(False), inferred(Objective.SUM_OF_COSTS, "best supported reading")] = Field(
         Objective.SUM_OF_COSTS, description="cost that an optimal plan minimises"
@@ -137,16 +145,16 @@ class LakeSection(Section):
 
 
 class NetworkSection(Section):
-    """A small network that plays the boards itself, one for all agents; PPO, rewarded when all have arrived."""
+    """A small network, one for all agents, that plays the boards itself; PPO with a reward when all have arrived."""
 
-    radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees around it")
+    radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees to each side")
     width: Count = Field(64, description="width of the two hidden layers")
-    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
+    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps of a play at most")
     environments: Count = Field(128, description="boards played at once")
-    rollout_steps: Count = Field(32, description="steps of each board between two updates")
+    rollout_steps: Count = Field(32, description="steps of each board from one update to the next")
     updates: Count = Field(6, description="updates a round")
     epochs: Count = Field(4, description="passes over the steps of an update")
-    minibatches: Count = Field(4, description="parts that a pass is split into")
+    minibatches: Count = Field(4, description="parts of a pass, an optimizer step each")
     learning_rate: Rate = Field(2e-3, description="learning rate of Adam")
 
     @pydantic.model_validator(mode="after")
@@ -159,20 +167,25 @@ class NetworkSection(Section):
 
 
 class StudentSection(Section):
-    """The student, which learns in the rounds and for which engineers design."""
+    """The student, which learns in the rounds; engineers design for it."""
 
     kind: Annotated[StudentKind, paper(StudentKind.LANGUAGE)] = Field(
-        StudentKind.LANGUAGE, description="language: the policy of the section model; network: see student.network"
+        StudentKind.LANGUAGE,
+        description="kind of student; language: the policy of the section model; network: see student.network",
     )
     network: NetworkSection = NetworkSection()
 
 
 class ValidationSection(Section):
-    """The fixed boards that are answered greedily, and sampled, before and after every stage."""
+    """The fixed boards that the student answers greedily, and by sampling, before and after every stage."""
 
-    instances: Annotated[Count, ours("size and make-up are not published")] = Field(800, description="boards")
-    kinds: Kinds | None = Field(None, description="target kinds, an equal share each; null: lake.kinds")
-    samples: Count = Field(4, description="answers sampled to each, beside the greedy one")
+    instances: Annotated[Count, ours("size and composition are not published")] = Field(
+        800, description="number of boards"
+    )
+    kinds: Kinds | None = Field(
+        None, description="target kinds, with an equal share of the boards each; null: lake.kinds"
+    )
+    samples: Count = Field(4, description="sampled answers to each board, beside the greedy one")
     temperature: Temperature = Field(1.0, description="temperature of the sampled answers")
     top_k: TopK = 0
     top_p: TopP = 1.0
@@ -180,49 +193,53 @@ class ValidationSection(Section):
 
 
 class ApiSection(Section):
-    """The server that engineer.kind = api asks. A run may go on with other values than it was begun with."""
+    """The server that engineer.kind = api asks. A resumed run may change these values."""
 
     url: str | None = Field(
         None, description="address of an OpenAI-compatible server, such as http://localhost:8000/v1"
     )
-    model: str | None = Field(None, description="name of the model there")
-    key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key")
-    timeout: Count = Field(600, description="seconds for one answer")
-    max_tokens: Count = Field(8192, description="room for one answer with its thoughts, which may take thousands")
+    model: str | None = Field(None, description="name of the model on the server")
+    key_env: str = Field("OPENAI_API_KEY", description="environment variable that contains the key")
+    timeout: Count = Field(600, description="most seconds for one answer")
+    max_tokens: Count = Field(8192, description="most tokens of one answer with its thought, which may take thousands")
 
 
 class EngineerSection(Section):
-    """The engineer: who writes the next configuration, and what it reads."""
+    """The engineer, which reads the evidence and writes the next configuration."""
 
     kind: Annotated[LanguageKind | BranchKind | RuleName | Own, paper(LanguageKind.CHECKPOINT)] = Field(
-        LanguageKind.CHECKPOINT, description="who; checkpoint: the current parameters"
+        LanguageKind.CHECKPOINT, description="kind of engineer; checkpoint: the policy with its current parameters"
     )
     context: Annotated[ContextName, paper("V6", "its best variant")] = Field(
-        "V6", description="V1 to V6, V6-full, or modules such as F+G+H+T+R"
+        "V6", description="modules of the message: V1 to V6, V6-full, or a sum such as F+G+H+T+R"
     )
     model: str | None = Field(
-        None, description="folder of the language model that engineer.kind = model asks; null: the shipped one"
+        None, description="folder of the language model of engineer.kind = model; null: the shipped model"
     )
     branches: Annotated[int, Field(ge=2)] = Field(
-        16, description="designs that engineer.kind = hindsight tries a round"
+        16, description="designs that engineer.kind = hindsight tries in each round"
     )
     template: str | None = Field(
         "terse",
-        description="words of the context: a file; terse: hardly any, for models that are taught; null: for all others",
+        description="file with the words of the message; terse: hardly any, for taught models; null: full sentences",
     )
     gate: Annotated[GateAction, ours("the paper has none")] = Field(
         GateAction.OFF,
-        description="a pilot with the current policy before a design is trained on: mix a refused design half and half "
-        "with the previous one, or replace it by that",
+        description="pilot of a design with the current policy; mix: average a refused design with the previous one; "
+        "replace: keep the previous one",
     )
     api: ApiSection = ApiSection()
-    temperature: Annotated[float, Field(ge=0)] = Field(0.6, description="temperature of its answers; 0: greedy")
+    temperature: Annotated[float, Field(ge=0)] = Field(
+        0.6, description="temperature of the engineer's answers; 0: greedy"
+    )
     top_k: TopK = 0
     top_p: TopP = 1.0
-    max_prompt_tokens: Count = Field(72, description="room for the context")
-    max_thinking_tokens: Count = Field(48, description="room for its thought, which is cut off there")
-    max_answer_tokens: Count = Field(64, description="room for its configuration")
-    attempts: Count = Field(3, description="answers asked for before the previous configuration stays in force")
+    max_prompt_tokens: Count = Field(72, description="most tokens of the message")
+    max_thinking_tokens: Count = Field(
+        48, description="most tokens of the engineer's thought; the sampler ends a longer one"
+    )
+    max_answer_tokens: Count = Field(64, description="most tokens of the configuration")
+    attempts: Count = Field(3, description="answers without a configuration before the previous one stays in force")
 
     @pydantic.model_validator(mode="after")
     def _api_is_named(self) -> Self:
@@ -236,27 +253,27 @@ class EngineerSection(Section):
 
 
 class CheckpointSection(Section):
-    """Checkpoints: how often one is saved, and how many stay."""
+    """Checkpoints: the steps between them, and the number that stays."""
 
     every_steps: Count = Field(20, description="steps from one checkpoint to the next")
-    keep: Count = Field(2, description="latest checkpoints that stay; the best by validation stays besides")
+    keep: Count = Field(2, description="number of latest checkpoints that stay; the best by validation stays too")
 
 
 class TrackingSection(Section):
-    """Trackers that get the metrics beside metrics.jsonl, and what larger runs would take."""
+    """Trackers of the metrics beside metrics.jsonl, and the hours of larger runs."""
 
-    tensorboard: bool = Field(False, description="also as TensorBoard events in the run's directory (extra `track`)")
-    wandb: WandbMode = Field(WandbMode.OFF, description="Weights & Biases, with extra `track`")
+    tensorboard: bool = Field(False, description="write TensorBoard events in the run's directory too (extra `track`)")
+    wandb: WandbMode = Field(WandbMode.OFF, description="log to Weights & Biases (extra `track`)")
     forecast: tuple[str, ...] | None = Field(
-        None, description="configurations whose hours the end of the run tells, at its own rates; null: none"
+        None, description="configurations whose hours the run estimates at its end, from its own rates; null: none"
     )
 
 
 class Config(Section):
     """The configuration of a run."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**31), ours("the paper names none")] = Field(
-        0, description="every draw of the run follows from it"
+    seed: Annotated[int, Field(ge=0, lt=2**31), ours("the paper gives none")] = Field(
+        0, description="seed of every random draw of the run"
     )
     student: StudentSection = StudentSection()
     model: ModelSection = ModelSection()

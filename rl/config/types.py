@@ -38,13 +38,15 @@ Kinds = Annotated[tuple[Kind, ...], pydantic.PlainValidator(_read_kinds), pydant
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
-OptimizerName = Annotated[Optimizer, Field(description="muon: of the layers' matrices, adamw of the rest")]
-WarmupSteps = Annotated[int, Field(ge=0, description="updates in which the rate rises from 0")]
-WeightDecay = Annotated[Ratio, Field(description="weight decay of matrices; norms do not decay")]
-PeakRate = Annotated[Rate, Field(description="learning rate at its peak")]
+OptimizerName = Annotated[
+    Optimizer, Field(description="optimizer; muon: for the layers' matrices, with adamw for the rest")
+]
+WarmupSteps = Annotated[int, Field(ge=0, description="number of first updates, in which the rate rises from 0")]
+WeightDecay = Annotated[Ratio, Field(description="weight decay of matrices; norms have none")]
+PeakRate = Annotated[Rate, Field(description="highest learning rate")]
 Temperature = Annotated[float, Field(ge=1e-3)]
-TopP = Annotated[Rate, Field(description="draw among the likeliest tokens that have this probability together; 1: all")]
-TopK = Annotated[int, Field(ge=0, description="draw among so many most likely tokens; 0: among all")]
+TopP = Annotated[Rate, Field(description="joint probability of the likeliest tokens to draw from; 1: all tokens")]
+TopK = Annotated[int, Field(ge=0, description="number of likeliest tokens to draw from; 0: all")]
 REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 """``module:function``, a function of the user's own, see `rl.config.extensions`."""
 
@@ -55,7 +57,7 @@ Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
     Field(
         min_length=1,
-        description=f"hole ratios, an equal share of the boards each; above {MAX_HOLE} hardly any is solvable",
+        description=f"hole ratios, with an equal share of the boards each; above {MAX_HOLE} hardly any is solvable",
     ),
 ]
 

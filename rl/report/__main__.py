@@ -20,13 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = command_parser(
         "rl.report",
-        "Write one HTML page that stands alone; its pictures (PNG) and its numbers (JSON)\nare files beside it.",
+        "Writes one HTML page that stands alone. Its pictures (PNG) and numbers (JSON)\nare also files beside it.",
         _EPILOG,
     )
-    directory = "a directory of rl.train, rl.compare or rl.branch"
+    directory = "directory of rl.train, rl.compare or rl.branch"
     parser.add_argument("runs", type=local_path, nargs="+", metavar="RUN", help=directory)
     default = f"in report/ of RUN; of several RUNs {FILE} in the current directory"
-    parser.add_argument("-o", type=local_path, metavar="FILE", dest="file", help=f"the page (default: {default})")
+    parser.add_argument(
+        "-o", type=local_path, metavar="FILE", dest="file", help=f"file of the page (default: {default})"
+    )
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser):
         print(_write(options.runs, options.file))
