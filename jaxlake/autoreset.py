@@ -32,7 +32,7 @@ class AutoResetTimeStep(TimeStep):
     rest is of the one that ended.
 
     Attributes:
-      final_observation: what ``observation`` would be without the reset; the same wherever there was none.
+      final_observation: observation without the reset; equal to ``observation`` where there was none.
     """
 
     final_observation: Any
@@ -62,7 +62,7 @@ class AutoReset:
         """Play one step, and begins the next episode as the mode says, with the same params.
 
         Args:
-          bank: the same bank as in ``reset``.
+          bank: bank of ``reset``.
           state: the state of ``reset`` or the step before.
           actions: int32 ``[max_agents]``.
           key: the key of a slip and of the next level.

@@ -26,7 +26,7 @@ class LakeConfig:
     """Ratios per kind of boards; the tuples are aligned. The paper's kinds are the sizes 3 to 10.
 
     Attributes:
-      kinds: in ascending order, each a ``Kind``, its name (``"rooms6"``) or a size of random boards with two agents.
+      kinds: the kinds, ascending, each a ``Kind``, its name (``"rooms6"``) or a size of random boards with two agents.
       data: share of the instances that are of this kind; at least 0, summing to 1.
       hole: density of the boards in [0, ``MAX_HOLE``]: of random ones the share of the cells that are neither start nor
         goal and are holes, of others what their ``Family`` says.

@@ -46,7 +46,7 @@ def record(
 
     Args:
       instance: the board; the record does not depend on its padding.
-      identifier: its name, different from all others in a file.
+      identifier: name of the board, unique in a file.
       status: the end of the search for an optimal plan.
       optimum: the least sum of costs.
       lower_bound: the sum of the agents' independent shortest paths.

@@ -65,7 +65,7 @@ class Benchmark:
         the density.
       wait_subset: float64 ``[n]``, share of those with ``needs_wait`` that the instance's subset was made to have; in a
         set without subsets the share that came.
-      account: how each group of instances came about, as ``manifest.json`` has it.
+      account: origin of each group of instances, as in ``manifest.json``.
     """
 
     name: str

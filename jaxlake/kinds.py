@@ -19,11 +19,11 @@ class Family(Word, argument="family"):
     RANDOM = "random"
     """Independent holes; the density is their share of the cells without start or goal. The paper's boards."""
     ROOMS = "rooms"
-    """Rooms of at most 3 x 3 behind walls with doors; twice the density is the share of the other wall that stands."""
+    """Rooms of at most 3 x 3 behind walls with doors; twice the density is the share of the other wall."""
     MAZE = "maze"
-    """Passages of a spanning tree; twice the density is the share of all other wall that stands."""
+    """Passages of a spanning tree; twice the density is the share of all other wall."""
     WAREHOUSE = "warehouse"
-    """Shelves between aisles one cell wide; twice the density is the share of the shelves that stands."""
+    """Shelves between aisles one cell wide; twice the density is the share of the shelves."""
     CROSSING = "crossing"
     """Roads that meet, one each way at least; twice the density is the share of the others that is missing."""
     BAYS = "bays"
@@ -56,7 +56,7 @@ class Kind:
     Attributes:
       family: a `Family` or its word.
       size: side N of the board, from 3 to 10; of other families than `random` from 5 on.
-      num_agents: from 1 to 5; at most half the cells, of a `corridor` or a `crossing` one less than the side.
+      num_agents: number of agents, 1 to 5; at most half the cells, on a `corridor` or `crossing` the side less one.
 
     Raises:
       ValueError: naming the kind, the value and what it must be.
@@ -112,7 +112,7 @@ class Kind:
 
     @staticmethod
     def of(value: Any) -> "Kind":
-        """Return the kind that a value stands for: a Kind, its name, or a size of random boards with two agents.
+        """Return the kind of a value: a Kind, its name, or a size of random boards with two agents.
 
         Raises:
           ValueError: for anything else, and for a kind that cannot be.
@@ -142,7 +142,7 @@ class Kind:
 
 
 def read_kinds(values: Iterable[Any]) -> tuple[Kind, ...]:
-    """Return the kinds that values stand for, ascending and each once: what `Kind.of` reads, and texts as of ranges.
+    """Return the kinds of values, ascending and each once; a value is one for `Kind.of` or the text of a range.
 
     Raises:
       ValueError: for anything else, and for a kind that cannot be.

@@ -221,7 +221,7 @@ class LevelBank(Record):
 
 
 def _faults(batch: Instance) -> list[_Fault]:
-    """All that can be wrong with instances ``[n]``: where it is, bool ``[n, ...]``, and how an entry is told."""
+    """List the possible faults of instances ``[n]``: each place, bool ``[n, ...]``, and a function for its message."""
     side, agents = batch.max_size, batch.max_agents
     size, count, holes = batch.size, batch.num_agents, batch.holes
     row, column = np.divmod(np.arange(side * side), side)

@@ -24,7 +24,7 @@ OTHERS, OWN_GOAL, OTHER_GOALS = 1, 2, 3
 def planes(state: State) -> jax.Array:
     """Return the whole board, int8 ``[3, max_size, max_size]``.
 
-    Plane ``OBSTACLES`` is 1 on holes and off the board, ``AGENTS`` holds an agent's number plus 1 where it stands and
+    Plane ``OBSTACLES`` is 1 on holes and off the board, ``AGENTS`` holds an agent's number plus 1 on its cell and
     ``GOALS`` the same where its goal is; 0 otherwise.
     """
     instance = state.instance
@@ -109,10 +109,10 @@ def bounds(observe: Callable[[State], Any], max_agents: int) -> tuple[float, flo
 
 
 def text(state: State) -> str:
-    """Draw the board as it stands, one character a cell; on the host, not under jit.
+    """Draw the current board, one character a cell; on the host, not under jit.
 
     ``#`` is a hole, ``.`` a free cell, ``a`` agent 0 and ``A`` its goal, ``b`` and ``B`` agent 1's, and so on. An agent
-    hides whatever it stands on, so a goal that is not drawn is under an agent; below the board a line names the agents
+    hides its cell, so a goal that is not drawn is under an agent; below the board a line names the agents
     that are on their goals, if any: ``arrived: a c``.
     """
     instance = state.instance

@@ -19,7 +19,7 @@ Class = TypeVar("Class")
 
 
 class Record:
-    """Base of all records: of a batch, ``len`` counts the boards, ``[index]`` takes some and ``for`` goes one by one.
+    """Base of all records: in a batch ``len`` counts the boards, ``[index]`` takes some and ``for`` iterates over them.
 
     An index is a whole number, which takes the leading axis away, or a slice, an array or a list, which keep it; it
     goes into every array, whatever is None stays None. A record without batch axes has no length: TypeError.

@@ -19,7 +19,7 @@ from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Action, Instance
 
 MAX_SLOTS = 32
-"""Agents that the bits of one integer can stand for."""
+"""Number of agents that the bits of one integer can represent."""
 
 
 class HoleRule(Word, argument="holes"):

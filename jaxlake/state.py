@@ -60,7 +60,7 @@ class State(Record):
     terminated: Array
     truncated: Array
     _repr_html_: ClassVar[Callable[["State"], str]]
-    """The board as it stands, for notebooks; ``jaxlake.render`` draws it."""
+    """The current board, for notebooks; ``jaxlake.render`` draws it."""
 
     @property
     def done(self) -> Array:

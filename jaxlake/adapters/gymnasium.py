@@ -53,7 +53,7 @@ class VectorLake(VectorEnv):
     ``infos["final_info"]``; the other infos are masked out there but for ``action_mask``, the next episode's.
 
     Args:
-      bank, lake, params, render_mode, kind: as of ``CentralLake``.
+      bank, lake, params, render_mode, kind: the arguments of ``CentralLake``.
       num_envs: the number of environments.
       autoreset_mode: when the next episode begins; Gymnasium's default.
       max_episode_steps: Gymnasium's name for a limit beside that of ``params``: the lower one holds; -1 is none.
@@ -225,7 +225,7 @@ def observation_box(episode: Episode) -> Box:
 
 
 def _masked(infos: Infos, mask: np.ndarray) -> Infos:
-    """Each info ``[num_envs, ...]`` beside the mask of where it holds, and zero elsewhere, as Gymnasium has it."""
+    """Each info ``[num_envs, ...]``, zero outside of its mask, and the mask beside it, as in Gymnasium."""
     zeroed = {
         name: np.where(mask.reshape(-1, *[1] * (value.ndim - 1)), value, np.zeros_like(value))
         for name, value in infos.items()

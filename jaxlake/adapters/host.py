@@ -147,7 +147,7 @@ def infos_of(timestep: TimeStep) -> Infos:
     """Return a time step's legal actions as ``action_mask``, int8 ``[..., max_agents, 5]``, and its ``Info`` by name.
 
     Args:
-      timestep: in numpy, with any batch axes.
+      timestep: timestep in numpy, with any batch axes.
     """
     return {"action_mask": timestep.legal_actions.astype(np.int8), **arrays_by_name(timestep.info)}
 

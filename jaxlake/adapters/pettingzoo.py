@@ -36,7 +36,7 @@ class ParallelLake(ParallelEnv):
     ``possible_agents`` are as many as the bank has agent slots, ``agents`` those of the level.
 
     Args:
-      bank, params, render_mode, kind: as of ``jaxlake.adapters.gymnasium.CentralLake``.
+      bank, params, render_mode, kind: arguments of ``jaxlake.adapters.gymnasium.CentralLake``.
       lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
 
     Attributes:

@@ -40,7 +40,7 @@ def export(benchmark: Benchmark, folder: Path, form: str) -> Path:
 
     Args:
       benchmark: the set.
-      folder: made if it is not there.
+      folder: folder to write, made if missing.
       form: one of ``FORMATS``.
 
     Raises:

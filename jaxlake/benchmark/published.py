@@ -13,7 +13,7 @@ class PublishedRow:
     """A model's line in the table of a number of agents; percent, (valid, optimal) each.
 
     Attributes:
-      by_size: by board side, of 150 instances.
+      by_size: rates by board side, over 150 instances each.
       mean: "Sum" as it is printed, the mean over the sizes but for the misprints.
     """
 
@@ -28,7 +28,7 @@ class Published:
     """The paper's figures.
 
     Attributes:
-      source: where they are printed.
+      source: publication of the figures.
       rows: all tables, ascending in the number of agents, the models in the paper's order.
       contexts: percent valid by wait subset, mean over agents and sizes, of the policies that came of each of the six
         contexts that the engineer was given.

@@ -27,7 +27,7 @@ class Cell:
     """Shares over some instances in percent, each instance counting the same however many answers it has.
 
     Attributes:
-      instances: how many; for a mean over sizes, in all of them.
+      instances: number of instances; for a mean over sizes, in all of them.
       valid, optimal: percent of the answers; an instance without an answer counts 0.
       valid_se, optimal_se: standard errors over instances.
     """
@@ -65,7 +65,7 @@ class Scores:
 
     Attributes:
       benchmark: the set.
-      objective: with respect to which a plan is optimal.
+      objective: cost that an optimal plan minimises.
       answers: int ``[n]``, how many each instance has.
       valid, optimal: float ``[n]``, share of the instance's answers; 0 without any.
       failures: int ``[n, 9]``, its invalid answers by ``FAILURES``; one that is missing for an instance without any.
@@ -239,9 +239,9 @@ def score(
     """Read and judge answers in plain text, from any model.
 
     Args:
-      answers: by id, one text or several samples; an instance without any counts as invalid.
+      answers: answers by id, one text or several samples; an instance without any counts as invalid.
       benchmark: the set, by default ``load("test")``.
-      objective: what an optimal plan minimises.
+      objective: cost that an optimal plan minimises.
 
     Raises:
       ValueError: for an id that the set does not have, an answer that is not a text, or a word that is no objective.

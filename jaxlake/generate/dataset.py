@@ -31,7 +31,7 @@ class KindReport:
       hole_ratio: of random boards the same as a share of the cells that are neither start nor goal, of others the
         density that was asked for.
       candidates: random boards tried.
-      known: how many of them were dropped unsearched, as excluded or as having occurred before.
+      known: number of them that were dropped unsearched, as excluded or as having occurred before.
       solvable: share of the candidates searched that have a plan, 0 if none was searched.
       undecided: candidates dropped because a search ran out of its budget.
     """

@@ -92,7 +92,7 @@ def turned(grid: Grid, free: Array, starts: Array, goals: Array) -> Board:
 
 
 def rooms(grid: Grid, closed: Array, slots: int) -> Board:
-    """Rooms of at most 3 x 3 behind walls, with a door in each wall between two; `closed` of the other wall stands."""
+    """Rooms of at most 3 x 3 behind walls, and a door in each wall between two; `closed` is the share of other wall."""
     first = 1 + grid.numbers.bits[:2].astype(jnp.int32) % 3
     top, left = jnp.where((grid.size - 1 - first) % 4 == 0, first % 3 + 1, first)  # no wall along the board's edge
     across, down = (grid.row - top) % 4 == 0, (grid.column - left) % 4 == 0
@@ -107,13 +107,13 @@ def rooms(grid: Grid, closed: Array, slots: int) -> Board:
 
 
 def maze(grid: Grid, closed: Array, slots: int) -> Board:
-    """Passages of a random spanning tree over every second cell; `closed` of all other wall stands."""
+    """Passages of a random spanning tree over every second cell; `closed` is the share of all other wall."""
     side = side_of(grid)
     node = (grid.row % 2 == 0) & (grid.column % 2 == 0) & grid.on_board
     edge = ((grid.row + grid.column) % 2 == 1) & grid.on_board
 
     def beside(cells: Array) -> tuple[jax.Array, jax.Array]:
-        """Of a passage's two ends, whether each is among the cells."""
+        """Return for each passage whether its two ends are among the cells."""
         square = jnp.pad(cells.reshape(side, side), 1)
         before = jnp.where((grid.row % 2 == 0).reshape(side, side), square[1:-1, :-2], square[:-2, 1:-1])
         after = jnp.where((grid.row % 2 == 0).reshape(side, side), square[1:-1, 2:], square[2:, 1:-1])
@@ -186,7 +186,7 @@ def bays(grid: Grid, closed: Array, slots: int) -> Board:
 
 
 def warehouse(grid: Grid, closed: Array, slots: int) -> Board:
-    """Shelves of three between aisles one cell wide; `closed` of the shelves' cells stands."""
+    """Shelves of three between aisles one cell wide; `closed` is the share of the shelves' cells."""
     top, left = grid.numbers.bits[:2].astype(jnp.int32) % jnp.array([2, 4])
     shelf = grid.on_board & ((grid.row - top) % 2 == 1) & ((grid.column - left) % 4 != 0)
     free = grid.on_board & ~(shelf & (grid.numbers.chance < closed))
@@ -232,7 +232,7 @@ def lay_out(family: Family, numbers: Numbers, size: Array, num_agents: Array, de
 
     Args:
       family: any but `random`.
-      numbers: this board's random numbers, for the side that it is padded to.
+      numbers: random numbers of this board, for its padded side.
       size, num_agents: int32 scalars.
       density: float32 scalar in [0, .5].
       slots: the length of the padded starts and goals.

@@ -31,8 +31,8 @@ class _Cell(NamedTuple):
 
     Attributes:
       stock: the stock that contains them.
-      rows: their places in the stock, int ``[n]``.
-      density: their density.
+      rows: places of the boards in the stock, int ``[n]``.
+      density: density of the boards.
       account: the account of the search that found them.
     """
 

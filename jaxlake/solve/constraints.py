@@ -44,7 +44,7 @@ class Branch(enum.IntEnum):
     NOT_ARRIVED = 4
     """i arrives for the last time only later; i replans."""
     FIX_BOTH = 5
-    """i comes to the cell from the cell before; j replans."""
+    """i enters the cell from the cell before; j replans."""
     FIX_AFTER = 6
     """i is on the cell, but not on the cell before; i replans."""
     AVOID = 7
@@ -73,9 +73,9 @@ class Level(Record):
     Attributes:
       split, child: a ``Split`` and which of its children the search is in.
       first, second: agents i and j.
-      time, cell, cell_before: of i at the conflict.
+      time, cell, cell_before: time and cells of i at the conflict.
       sets_cell, sets_before: whether i was not fixed there already.
-      park_min, park_max, count: those of i, and the number of conflicts, before the branching.
+      park_min, park_max, count: ``park_min`` and ``park_max`` of i, and the number of conflicts, before the branching.
       replanned, arrival: the agent that the child replans, and its arrival before.
       path: uint8 ``[steps + 1, lanes]``, its path before.
     """

@@ -62,7 +62,7 @@ def solve(
       max_steps: the horizon, from 1 on. An instance whose optimum may need more steps is ``OUT_OF_BUDGET``.
 
     Raises:
-      ValueError: for an instance that cannot be played, as ``validate`` tells it, and for arrays or a horizon larger
+      ValueError: for an instance that cannot be played, as ``validate`` says, and for arrays or a horizon larger
         than the search's number formats.
       RuntimeError: in a process forked from one in which JAX had run.
     """
@@ -101,7 +101,7 @@ def without_waiting(
 
     Args:
       instances: ``[batch]``, or one without batch axes.
-      solutions: what ``solve`` found for them under the same objective. Where it is not ``SOLVED`` its own status is
+      solutions: result of ``solve`` for them under the same objective. Where it is not ``SOLVED`` its own status is
         repeated.
       objective: the cost, as in ``solve``.
 

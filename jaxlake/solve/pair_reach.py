@@ -92,7 +92,7 @@ def step(now: Array, before: Array, after: Array, spread: Array, rules: Rules) -
     # The update is the last operation of a kernel, which makes the compiler keep it and not compute it five times.
     spread = jax.lax.dynamic_update_slice(spread, moved & rules.mask, (first, 0, 0))
 
-    # Where agent 1 comes to the cell that agent 0 leaves, it must not have come from where agent 0 goes. ``mask`` has
+    # Where agent 1 enters the cell that agent 0 leaves, it must not come from where agent 0 goes. ``mask`` has
     # taken those moves out of ``spread``; here they come back, for each way by which agent 0 left.
     entered = [
         _entered(now, +1, avoid=(0, -1)) | _entered(now, -1, avoid=(0, 1)),

@@ -59,7 +59,7 @@ class _Parking(Record):
     Attributes:
       key: twice the cost of the whole plan, plus 1 if it is longer than the horizon.
       time: when the first agent parks.
-      agent: which one it is.
+      agent: number of the agent.
       other: the cell of the other one at that time.
     """
 

@@ -1,7 +1,7 @@
 """Shortest paths for single agents in space and time, under constraints: the low level of Conflict-Based Search.
 
 Sets of cells are bitboards, ``[..., words, lanes]``; a lane is one agent of one instance. Knows neither the constraint
-tree nor what the obstacles stand for.
+tree nor the meaning of the obstacles.
 """
 
 import jax

@@ -74,7 +74,7 @@ def advance(
     """Starts some lanes anew and searches until few are left.
 
     Args:
-      search: what all lanes are doing; consumed.
+      search: state of all lanes; consumed.
       instances: ``[lanes]``, read where renewed; one without agents is solved at once.
       cost_bound: int32 ``[lanes]``, ``UNBOUNDED`` for none.
       pair_costs: int32 ``[lanes, pairs]``, what each two agents cost at least together; 0 where unknown.
@@ -82,7 +82,7 @@ def advance(
       may_wait: bool ``[]``, whether agents may wait before their last arrival.
       iterations: int32 ``[]``, after how many a lane gives up.
       enough: int32 ``[]``, how many lanes may still be searching when this ends.
-      objective: what is minimised.
+      objective: cost to minimise.
     """
     steps = search.node.paths.shape[1] - 1
     fresh = begin(instances, cost_bound, pair_costs, steps, objective)
@@ -147,7 +147,7 @@ def _iterate(problem: Problem, node: Node, may_wait: Array, budget: Array, max_s
 
 @record
 class _Turn(Record):
-    """What a lane does in one iteration, ``[lanes]`` unless said otherwise.
+    """Work of a lane in one iteration, ``[lanes]`` unless said otherwise.
 
     Attributes:
       running, undo, enter, push, asks: bool; searches at all, leaves a child, enters a child, of a new level, replans.
@@ -183,7 +183,7 @@ class _Turn(Record):
 
 
 def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -> _Turn:
-    """What to undo and what to try next."""
+    """The step to undo and the step to try next."""
     on = node.iterations[0] >= 0
     words = problem.free.shape[0]
     running = (node.status == RUNNING) & (node.iterations < budget)
@@ -277,7 +277,7 @@ def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -
 
 
 def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait: Array, max_size: int) -> Query:
-    """What one agent per lane may do under the constraints, and where the others are."""
+    """Moves of one agent per lane under the constraints, and the places of the others."""
     agents, length, words, _ = node.forbidden.shape
     mine = jnp.arange(agents, dtype=jnp.int32)[:, None] == agent
     times = jnp.arange(length, dtype=jnp.int32)[:, None]

@@ -153,7 +153,7 @@ _STORY = """
     travels travelling follow follows take takes for one time times there here it its a again y et und action agent
     coordinates coordinate meanwhile while 在 到 从 至 走 向 再"""
 _NEUTRAL = _FORMAL.union(_STORY.split())
-"""Words that a path in prose is told with."""
+"""Words that describe a path in prose."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _BARE_CELL = re.compile(r"-?\d\s*+[,;]\s*+-?\d")
@@ -203,10 +203,10 @@ class Body(NamedTuple):
     """The steps that the text between a label and the next says.
 
     Attributes:
-      steps: in order.
+      steps: cells or moves in order.
       formal: no prose before the last step.
       problem: why it cannot be a path, or "".
-      empty: it holds no word and no number.
+      empty: whether it contains neither word nor number.
       broken: a cell at its end is cut off.
       remark: words that are none of a path.
     """
@@ -307,7 +307,7 @@ def _read_line(tokens: list[re.Match[str]], side: int, compass: bool) -> Body:
     told: set[str] = set()
     problem = ""
     last = -1  # The token of the last step.
-    alone = True  # No sign stands between it and here.
+    alone = True  # No sign since the last step.
     ahead = 1  # A number that counts the move behind it.
     for index, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
         found: list[Step] = []

@@ -63,7 +63,7 @@ _CHANGED = re.compile(
 )
 """Words that say that what follows is not what was before."""
 _NEXT_TASK = re.compile(r"^[ \t#*<|]*+(?:human|user|question|problem|board|instruction|im_start)\b", re.I | re.M)
-"""The beginnings that a model without an end token goes on with."""
+"""Beginnings of a new task, with which a model without an end token continues."""
 
 
 class Reading(NamedTuple):

@@ -82,8 +82,8 @@ def prompt(
 
     Args:
       instance: the board.
-      style: how the instance is put into words; a ``PromptStyle`` or its word.
-      answer_format: how the plan is asked for; an ``AnswerFormat`` or its word.
+      style: words for the instance; a ``PromptStyle`` or its word.
+      answer_format: form of the plan; an ``AnswerFormat`` or its word.
 
     Raises:
       ValueError: for a word that is none of them, and for batch axes.
