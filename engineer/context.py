@@ -182,7 +182,7 @@ class Context:
           evidence: the latest validation.
           history: the finished rounds in ascending order, at least one; the kinds of the last are to be designed. The
             validation after round 0 is also the state before round 1, whether H or H0 shows it.
-          training: where the run stands, for T and TF.
+          training: stage of the run, for T and TF.
           fits: function that says whether a message has room.
         """
         rounds = tuple(past for past in history if past.round > 0 or Module.H0 in self.modules)
@@ -356,7 +356,7 @@ _COLUMNS = {
     "R": "row valid",
     "H": "round row data hole wait | before after | failure",
 }
-"""The columns of tables of which a template may choose, as in {rows: row sampled}; a bar stands for itself."""
+"""The columns of tables of which a template may choose, as in {rows: row sampled}; a bar is a bar."""
 _USUAL = _COLUMNS | {"F": _COLUMNS["F"].removesuffix(" failure")}
 """The columns of {rows} alone."""
 

@@ -60,14 +60,14 @@ def draw_history(
     design, so that these tables are as long and as short as those of other engineers' runs.
 
     Args:
-      rng, kinds, rounds, targets: see `example`.
+      rng, kinds, rounds, targets: arguments of `example`.
       shown: the modules of a context. The last evidence has its training if they show it.
     """
     validated = tuple(targets or kinds)
     skills = _skills(rng, tuple(kinds), validated)
     n = int(rng.integers(12, 129))
     evidence = _evidence(rng, skills, validated, n)
-    # A constant stands in for round 0's random configuration where nothing of it is shown.
+    # A constant replaces round 0's random configuration where the text does not show it.
     middle = LakeConfig.uniform(kinds, hole=0.25, wait=0.3)
     first = _random(rng, tuple(kinds)) if {Module.H0, Module.R} & {*shown} else middle
     history = [PastRound(0, first, evidence)]

@@ -188,7 +188,7 @@ class Proposal:
       parsed: the object read from the answer, None where none could be read.
       projected: the legal configuration that follows.
       repairs: the changes by the projection, in words.
-      fallback: no answer held a configuration, so the previous round's stands.
+      fallback: whether no answer contained a configuration, so that the previous round's stays in force.
       attempts: number of times that the engineer was asked.
       errors: why an answer could not be used, a line for each such attempt in turn.
       candidates: the legal configurations that there were to choose from, in the order in which they were proposed.

@@ -22,9 +22,9 @@ class Marks:
     """Marks of a thought.
 
     Attributes:
-      weakest: it names the kind with the smallest valid share.
-      learnable: it names the kind whose valid share is nearest to a half; none where none is known.
-      failure: it names the check that most answers fail first, or that none fails.
+      weakest: whether it names the kind with the smallest valid share.
+      learnable: whether it names the kind whose valid share is nearest to a half; or none, where none is known.
+      failure: whether it names the check that most answers fail first, or says that none fails.
       quotes: numbers in it.
       right: number of quotes that stand in the table in the row, and where a failure is named before it the column, for
         which it gives them.
@@ -88,7 +88,7 @@ def leading_failures(evidence: Evidence) -> set[str]:
 
 
 def _stands(number: float, row: KindEvidence | Evidence, failure: str) -> bool:
-    """Whether a percentage stands in a row: its valid share, sampled or greedy, or that of a failure."""
+    """Whether a row contains a percentage: its valid share, sampled or greedy, or that of a failure."""
     if failure:
         shown = {percent(row.first_failures[_CHECK_OF[failure]], row.n)} if failure in _CHECK_OF else {0}
     else:
@@ -107,7 +107,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 def permutation(history: Sequence[PastRound], rng: np.random.Generator) -> dict[Kind, Kind]:
     """Draw another name for each kind of a history; those that are validated stay so, as do those that are not.
 
-    Of two or more kinds none keeps its name: each group goes once round in a random order.
+    Of two or more kinds none keeps its name: each group is rotated once in a random order.
     """
     validated = [row.kind for row in history[-1].evidence.by_kind]
     others = [kind for kind in history[-1].config.kinds if kind not in validated]

@@ -40,7 +40,7 @@ class _LastingOutput(io.FileIO):
                 raise
             with open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), self.fileno())
-            line = "the output was closed: the work goes on without it; SIGTERM stops and saves it\n"
+            line = "the output was closed: the work continues without it; SIGTERM stops and saves it\n"
             with contextlib.suppress(OSError):
                 os.write(2, line.encode())
             return len(data)
@@ -65,7 +65,7 @@ def lasting_output() -> Iterator[None]:
 def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> int:
     """Do the work of the command `name` and return its exit code; print what goes wrong in one line.
 
-    0 done, or stopped by SIGTERM with everything saved; 1 the run or the disk cannot go on; 2 a mistake of the user's;
+    0 done, or stopped by SIGTERM with everything saved; 1 the run or the disk fails; 2 a mistake of the user's;
     130 stopped by Ctrl-C, 129 by the end of its terminal. Of several processes only the first tells of a stop; each
     tells of an error.
     """
@@ -75,11 +75,11 @@ def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> in
             work(stop)
     except Interrupted as interrupted:
         if distributed.is_main():
-            print(f"Stopped and saved. To go on: {again}")
+            print(f"Stopped and saved. To resume: {again}")
         return 0 if interrupted.number == signal.SIGTERM else 128 + interrupted.number
     except KeyboardInterrupt:
         if distributed.is_main():
-            print(f"Stopped at once; what was saved before is kept. To go on from there: {again}")
+            print(f"Stopped at once; the last saved state is kept. To resume from it: {again}")
         return 130
     except (ConfigError, PermissionError) as error:
         return _fail(error, 2)

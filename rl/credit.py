@@ -32,7 +32,7 @@ def token_credit(
 ) -> np.ndarray:
     """Say of each token whether it is right, loses the reward, or comes after it is lost.
 
-    With three and more agents a lower bound of the cost stands for it while two or more paths are not begun
+    With three and more agents a lower bound replaces the cost while two or more paths are not begun
     (`jaxlake.solve.completion_costs`): the token that is blamed then never comes before the one that loses the reward,
     and may come after it.
 
@@ -57,7 +57,7 @@ def token_credit(
             credit[row, : len(answer)] = 1
         elif place is not None and answer:
             ends = np.cumsum([len(piece) for piece in answer])
-            ends[-1] += not answer[-1]  # the end token has no text, and stands for the place after the last
+            ends[-1] += not answer[-1]  # the end token has no text, and marks the place after the last
             token = int(np.searchsorted(ends, place, side="right"))
             if token < len(answer):
                 credit[row, :token], credit[row, token] = 1, -1
@@ -80,7 +80,7 @@ def _first_lost(
 
     Args:
       optima: the place is that where the last plan of this cost is lost.
-      strict: to leave the form loses it, too.
+      strict: whether a break of the form loses it too.
     """
     boards = len(instances)
     samples = len(texts) // boards

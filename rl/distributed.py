@@ -1,7 +1,7 @@
 """Several processes that run one program: who they are, each one's share of the work, and what all of them know.
 
 Every process runs the same code on the same keys. Where each does a part (its share of the prompts, say), `all_gather`
-tells all of them the whole, so that they go on with equal values. With one process each function here is the identity.
+gives all of them the whole, so they continue with equal values. With one process each function here is the identity.
 """
 
 import glob
@@ -28,7 +28,7 @@ def initialize(coordinator: str | None = None, processes: int | None = None, pro
     Args:
       coordinator: HOST:PORT of process 0, a free port there.
       processes: number of processes.
-      process: which one this is, from 0.
+      process: number of this process, from 0.
 
     Where the others do not come within five minutes, JAX ends this process with a trace of its own (SIGABRT).
 

@@ -107,10 +107,10 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
 
 
 def bookkeeping(rounds: RoundsSection, summary: str = "") -> Callable[[int], Training]:
-    """Return how an engineer learns where a run stands: from the number of the round that it designs.
+    """Return a function from the number of a designed round to the stage of the run.
 
     Args:
-      summary: how the student is trained, in words.
+      summary: the student's training in words.
     """
     return lambda number: Training(number, rounds.count, rounds.epochs, summary)
 
@@ -119,7 +119,7 @@ def rule_engineer(settings: EngineerSection, kinds: tuple[Kind, ...]) -> RuleEng
     """Return a rule as engineer: one of ours, or a function of the user's own.
 
     Args:
-      kinds: those that a design has rows for.
+      kinds: kinds that a design has rows for.
 
     Raises:
       ConfigError: if there is no such function.
@@ -138,9 +138,9 @@ def text_engineer(
     """Return a language model on the devices here as engineer.
 
     Args:
-      context: what it reads.
-      training: see `bookkeeping`.
-      generate: how the model writes, held to the grammar.
+      context: writer of its message.
+      training: function from `bookkeeping`.
+      generate: generation with the model, under the grammar.
       tokenizer: the model's, by which the room for its message is counted.
     """
     return LanguageEngineer(
@@ -167,10 +167,10 @@ def server_engineer(
     all get the answer. How the server was asked, and the tokens it counted, go to `API_LOG` of the run.
 
     Args:
-      kinds: those that a design has rows for.
+      kinds: kinds that a design has rows for.
 
     Raises:
-      ConfigError: if the server gives no answer; `engineer.api` can be mended then, and the run goes on.
+      ConfigError: if the server gives no answer; `engineer.api` can then be corrected, and the run resumed.
     """
     from rl.sampler.api import Request
 
@@ -236,7 +236,7 @@ def load_model(settings: EngineerSection, mesh: MeshSection, early_stop: str | N
     """Load the language model that is only an engineer; once for all runs of a process.
 
     Args:
-      early_stop: what it says where its thought is closed at its cap, as `text.early_stop`.
+      early_stop: words before the end of a thought at its cap, as `text.early_stop`.
 
     Raises:
       ConfigError: if `engineer.model` holds none, or does not fit the devices.

@@ -287,7 +287,7 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
     tokens, entropy and mismatch among it, is said of these.
 
     Args:
-      progress: where the run stands; its sums of the round are not changed.
+      progress: the run's progress; its sums of the round are not changed.
       watch: gets the laps `host`, and `credit` where it is exact.
     """
     config = policy.config

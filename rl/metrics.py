@@ -32,7 +32,7 @@ def describe(
       tokens: int ``[B]``, lengths of the answers.
       truncated: bool ``[B]``, answers that reached the limit without an end.
       groups: int ``[B]``, answers with the same number are to the same prompt.
-      lake_kinds: of the run, so that every step has the same metrics.
+      lake_kinds: the run's kinds, so that every step has the same metrics.
 
     Returns:
       `reward` with its parts and their weights; shares of `valid`, `optimal` and `optimal_given_valid` answers, the

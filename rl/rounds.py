@@ -20,7 +20,7 @@ from rl.students import Student, WritingStudent
 def execute(
     config: Config, directory: RunDirectory, display: Display, stop: Stop, stop_after: int | None = None
 ) -> None:
-    """Train from wherever the directory stands, and leave the policy in ``final/``.
+    """Train from the directory's saved state to the end, and leave the policy in ``final/``.
 
     Args:
       stop_after: so many rounds, 0: the warm start alone; another call can do the rest. None: all rounds, after which
@@ -28,7 +28,7 @@ def execute(
 
     Raises:
       ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
-      RunError: if the run or its disk cannot go on.
+      RunError: if the run or its disk fails.
       Interrupted: after a signal, with everything saved.
     """
     saved = directory.checkpoints.progress()
@@ -41,7 +41,7 @@ def execute(
         display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
         return
     if saved is not None and saved.stage == "rounds" and stop_after == 0:
-        display.say(f"{directory.path}: the warm start is done; without --until the same command goes on")
+        display.say(f"{directory.path}: the warm start is done; the same command without --until continues")
         return
     with stop.interrupt_immediately():
         student = students.create(config)
@@ -57,7 +57,7 @@ def execute(
     progress = student.state.progress
     with recorder:
         if progress.stage == "warm_start":
-            # Not what a warm start changes: untaught, each answer goes on to its last token, 25 s of the tiny run.
+            # No validation of an untaught policy: each answer continues to its last token, 25 s of the tiny run.
             if progress.step == 0 and not config.warm_start.steps:
                 student.validate(recorder, "before", occasion=0)
             if isinstance(student, WritingStudent):
@@ -75,7 +75,7 @@ def execute(
 
 
 def run_rounds(student: Student, engineer: Engineer, recorder: Recorder, count: int) -> None:
-    """Algorithm 1, from wherever the run stands: what is trained on next is designed for the student as it is.
+    """Algorithm 1, from the run's saved state: each environment is designed for the current student.
 
     Args:
       count: rounds that are finished in the end.
@@ -99,7 +99,7 @@ def run_rounds(student: Student, engineer: Engineer, recorder: Recorder, count: 
 def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal:
     """Return the next round's configuration: a random draw for round 0, then what the engineer answers to the evidence.
 
-    Where nothing that a model answers holds a configuration, the previous round's stays in force, and the run goes on.
+    Where no answer of a model contains a configuration, the previous round's stays in force, and the run continues.
 
     Raises:
       ConfigError: if the engineer's server refuses for good, or a pilot finds no solvable board.

@@ -135,11 +135,11 @@ def intervals(
     seeds, whatever their number, and leaves the boards as they are: trust what both exclude.
 
     Args:
-      values: by name, float ``[seeds, boards]``; the numbers of seeds may differ.
+      values: values by name, float ``[seeds, boards]``; the numbers of seeds may differ.
       weights: float ``[groups, boards]``: a row makes a number of the boards, such as the mean over those of a size;
         the same for all boards of a stratum.
       strata: int ``[boards]``: the boards are drawn within these.
-      resamples: how often.
+      resamples: number of resamples.
 
     Returns:
       By name an interval for each group.

@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         "--until",
         choices=["warm_start"],
         help="stop after the supervised start; the policy is in <run>/final, and the same command without this option "
-        "goes on with the rounds",
+        "continues with the rounds",
     )
     command.add_job_options(options)
     return options

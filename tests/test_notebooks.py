@@ -157,4 +157,4 @@ def test_an_interrupted_command_saves_and_returns_its_code_to_its_cell(tmp_path)
         client.stop_channels()
         manager.shutdown_kernel(now=True)
     assert after["content"]["status"] == "ok"
-    assert printed.splitlines() == ["begins", "Stopped and saved. To go on: python -m mine a=1"]
+    assert printed.splitlines() == ["begins", "Stopped and saved. To resume: python -m mine a=1"]

@@ -21,7 +21,7 @@ class Generation:
     Attributes:
       raw: the whole response, verbatim.
       thinking, answer: the parts of the response.
-      cut_at: number of tokens at which a limit ended it; None where it ended by itself, or where nobody is told.
+      cut_at: number of tokens at which a limit ended it; None where it ended by itself, or where no limit is known.
     """
 
     raw: str
@@ -57,7 +57,7 @@ class LanguageEngineer:
       context: the message that the model reads.
       training: the bookkeeping of a round, by its number.
       attempts: the most times that the model is asked for an answer that holds a configuration; at least 1.
-      masked: the answers follow the grammar. If not, a model that is asked again is told what was wrong.
+      masked: the answers follow the grammar. If not, a repeated question names the fault of the last answer.
       shuffled: the model reads each kind's evidence under another kind's name. One that does as well as before does
         not read it.
       fits: function that says whether a user message has room.
@@ -133,7 +133,7 @@ def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> 
     text, kinds = generation.answer, previous.kinds
     parsed = proposal.parse_answer(text, kinds)
     fault = proposal.fault(text, parsed, kinds)
-    # What stands in a thought that was cut off is a draft, and a chat template may have opened it unseen in the prompt.
+    # The text of a cut-off thought is a draft, and a chat template may have opened it unseen in the prompt.
     if generation.cut_at is not None and (fault or "</think>" not in generation.raw):
         fault = f"the answer was cut off at {generation.cut_at:,} tokens"
     read = Proposal(

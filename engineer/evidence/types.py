@@ -191,7 +191,7 @@ class Evidence:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the evidence as JSON has it; a table by kind is `by_size`, from before there were kinds."""
+    """Return a value of the evidence for JSON; the file calls a table by kind `by_size`."""
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     if isinstance(value, Mapping):

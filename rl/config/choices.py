@@ -91,8 +91,8 @@ class Credit(Word):
     """Credit of the tokens of an answer.
 
     Attributes:
-      OUTCOME: all of them for the answer's reward against its group's, as GRPO has it.
-      EXACT: each for what it does to the reward that can still be had, which the solver knows (`rl.credit`).
+      OUTCOME: every token gets the answer's reward against its group's, as in GRPO.
+      EXACT: each token gets its effect on the best reward that is still possible, by the solver (`rl.credit`).
     """
 
     OUTCOME = "outcome"
@@ -104,7 +104,7 @@ class Optimizer(Word):
 
     Attributes:
       ADAMW: Loshchilov & Hutter 2019.
-      MUON: of the layers' matrices (Jordan et al. 2024), AdamW of the rest.
+      MUON: Muon for the layers' matrices (Jordan et al. 2024), AdamW for the rest.
     """
 
     ADAMW = "adamw"
@@ -134,7 +134,7 @@ class Correction(Word):
 
     Attributes:
       NONE: no weights; the mismatch is measured all the same.
-      TOKEN: each token by its own ratio.
+      TOKEN: a weight for each token, by its own ratio.
       SEQUENCE: all tokens of an answer by the product of their ratios, which is unbiased but for the truncation.
     """
 
@@ -158,10 +158,10 @@ class LanguageKind(Word):
 
     Attributes:
       CHECKPOINT: the policy with its current parameters.
-      CHECKPOINT_SHUFFLED: the same, which reads each size's evidence under another size's name: a control.
+      CHECKPOINT_SHUFFLED: the policy again, with each size's evidence under another size's name: a control.
       BASE: the policy at the start of the rounds.
       MODEL: a model that is only an engineer, from the folder `engineer.model`.
-      MODEL_SHUFFLED: the same with the evidence shuffled: a control.
+      MODEL_SHUFFLED: that model with shuffled evidence: a control.
       API: a model behind a server, see `ApiSection`.
     """
 
@@ -193,7 +193,7 @@ class GateAction(Word):
     """Fate of a configuration that a pilot refuses.
 
     Attributes:
-      OFF: there is no pilot.
+      OFF: no pilot.
       MIX: half of it, half of the previous one.
       REPLACE: the previous one stays.
     """

@@ -1,4 +1,4 @@
-"""Errors that end a command in one line: a mistake of the user's, and a run that cannot go on."""
+"""Errors that end a command in one line: a mistake of the user's, and a run that cannot continue."""
 
 
 class RunError(RuntimeError):

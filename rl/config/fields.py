@@ -13,7 +13,7 @@ from rl.config.sections import Config
 from rl.config.types import Own, RuleName, Section
 
 FREE = ("engineer.api.", "checkpoint.", "tracking.")
-"""Keys or their beginnings: what may change while a run stands, as no number depends on it."""
+"""Keys, or beginnings of keys, that a resumed run may change, because no number depends on them."""
 ROUNDING = ("grpo.micro_batch", "sampler.rows", "model.remat", "model.attention", "mesh.")
 """Likewise, where numbers depend on it in their last bits alone, by the order of sums."""
 OWN = "module:function"

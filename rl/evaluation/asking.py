@@ -42,8 +42,8 @@ class Question:
 
     Attributes:
       id, sample: name of the answer in a `Record`.
-      seed: what a server's draw follows.
-      grammar: what a model on the devices here is held to; empty for free text.
+      seed: seed of a server's draw.
+      grammar: grammar that a model on this machine's devices follows; empty for free text.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Asker:
     """A model that answers questions.
 
     Attributes:
-      identity: what decides on the answers, beside the questions; plain values.
+      identity: plain values that affect the answers, beside the questions.
       ask: takes questions, which of them lack an answer, and what hears how far it is; yields answers as they come. All
         processes of a job call it alike.
       fits: says whether there is room for a message.
@@ -93,7 +93,7 @@ class Asker:
 
         Args:
           block: questions of a call.
-          identity: what decides on the answers.
+          identity: values that affect the answers.
         """
 
         def ask(questions: Sequence[Question], missing: np.ndarray, within: Say) -> Generator[list[Answer], None, None]:
@@ -119,7 +119,7 @@ class Asker:
         Args:
           request: makes what is sent of a message and a ``seed``.
           concurrency: requests under way at once.
-          identity: what decides on the answers, beside the server and what it is sent.
+          identity: values that affect the answers, beside the server and its requests.
           say: gets a line on what the server refuses.
 
         Raises:
@@ -165,9 +165,9 @@ def collect(
     """Have each question answered once, and keep every answer in a folder; all processes of a job call this alike.
 
     Args:
-      questions: the same ones first, whatever their number, so that the same place has the same answer.
+      questions: questions in a fixed order, whatever their number, so that the same place has the same answer.
       folder: the record's.
-      identity: what decides on the answers, beside the asker's own; a folder with another is refused.
+      identity: values that affect the answers, beside the asker's own; a folder with others is refused.
       task: name of the work in the progress display.
 
     Returns:
@@ -175,7 +175,7 @@ def collect(
 
     Raises:
       ConfigError: if the folder holds something else, or another process writes there.
-      Interrupted: on all processes, if a signal came to one; all answers that have come are kept.
+      Interrupted: on all processes, if a signal came to one; the answers that arrived are kept.
     """
     with _opened(folder, identity | asker.identity) as record:
         known = record.answers if record else {}
@@ -288,7 +288,7 @@ def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:
     """Return a language model on the devices here that writes an engineer's responses, as its own settings say.
 
     Args:
-      parameters: as `Policy.create` and `Policy.load` give them.
+      parameters: parameters from `Policy.create` or `Policy.load`.
     """
     settings, copy, key = policy.config.engineer, policy.rollout_parameters(parameters), seed_key(policy.config.seed)
 

@@ -187,7 +187,7 @@ def score(states: Sequence[State], responses: Mapping[str, str], config: Config)
 
 
 def _agreement(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Return the rank correlation; NaN where nothing is to be followed, 0 where a constant follows nothing."""
+    """Return the rank correlation; NaN where the evidence has nothing to follow, 0 where the design is constant."""
     if np.ptp(theirs) == 0:
         return float("nan")
     return 0.0 if np.ptp(ours) == 0 else float(spearman(ours, theirs))
@@ -200,7 +200,7 @@ def run(
 
     Args:
       label: name of the model that is asked.
-      limit: at most so many states of either origin.
+      limit: most states of either origin.
 
     Raises:
       ConfigError: if a message has no room, or the folder holds something else.

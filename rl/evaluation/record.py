@@ -23,7 +23,7 @@ class Answer:
       id: the question's, such as a board's.
       sample: number of the answer among those to its question, from 0.
       answer: the text.
-      tokens: its length; None where a server does not count.
+      tokens: length of the answer; None where a server does not count.
       truncated: whether the limit on tokens ended it.
     """
 
@@ -41,7 +41,7 @@ class Record:
     """The folder of an evaluation; a context manager, which one process at a time may hold.
 
     Args:
-      folder: made if it is missing.
+      folder: folder to write, made if missing.
       identity: plain JSON values that say whose answers these are and to what; a folder with others is refused.
 
     Attributes:

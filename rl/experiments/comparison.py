@@ -29,7 +29,7 @@ class EvaluationSection(Section):
 
 
 class Comparison(Section):
-    """A comparison as its file has it, with nothing resolved.
+    """A comparison as its file describes it, with nothing resolved.
 
     Attributes:
       base: file of the run configuration that all share, see `rl.config.build`.

@@ -59,7 +59,7 @@ class Row(Gain):
       updates: updates that the branch trains for.
       design, repeat: numbers of the design and of the repeat.
       config: the design.
-      origin: who proposes the design, see `Design`.
+      origin: the design's proposers, see `Design`.
     """
 
     state: str
@@ -110,7 +110,7 @@ class Gains:
     Attributes:
       name: name of its folder.
       states: the states in the order of the file, each with at least two designs.
-      left_out: in words the designs that lack a repeat which others of their state have, and states with less than two
+      left_out: words for the designs that lack a repeat which others of their state have, and states with less than two
         complete designs.
     """
 

@@ -165,7 +165,7 @@ def held_out(boards: frozenset[int | str], per_slice: int | None) -> Benchmark:
     No training board is among them, as `jaxlake.generate` never makes one of them.
 
     Args:
-      per_slice: how many of each number of agents, board and wait subset, spread over the hole ratios; None: all.
+      per_slice: boards of each number of agents, board and wait subset, spread over the hole ratios; None: all.
     """
     suites = []
     for name in SETS:

@@ -20,11 +20,11 @@ FOLDERS = ("before", "warm_start", "rounds")
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """A run that is to be made.
+    """A run to make.
 
     Attributes:
-      path: its folder.
-      config: its configuration.
+      path: folder of the run.
+      config: the run's configuration.
       origin: the run that this one continues from its end; None for one that begins.
       stop_after: the number of rounds after which it ends, see `rl.rounds.execute`.
     """

@@ -44,7 +44,7 @@ class TaughtState:
     """A state that branches were trained from.
 
     Attributes:
-      history: the finished rounds of the run that stands there.
+      history: the finished rounds of the run in this state.
       designs: the configurations that were tried.
       scores: a design's mean over its repeats of the gain on the target plus `OTHER_KINDS_WEIGHT` times that on other
         kinds, float ``[designs]``.

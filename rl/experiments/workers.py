@@ -41,7 +41,7 @@ def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Disp
 
 
 def attempt(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> bool:
-    """Make a run from wherever it stands; False if another process is at it."""
+    """Make a run, or resume it; False if another process works on it."""
     try:
         if plan.origin and not plan.path.exists():
             with stop.interrupt_immediately():
@@ -66,9 +66,9 @@ def count_done(plans: Sequence[RunPlan]) -> int:
 def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display, stop: Stop) -> None:
     """Start worker processes and wait until the runs are done; workers share the GPUs evenly.
 
-    A worker that stands still (`rl.run.stall`) ends itself and is started again, where its run was saved last.
+    A worker without progress (`rl.run.stall`) ends itself and is started again, from the last saved state of its run.
 
-    A signal goes on to all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
+    A signal reaches all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
     Raises:
       RunError: if something is left to do, as workers failed or were stopped; the others have gone on without them.

@@ -21,7 +21,7 @@ class Batch(Record):
     Attributes:
       sequences: ``B`` prompts with answers of at most T tokens.
       sampler_logprobs: float32 ``[B, T]``, of the answer tokens when they were sampled.
-      advantages: float32 ``[B, T]``, of each token; what stands outside of the mask may be anything.
+      advantages: float32 ``[B, T]``, of each token; values outside of the mask may be anything.
       old_logprobs: float32 ``[B, T]``, by the trainer's parameters before the first update on this rollout. None: this
         is its one update, so they are those of the parameters being trained, exactly and without a forward pass.
       reference_logprobs: float32 ``[B, T]``, by the policy that the divergence is measured from; None: it is not.
@@ -40,7 +40,7 @@ def policy_loss(
     """Compute the clipped policy-gradient loss with its variants, summed and not reduced; everything in float32.
 
     A sum and no mean, so that the micro-batches of all processes add up to the loss of the whole batch, which is
-    divided once, by `denominator`. What stands where the mask is False may be anything.
+    divided once, by `denominator`. Values where the mask is False may be anything.
 
     Args:
       logprobs, entropy: float32 ``[B, T]`` under the parameters being trained.

@@ -1,4 +1,4 @@
-"""AdamW and Muon with their schedule, clipping and decay mask; optax wherever it has it."""
+"""AdamW and Muon with their schedule, clipping and decay mask; with optax where it has them."""
 
 import functools
 

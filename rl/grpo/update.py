@@ -154,7 +154,7 @@ def micro_batches(sequences: Sequences, rows: np.ndarray, most: int, mesh: Mesh)
     rounded up to one of `widths`. For 64 answers of 1,500 tokens on average, log-normal and cut off at 8,192, that is
     1.15 times the work of the tokens that there are, where padding all of them is 5.9 times (benchmarks/padding.py).
 
-    All processes list the same sizes and widths. What a process lacks for them is to be filled up with rows that do not
+    All processes list the same sizes and widths. A process fills its missing rows with rows that do not
     count.
     """
     lengths = sequences.valid.sum(axis=-1, dtype=np.int32)
@@ -303,7 +303,7 @@ def lower(
     state = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
     room = prompt_tokens + answer_tokens
     rows = rows_of_width(room, room, settings.micro_batch, mesh) * jax.process_count()
-    shape: Any = jax.ShapeDtypeStruct  # stands where an array will
+    shape: Any = jax.ShapeDtypeStruct  # in the place of a later array
     logprobs = shape((rows, answer_tokens), jnp.float32)
     batch = Batch(
         sequences=abstract_sequences(rows, prompt_tokens, answer_tokens),

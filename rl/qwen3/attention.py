@@ -33,7 +33,7 @@ def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: Attenti
       mesh: the model's mesh, rows over `fsdp` and heads over `tp`; None on one device.
 
     Returns:
-      ``[B, T, N, H]``; what stands on padding means nothing, and is finite.
+      ``[B, T, N, H]``; values on padding mean nothing, and are finite.
     """
     kernel = {AttentionKind.XLA: xla, AttentionKind.CUDNN: cudnn, AttentionKind.SPLASH: splash}[kind]
     if kernel is xla or mesh is None:
@@ -154,7 +154,7 @@ def attend_cached(
       q: ``[B, N, H]``.
       k, v: ``[B, K, H]``.
       cache: keys and values ``[L, B, K, S, H]``.
-      layer: which of the L.
+      layer: number of the layer among the L.
       lengths: int32 ``[B]``, at most S: tokens of each row with the new one, whose slot is the last of them. 0 where
         nothing is wanted of a row: its slot 0 is written, nothing is read, and its result is 0.
       kind: the model's kernel, as `choose_kernel` returns it.

@@ -80,7 +80,7 @@ def fill(tree: Any, rows: Array, count: int) -> Any:
 
 
 def masked_sum(values: Array, mask: Array) -> jax.Array:
-    """Sum `values` where `mask`, whatever stands elsewhere."""
+    """Sum `values` where `mask`, whatever the other values are."""
     return jnp.where(mask, values, 0).sum()
 
 
@@ -100,7 +100,7 @@ def answer_logprobs(model: Qwen3, sequences: Sequences, temperature: float) -> t
       temperature: the softmax's, the same as in sampling.
 
     Returns:
-      Two float32 ``[B, T]``; what stands outside of `mask` means nothing.
+      Two float32 ``[B, T]``; values outside of `mask` mean nothing.
     """
     width, time = sequences.tokens.shape[1], sequences.mask.shape[1]
     hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)

@@ -257,7 +257,7 @@ class Qwen3(nnx.Module):
     """A dense Qwen3; its layers are scanned.
 
     Args:
-      config: its shape.
+      config: the model's shape.
       rngs: generators of the random weights.
       mesh: axes `fsdp` and `tp`, over which parameters and activations lie; None on one device.
 

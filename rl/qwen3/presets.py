@@ -72,7 +72,7 @@ PRESETS: dict[str, Qwen3Config] = {
 
 
 def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
-    """Return the shape that a preset's name, a config.json or a folder with one stands for.
+    """Return the shape of a preset's name, a config.json or a folder with one.
 
     Raises:
       ConfigError: if it is none of them, or the config.json is not one of a dense Qwen3.

@@ -79,9 +79,9 @@ class Tensor:
 
     Attributes:
       path: the parameter's path.
-      layer: its place along the leading axis; None if the parameter is not stacked.
+      layer: the tensor's place along the leading axis; None if the parameter is not stacked.
       shape: shape in the checkpoint.
-      transposed: whether it is the transpose of ours; norms, embedding and head are not.
+      transposed: whether the tensor is the transpose of ours; norms, embedding and head are not.
     """
 
     path: tuple[str, ...]
@@ -305,7 +305,7 @@ def _fetch(value: jax.Array, tensor: Tensor, dtype: np.dtype) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnames=("dtype", "mesh"))
 def _extract(value: jax.Array, layer: int | None, dtype: np.dtype, mesh: Mesh | None) -> jax.Array:
-    """Return one tensor as the checkpoint has it, whole on every device, so that any process can write it."""
+    """Return one tensor in the checkpoint's form, whole on every device, so that any process can write it."""
     if layer is not None:
         value = jax.lax.dynamic_index_in_dim(value, layer, 0, keepdims=False).T
     value = value.astype(dtype)

@@ -36,7 +36,7 @@ Estimate = tuple[float, float, float]
 
 @dataclasses.dataclass(frozen=True)
 class EngineerGains:
-    """What the designs of an engineer gained, mean over repeats and then over states.
+    """Gains of an engineer's designs, as means over repeats and then over states.
 
     Attributes:
       name: the engineer, or `BEST` for the design that is best by the other repeats than the one it is measured in.

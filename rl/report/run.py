@@ -117,7 +117,7 @@ class Run:
         return {"size": "board size", "kind": "kind of boards"}[self.row_name]
 
     def places(self, kinds: Sequence[Kind]) -> dict[Kind, int]:
-        """Return where each of some kinds stands on an axis: at its size, or one after the other."""
+        """Return the places of kinds on an axis: their sizes, or one after the other."""
         return {kind: kind.size if self.row_name == "size" else place for place, kind in enumerate(kinds)}
 
     def stage(self, name: str) -> Stage | None:
@@ -170,7 +170,7 @@ def _stage(name: str, path: Path) -> Stage:
 
 
 def _read(path: Path, missing: Any) -> Any:
-    """Return the content of a JSON or YAML file, or a value that stands for a missing file."""
+    """Return the content of a JSON or YAML file, or a default if the file is missing."""
     if not path.exists():
         return missing
     with naming(path):

@@ -90,7 +90,7 @@ class Checkpoints:
     def save(self, snapshot: Snapshot) -> None:
         """Saves all of it as one atomic step, with a digest of every array and of everything else.
 
-        Returns when the arrays are copied; the writing goes on.
+        Returns when the arrays are copied; the writing continues.
 
         Raises:
           RunError: if this one or the one before it cannot be written; those before are untouched.
@@ -124,7 +124,7 @@ class Checkpoints:
             checkpoint goes.
 
         Returns:
-          Where the run stands, as the copy says.
+          The run's progress in the copy.
 
         Raises:
           RunError: if the checkpoint is damaged.
@@ -302,7 +302,7 @@ class Checkpoints:
                 aside.mkdir(exist_ok=True)
                 (self.folder / str(step)).rename(aside / str(step))
             say(f"{self.folder}/{step}: damaged ({problem}); now in {aside}, and checkpoint {used} is used")
-        distributed.agree(False)  # nobody goes on before they are moved
+        distributed.agree(False)  # no process continues before they are moved
 
 
 def disk_problem(error: BaseException) -> str | None:

@@ -52,7 +52,7 @@ class Progress:
         self.lake, self.rationale, self.training = lake, rationale, None
 
     def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:
-        """Adds the round, which is trained and validated, to the history, and goes on to the next."""
+        """Add the trained and validated round to the history, and begin the next."""
         self.history.append(
             {"round": self.round, "config": realised, "evidence": evidence, "rationale": self.rationale}
         )

@@ -44,7 +44,7 @@ class Checkpointed(Protocol):
 class Recorder:
     """Saves, logs and shows the steps of a run, and stops it where nothing is lost.
 
-    Use as a context manager around the run: it makes the folder, and cuts the logs back to where the run stands.
+    Use as a context manager around the run: it makes the folder, and cuts the logs back to the run's saved state.
 
     Args:
       directory: the run's directory.

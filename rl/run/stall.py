@@ -1,4 +1,4 @@
-"""A watch over a process that stands still: it says where the process waits, and can end it to be restarted."""
+"""A watch over a process without progress: it says where the process waits, and can end it to be restarted."""
 
 import os
 import sys

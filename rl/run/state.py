@@ -65,7 +65,7 @@ class TrainState:
     def snapshot(self) -> Snapshot:
         """Return what a checkpoint holds: of a model with adapters these alone, as its base never changes.
 
-        Of `pending` the rows of all processes, so that another number of them can go on.
+        Of `pending` the rows of all processes, so that another number of processes can resume.
         """
         arrays = {"parameters": lora.split(self.parameters)[0], "optimizer": self.optimizer_state}
         rows: dict[str, np.ndarray] = {}

@@ -29,7 +29,7 @@ STALL_SECONDS = 600.0
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
 PATIENCE = 2.0
-"""Seconds after which a step tells what goes on within it."""
+"""Seconds after which a step shows its progress."""
 CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 """Control characters that a model may write and a terminal would obey; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
@@ -45,7 +45,7 @@ class Display:
     Args:
       quiet: show nothing, as all processes of a job but one do.
       stall_seconds: say where the process waits once nothing has moved for so long.
-      ends: end a process that stands still, see `StallWatch`.
+      ends: whether to end a process without progress, see `StallWatch`.
 
     Attributes:
       done: steps of the stage that lie behind.
@@ -129,7 +129,7 @@ class Display:
 class Trackers:
     """Hands the metrics of each step to TensorBoard and Weights & Biases, as `tracking` asks for.
 
-    The x axis of both is the step of the whole run, so a curve goes on through warm start and rounds. Nothing is
+    The x axis of both is the step of the whole run, so a curve runs through warm start and rounds. Nothing is
     opened, and no file written, before the first step.
 
     Args:
@@ -230,7 +230,7 @@ class WeightsAndBiases:
                 self._last_step = step
         except Exception as error:  # whatever it is: what only watches a run must not end it
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            self._say(f"W&B failed ({reason}); the run goes on without it, its metrics are in metrics.jsonl")
+            self._say(f"W&B failed ({reason}); the run continues without it, its metrics are in metrics.jsonl")
             self._broken = True
 
     def close(self, failed: bool) -> None:
@@ -291,7 +291,7 @@ class Meter:
 
 @functools.cache
 def _compilations() -> list[float]:
-    """Seconds of every compilation since the first call; JAX is told once, as a listener stays for good."""
+    """Seconds of every compilation since the first call; the listener is registered once, because it stays for good."""
     seconds: list[float] = []
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:

@@ -63,10 +63,10 @@ class Completion:
 
     Attributes:
       text: without thoughts that the server sends separately; empty where the limit cut them off.
-      tokens: how many it took, thoughts included, as the server counts; None where it does not.
+      tokens: number of tokens, with thoughts, as the server counts; None where it does not count.
       truncated: whether the limit on tokens ended it.
       prompt_tokens: length of the message, as the server counts; None where it does not.
-      thinking: what the server sends separately as thoughts; empty where it sends none, or within the text.
+      thinking: thought that the server sends separately; empty where it sends none, or within the text.
     """
 
     text: str
@@ -142,11 +142,11 @@ class ChatClient:
 
     Args:
       url: such as ``http://localhost:8000/v1``; ``/chat/completions`` is added.
-      model: its name there.
+      model: name of the model on the server.
       key: sent as a bearer token; None or empty for servers that want none.
-      key_name: what the user calls the key, for messages.
+      key_name: the user's name of the key, for messages.
       timeout: seconds for one attempt.
-      attempts: for each request; 8 of them bridge half a minute.
+      attempts: attempts for each request; 8 of them bridge half a minute.
 
     Attributes:
       refused: names of optional fields that `check` found the server to refuse, and that are left out.
@@ -213,7 +213,7 @@ class ChatClient:
         under way.
 
         Args:
-          attempts: for each request; None for the client's own number.
+          attempts: attempts for each request; None for the client's own number.
 
         Raises:
           ApiError: if no request can succeed.

@@ -36,7 +36,7 @@ class Rollout(Record):
     """Answers as numpy arrays; the samples of a prompt lie side by side.
 
     Attributes:
-      tokens: int32 ``[B, T]``; whatever stands where `mask` is False is padding.
+      tokens: int32 ``[B, T]``; values where `mask` is False are padding.
       mask: bool ``[B, T]``, True for each token of the answer, the stop token included.
       forced: bool ``[B, T]``, tokens of the mask that the sampler wrote to close a thought: no choice of the model's.
       logprobs: float32 ``[B, T]`` of the tokens in the whole distribution, under the temperature used (greedy:

@@ -31,11 +31,11 @@ class Written(NamedTuple):
 class GrammarSampler:
     """A sampler of answers in two parts: a thought of at most so many tokens, and then what a grammar admits.
 
-    It is an ordinary `Sampler` that is told before each token which ones may come. Where that is only one, as at the
+    It is an ordinary `Sampler` that gets the allowed tokens before each token. Where that is only one, as at the
     forced end of a thought, the model has no choice. In a job of several processes all of them write the same texts.
 
     Attributes:
-      sampler: the same model's sampler, for anything else.
+      sampler: the same model's sampler, for text without a grammar.
       tokenizer: the model's tokenizer.
       settings: room for the message in its chat format, caps of thought and answer, and how both are drawn.
       early_stop: sentence that ends a thought at its cap; None for none.
@@ -112,7 +112,7 @@ class GrammarSampler:
 
 
 class Script:
-    """The tokens that one response may go on with, step by step: thought, its end, answer, end.
+    """The allowed next tokens of one response, step by step: thought, its end, answer, end.
 
     Attributes:
       thought_to, answer_from: tokens before the thought's end and before the answer, once these are reached.

@@ -1,4 +1,4 @@
-"""The supervised steps of a run: its warm start, from wherever it stands, and the rehearsals of its rounds."""
+"""The supervised steps of a run: its warm start, from its last update, and the rehearsals of its rounds."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -27,15 +27,15 @@ PILOT_BOARDS, PILOT_SAMPLES = 8, 8
 class Student(Protocol):
     """Learns on the boards of a round, and shows on fixed boards what it can do.
 
-    Made from a configuration (`rl.students.create`); `restore` gives it the state in which a run stands and the boards
-    that it is validated on. All draws follow from the configuration's seed, the round and the step.
+    Made from a configuration (`rl.students.create`); `restore` gives it the run's saved state and its validation
+    boards. All draws follow from the configuration's seed, the round and the step.
 
     Attributes:
       config: the run's configuration.
       state: all that a checkpoint holds; known after `restore`.
       validation_boards: the boards ``[n]`` that no training shows; known after `restore`.
       description: a line for the user, with the student's size and its devices.
-      training_summary: its training, in words for an engineer.
+      training_summary: the student's training, in words for an engineer.
     """
 
     @property
@@ -72,7 +72,7 @@ class Student(Protocol):
         ...
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Learn on the boards of the round under way, from wherever the state stands in it.
+        """Learn on the boards of the current round, from the state's place in it.
 
         Args:
           requested: the configuration that the boards realise.
@@ -112,7 +112,7 @@ class WritingStudent(Protocol):
     """A student that writes text: it is taught to before the rounds, and can design its own environments."""
 
     def warm_start(self, recorder: Recorder) -> None:
-        """Learn from examples, from wherever the state stands, and make it ready for the rounds."""
+        """Learn from the rest of the examples, and make the state ready for the rounds."""
         ...
 
     def designer_parameters(self, engineer: str) -> Any:

@@ -108,7 +108,7 @@ class LanguageStudent:
         return self._draw(lake, key, self.config.rounds.instances, self.validation_boards)
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """GRPO on the round's boards, every epoch in an order of its own, from the update where the run stands.
+        """Train by GRPO on the round's boards from the run's last update, with an order of its own in every epoch.
 
         Raises:
           ConfigError: if the processes cannot share `grpo.prompts` equally.

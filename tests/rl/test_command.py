@@ -78,7 +78,7 @@ def test_work_goes_on_where_nobody_reads_and_where_letters_are_lacking(tmp_path)
         assert process.stdout.readline() == b"0 \\u2603\n"
         process.stdout.close()
         _, told = process.communicate(b"\n\n\n")
-    assert told == b"the output was closed: the work goes on without it; SIGTERM stops and saves it\n"
+    assert told == b"the output was closed: the work continues without it; SIGTERM stops and saves it\n"
     assert process.returncode == 0 and (tmp_path / "done").exists()
 
 

@@ -340,7 +340,7 @@ def test_a_stop_keeps_what_came_and_says_how_to_go_on(server, command, tmp_path,
     began = time.monotonic()
     status, out, err = command(*arguments)
     assert (status, err) == (code, "") and time.monotonic() - began < 4
-    assert f"Stopped and saved. To go on: python -m rl.evaluate {' '.join(arguments)}" in out
+    assert f"Stopped and saved. To resume: python -m rl.evaluate {' '.join(arguments)}" in out
     there = len(lines_of(tmp_path / "e"))
     assert 0 < there <= 12
     server.respond = lambda handler, *_: handler.say("fine")

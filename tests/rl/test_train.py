@@ -180,7 +180,7 @@ def test_a_signal_anywhere_saves_and_stops_within_ten_seconds(workspace, unbroke
         target = dataclasses.replace(target, seconds=0.0)
         stopped = kill_anywhere.go(workspace, "stopped", log, target, number)
         assert stopped.code == (130 if number == signal.SIGINT else 0), stopped.output
-        assert "Stopped and saved. To go on: python -m rl.train --config" in stopped.output, stopped.output
+        assert "Stopped and saved. To resume: python -m rl.train --config" in stopped.output, stopped.output
         assert "Traceback" not in stopped.output
         print(f"{signal.Signals(number).name} in {kind}: {stopped.seconds:.1f} s, after {stopped.said}")
         assert stopped.seconds < 10 * max(1.0, os.getloadavg()[0] / os.cpu_count())  # other tests take their part
@@ -241,7 +241,7 @@ def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_bo
     processes[1].send_signal(signal.SIGTERM)
     first, second = (finish(process) for process in processes)
     assert "8 x cpu" in first and "Resumes" in first and "round 0, after step 0" in first
-    assert "Stopped and saved. To go on: python -m rl.train --config" in first
+    assert "Stopped and saved. To resume: python -m rl.train --config" in first
     assert second.strip() == ""
     done = rows(workspace, "pair_stopped")
     assert 6 < len(done) < 18

@@ -48,9 +48,9 @@ class Validated:
 
     Attributes:
       curves: shares by seed after round 0, which all engineers have in common, and after each designed round.
-      measures: each of ``MEASURES`` by seed.
-      less_baseline: by measure the difference from the baseline on the same seeds; empty without such seeds.
-      headroom: by measure; empty without a floor, a ceiling or common seeds.
+      measures: values of ``MEASURES`` by seed.
+      less_baseline: difference from the baseline by measure, on the same seeds; empty without such seeds.
+      headroom: headroom by measure; empty without a floor, a ceiling or common seeds.
     """
 
     engineer: str

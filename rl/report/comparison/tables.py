@@ -1,4 +1,4 @@
-"""The tables of a comparison, and what is to be said of them in sentences."""
+"""The tables of a comparison, and notes on them in sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -139,7 +139,7 @@ def train_round(
       keys: ``[lanes]``.
 
     Returns:
-      The learner, what the episodes came to, and metrics float32 ``[lanes, updates]``.
+      The learner, the outcomes of the episodes, and metrics float32 ``[lanes, updates]``.
     """
     return jax.vmap(functools.partial(_train_lane, settings))(learner, levels, optima, keys)
 
@@ -268,7 +268,7 @@ def _advantages(rollout: _Rollout, last_value: Array) -> Array:
 
 
 def _count(played: Played, rollout: _Rollout, advantage: Array) -> Played:
-    """Add a rollout's episodes and steps to what their levels came to."""
+    """Add a rollout's episodes and steps to the outcomes of their levels."""
     level, done = rollout.level.reshape(-1), rollout.done.reshape(-1)
     outcome, length = rollout.outcome.reshape(-1), jnp.where(done, rollout.length.reshape(-1), 0).astype(jnp.float32)
     there = rollout.there.astype(jnp.float32)

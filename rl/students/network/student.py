@@ -127,7 +127,7 @@ class NetworkStudent:
       config: the run's configuration.
 
     Raises:
-      ConfigError: in a job of several processes, of which a network has no use.
+      ConfigError: in a job of several processes, which a network does not use.
     """
 
     def __init__(self, config: Config):
