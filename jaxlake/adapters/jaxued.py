@@ -1,4 +1,4 @@
-"""The lake as a JaxUED ``UnderspecifiedEnv``, with the generator and the mutator of levels that its examples ask for.
+"""The lake as a JaxUED ``UnderspecifiedEnv``, with a mutator of levels; levels come from ``LevelBank.draw``.
 
 Actions are joint as in ``jaxlake.adapters.gymnax``, which JaxUED builds on: a number in base 5 whose digit ``i`` is the
 ``Action`` of agent ``i``. Nothing resets by itself, that is what JaxUED's wrappers and its level sampler are for. Those
@@ -99,41 +99,6 @@ class UnderspecifiedLake(UnderspecifiedEnv):
     def action_space(self, params: EnvParams) -> spaces.Discrete:
         """The joint actions, ``5 ** max_agents``."""
         return spaces.Discrete(self._num_actions)
-
-
-def make_level_generator(size: int, num_agents: int, num_holes: int) -> Callable[[jax.Array], Instance]:
-    """Return a function from a key to a random level, for jit and vmap; some of its levels have no solution.
-
-    Starts, goals and holes are on different cells, every such board equally likely. To train on solvable ones alone,
-    take ``LevelBank.draw`` of a bank from ``jaxlake.generate``.
-
-    Args:
-      size: side of the boards, not padded.
-      num_agents: agents on each.
-      num_holes: holes in each.
-
-    Raises:
-      ValueError: if they do not fit the board.
-    """
-    cells = size * size
-    if not (size >= 1 and num_agents >= 1 and 0 <= num_holes <= cells - 2 * num_agents):
-        raise ValueError(
-            f"{num_agents} agents and {num_holes} holes do not fit a board of side {size}: starts, goals and holes "
-            f"must be on different ones of its {cells} cells"
-        )
-
-    def sample_random_level(rng: jax.Array) -> Instance:
-        order = jax.random.permutation(rng, np.arange(cells, dtype=np.int32))
-        starts, goals, holes, _ = jnp.split(order, np.cumsum([num_agents, num_agents, num_holes]))
-        return Instance(
-            size=jnp.int32(size),
-            num_agents=jnp.int32(num_agents),
-            holes=jnp.zeros(cells, bool).at[holes].set(True),
-            starts=starts,
-            goals=goals,
-        )
-
-    return sample_random_level
 
 
 def make_level_mutator(max_num_edits: int) -> Callable[[jax.Array, Instance, Array | int], Instance]:

@@ -20,7 +20,8 @@ from jaxlake.kinds import Family, Kind
 from jaxlake.levels import pad
 from jaxlake.processes import check_process
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, Plan, Solution, Status
+from jaxlake.solve.driver import undecided
+from jaxlake.types import Status
 
 HELD_OUT = 4
 """One board in so many of each kind and density is for validation, the others are for training."""
@@ -134,19 +135,10 @@ def _rows(cell: _Cell, quotas: Quotas, validation: bool, rng: np.random.Generato
 
 def _found(stock: Benchmark, rows: np.ndarray, max_size: int, max_agents: int) -> Found:
     """Return boards of the stock as a search finds them, without their plans, on padded boards of another side."""
-    count = len(rows)
-    plans = Plan(
-        parsable=np.zeros(count, bool),
-        num_named=np.zeros(count, np.int32),
-        paths=np.full((count, max_agents, 1), ABSENT, np.int32),
-        lengths=np.zeros((count, max_agents), np.int32),
-    )
-    solutions = Solution(
-        status=np.full(count, Status.SOLVED, np.int32),
-        plan=plans,
+    solutions = undecided(len(rows), max_agents, max_steps=0).replace(
+        status=np.full(len(rows), Status.SOLVED, np.int32),
         cost=stock.optimum[rows],
         lower_bound=stock.lower_bound[rows],
-        expansions=np.zeros(count, np.int32),
     )
     return Found(
         instances=pad(stock.instances[rows], max_size, max_agents),

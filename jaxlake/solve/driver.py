@@ -141,7 +141,7 @@ def _search(
         pair_costs=np.zeros((len(cost_bound) + 1, num_pairs(instances.max_agents)), np.int32),
         may_wait=np.asarray(may_wait),
         objective=objective,
-        result=_undecided(len(cost_bound), instances.max_agents, max_steps),
+        result=undecided(len(cost_bound), instances.max_agents, max_steps),
     )
     few = np.asarray(instances.num_agents) <= 2
     pairs, pending = np.flatnonzero(few), np.flatnonzero(~few)
@@ -306,7 +306,8 @@ def _with_nobody(instances: Instance) -> Instance:
     return jax.tree.map(lambda part, end: np.concatenate([np.asarray(part), end]), instances, last)
 
 
-def _undecided(batch: int, max_agents: int, max_steps: int) -> Solution:
+def undecided(batch: int, max_agents: int, max_steps: int) -> Solution:
+    """Return what is known of instances before a search, numpy arrays ``[batch]``: no plan, and no cost."""
     plan = Plan(
         parsable=np.zeros(batch, bool),
         num_named=np.zeros(batch, np.int32),

@@ -13,7 +13,7 @@ from jaxued.level_sampler import LevelSampler  # noqa: E402
 from jaxued.wrappers import AutoReplayWrapper, AutoResetWrapper  # noqa: E402
 
 from jaxlake.adapters.gymnax import join_actions  # noqa: E402
-from jaxlake.adapters.jaxued import UnderspecifiedLake, make_level_generator, make_level_mutator  # noqa: E402
+from jaxlake.adapters.jaxued import UnderspecifiedLake, make_level_mutator  # noqa: E402
 from jaxlake.board_text import from_text  # noqa: E402
 from jaxlake.levels import LevelBank, stack, validate  # noqa: E402
 from jaxlake.types import Action, Instance  # noqa: E402
@@ -85,25 +85,6 @@ def test_the_level_sampler_replays_the_level_with_the_higher_score(tree_map):
     assert (np.asarray(levels.holes) == np.asarray(level(CORNER).holes)).all()
     _, states = jax.vmap(lake().reset_to_level)(jax.random.split(jax.random.key(1), 8), levels)
     assert states.positions.tolist() == [level(CORNER).starts.tolist()] * 8
-
-
-def test_a_generated_level_has_what_was_asked_for_on_different_cells():
-    levels = jax.jit(jax.vmap(make_level_generator(4, 2, 3)))(jax.random.split(jax.random.key(0), 500))
-    validate(levels)
-    assert set(levels.size.tolist()) == {4} and set(levels.num_agents.tolist()) == {2}
-    assert (levels.holes.sum(axis=1) == 3).all()
-    ends = np.concatenate([levels.starts, levels.goals], axis=1)
-    assert all(len(set(row)) == 4 for row in ends.tolist())
-    # Every cell is every agent's start and goal, and a hole, about as often: 31 and 94 of 500.
-    for column in ends.T:
-        assert (np.abs(np.bincount(column, minlength=16) - 500 / 16) < 5 * np.sqrt(500 / 16)).all()
-    assert (np.abs(levels.holes.sum(axis=0) - 500 * 3 / 16) < 5 * np.sqrt(500 * 3 / 16)).all()
-
-
-def test_a_level_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="2 agents and 6 holes do not fit a board of side 3"):
-        make_level_generator(3, 2, 6)
-    assert make_level_generator(3, 2, 5)(jax.random.key(0)).holes.sum() == 5
 
 
 @pytest.mark.heavy
