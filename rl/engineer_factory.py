@@ -67,7 +67,7 @@ def check(config: Config) -> None:
     if extensions.is_own(config.engineer.kind):
         extensions.find("engineer.kind", config.engineer.kind)
     if config.engineer.kind == LanguageKind.API:
-        _make_client(config.engineer)
+        make_client(config.engineer)
     if config.engineer.kind in MODELS:
         load_model(config.engineer, config.mesh, config.text.early_stop)
 
@@ -174,7 +174,7 @@ def server_engineer(
     """
     from rl.sampler.api import Request
 
-    client, limit = _make_client(settings), settings.api.max_tokens
+    client, limit = make_client(settings), settings.api.max_tokens
     make_request = functools.partial(Request.to_engineer, settings, schema=schema(kinds))
     distributed.from_main(lambda: client.check(make_request(""), recorder.display.say))
 
@@ -247,7 +247,8 @@ def load_model(settings: EngineerSection, mesh: MeshSection, early_stop: str | N
     return Policy.create(config, seed_key(0))
 
 
-def _make_client(settings: EngineerSection) -> "ChatClient":
+def make_client(settings: EngineerSection) -> "ChatClient":
+    """Return a client of the server that the settings name."""
     from rl.sampler.api import ChatClient  # needs a package that not everyone has
 
     api = settings.api

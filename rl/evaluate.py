@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import functools
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from rl import config as config_
 from rl import distributed
 from rl.command import add_job_options, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
+from rl.engineer_factory import make_client
 from rl.evaluation import reading, suite
 from rl.evaluation.asking import Asker, Say, collect, engineer_asker, load_askers, suite_identity
 from rl.policy import Policy
@@ -30,8 +30,6 @@ SUITES = {"validation": "validation", "benchmark": "test", "families": "families
 """The suites, and the fixed set of each."""
 SHIPPED = "qwen3-4b.yaml"
 """The configuration for a checkpoint or a server without ``--config``."""
-TIMEOUT = 600
-"""Seconds for one answer of a server: 8,192 tokens at 14 a second."""
 CONCURRENCY = 8
 """Requests to a server that are under way at once."""
 
@@ -63,7 +61,8 @@ exit status:
   configuration, 130 stopped by Ctrl-C
 
 A KEY is a setting such as text.max_new_tokens or validation.top_p; python -m
-rl.train --help lists them all. OPENAI_API_KEY contains the key of a server.
+rl.train --help lists them all. OPENAI_API_KEY contains the key of a server;
+engineer.api.key_env and engineer.api.timeout hold, too.
 
 examples:
   python -m rl.evaluate --run runs/tiny --suite validation
@@ -103,8 +102,6 @@ class Options:
     out: Path | None
     config: Path | None
     concurrency: int | None
-    timeout: int | None
-    key_env: str | None
     overrides: list[str]
 
     def check(self) -> None:
@@ -113,7 +110,7 @@ class Options:
         Raises:
           ConfigError: naming them.
         """
-        for name in ("limit", "samples", "concurrency", "timeout"):
+        for name in ("limit", "samples", "concurrency"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"--{name} {value}: must be at least 1")
         if self.temperature is not None and not 0 <= self.temperature < float("inf"):
@@ -122,8 +119,8 @@ class Options:
             raise ConfigError(f"--samples {self.samples} --temperature 0: greedy answers to a board are all the same")
         if self.reading and (self.samples > 1 or self.temperature is not None):
             raise ConfigError("--reading: --samples and --temperature are for --suite; use engineer.temperature=T")
-        if not self.api and (self.concurrency or self.timeout or self.key_env):
-            raise ConfigError("--concurrency, --timeout and --key-env: only with --api")
+        if not self.api and self.concurrency:
+            raise ConfigError("--concurrency: only with --api")
         if self.run and self.config:
             raise ConfigError("--config: a run has its own configuration; give single keys, such as sampler.rows=32")
 
@@ -218,16 +215,14 @@ def _sampling(options: Options, config: Config) -> SamplingParams:
 
 def _ask_server(options: Options, config: Config, sampling: SamplingParams, say: Say) -> Asker:
     """Return a server's model, as a player of boards or as an engineer, whose words no schema holds."""
-    from rl.sampler.api import ChatClient, Request  # takes 1.7 s, and needs a package that not everyone has
+    from rl.sampler.api import Request  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")
-    name = options.key_env or "OPENAI_API_KEY"
-    if options.key_env and not os.environ.get(name):
-        raise ConfigError(f"--key-env {name}: there is no such environment variable, or it is empty")
     assert options.api is not None
     url, model = options.api
-    client = ChatClient(url, model, os.environ.get(name), key_name=name, timeout=options.timeout or TIMEOUT)
+    api = config.engineer.api.model_copy(update={"url": url, "model": model})
+    client = make_client(config.engineer.model_copy(update={"api": api}))
     if options.reading:
         request = functools.partial(Request.to_engineer, config.engineer)
         identity = {"max_tokens": config.engineer.api.max_tokens}

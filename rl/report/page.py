@@ -22,18 +22,14 @@ _TEMPLATES.filters["headings"] = re.compile('<h2 id="(.*?)">(.*?)</h2>').findall
 
 
 def write(run_dir: str | Path, file: Path | None = None) -> Path:
-    """Write the report of a finished or unfinished run from nothing but its directory, the page last.
+    """Write the report of a finished or unfinished run from nothing but its directory; return the page's path.
 
     Args:
       run_dir: the run's directory.
       file: the page; ``report/report.html`` in the run if None.
 
-    Returns:
-      The path of the page.
-
     Raises:
       ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
-      OSError: if the disk does not take it.
     """
     run, file = read(run_dir), file or Path(run_dir) / "report" / FILE
     drawn = draw_all(run)
@@ -43,18 +39,10 @@ def write(run_dir: str | Path, file: Path | None = None) -> Path:
 
 
 def write_several(run_dirs: Sequence[Path], file: Path) -> Path:
-    """Write the page of several runs, and pictures into folders beside it that are called as the runs are.
-
-    Args:
-      run_dirs: the runs' directories.
-      file: the page.
-
-    Returns:
-      The path of the page.
+    """Write the page of several runs, and pictures into folders beside it with the runs' names; return its path.
 
     Raises:
       ValueError: see `write`; or two runs have the same name.
-      OSError: if the disk does not take it.
     """
     names = [path.resolve().name for path in run_dirs]
     if twice := [name for name in names if names.count(name) > 1]:

@@ -90,11 +90,8 @@ def validation_tables(run: Run) -> dict[str, Table]:
 
 
 def percent(share: Share | None) -> str:
-    """Write a share so that percentages stand below each other in a column, with an interval or without."""
-    if share is None:
-        return "-"
-    number, _, interval = share.text().partition(" ")
-    return f"{number:>3} {interval:8}"
+    """Write a share in percent with its interval, or a dash."""
+    return "-" if share is None else share.text()
 
 
 def config_table(run: Run) -> Table | None:

@@ -34,7 +34,6 @@ def small_suites(monkeypatch):
     small = {name: take(load(name), spread(load(name))[:count]) for name, count in sizes.items()}
     monkeypatch.setattr(evaluate, "load", small.get)
     monkeypatch.setattr(asking, "CALL", 1)
-    monkeypatch.delenv("MY_KEY", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
 
 
@@ -187,7 +186,7 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
     [
         (("--run", "RUN", "--limit", 0), "--limit 0: must be at least 1"),
         (("--run", "RUN", "--temperature", "nan"), "--temperature nan: must be a number from 0 on"),
-        (("--run", "RUN", "--concurrency", 3), "--concurrency, --timeout and --key-env: only with --api"),
+        (("--run", "RUN", "--concurrency", 3), "--concurrency: only with --api"),
         (("--run", "RUN", "--config", "x.yaml"), "a run has its own configuration"),
         (("--run", "RUN", "--samples", 9), "sampler.rows = 16: must be at least"),
         (("--run", "RUN", "text.max_new_token=3"), "unknown key text.max_new_token; the nearest is text.max_new_tok"),
@@ -199,7 +198,6 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
             "http://127.0.0.1:9/v1: a first small request ",
         ),
         (("--api", "127.0.0.1", "m"), "127.0.0.1: must be the address"),
-        (("--api", "http://127.0.0.1:9/v1", "m", "--key-env", "MY_KEY"), "--key-env MY_KEY: there is no such environ"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_and_nothing_is_written(trained, command, tmp_path, arguments, message):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from rl.report.comparison.runs import Answers, Comparison, Curve
+from rl.experiments.held_out import AnswerColumns
+from rl.report.comparison.runs import Comparison, Curve
 from rl.report.run import RATIOS
 from rl.statistics import Interval, Share, intervals, ratio_interval, seed_interval, weighted_share
 
@@ -163,9 +164,9 @@ def metrics(comparison: Comparison) -> tuple[str, ...]:
     return (VALID, OPTIMAL) if any(one.sampled_valid is None for one in answers) else (VALID, OPTIMAL, SAMPLED)
 
 
-def values(answers: Iterable[Answers], metric: str) -> np.ndarray:
+def values(answers: Iterable[AnswerColumns], metric: str) -> np.ndarray:
     """Return the values of a metric, float ``[seeds, boards]``."""
-    return np.stack([getattr(one, metric.replace(" ", "_")) for one in answers]).astype(float)
+    return np.array([getattr(one, metric.replace(" ", "_")) for one in answers], float)
 
 
 def _rates(comparison: Comparison) -> Iterator[Rate]:

@@ -53,11 +53,8 @@ def _differences(comparison: Comparison) -> Figure | None:
     if not names:
         return None
     groups = list(dict.fromkeys(agents for agents, _, _ in less))
-    tall = 0.38 * len(names) + 0.75
     label = f"difference from {comparison.baseline}, percentage points"
-    figure, grid = style.panels(len(groups), tall, label, abreast=5)
-    lines, columns = grid[0].get_gridspec().get_geometry()
-    figure.set_size_inches(max(5.0, 1.6 + 1.7 * columns), max(2.4, lines * tall + 0.4))
+    figure, grid = style.panels(len(groups), 0.38 * len(names) + 0.75, label, abreast=5)
     for axes, agents in zip(grid, groups, strict=True):
         axes.axvline(0, color="#444444", linewidth=0.9, zorder=1)
         for metric, colour, mark, shift in ((VALID, BLUE, "o", -0.17), (OPTIMAL, VERMILION, "D", 0.17)):
@@ -65,26 +62,22 @@ def _differences(comparison: Comparison) -> Figure | None:
                 _whisker(axes, less[agents, metric, name], row + shift, colour, mark)
             axes.plot([], [], marker=mark, color=colour, linewidth=3, label=metric)
         axes.set_title("all agents" if agents is None else f"{agents} agents")
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.grid(axis="x")
+        axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
         axes.grid(False, axis="y")
-        axes.tick_params(axis="y", length=0)
-        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.grid(axis="x")
     style.legend(figure, grid[:1], 2, "upper")
     return figure
 
 
 def _whisker(axes: Axes, interval: Interval, y: float, colour: str, mark: str) -> None:
-    """Draw an interval in percent; white inside where it holds zero."""
+    """Draw an interval in percent, thin by Student's t and thick by bootstrap; white inside where it holds zero."""
     seeds = 100 * np.array(interval.by_seed)
-    axes.plot(seeds, [y + 0.14] * len(seeds), ".", color=colour, markersize=3.5, markeredgewidth=0, zorder=2)
-    axes.plot([100 * interval.low, 100 * interval.high], [y, y], color=colour, linewidth=2.6, zorder=3)
+    axes.plot(seeds, [y + 0.14] * len(seeds), ".", color=colour, markersize=3.5, markeredgewidth=0)
     if interval.t_low is not None:
-        axes.plot([100 * interval.t_low, 100 * interval.t_high], [y, y], color=colour, linewidth=0.8, zorder=2)
-        axes.plot([100 * interval.t_low, 100 * interval.t_high], [y, y], "|", color="black", markersize=6, zorder=4)
+        axes.plot([100 * interval.t_low, 100 * interval.t_high], [y, y], "|-", color=colour, linewidth=0.8)
+    axes.plot([100 * interval.low, 100 * interval.high], [y, y], color=colour, linewidth=2.6)
     face = colour if interval.is_clear else "white"
-    axes.plot(100 * interval.mean, y, mark, color=colour, markerfacecolor=face, markersize=5, zorder=5)
+    axes.plot(100 * interval.mean, y, mark, color=colour, markerfacecolor=face, markersize=5)
 
 
 def _allocation(comparison: Comparison) -> Figure:
@@ -116,8 +109,8 @@ PICTURES: Mapping[str, style.Drawing] = {
     "differences.png": (
         _differences,
         "Each engineer less the baseline on the same seeds and held-out boards, mean over the board sizes, by number "
-        "of agents. Bar: 95 % by bootstrap over seeds and boards; black ticks: Student's t over the seeds; dots: the "
-        "seeds. Filled where both exclude 0.",
+        "of agents. Thick: 95 % by bootstrap over seeds and boards; thin: Student's t over the seeds; dots: the seeds. "
+        "Filled where both exclude 0.",
     ),
     "allocation.png": (
         _allocation,

@@ -12,7 +12,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import row_name
 from rl.config import EngineerSection
 from rl.experiments.comparison import reopen
-from rl.experiments.held_out import EVALUATION, HeldOut, number_cells, read_held_out
+from rl.experiments.held_out import EVALUATION, AnswerColumns, HeldOut, number_cells, read_held_out
 from rl.report.run import naming
 from rl.statistics import cell_weights
 
@@ -47,20 +47,6 @@ class Boards:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
-    """The answers of one policy to the boards; numpy arrays ``[boards]``.
-
-    Attributes:
-      valid, optimal: bool, the verdict on the greedy answer.
-      sampled_valid: float, share of the samples that are valid; None where nothing was sampled.
-    """
-
-    valid: np.ndarray
-    optimal: np.ndarray
-    sampled_valid: np.ndarray | None
-
-
-@dataclasses.dataclass(frozen=True)
 class FinishedRun:
     """A finished run of one engineer with one seed; the first round is the one that all engineers share.
 
@@ -73,8 +59,8 @@ class FinishedRun:
 
     designs: tuple[LakeConfig, ...]
     curve: Curve
-    before: Answers
-    after: Answers
+    before: AnswerColumns
+    after: AnswerColumns
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,7 +89,7 @@ class Comparison:
         return tuple(self.engineers)[1:]
 
     @property
-    def before(self) -> dict[int, Answers]:
+    def before(self) -> dict[int, AnswerColumns]:
         """The answers by seed of the policy that all engineers begin with."""
         return {seed: run.before for runs in self.runs.values() for seed, run in runs.items()}
 
@@ -142,7 +128,7 @@ def read(out: str | Path) -> Comparison:
                 left_out.append(f"{engineer} seed {seed}")
                 continue
             held_out |= {path: read_held_out(path) for path in paths if path not in held_out}
-            before, after = (_answers(held_out[path]) for path in paths)
+            before, after = (held_out[path].answers for path in paths)
             runs.setdefault(engineer, {})[seed] = _run(end / "rounds", before, after)
     if resolved.baseline not in runs:
         raise ValueError(f"{out}: none of the runs of its baseline {resolved.baseline} is finished")
@@ -165,7 +151,7 @@ def read(out: str | Path) -> Comparison:
     )
 
 
-def _run(rounds: Path, before: Answers, after: Answers) -> FinishedRun:
+def _run(rounds: Path, before: AnswerColumns, after: AnswerColumns) -> FinishedRun:
     designs, curve = [], []
     for path in sorted(rounds.glob("*/evidence.json"), key=lambda path: int(path.parent.name)):
         config = path.with_name("config.json")
@@ -174,9 +160,3 @@ def _run(rounds: Path, before: Answers, after: Answers) -> FinishedRun:
         with naming(path):
             curve.append(Evidence.from_json(json.loads(path.read_text(encoding="utf-8"))).sampled_valid)
     return FinishedRun(tuple(designs), tuple(curve), before, after)
-
-
-def _answers(held_out: HeldOut) -> Answers:
-    answers = held_out.answers
-    sampled = None if answers.sampled_valid is None else np.array(answers.sampled_valid)
-    return Answers(np.array(answers.valid, bool), np.array(answers.optimal, bool), sampled)

@@ -48,23 +48,16 @@ def notes(comparison: Comparison) -> Iterator[str]:
     if ceiling and ceiling.headroom:
         whole = ", ".join(f"{name} {_difference(one.whole).rstrip('* ')}" for name, one in ceiling.headroom.items())
         yield (
-            f"Headroom is the difference between {ceiling.engineer}, each round the best of several trained branches, "
-            f"and {comparison.of_kind(FLOOR)}, in points: {whole}. An engineer captures (engineer - {FLOOR}) / "
-            f"({CEILING} - {FLOOR}) of it, in %: a ratio of means over the seeds that all three have, with a paired "
-            "bootstrap over seeds. It says none where the bootstrap does not put the headroom above 0, or for one seed."
+            f"Headroom is {ceiling.engineer} less {comparison.of_kind(FLOOR)}, in points: {whole}. "
+            "An engineer captures a part of it, in %: a ratio of means over the seeds that all three have, with a "
+            "paired bootstrap over seeds; none where it does not put the headroom above 0, or for one seed."
         )
     yield (
         "All intervals are of 95 %. Differences on held-out boards are means over the sizes, on the same boards and "
-        "seeds; their bootstrap draws seeds and boards. With few seeds a bootstrap is too narrow: * marks a "
-        "difference whose interval of Student's t over the seeds excludes 0 too. Wilson's intervals take every answer "
-        "for one to a board of its own and know of no other seeds: they are too narrow to compare engineers by."
+        "seeds; their bootstrap draws seeds and boards. * marks a difference whose interval of Student's t over the "
+        "seeds excludes 0 too; by chance alone a few of many do. Wilson's intervals know of no other seeds: they are "
+        "too narrow to compare engineers by."
     )
-    if numbers.differences:
-        clear = sum(difference.interval.is_clear for difference in numbers.differences)
-        yield (
-            f"Both intervals exclude 0 for {clear} of {len(numbers.differences)} held-out differences from {baseline}; "
-            "by chance alone a few of so many would."
-        )
     if len(seeds) > 1:
         yield "Not all engineers have the same seeds yet: compare their differences, which are paired, and no shares."
     if comparison.left_out:
