@@ -170,7 +170,6 @@ class Ours:
         start = time.perf_counter()
         metrics, seconds = grpo_step(self.policy, self.state, self.recorder, self.lake, upcoming, self.optimizer)
         self.recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=20)
-        self.state.pending = None  # or the next step takes its answers for those of one that was broken off
         whole = time.perf_counter() - start
         device = {part: seconds[part] for part in ("rollout", "update")}
         self.seconds.append(device | {"host": whole - sum(device.values()), "all": whole})

@@ -22,6 +22,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,7 @@ from side_by_side import ROOT, write_rows
 
 from rl import config as config_
 from rl import grpo
-from rl.grpo_step import grpo_step
+from rl import grpo_step as one_step
 from rl.run.boards import BoardSet, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
@@ -124,15 +125,15 @@ class Steps:
     def step(self) -> None:
         """Make the next step; the first compiles."""
         upcoming = self._order[self._state.progress.cursor :]
-        metrics, seconds = grpo_step(
-            self._policy, self._state, self._recorder, self._boards, upcoming, self._student.optimizer
-        )
-        batch = self._state.pending.batch
+        with mock.patch.object(one_step, "make_updates", wraps=one_step.make_updates) as make_updates:
+            metrics, seconds = one_step.grpo_step(
+                self._policy, self._state, self._recorder, self._boards, upcoming, self._student.optimizer
+            )
+        batch = make_updates.call_args.args[3]
         prompts = [len(self._boards.prompts.tokens[i]) for i in upcoming[: self._policy.config.grpo.prompts]]
         learns = (batch.sequences.mask & (batch.advantages != 0)).any(axis=-1)
         trained = batch.sequences.valid[learns].sum()
         self._recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=10**6)
-        self._state.pending = None
         self._seconds.append({part: seconds[part] for part in seconds if not part.endswith("per_second")})
         written = sum(prompts) + metrics["answer_tokens"] * ANSWERS
         self._operations.append({"rollout": 2 * self._weights * written, "update": 8 * self._weights * trained})

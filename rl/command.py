@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from pydantic.fields import FieldInfo
 
 from jaxlake.commands import local_path
 from rl import config as config_
@@ -24,9 +23,6 @@ from rl.run.signals import Interrupted, Stop
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """Errors of a disk that are nobody's mistake in this program: full, over quota, read-only, broken."""
-
-WIDTH, COLUMN = 79, 36
-"""Length of a line in the list of settings in --help, and where in it the meaning of a setting begins."""
 
 
 class _LastingOutput(io.FileIO):
@@ -145,26 +141,17 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
 
 
 def _settings() -> str:
-    """Return all keys, section by section, in 80 columns."""
-    blocks: dict[str, list[str]] = {"": []}
+    """Return all keys, section by section, in 80 columns: default, meaning, and the words to choose from."""
+    blocks: dict[str, list[str]] = {}
     for name, section in config_.sections().items():
-        if name:
-            blocks[name] = textwrap.wrap(f"{name}: {str(section.__doc__).splitlines()[0]}", WIDTH)
+        title = textwrap.fill(f"{name}: {str(section.__doc__).splitlines()[0]}", 79)
+        blocks[name] = [title] if name else []
     for key, field in config_.keys().items():
-        blocks[key.rpartition(".")[0]] += _key_lines(key, field)
+        words = ", ".join(config_.words(field.annotation))
+        line = f"{key} = {config_.as_override(field.default)}  # {field.description}{f' ({words})' if words else ''}"
+        line = textwrap.fill(line, 79, initial_indent="  ", subsequent_indent="      ")
+        blocks[key.rpartition(".")[0]].append(line)
     return "\n\n".join("\n".join(lines) for lines in blocks.values())
-
-
-def _key_lines(key: str, field: FieldInfo) -> list[str]:
-    """Return a key with its default as an override would give it, and beside it its meaning and its words."""
-    words = ", ".join(config_.words(field.annotation))
-    meaning = f"{field.description or ''} {f'({words})' if words else ''}"
-    left = f"{key} = {config_.as_override(field.default)}"
-    left = textwrap.wrap(left, WIDTH, initial_indent="  ", subsequent_indent="      ")
-    right = textwrap.wrap(meaning, WIDTH, initial_indent=" " * COLUMN, subsequent_indent=" " * COLUMN)
-    if right and len(left[-1]) < COLUMN - 1:
-        left[-1:], right = [left[-1].ljust(COLUMN) + right[0].lstrip()], right[1:]
-    return left + right
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:

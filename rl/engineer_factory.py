@@ -53,6 +53,8 @@ from rl.students import BranchingStudent, Student, WritingStudent
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient, Request
 
+API_TIMEOUT = 600
+"""Seconds for one answer of a server."""
 API_LOG = "api.jsonl"
 """File of a run with a line for every time that its engineer asked a server: how, and the tokens it counted."""
 
@@ -253,7 +255,7 @@ def make_client(settings: EngineerSection) -> "ChatClient":
 
     api = settings.api
     assert api.url and api.model  # as Config makes sure
-    return ChatClient(api.url, api.model, os.environ.get(api.key_env), key_name=api.key_env, timeout=api.timeout)
+    return ChatClient(api.url, api.model, os.environ.get(api.key_env), key_name=api.key_env, timeout=API_TIMEOUT)
 
 
 def _ask(client: "ChatClient", request: "Request") -> tuple[tuple[str, bool] | None, dict[str, Any]]:

@@ -21,7 +21,7 @@ from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
-from rl.run.state import Pending, TrainState
+from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
 from rl.sampler import Rollout, SamplingParams
 
@@ -73,8 +73,7 @@ def grpo_step(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """One step: answers to the next prompts, and `grpo.iterations` passes over them in `grpo.minibatches` updates each.
 
-    After every `grpo.engineer_every`-th follows an update on engineer examples, `sft.rehearse`. The answers of a step
-    whose updates were broken off are in `state.pending` and not sampled again.
+    After every `grpo.engineer_every`-th follows an update on engineer examples, `sft.rehearse`.
 
     Args:
       upcoming: int ``[m]``, boards of the set in the order of the epoch, those that are used up left out; m is a
@@ -85,22 +84,21 @@ def grpo_step(
       tokens a second by each but the rehearsal.
 
     Raises:
-      Interrupted: with everything saved: the updates made, and as it was before the step if there is none yet.
+      Interrupted: with everything saved as it was before the step, which a resumed run makes again. Once an update is
+        made, a signal waits for the end of the step.
       RunError: see `Recorder.note_update`.
     """
     settings, progress, watch = policy.config.grpo, state.progress, Stopwatch()
-    if state.pending is None:
-        expected = len(upcoming[: settings.prompts]) * settings.samples // jax.process_count()
-        show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
-        sampled = sample(policy, state, data, upcoming, show, watch)
-        collected = make_batch(policy, progress, data, sampled, watch)
-        batch = add_logprobs(policy, state, collected.batch, recorder.check_stop, watch)
-        state.pending = Pending(batch=batch, metrics=collected.metrics, updates=[])
-        progress.cursor += len(sampled.instances)
-        progress.short_share, progress.training = collected.short_share, collected.training
-    make_updates(policy, state, recorder, state.pending, optimizer)
+    expected = len(upcoming[: settings.prompts]) * settings.samples // jax.process_count()
+    show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
+    sampled = sample(policy, state, data, upcoming, show, watch)
+    collected = make_batch(policy, progress, data, sampled, watch)
+    batch = add_logprobs(policy, state, collected.batch, recorder.check_stop, watch)
+    updates = make_updates(policy, state, recorder, batch, optimizer)
+    progress.cursor += len(sampled.instances)
+    progress.short_share, progress.training = collected.short_share, collected.training
     watch.lap("update")
-    metrics = state.pending.metrics | summary(state.pending.updates)
+    metrics = collected.metrics | summary(updates)
     rates_of = [*watch.seconds]
     if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
         metrics["engineer_loss"] = sft.rehearse(policy, state, optimizer, recorder.note_update)
@@ -152,36 +150,33 @@ def make_updates(
     policy: Policy,
     state: TrainState,
     recorder: Recorder,
-    pending: Pending,
+    batch: grpo.Batch,
     optimizer: optax.GradientTransformation,
-) -> None:
-    """Make the updates that are left on the answers of a step.
+) -> list[dict[str, float]]:
+    """Make the updates on the answers of a step, and return the metrics of each.
 
     Raises:
-      Interrupted: with everything saved, the updates made included.
+      Interrupted: before the first one is made, with everything saved.
       RunError: see `Recorder.note_update`.
     """
     config, settings = policy.config, policy.config.grpo
-    schedule = learning_rate(settings, planned_updates(config))
-    for number in range(state.progress.update, settings.updates):
-        batch = pending.batch[minibatch_rows(number % settings.minibatches, settings)]
+    schedule, updates = learning_rate(settings, planned_updates(config)), list[dict[str, float]]()
+    for number in range(settings.updates):
         rate = float(schedule(updates_made(state.optimizer_state)))
         state.parameters, state.optimizer_state, metrics = grpo.update(
             policy.graph,
             optimizer,
             state.parameters,
             state.optimizer_state,
-            batch,
+            batch[minibatch_rows(number % settings.minibatches, settings)],
             policy.mesh,
             settings,
             config.text.max_new_tokens,
-            recorder.check_stop,
+            (lambda: None) if updates else recorder.check_stop,  # a step is saved before or after all of its updates
         )
-        metrics["learning_rate"] = rate
-        pending.updates.append(metrics)
-        state.progress.update += 1
         recorder.note_update(metrics)
-        recorder.check_stop()
+        updates.append(metrics | {"learning_rate": rate})
+    return updates
 
 
 def minibatch_rows(number: int, settings: GRPOSection) -> np.ndarray:

@@ -23,7 +23,7 @@ from rl.config.choices import (
     StudentKind,
     WandbMode,
 )
-from rl.config.origins import inferred, ours, paper
+from rl.config.origins import as_override, inferred, ours, paper
 from rl.config.training import GRPOSection, RewardSection, RoundsSection, WarmStartSection
 from rl.config.types import (
     ContextName,
@@ -200,7 +200,6 @@ class ApiSection(Section):
     )
     model: str | None = Field(None, description="name of the model on the server")
     key_env: str = Field("OPENAI_API_KEY", description="environment variable that contains the key")
-    timeout: Count = Field(600, description="most seconds for one answer")
     max_tokens: Count = Field(8192, description="most tokens of one answer with its thought, which may take thousands")
 
 
@@ -256,7 +255,7 @@ class CheckpointSection(Section):
     """Checkpoints: the steps between them, and the number that stays."""
 
     every_steps: Count = Field(20, description="steps from one checkpoint to the next")
-    keep: Count = Field(2, description="number of latest checkpoints that stay; the best by validation stays too")
+    keep: Count = Field(2, description="number of latest checkpoints that stay")
 
 
 class TrackingSection(Section):
@@ -322,19 +321,15 @@ class Config(Section):
     def _credit_is_known(self) -> Self:
         if self.is_network or self.grpo.credit is Credit.OUTCOME:
             return self
-        wanted = {
-            "reward.kind": (self.reward.kind, self.reward.kind == RewardKind.OPTIMAL, RewardKind.OPTIMAL.value),
-            "lake.objective": (
-                self.lake.objective.value,
-                self.lake.objective is Objective.SUM_OF_COSTS,
-                "sum_of_costs",
-            ),
-            "text.thinking": (str(self.text.thinking).lower(), not self.text.thinking, "false"),
-        }
-        for name, (value, fits, must) in wanted.items():
-            if not fits:
+        for name, value, must in (
+            ("reward.kind", self.reward.kind, RewardKind.OPTIMAL),
+            ("lake.objective", self.lake.objective, Objective.SUM_OF_COSTS),
+            ("text.thinking", self.text.thinking, False),
+        ):
+            if value != must:
                 raise ValueError(
-                    f"{name} = {value} must be {must} with grpo.credit = exact; or set grpo.credit=outcome"
+                    f"{name} = {as_override(value)} must be {as_override(must)} with grpo.credit = exact; or set "
+                    "grpo.credit=outcome"
                 )
         return self
 

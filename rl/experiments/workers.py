@@ -17,13 +17,12 @@ from rl.experiments.runs import RunPlan, fork
 from rl.rounds import execute
 from rl.run.directory import InUse, RunDirectory
 from rl.run.signals import Interrupted, Stop
-from rl.run.stall import STALLED
 from rl.run.tracking import Display
 
 PATIENCE = 1.0
 """Seconds between two looks at what other processes do."""
 RESTARTS = 5
-"""Restarts of workers that stood still before a run gets done again; then it is no accident."""
+"""Restarts of killed workers before another run gets done; then it is no accident."""
 
 
 def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Display, stop: Stop) -> None:
@@ -35,7 +34,6 @@ def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Disp
     """
     while left := [plan for plan in plans if not plan.is_done]:
         if not any(attempt(plan, settings, display, stop) for plan in left if plan.can_begin):
-            display.touch()
             with stop.interrupt_immediately():
                 time.sleep(PATIENCE)
 
@@ -66,7 +64,7 @@ def count_done(plans: Sequence[RunPlan]) -> int:
 def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display, stop: Stop) -> None:
     """Start worker processes and wait until the runs are done; workers share the GPUs evenly.
 
-    A worker without progress (`rl.run.stall`) ends itself and is started again, from the last saved state of its run.
+    A worker that is killed, as by the system that is out of memory, is started again, where its run was saved last.
 
     A signal reaches all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
@@ -78,24 +76,23 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
     display.say(f"{jobs} workers; their logs are in {out / 'logs'}")
     workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
     done, sent, restarts = count_done(plans), 0, 0
+    codes: list[int | None] = [None] * jobs
     display.stage("runs", len(plans), done=done)
     try:
-        while None in (codes := [worker.poll() for worker in workers]) or (
-            STALLED in codes and restarts < RESTARTS and not stop.number
-        ):
+        while None in codes:
             if stop.number != sent:
                 sent = stop.number
                 _send(workers, sent)
+            time.sleep(0.5)
+            codes = [worker.poll() for worker in workers]
             for number, code in enumerate(codes):
-                if code == STALLED and restarts < RESTARTS and not stop.number:
+                if (code or 0) < 0 and restarts < RESTARTS and not stop.number:
                     restarts += 1
-                    display.say(f"worker {number} stood still and is restarted ({logs[number]})")
-                    workers[number] = _start(out, logs[number], number, jobs)
-            display.touch()
+                    display.say(f"worker {number} is restarted: {_last_words(workers[number], logs[number])}")
+                    workers[number], codes[number] = _start(out, logs[number], number, jobs), None
             if count_done(plans) > done:
                 display.advance(steps=count_done(plans) - done)
                 done, restarts = count_done(plans), 0
-            time.sleep(0.5)
     except KeyboardInterrupt:
         _send(workers, signal.SIGINT)
         raise

@@ -40,30 +40,25 @@ class Snapshot:
     Attributes:
       progress: the run's position.
       arrays: pytrees of JAX arrays by name, such as "parameters".
-      rows: numpy arrays by name, ``[rows of all processes, ...]``: answers of the step under way; none between steps.
-      notes: plain JSON values that belong to the rows.
     """
 
     progress: Progress
     arrays: dict[str, Any]
-    rows: dict[str, np.ndarray]
-    notes: dict[str, Any]
 
 
 class Checkpoints:
-    """The numbered checkpoints in a folder: the latest ones, and the best.
+    """The numbered checkpoints in a folder, the latest ones.
 
     All processes of a job call the same methods; the folder lies on a disk that they share. Nothing is written before
     the first `save`.
 
     Args:
       folder: directory, made if it does not exist.
-      keep: number of the latest that stay; that of `Progress.best` stays too.
+      keep: number of the latest that stay.
     """
 
     def __init__(self, folder: Path, keep: int):
         self.folder, self._keep = folder.absolute(), keep
-        self._best: int | None = None
 
     @property
     def steps(self) -> list[int]:
@@ -77,15 +72,10 @@ class Checkpoints:
 
     @functools.cached_property
     def _manager(self) -> ocp.CheckpointManager:
-        options = ocp.CheckpointManagerOptions(preservation_policy=self, cleanup_tmp_directories=True)
+        options = ocp.CheckpointManagerOptions(max_to_keep=self._keep, cleanup_tmp_directories=True)
         # Named here, as a manager that has saved nothing yet cannot tell what kind of items it finds.
         handlers = {"arrays": ocp.StandardCheckpointHandler(), "progress": ocp.JsonCheckpointHandler()}
         return ocp.CheckpointManager(self.folder, options=options, item_handlers=handlers)
-
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
-        """Mark those that stay; Orbax asks after each save (its `PreservationPolicy`)."""
-        latest = {info.step for info in checkpoints[-self._keep :]}
-        return [info.step in latest or info.step == self._best for info in checkpoints]
 
     def save(self, snapshot: Snapshot) -> None:
         """Saves all of it as one atomic step, with a digest of every array and of everything else.
@@ -95,22 +85,12 @@ class Checkpoints:
         Raises:
           RunError: if this one or the one before it cannot be written; those before are untouched.
         """
-        record = finite(
-            {
-                "progress": dataclasses.asdict(snapshot.progress),
-                "arrays": _describe(snapshot.arrays),
-                "rows": {name: _describe_row(x) for name, x in snapshot.rows.items()},
-                "notes": snapshot.notes,
-            }
-        )
-        rows = {name: x for name, x in snapshot.rows.items() if x.size}  # Orbax saves no empty array
-        arrays = snapshot.arrays | ({"rows": rows} if rows else {})
-        self._note_best(snapshot.progress)
+        record = finite({"progress": dataclasses.asdict(snapshot.progress), "arrays": _describe(snapshot.arrays)})
         self._written(
             lambda: self._manager.save(
                 self.next_step,
                 args=ocp.args.Composite(
-                    arrays=ocp.args.StandardSave(arrays),
+                    arrays=ocp.args.StandardSave(snapshot.arrays),
                     progress=ocp.args.JsonSave({"record": record, "digest": _digest(record)}),
                 ),
             )
@@ -205,20 +185,16 @@ class Checkpoints:
         def whole(step: int) -> Snapshot:
             progress, record = self._together(lambda: self._read(step))
             self._refuse_other_model(step, record, wanted := like(progress))
-            arrays, rows = self._together(lambda: self._load(step, record, wanted))
+            arrays = self._together(lambda: self._load(step, wanted))
             for name, now in _describe(arrays).items():  # only now, as all processes compute the sums together
                 if now["sums"] != record["arrays"][name]["sums"]:
                     raise _Damaged(f"{name} is not what was saved")
-            return Snapshot(progress, arrays, rows, record["notes"])
+            return Snapshot(progress, arrays)
 
         snapshot, problems = self._latest(whole)
         if snapshot is not None:
             self._set_aside(problems, say)
-            self._note_best(snapshot.progress)
         return snapshot
-
-    def _note_best(self, progress: Progress) -> None:
-        self._best = progress.best["checkpoint"] if progress.best else None
 
     def _latest(self, read: Callable[[int], T]) -> tuple[T | None, dict[int, str]]:
         """Return `read` of the latest checkpoint that is not damaged, and the problems of those after it.
@@ -263,11 +239,8 @@ class Checkpoints:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise _Damaged("progress is not what was saved") from None
 
-    def _load(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arrays as `like`, their sums not yet checked, and rows, checked."""
-        rows = {name: np.empty(x["shape"], x["dtype"]) for name, x in record["rows"].items()}
-        full = {name: x for name, x in rows.items() if x.size}
-        wanted = like | ({"rows": full} if full else {})
+    def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any]:
+        """The arrays as `wanted`, their sums not yet checked."""
         # The handler and no checkpointer: that has barriers, and where one process fails another would wait in them.
         handler, folder = ocp.PyTreeCheckpointHandler(), self.folder / str(step) / "arrays"
         # Partial, as a fork's first checkpoint may hold a reference that the fork has no use for.
@@ -277,11 +250,7 @@ class Checkpoints:
         loaded = _quietly(lambda: handler.restore(folder, args=args))
         if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(loaded)):
             raise _Damaged("an array is missing")  # which a partial restore leaves as it was asked for
-        rows |= loaded.pop("rows", {})
-        for name, x in rows.items():
-            if _describe_row(x) != record["rows"][name]:
-                raise _Damaged(f"{name} is not what was saved")
-        return loaded, rows
+        return loaded
 
     def _refuse_other_model(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> None:
         ours = {name: (list(x.shape), x.dtype.name) for name, x in _leaves(like)}
@@ -375,11 +344,6 @@ def _describe(arrays: Any) -> dict[str, dict[str, Any]]:
         name: {"shape": list(x.shape), "dtype": x.dtype.name, "sums": np.asarray(total).tolist()}
         for (name, x), total in zip(_leaves(arrays), _sums(arrays), strict=True)
     }
-
-
-def _describe_row(x: np.ndarray) -> dict[str, Any]:
-    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()
-    return {"shape": list(x.shape), "dtype": x.dtype.name, "sha256": digest}
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:

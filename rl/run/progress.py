@@ -18,7 +18,6 @@ class Progress:
       stage: "warm_start", "rounds" or "finished".
       round, step: next ones to do; `step` counts within the stage or round.
       cursor: instances of the round consumed so far, over its epochs.
-      update: updates done of the step under way.
       skipped: updates in a row that were not finite and changed nothing.
       total_steps: steps of the whole run, which are rows of metrics.jsonl.
       short_share: moving share of short answers, which sets the weights of the reward; None before the first.
@@ -27,8 +26,8 @@ class Progress:
       lake: configuration of the round under way, None if it is still to be designed.
       rationale: thoughts of its engineer.
       history: finished rounds, as `engineer.PastRound.from_json` reads them; their configurations are as realised.
-      best: the best validation after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid",
-        "checkpoint" (number of the one with those parameters)}; None before the first.
+      best: the best validation after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid"}; None
+        before the first.
       log_bytes: length of each of the `LOGS` at this point; what came later is cut off on resuming.
     """
 
@@ -36,7 +35,6 @@ class Progress:
     round: int = 0
     step: int = 0
     cursor: int = 0
-    update: int = 0
     skipped: int = 0
     total_steps: int = 0
     short_share: float | None = None

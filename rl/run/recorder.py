@@ -98,7 +98,7 @@ class Recorder:
           save_every: steps between two checkpoints.
         """
         progress = self.progress
-        progress.step, progress.update = progress.step + 1, 0
+        progress.step += 1
         progress.total_steps += 1
         place = {"phase": metrics.pop("phase"), "round": progress.round, "step": progress.step}
         metrics = {k: float(f"{float(v):.6g}") for k, v in metrics.items()}  # digits: a rate may be 1e-6
@@ -149,7 +149,7 @@ class Recorder:
         """Count the updates in a row that were skipped, as their loss or gradient was not finite.
 
         Raises:
-          RunError: after `MAX_SKIPPED` of them; a checkpoint holds the parameters, which none of them has changed.
+          RunError: after `MAX_SKIPPED` of them; none of them has changed the parameters.
         """
         progress = self.progress
         if not metrics["update_skipped"]:
@@ -160,11 +160,9 @@ class Recorder:
         where += f", step {progress.step + 1}"
         self.display.say(f"{where}: an update is skipped, as its loss or gradient is not finite")
         if progress.skipped == MAX_SKIPPED:
-            progress.skipped = 0  # the next try has as many
-            self.save()
             raise RunError(
-                f"{where}: {MAX_SKIPPED} updates in a row were not finite; the last good parameters are saved, and the "
-                "same command tries again from there"
+                f"{where}: {MAX_SKIPPED} updates in a row were not finite; the same command tries again from the last "
+                "checkpoint"
             )
 
     def keep_best(self, name: str, evidence: Evidence) -> None:
@@ -182,7 +180,7 @@ class Recorder:
             "sampled_valid": evidence.sampled_valid,
         }
         self.export("best", where | {"valid": evidence.valid / evidence.n, "boards": evidence.n})
-        progress.best = where | {"checkpoint": self.directory.checkpoints.next_step}
+        progress.best = where
 
     def export(self, name: str, validation: dict[str, Any] | None = None) -> None:
         """Write what learns as a folder of the run, which is never half there.

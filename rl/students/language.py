@@ -119,10 +119,10 @@ class LanguageStudent:
         data = BoardSet.of(self.policy, boards)
         count, alarmed = len(data.prompts), False
         total = count * config.rounds.epochs
-        batches = progress.cursor // settings.prompts - (state.pending is not None)
+        batches = progress.cursor // settings.prompts
         display.stage(f"round {k}: GRPO", total // settings.prompts, done=batches)
         recorder.meter.read()  # what design and boards compiled is not the first step's
-        while state.pending is not None or progress.cursor < total:
+        while progress.cursor < total:
             epoch, place = divmod(progress.cursor, count)
             order = np.asarray(jax.random.permutation(make_key(config.seed, Purpose.ORDER, k, epoch), count))
             metrics, seconds = grpo_step(self.policy, state, recorder, data, order[place:], self.optimizer)
@@ -135,7 +135,6 @@ class LanguageStudent:
             display.done = progress.cursor // settings.prompts - 1  # one batch of prompts a step, or more
             status = f"reward {metrics['reward']:.2f} valid {metrics['valid']:.0%} optimal {metrics['optimal']:.0%}"
             status += f" {seconds['tokens_per_second']:.0f} tok/s"
-            state.pending = None
             recorder.step_done({"phase": "round"} | metrics, seconds, status, config.checkpoint.every_steps)
         return training_evidence(progress.training, boards, requested)
 

@@ -59,7 +59,7 @@ def values(number):
 checkpoints = Checkpoints(Path(folder) / "run" / "checkpoints", 2)
 for number in (1, 2):
     w = jax.make_array_from_process_local_data(rows, values(number)[distributed.share(16, "rows")])
-    checkpoints.save(Snapshot(Progress(step=number), {"w": w}, {"answers": np.full((4, 2), number)}, {}))
+    checkpoints.save(Snapshot(Progress(step=number), {"w": w}))
 checkpoints.close()
 # One process cannot read the last checkpoint: both go back to the one before, and neither waits for the other.
 if me == "1":
@@ -68,7 +68,7 @@ if me == "1":
 said = []
 like = {"w": jax.ShapeDtypeStruct((16, 10), np.float32, sharding=rows)}
 found = checkpoints.restore(lambda progress: like, said.append)
-assert found.progress.step == 1 and found.rows["answers"].tolist() == [[1, 1]] * 4
+assert found.progress.step == 1
 for shard in found.arrays["w"].addressable_shards:
     assert (np.asarray(shard.data) == values(1)[shard.index]).all()
 assert said and ("torn" if me == "1" else "another process cannot read it") in said[0], said

@@ -114,7 +114,7 @@ class NetworkState:
     def snapshot(self) -> Snapshot:
         """Return the content of a checkpoint."""
         arrays = {"parameters": self.learner.parameters, "optimizer": self.learner.optimizer}
-        return Snapshot(self.progress, arrays, {}, {})
+        return Snapshot(self.progress, arrays)
 
 
 class NetworkStudent:
