@@ -24,24 +24,13 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
     ("override", "message"),
     [
         ("grpo.learning_ratee=1", "unknown key grpo.learning_ratee; the nearest is grpo.learning_rate"),
-        ("learning_rat=1", "unknown key learning_rat; the nearest is"),
         ("lr=1", "unknown key lr; --help lists them all"),
-        ("seed=1.5", "seed = 1.5"),
         ("warm_start.holes=[0.9]", "warm_start.holes.0 = 0.9: must be less than or equal to 0.5"),
         ("lake.kinds=[3,11]", "lake.kinds = [3, 11]: size of random boards = 11 must be a whole number from 3 to 10"),
-        ("lake.kinds=[]", "lake.kinds = []: must be a list of kinds of boards, at least one"),
-        ("lake.kinds=[castle6]", "family = 'castle' must be one of 'random', 'rooms', 'maze'"),
-        ("lake.kinds=[3, rooms4]", "size of rooms boards = 4 must be a whole number from 5 to 10"),
-        ("lake.kinds=[corridor5x9]", "num_agents on corridor boards of size 5 = 9 must be a whole number from 1 to"),
-        ("lake.kinds=[6-3]", "kind = '6-3' must be a size with"),
-        ("validation.kinds=[rooms]", "kind = 'rooms' must be a size with"),
-        ("warm_start.kinds=[3x5]", "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
         ("rounds.instances=77", "rounds.instances = 77 must be a multiple of grpo.prompts"),
         ("reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
         ("model.shape=null", "model: one of shape and path must be given"),
-        ("model.lora.targets=[q]", 'model.lora.targets.0 = "q": must be one of q_proj, k_proj'),
         ("model.lora.targets=[q_proj, q_proj]", "must hold each projection at most once"),
-        ("lake.objective=cost", 'lake.objective = "cost": must be one of sum_of_costs or makespan'),
         ("reward.kind=best", "must be one of paper, accuracy, valid, optimal, checks or module:function, a function"),
         ("model.lora.alpha=.inf", "model.lora.alpha = Infinity: must be a finite number"),
         ("mesh.fsdp=0", "mesh.fsdp = 0: must be at least 1, or -1"),
@@ -51,12 +40,8 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
             "validation.instances = 11 must be at least 12, a board of each of 4 kinds and 3 hole ratios",
         ),
         ("seed", "must be key=value"),
-        ("seed.deeper=1", "seed is no section"),
-        ("tracking.wandb.deeper=1", "tracking.wandb = {"),
-        ("rounds=3", "rounds = 3: must be an object"),
         ("seed=[", "not YAML"),
         ("reward.kind=paper", "reward.kind = paper must be optimal with grpo.credit = exact; or set grpo.credit"),
-        ("lake.objective=makespan", "lake.objective = makespan must be sum_of_costs with grpo.credit = exact"),
         ("text.thinking=true", "text.thinking = true must be false with grpo.credit = exact"),
     ],
 )
@@ -110,13 +95,6 @@ def test_a_base_that_cannot_be_built_on_is_named(lower, message, tmp_path):
     with pytest.raises(ConfigError) as error:
         load(write(tmp_path, lower=lower, upper="base: lower.yaml\nseed: 1"))
     assert message in str(error.value)
-
-
-def test_a_file_gives_a_section_as_a_section(tmp_path):
-    with pytest.raises(ConfigError, match=r"upper.yaml: rounds is a section, and 3 no section's values"):
-        load(write(tmp_path, lower="rounds: {count: 2}", upper="base: lower.yaml\nrounds: 3"))
-    with pytest.raises(ConfigError, match=r"upper.yaml: rounds.count is no key; sections are nested"):
-        load(write(tmp_path, lower="seed: 1", upper="base: lower.yaml\nrounds.count: 3"))
 
 
 @pytest.mark.parametrize(
