@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import jax
@@ -32,13 +32,6 @@ class Engineer(Protocol):
 Rule = Callable[[Evidence, Sequence[PastRound], jax.Array], LakeConfig]
 """``(evidence, history, key) -> configuration``: a plain function; what it remembers it reads in ``history``."""
 
-Pilot = Callable[[LakeConfig, jax.Array], Mapping[Kind, np.ndarray]]
-"""``(configuration, key) -> {kind: float [boards]}``: a few boards of each kind with data, answered by the policy.
-
-A board's number is the share of its sampled answers that are valid.
-"""
-
-
 Numbers = Sequence[float] | np.ndarray
 
 
@@ -47,7 +40,6 @@ class Draw(enum.IntEnum):
 
     SHUFFLE = 2**16
     CHOICE = 2**16 + 1
-    GATE = 2**16 + 2
     BRANCH = 2**16 + 3
 
 
@@ -83,12 +75,6 @@ def need_round(name: str, history: Sequence[PastRound]) -> None:
     """Raise ValueError unless a round is finished, as only then there are a configuration and what followed from it."""
     if not history:
         raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
-
-
-def mean_by_data(config: LakeConfig, numbers: Mapping[Kind, float]) -> float:
-    """Return the mean of a number per kind, weighted by the configuration's data ratios."""
-    data = dict(zip(config.kinds, config.data, strict=True))
-    return float(np.average(list(numbers.values()), weights=[data[kind] for kind in numbers]))
 
 
 def legal(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
