@@ -287,10 +287,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     api = parser.add_argument_group("with --api")
     api.add_argument("--concurrency", type=int, metavar="N", help=f"requests at once (default: {CONCURRENCY})")
-    api.add_argument("--timeout", type=int, metavar="S", help=f"most seconds for one answer (default: {TIMEOUT})")
-    api.add_argument(
-        "--key-env", metavar="NAME", help="environment variable that contains the key (default: OPENAI_API_KEY)"
-    )
     add_job_options(parser)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the configuration")
     return parser
