@@ -126,7 +126,7 @@ def _named(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:
 
 @jax.jit
 def _staying(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:
-    """Where the named agents are ``[..., agents, steps]`` and should end ``[..., agents]``; the others are ``ABSENT``.
+    """Return the cells of the named agents ``[..., agents, steps]`` and their goals ``[..., agents]``, else ``ABSENT``.
 
     Both are small integers. What a path names off the padded board is ``OUTSIDE``, whichever number it has.
     """

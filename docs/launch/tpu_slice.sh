@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A run on a slice of spot TPUs, from any machine with gcloud; the run's directory and the programs that were compiled
-# lie on an NFS disk, which all hosts of the slice mount and which outlives it. Give it again to go on after a stop.
+# A run on a slice of spot TPUs, from any machine with gcloud. The run's directory and the compiled programs are on an
+# NFS disk, which all hosts of the slice mount and which outlives it. Rerun the same command to resume.
 #
 #   SHARE=10.0.0.2:/runs docs/launch/tpu_slice.sh
 #   SHARE=10.0.0.2:/runs TYPE=v6e-8 VERSION=v2-alpha-tpuv6e docs/launch/tpu_slice.sh seed=1   # KEY=VALUE: settings
 #
-# Ends with 0 when the run is finished, with 75 when it was stopped; when the slice is taken away, as gcloud does.
+# Exit status: 0 if the run is finished, 75 if it was stopped; gcloud's if the slice was taken away.
 set -euo pipefail
 
 NAME=${NAME:-jaxlake}

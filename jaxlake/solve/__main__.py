@@ -71,7 +71,7 @@ def _solved(entries: Sequence[files.Record], instances: Instance, max_steps: int
 
 
 def _summary(entries: Sequence[files.Record]) -> str:
-    """How many boards ended how, and the share of the solved ones that need a wait."""
+    """Count the boards by status, and give the share of the solved boards that need a wait."""
     ends = collections.Counter(entry["status"] for entry in entries)
     waits = [entry["needs_wait"] for entry in entries if "needs_wait" in entry]
     return (

@@ -205,7 +205,7 @@ def _last(times: Array) -> jax.Array:
 
 
 def _spread(board: Array, max_size: int) -> Array:
-    """Where the sets ``[..., words, lanes]`` can be a move later, or could have been a move earlier."""
+    """Return the cells that the sets ``[..., words, lanes]`` can reach by a move, or could have come from."""
     up, down, left, right = (shifted(board, by) for by in offsets(max_size))
     return up | down | left | right
 

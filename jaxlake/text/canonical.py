@@ -45,7 +45,7 @@ def _written(side: int) -> dict[str, int]:
 
 @functools.cache
 def _leads(side: int) -> dict[str, list[int]]:
-    """For each letter a list: where it leads from each cell, and ``OUTSIDE`` from there (index -2)."""
+    """Return a list for each letter: its next cell from each cell, and from ``OUTSIDE`` (index -2) ``OUTSIDE``."""
     table = {}
     for action in Action:
         down, right = STEPS[action]

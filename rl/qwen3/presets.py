@@ -86,7 +86,7 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
 
 
 class _Rope(pydantic.BaseModel):
-    """What a config.json says of rotary positions: of transformers 4 at its top and in `rope_scaling`, of 5 in
+    """The rotary positions in a config.json: in that of transformers 4 at its top and in `rope_scaling`, of 5 in
     `rope_parameters`."""
 
     rope_theta: pydantic.PositiveFloat | None = None

@@ -61,7 +61,7 @@ class MultiAgentPathFindingConfig:
 
     @property
     def lake(self) -> LakeConfig:
-        """What boards are drawn from: every side with every number of agents."""
+        """Return the configuration of the boards: every side with every number of agents."""
         sides = range(self.min_grid_size, self.max_grid_size + 1)
         agents = range(self.min_agents, self.max_agents + 1)
         kinds = [Kind(self.family, side, number) for side in sides for number in agents]

@@ -72,11 +72,11 @@ class MapfConfig(vf.TasksetConfig):
     style: PromptStyle = PromptStyle.VERBOSE
     """``verbose``, the rules in English; ``grid``, the board and a line; ``coordinates``, for models trained on it."""
     answer_format: AnswerFormat = AnswerFormat.COORDINATES
-    """What the prompt asks for, ``coordinates`` or ``moves``. Replies in either are read."""
+    """Form of the answer in the prompt, ``coordinates`` or ``moves``. Replies in both are read."""
 
     @property
     def lake(self) -> LakeConfig | None:
-        """What boards are drawn from, None for a fixed set."""
+        """Return the configuration of drawn boards; None for a fixed set."""
         if isinstance(self.boards, dict):
             return LakeConfig.from_dict(self.boards)
         if self.boards in SETS:
