@@ -49,11 +49,6 @@ def test_a_bucket_is_no_folder_here(main, capsys):
     assert_refused(main, [option, "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount", capsys)
 
 
-def test_a_home_that_no_shell_has_seen_is_the_home(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    assert command.parse(train.parser(), ["--run=~/x"]).run == Path("/home/me/x")
-
-
 TELL = """
 import sys
 from pathlib import Path

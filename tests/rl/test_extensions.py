@@ -43,8 +43,6 @@ def too_few(verdict, optima, tokens):
 def terse(instance):
     return f"{instance.size} {instance.num_agents}"
 
-
-number = 3
 '''
 
 
@@ -82,9 +80,7 @@ def test_what_names_none_is_refused_with_what_is_allowed(override):
     ("name", "message"),
     [
         ("nowhere_to_be_found:f", "there is no module nowhere_to_be_found here"),
-        ("mine_lake.deeper:f", "there is no module mine_lake.deeper here"),
         ("mine_lake:misspelt", "module mine_lake has no function misspelt"),
-        ("mine_lake:number", "module mine_lake has no function number"),
     ],
 )
 @pytest.mark.parametrize("key", ["engineer.kind", "reward.kind", "text.style"])

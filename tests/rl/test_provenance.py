@@ -43,12 +43,3 @@ def test_nothing_of_the_default_run_is_changed():
     assert of(TINY)["lake.kinds"] == "ours: the paper has [3, 4, 5, 6, 7, 8, 9, 10]"
     assert of(TINY)["lake.objective"] == "inferred: best supported reading"
     assert of(TINY)["rounds.instances"] == "ours: the paper has 4000"
-
-
-def test_a_value_is_the_papers_whoever_gave_it_and_else_changed_unless_it_is_the_default():
-    found = of(TINY, "rounds.count=4", "grpo.prompts=96", "grpo.samples=4", "rounds.epochs=2", "lake.kinds=[3, 4]")
-    assert found["rounds.count"] == "changed: the paper has 3"
-    assert found["lake.kinds"] == "changed: the paper has [3, 4, 5, 6, 7, 8, 9, 10]"
-    assert found["grpo.prompts"] == "ours"
-    assert found["grpo.samples"] == "changed"
-    assert found["rounds.epochs"] == "paper"

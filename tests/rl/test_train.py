@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -195,14 +194,6 @@ def assert_close(ours: list[dict], theirs: list[dict]) -> None:
             assert close, (name, mine, other)
 
 
-def assert_same_words(workspace: Path, run: str, other: str, places: Sequence[str]) -> None:
-    for place in places:
-        for name in ("evidence.json", "samples.json", "config.json", "context.md"):
-            files = [workspace / each / place / name for each in (run, other)]
-            if files[1].exists():
-                assert files[0].read_text() == files[1].read_text(), files[0]
-
-
 @pytest.mark.heavy
 def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_both(workspace, unbroken):
     run = workspace / "pair_stopped"
@@ -220,28 +211,6 @@ def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_bo
     done = rows(workspace, "pair_stopped")
     assert 6 < len(done) < 18
     assert_close(done, rows(workspace, "unbroken")[: len(done)])
-
-
-@pytest.mark.slow
-def test_two_processes_go_through_all_rounds_and_resume(workspace, unbroken):
-    first, second = (finish(process) for process in start_pair(workspace, "pair"))
-    assert "Report: " in first and second.strip() == ""
-    assert_close(rows(workspace, "pair"), rows(workspace, "unbroken"))
-    assert_same_words(workspace, "pair", "unbroken", ["warm_start", *(f"rounds/{k}" for k in range(3))])
-    for name in ("raw", "projected", "realised"):
-        ours, theirs = (
-            json.loads((workspace / run / "rounds/2/proposal.json").read_text())[name] for run in ("pair", "unbroken")
-        )
-        assert ours == theirs
-
-    processes = start_pair(workspace, "pair_again")
-    wait_for_step(workspace, "pair_again", round=1, step=1, process=processes[0])
-    processes[0].send_signal(signal.SIGTERM)
-    assert "Stopped and saved" in [finish(process) for process in processes][0]
-    first, second = (finish(process) for process in start_pair(workspace, "pair_again"))
-    assert "Resumes" in first and second.strip() == ""
-    name = "metrics.jsonl"
-    assert (workspace / "pair_again" / name).read_bytes() == (workspace / "pair" / name).read_bytes()
 
 
 def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
