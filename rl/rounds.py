@@ -51,8 +51,6 @@ def execute(
         student.restore(directory, display)
         if saved is not None:
             display.say(f"Resumes {directory.path}: {student.state}")
-            for change in directory.changes:
-                display.say(change)
 
     progress = student.state.progress
     with recorder:

@@ -70,8 +70,9 @@ def plan_runs(comparison: Resolved, out: Path) -> list[RunPlan]:
 def fork(plan: RunPlan) -> None:
     """Make the folder of a run from its origin's: whole, or not at all. One that is there stays as it is.
 
-    The end of the origin becomes its first checkpoint, beside the records of all rounds before. Its `best/` will be of
-    its own rounds. While this lasts it has the origin's lock, so that nobody else makes the same folder.
+    The end of the origin becomes its first checkpoint, beside the records of all rounds before. It gets a `best/` with
+    the first round that is better than the origin's. While this lasts it has the origin's lock, so that nobody else
+    makes the same folder.
 
     Raises:
       InUse: if another process makes one of the same origin's.
@@ -88,8 +89,7 @@ def fork(plan: RunPlan) -> None:
             for name in FOLDERS:
                 if (source.path / name).exists():
                     shutil.copytree(source.path / name, fresh / name)
-            unused = () if needs_reference(plan.config) else ("reference",)
-            progress = target.checkpoints.copy_latest(source.checkpoints, unused)
+            progress = target.checkpoints.copy_latest(source.checkpoints)
             for name, length in progress.log_bytes.items():
                 if length:
                     (fresh / name).write_bytes((source.path / name).read_bytes()[:length])

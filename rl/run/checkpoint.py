@@ -10,7 +10,7 @@ import logging
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -96,33 +96,20 @@ class Checkpoints:
             )
         )
 
-    def copy_latest(self, source: "Checkpoints", unused: Sequence[str]) -> Progress:
-        """Copies another run's latest checkpoint to be the first here, where no validation has been the best yet.
-
-        Args:
-          unused: names of arrays, such as "reference", that this run does not read; they stay on disk until this
-            checkpoint goes.
-
-        Returns:
-          The run's progress in the copy.
+    def copy_latest(self, source: "Checkpoints") -> Progress:
+        """Copy another run's latest checkpoint to be the first here, and return its progress.
 
         Raises:
           RunError: if the checkpoint is damaged.
         """
         step = source.steps[-1]
         try:
-            _, record = source._read(step)
+            progress, _ = source._read(step)
         except _Damaged as error:
             run = source.folder.parent
             raise RunError(f"{source.folder}/{step}: damaged ({error}); delete {run} to make it anew") from None
-        copy = self.folder / "1"
-        shutil.copytree(source.folder / str(step), copy)
-        record["progress"]["best"] = None
-        record["arrays"] = {name: x for name, x in record["arrays"].items() if name.split(".")[0] not in unused}
-        (copy / "progress" / "metadata").write_text(
-            json.dumps({"record": record, "digest": _digest(record)}), encoding="utf-8"
-        )
-        return Progress(**record["progress"])
+        shutil.copytree(source.folder / str(step), self.folder / "1")
+        return progress
 
     def check(self) -> None:
         """Raises what went wrong in the background, if anything has.
@@ -255,9 +242,9 @@ class Checkpoints:
     def _refuse_other_model(self, step: int, record: dict[str, Any], like: dict[str, Any]) -> None:
         ours = {name: (list(x.shape), x.dtype.name) for name, x in _leaves(like)}
         theirs = {name: (x["shape"], x["dtype"]) for name, x in record["arrays"].items()}
-        for name in [*ours, *theirs]:
-            if ours.get(name) != theirs.get(name):
-                there, here = (" ".join(map(str, x.get(name, ("absent",)))) for x in (theirs, ours))
+        for name, own in ours.items():  # what is there besides, such as the reference of another engineer, is not read
+            if own != theirs.get(name):
+                there, here = (" ".join(map(str, x)) for x in (theirs.get(name, ("absent",)), own))
                 raise ConfigError(
                     f"{self.folder / str(step)}: does not match the model: {name} is {there} there, {here} here"
                 )
