@@ -5,7 +5,7 @@ from engineer.engineers import RULES
 from engineer.engineers.base import Engineer, RandomEngineer, RuleEngineer
 from engineer.engineers.hindsight import Hindsight
 from engineer.engineers.language import Generate, Generation, LanguageEngineer, NoAnswer
-from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts, wilson
+from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts
 from engineer.proposal import Proposal, grammar
 
 __all__ = [
@@ -30,5 +30,4 @@ __all__ = [
     "evidence_from_verdicts",
     "grammar",
     "modules",
-    "wilson",
 ]

@@ -101,16 +101,9 @@ class PastRound:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "PastRound":
-        """Read what ``to_json`` wrote.
-
-        Raises:
-          ValueError: in one line, for anything else.
-        """
-        try:
-            config, evidence = LakeConfig.from_dict(values["config"]), Evidence.from_json(values["evidence"])
-            return cls(**dict(values) | {"config": config, "evidence": evidence})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"no past round: {error!r}") from None
+        """Read what ``to_json`` wrote."""
+        config, evidence = LakeConfig.from_dict(values["config"]), Evidence.from_json(values["evidence"])
+        return cls(**dict(values) | {"config": config, "evidence": evidence})
 
 
 _HEADING = re.compile(r"^##(?!#) *(\w*).*\n?", re.MULTILINE)

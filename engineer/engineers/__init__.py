@@ -4,41 +4,27 @@
 control; `rules` and `sampling` are plain functions of evidence and history.
 """
 
+from engineer.engineers import rules, sampling
 from engineer.engineers.base import Rule
-from engineer.engineers.rules import (
-    adarft,
-    agents_ladder,
-    easy_only,
-    fixed_random,
-    frontier,
-    ladder,
-    learnability,
-    paper_v6_replay,
-    previous,
-    targets_only,
-    threshold_rule,
-    uniform,
-)
-from engineer.engineers.sampling import bandit, mutate_best, plr
 
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        fixed_random,
-        uniform,
-        previous,
-        paper_v6_replay,
-        threshold_rule,
-        learnability,
-        bandit,
-        adarft,
-        ladder,
-        plr,
-        mutate_best,
-        targets_only,
-        easy_only,
-        agents_ladder,
-        frontier,
+        rules.fixed_random,
+        rules.uniform,
+        rules.previous,
+        rules.paper_v6_replay,
+        rules.threshold_rule,
+        rules.learnability,
+        sampling.bandit,
+        rules.adarft,
+        rules.ladder,
+        sampling.plr,
+        sampling.mutate_best,
+        rules.targets_only,
+        rules.easy_only,
+        rules.agents_ladder,
+        rules.frontier,
     )
 }
 """Rules by the names that configuration files give them."""

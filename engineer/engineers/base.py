@@ -39,7 +39,6 @@ class Draw(enum.IntEnum):
     """Numbers to fold a key with for draws of their own; far above those of attempts, which are folded in too."""
 
     SHUFFLE = 2**16
-    CHOICE = 2**16 + 1
     BRANCH = 2**16 + 3
 
 
@@ -62,19 +61,8 @@ class RuleEngineer:
     rule: Rule
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Propose what the rule designs; ``raw`` and ``thinking`` are empty.
-
-        Raises:
-          ValueError: no finished round.
-        """
-        need_round(self.name, history)
+        """Propose what the rule designs; ``raw`` and ``thinking`` are empty."""
         return Proposal(engineer=self.name, projected=self.rule(evidence, history, key))
-
-
-def need_round(name: str, history: Sequence[PastRound]) -> None:
-    """Raise ValueError unless a round is finished, as only then there are a configuration and what followed from it."""
-    if not history:
-        raise ValueError(f"engineer {name} designs from round 1 on: it needs at least one finished round")
 
 
 def legal(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:

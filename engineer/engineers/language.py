@@ -7,7 +7,7 @@ import jax
 
 from engineer import proposal
 from engineer.context import Context, PastRound, Training
-from engineer.engineers.base import Draw, need_round
+from engineer.engineers.base import Draw
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
@@ -37,7 +37,7 @@ class Generation:
 
 
 class NoAnswer(Exception):
-    """A model that could not be asked or gave nothing back: its server is gone or too slow, the prompt is too long."""
+    """A model that gave nothing back, such as a server that is gone or too slow; one line says why."""
 
 
 Generate = Callable[[str, str, jax.Array], Generation]
@@ -83,11 +83,7 @@ class LanguageEngineer:
           evidence: the validation after the last round of ``history``.
           history: every finished round in ascending order, at least round 0.
           key: the random key of the model's sampling in the first attempt, from which the keys of all else are derived.
-
-        Raises:
-          ValueError: no finished round, hence no configuration to fall back to; one kind, hence nothing to shuffle.
         """
-        need_round(self.name, history)
         previous, training = history[-1].config, self.training(history[-1].round + 1)
         if self.shuffled:
             validated = (row.kind for row in evidence.by_kind)
@@ -106,7 +102,7 @@ class LanguageEngineer:
             try:
                 generation = self.generate(prompt(complaint), grammar, attempt_key)
             except NoAnswer as error:
-                errors.append(_line(error))
+                errors.append(str(error))
                 continue
             read = read_answer(self.name, generation, previous)
             if not read.errors:
@@ -151,9 +147,3 @@ def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> 
 
 
 _COMPLAINT = "\n\nYour last answer could not be used: {fault}. Answer again, in the form asked for."
-
-
-def _line(error: NoAnswer) -> str:
-    """Return an error's message in one line that a record can hold; a server may send pages."""
-    text = " ".join(str(error).split()) or "no answer"
-    return text if len(text) <= 200 else text[:197] + "..."

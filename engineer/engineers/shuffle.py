@@ -11,13 +11,7 @@ from jaxlake.kinds import Kind
 
 
 def derangement(kinds: Sequence[Kind], key: jax.Array) -> dict[Kind, Kind]:
-    """Map each kind to another, none to itself: a random cycle through all of them.
-
-    Raises:
-      ValueError: fewer than two kinds.
-    """
-    if len(kinds) < 2:
-        raise ValueError(f"evidence of {kinds[0].words} alone cannot be shuffled: at least two kinds are needed")
+    """Map each of two or more kinds to another, none to itself: a random cycle through all of them."""
     cycle = [kinds[i] for i in jax.random.permutation(key, len(kinds)).tolist()]
     return dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
 

@@ -47,21 +47,11 @@ def evidence_from_verdicts(
       truncated: bool ``[prompts]``.
       sampled_valid: float ``[prompts]`` share of a prompt's samples that are valid, or None.
       samples_per_prompt: number of samples that the share is over.
-
-    Raises:
-      ValueError: no prompt at all, or arrays of different lengths.
     """
     given = {"checks": checks, "optimal": optimal, "tokens": tokens, "truncated": truncated}
-    given |= {} if sampled_valid is None else {"sampled_valid": sampled_valid}
     arrays = {name: np.asarray(array) for name, array in given.items()}
     kinds = np.array([Kind.of(kind) for kind in np.asarray(kinds).tolist()], object)
-    if len(kinds) == 0:
-        raise ValueError("evidence of 0 prompts; there must be at least one")
-    for name, array in arrays.items():
-        shape = (len(kinds), len(CHECKS)) if name == "checks" else (len(kinds),)
-        if array.shape != shape:
-            raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
-    shares = arrays.pop("sampled_valid", None)
+    shares = None if sampled_valid is None else np.asarray(sampled_valid)
     sums = add(None, kinds, **{name: array[:, None] for name, array in arrays.items()})
     rows = (_row(name, sums[name]) for name in sums)
     return Evidence(

@@ -94,7 +94,6 @@ def test_rows_hold_lengths_groups_and_standard_errors_counted_by_hand():
     assert (four.groups, four.all_valid, four.learnable, four.all_invalid) == (3, 0, 1, 2)
     assert three.sampled_se == pytest.approx(0.25)
     assert four.sampled_se == pytest.approx(math.sqrt((1 / 9 + 1 / 36 + 1 / 36) / 2 / 3))
-    assert three.optimal_given_valid == 0.5 and four.optimal_given_valid is None
     assert three.advantage is four.advantage is None
 
 
@@ -180,13 +179,6 @@ def test_sums_tell_kinds_of_one_size_apart_and_survive_json_in_their_order():
     }
     assert list(sums) == ["4", "4x3", "10", "rooms6", "corridor8x3"]
     assert [str(row.kind) for row in training_evidence(sums, BOARDS, REQUESTED).by_kind] == list(sums)
-
-
-def test_arrays_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"tokens has shape \(2,\); it must be \(5,\)"):
-        five_answers(tokens=np.array([1, 2]))
-    with pytest.raises(ValueError, match="0 prompts"):
-        five_answers(kinds=kinds_of([]))
 
 
 def answers(rng: np.random.Generator, groups: int, samples: int = 4) -> dict[str, np.ndarray]:
@@ -280,7 +272,6 @@ def report(kind: int | str, realised: int, waits: int, hole_ratio: float, candid
         requested_interacting=None,
         realised_interacting=waits,
         repeated=0,
-        gaps=(realised, 0, 0, 0),
         holes=0,
         hole_ratio=hole_ratio,
         candidates=candidates,
@@ -393,24 +384,6 @@ def test_whole_evidence_survives_json():
     assert data["version"] == 2 and Evidence.from_json(data) == evidence
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"version": 1}, "version 1"),
-        ({"x": 1}, "'x'"),
-        ({"by_size": None}, "NoneType"),
-        ({"by_size": [{"size": 3}]}, "missing"),
-        ({"by_size": [{"kind": "castle\n6"}]}, "castle"),
-        ({"training": 7}, "int"),
-    ],
-)
-def test_other_json_is_refused_in_one_line(changes, message):
-    with pytest.raises(ValueError, match=f"no evidence of version 2.*{message}") as error:
-        Evidence.from_json(whole_evidence().to_json() | changes)
-    assert "\n" not in str(error.value) and len(str(error.value)) < 300
-
-
-@pytest.mark.parametrize("data", [None, [], "evidence", 3, {}])
-def test_what_is_no_evidence_at_all_is_refused_in_one_line(data):
-    with pytest.raises(ValueError, match="no evidence of version 2"):
-        Evidence.from_json(data)
+def test_evidence_of_another_version_is_refused():
+    with pytest.raises(ValueError, match="evidence of version 1: this program reads version 2"):
+        Evidence.from_json(whole_evidence().to_json() | {"version": 1})
