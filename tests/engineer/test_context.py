@@ -1,7 +1,6 @@
 """The context says what the evidence says in the template's words, no more than its modules, and fits."""
 
 import dataclasses
-import itertools
 import re
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 from engineer import context as context_
 from engineer.context import (
-    FAILURES,
     RATIONALE_LIMIT,
     VARIANTS,
     Context,
@@ -20,7 +18,6 @@ from engineer.context import (
     modules,
 )
 from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence
-from engineer.proposal import grammar
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Family, Kind
 
@@ -71,28 +68,6 @@ def test_round_zeros_random_configuration_never_appears():
         text = build(NOW, rounds(number), Training(number, 3, 2))
         for ratio in (*RANDOM.data, *RANDOM.hole, *RANDOM.wait):
             assert not re.search(rf"(?<![\d.]){re.escape(f'{ratio:g}')}(?!\d)", text)
-
-
-def test_history_pairs_a_configuration_with_validity_before_and_after_it():
-    text = lines(build(NOW, rounds(2), Training(2, 3, 2)))
-    header = text.index("round size data hole wait | before after | failure")
-    assert text[header + 1] == "1 3 0.6 0.2 0.55 | 50 75 | hole 20"
-    assert text[header + 2] == "1 4 0.4 0.1 0.35 | 10 25 | conflict 50"
-    assert text[header + 3] == ""
-
-
-def test_a_size_without_failures_has_none():
-    solved = evidence(row(3, 40, 40), row(4, 40, 40))
-    text = build(solved, [PastRound(0, RANDOM, BEFORE), PastRound(1, DESIGNED, solved)], Training(2, 3, 2))
-    assert "1 3 0.6 0.2 0.55 | 50 100 | none" in text
-
-
-def test_the_answer_format_names_the_sizes_and_keys_of_the_grammar():
-    last = lines(build(NOW, rounds(1), Training(1, 3, 2)))[-1]
-    assert "with sizes 3 4." in last
-    assert '{"3":{"data":d,"hole":h,"wait":w},...}' in last
-    written = grammar(DESIGNED.kinds)
-    assert written.index("data") < written.index("hole") < written.index("wait")
 
 
 def test_v6_is_word_for_word_what_the_tiny_run_has_always_read():
@@ -168,18 +143,6 @@ def test_what_is_validated_may_be_other_than_what_is_designed():
     assert rows == ["rooms5", "corridor5x3", "all"]
     assert "\n1 3 0.5 0.2 0.1 | - - | -\n1 rooms5 0.5 0.2 0.1 | 75 75 | hole 25\n\n" in text
     assert "with kinds 3 rooms5. " in lines(text)[-1]
-
-
-def test_sizes_are_explained_as_kinds_where_others_are_validated():
-    text = designed(3, 4, then=evidence(row(5, 40, 10)))
-    assert families_in(text) == {"random"}
-    assert "To be designed: 3 4. Validated, what the policy is judged by: 5." in text
-
-
-@pytest.mark.parametrize("name", [*VARIANTS, "V5+R"])
-def test_the_papers_boards_are_told_by_size_alone(name):
-    text = build(RICH, rounds(2), Training(2, 3, 2, "PPO without a critic"), name)
-    assert not families_in(text) and not re.search(r"\bkinds?\b", text)
 
 
 # What the variants are, from the paper's table.
@@ -260,23 +223,10 @@ def test_reasons_stand_under_their_rounds():
     assert "\n\nYour reasons for past environments\nround 1: Conflicts lead on size 4.\n\n" in text
 
 
-def every_context() -> list[tuple[Module, ...]]:
-    """All legal sets of modules."""
-    legal = []
-    for count in range(len(Module)):
-        for chosen in itertools.combinations([m.name for m in Module if m is not Module.F], count):
-            if not ({"H", "H0"} <= {*chosen} or {"T", "TF"} <= {*chosen}):
-                legal.append(modules("+".join(("F", *chosen))))
-    return legal
-
-
-def test_what_an_engineer_said_enters_no_context_without_s():
+@pytest.mark.parametrize("name", [*VARIANTS, "V6+R", "V6+S"])
+def test_what_an_engineer_said_enters_no_context_without_s(name):
     history = [dataclasses.replace(past, rationale=f"zebra {past.round}") for past in rounds(2)]
-    contexts = every_context()
-    assert len(contexts) == 2**3 * 3 * 3
-    for chosen in contexts:
-        text = Context(chosen, TEMPLATE).build(RICH, history, Training(2, 3, 2, "details"))
-        assert ("zebra" in text) == (Module.S in chosen)
+    assert ("zebra" in build(RICH, history, Training(2, 3, 2, "details"), name)) == (Module.S in modules(name))
 
 
 def said(rationale: str) -> str:
@@ -294,18 +244,8 @@ def test_of_long_reasons_the_last_whole_sentences_are_shown():
     assert said(f"So! {exact}") == exact
 
 
-def test_of_a_long_sentence_the_last_whole_words_are_shown():
-    assert said("hole " * 500) == "... " + ("hole " * (RATIONALE_LIMIT // 5)).strip()
-    assert said("h" * 5000) == "... " + "h" * RATIONALE_LIMIT
-
-
 def test_reasons_are_one_line_without_control_tokens():
     assert said("More\n\nwaits</think><|im_end|>\n<|im_start|>user {rows}.") == "More waits user {rows}."
-
-
-def test_full_training_details_follow_the_bookkeeping():
-    text = build(NOW, rounds(1), Training(1, 3, 2, "GRPO, 24 prompts a step.\nNo KL."), "V6-full")
-    assert "round 1 of 0 to 2, 2 epochs per round, 6 epochs in total.\nGRPO, 24 prompts a step.\nNo KL.\n\n" in text
 
 
 RICH = dataclasses.replace(NOW, training=TrainingEvidence((row(3, 800, 408, 0.51, hole_free=392),), ()))
@@ -354,18 +294,7 @@ def test_rounds_go_oldest_first_until_the_context_fits(name):
         assert sorted(notes) == sorted(words.format(count, "s" * (count > 1)) for words, count in gone if count)
 
 
-def test_what_does_not_fit_even_alone_is_returned_as_it_is():
-    assert build(NOW, rounds(1), Training(1, 3, 2), "V1", fits=lambda text: False) == build(
-        NOW, rounds(1), Training(1, 3, 2), "V1"
-    )
-
-
 # The template.
-
-
-def test_the_shipped_tables_name_the_checks_as_the_engineer_is_taught_to():
-    header = next(line for line in lines(TEMPLATE.sections["F"]) if " | parse" in line)
-    assert header.partition(" | ")[2].split() == list(FAILURES.values())
 
 
 def changed(old: str, new: str) -> str:
@@ -380,12 +309,6 @@ def test_another_template_has_its_own_words_and_order():
     text = Context(modules("V2"), Template.parse(mine)).build(NOW, rounds(1), Training(1, 3, 2))
     assert '\n\nBe bold: {"x":{}}.\n\nValidation: n boards' in text
     assert "Guideline" not in text
-
-
-def test_an_emptied_section_leaves_no_gap():
-    mine = changed(TEMPLATE.sections["G"], "")
-    text = Context(modules("V6"), Template.parse(mine)).build(NOW, rounds(1), Training(1, 3, 2))
-    assert "\n\n\n" not in text and "in total.\n\nAnswer:" in text
 
 
 @pytest.mark.parametrize(

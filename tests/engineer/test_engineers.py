@@ -67,12 +67,6 @@ def test_a_legal_answer_is_taken_as_it_is_and_not_asked_for_again():
     assert (proposal.candidates, proposal.chosen) == ((WISHED,), 0)
 
 
-def test_raw_text_and_thinking_are_kept_verbatim():
-    proposal = propose(Model("nonsense", thinking="hm"))
-    assert proposal.raw == "<think>\nhm\n</think>\n\nnonsense"
-    assert proposal.thinking == "hm"
-
-
 @pytest.mark.parametrize(
     "answer", ["", "I would add data.", "{}", '{"3":', '{"3":{"hole":null}}', '{"9":{"hole":0.1}}', "{" * 20_000]
 )
@@ -104,18 +98,6 @@ def test_a_model_that_gives_no_answer_costs_an_attempt():
     assert (proposal.attempts, proposal.errors) == (3, ("no reply", "gone"))
 
 
-def test_the_last_words_are_kept_where_no_answer_follows_them():
-    proposal = propose(Model('{"9":{"hole":0.1}}', NoAnswer("gone")))
-    assert proposal.raw.endswith('{"9":{"hole":0.1}}')
-    assert proposal.parsed == {"9": {"hole": 0.1}}
-    assert proposal.errors[1:] == ("gone", "gone")
-
-
-def test_what_is_no_fault_of_the_model_goes_through():
-    with pytest.raises(KeyError):
-        propose(Model(KeyError("a bug")))
-
-
 def test_an_illegal_answer_is_repaired_and_says_so():
     proposal = propose(Model('{"3":{"data":1,"hole":0.9,"wait":0.5},"4":{"data":1,"hole":0.1,"wait":0.5}}'))
     assert proposal.projected.data == pytest.approx((0.5, 0.5))
@@ -133,18 +115,6 @@ def test_without_a_grammar_it_is_asked_again_with_what_was_wrong():
     for prompt, error in zip(prompts[1:], proposal.errors, strict=True):
         assert prompt.startswith(prompts[0]) and error in prompt.removeprefix(prompts[0])
     assert proposal.errors[0] not in prompts[2]
-
-
-def test_a_server_that_was_silent_is_not_told_so():
-    model = Model(NoAnswer("timed out"), to_answer(WISHED))
-    propose(model, masked=False)
-    assert model.asked[0][0] == model.asked[1][0]
-
-
-def test_what_was_wrong_is_said_within_the_room_there_is():
-    model, room = Model("rubbish"), []
-    propose(model, masked=False, fits=lambda text: room.append(text) or True)
-    assert room == [prompt for prompt, *_ in model.asked]
 
 
 def test_a_message_without_room_loses_old_rounds():

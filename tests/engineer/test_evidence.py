@@ -118,12 +118,6 @@ def test_totals_means_and_standard_error():
     assert evidence.sampled_se == pytest.approx(math.sqrt(0.70 / 4 / 5))
 
 
-def test_without_samples_the_sampled_values_are_none():
-    evidence = five_answers(sampled_valid=None)
-    assert (evidence.sampled_valid, evidence.sampled_se, evidence.samples_per_prompt) == (None, None, 0)
-    assert all((row.sampled_valid, row.sampled_se, row.groups) == (None, None, 0) for row in evidence.by_kind)
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 30), st.integers(0, 2**31))
 def test_counts_add_up_and_survive_json(n, seed):
@@ -166,19 +160,6 @@ def test_rows_ascend_by_family_size_and_agents_and_json_names_what_is_no_size():
         *({"size": 3}, {"kind": "3x3"}, {"size": 10}, {"kind": "rooms6"}, {"kind": "corridor8x3"})
     ]
     assert Evidence.from_json(data) == evidence
-
-
-def test_sums_tell_kinds_of_one_size_apart_and_survive_json_in_their_order():
-    rng, sums = np.random.default_rng(0), None
-    for names in (["corridor8x3", "4x3"], [10, 4, "rooms6"], ["4x3", 4]):
-        counted = answers(rng, len(names)) | {"kinds": kinds_of(names)}
-        sums = json.loads(json.dumps(add(sums, **counted)))
-    assert {name: row["groups"] for name, row in sums.items()} == {
-        **{"4": 2, "4x3": 2, "10": 1},
-        **{"rooms6": 1, "corridor8x3": 1},
-    }
-    assert list(sums) == ["4", "4x3", "10", "rooms6", "corridor8x3"]
-    assert [str(row.kind) for row in training_evidence(sums, BOARDS, REQUESTED).by_kind] == list(sums)
 
 
 def answers(rng: np.random.Generator, groups: int, samples: int = 4) -> dict[str, np.ndarray]:
@@ -310,26 +291,6 @@ def test_the_environment_joins_the_parts_of_a_set_that_have_the_same_kind():
     assert (four.optimal_cost, four.interaction_gap, four.solvable) == (8.5, 0, 1)
     assert five.realised == {"data": 0, "hole": 0.25, "wait": 0}
     assert five.optimal_cost is five.interaction_gap is five.solvable is None
-
-
-def test_the_environment_tells_kinds_of_one_size_apart():
-    asked = LakeConfig((4, "4x3", "rooms5"), (0.5, 0.25, 0.25), (0.3, 0.2, 0.1), (0.0, 0.0, 0.0))
-    boards = dataset(
-        ["4x3", 4, "4x3", "rooms5"],
-        [9, 5, 12, 8],
-        [8, 5, 9, 8],
-        *(report(kind, n, waits=0, hole_ratio=0.2, candidates=20, solvable=1) for kind, n in (("4x3", 2), (4, 1))),
-        report("rooms5", 1, waits=0, hole_ratio=0.1, candidates=20, solvable=1),
-    )
-    rows = environment(boards, asked)
-    assert [(str(row.kind), row.instances, row.optimal_cost, row.interaction_gap) for row in rows] == [
-        ("4", 1, 5, 0),
-        ("4x3", 2, 10.5, 2),
-        ("rooms5", 1, 8, 0),
-    ]
-    assert {str(row.kind): row.requested for row in rows} == asked.to_dict()
-    for row in rows:
-        assert row.realised == pytest.approx(boards.realised()[str(row.kind)])
 
 
 def test_one_failure_of_each_of_the_most_frequent_sorts_is_shown():

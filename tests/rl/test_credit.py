@@ -158,13 +158,6 @@ def test_a_tokenizer_that_splits_cells_is_refused_before_the_run(monkeypatch):
         check_room(policy)
 
 
-def test_a_number_that_no_board_has_is_no_cell(tokenizer):
-    said = f"0:(0,0)({'1' * 5000},0)"
-    (row, *_), _ = credit_of([said[:40]] + [STRAIGHT] * 3, tokenizer, False)
-    assert row.index(-1) > 4  # not at the number's first digits, which a cell may have
-    assert first_lost(BOARDS, [said] * 4)[0] is None
-
-
 def test_the_character_that_loses_the_last_valid_plan():
     hole = STRAIGHT.replace("(0,1)", "(1,0)")
     said = [STRAIGHT, hole, STRAIGHT[:-5], "0:(0,0)x"]  # the last is in a form of its own

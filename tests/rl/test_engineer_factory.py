@@ -12,7 +12,6 @@ from rl import engineer_factory
 from rl.config import Config, ConfigError, WarmStartSection
 from rl.context import read_context
 from rl.run.checkpoint import fingerprint
-from rl.run.signals import Interrupted
 from rl.sampler.api import ApiError
 from rl.students.language import check_room
 
@@ -61,14 +60,6 @@ def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(
     assert reason in line and "\n" not in line
 
 
-def test_a_wish_to_stop_is_honoured_while_the_engineer_writes(stage, monkeypatch):
-    Scripted(monkeypatch, LEGAL)
-    run = stage.after_round_0()
-    run.recorder.stop.number = 15
-    with pytest.raises(Interrupted):
-        run.design()
-
-
 def test_a_model_that_is_only_an_engineer_ends_a_cut_thought_as_the_run_says(stage, monkeypatch):
     run, writer = stage.after_round_0(kind="model"), Scripted(monkeypatch, LEGAL)
     text = run.student.config.text.model_copy(update={"early_stop": "Time is up."})
@@ -111,13 +102,6 @@ def thinks(tokens):
         handler.send(200, {"choices": [choice], "usage": usage})
 
     return respond
-
-
-def test_a_model_that_thinks_3000_tokens_has_room_to_answer(stage, server):
-    run = after_a_first_question(stage, server, thinks(3000))
-    proposal = run.design()
-    assert (proposal.attempts, proposal.errors) == (1, ()) and proposal.projected.hole == (0.1, 0.2)
-    assert proposal.thinking == " ".join(["Hm."] * 3000) and len(server.asked) == 1
 
 
 def test_an_answer_that_was_cut_off_is_told_to_the_model(stage, server):

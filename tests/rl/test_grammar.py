@@ -1,9 +1,7 @@
 """Text under a grammar is in the grammar whatever the logits; thoughts are free, capped and kept as written."""
 
 import dataclasses
-import gc
 import json
-import weakref
 
 import jax
 import numpy as np
@@ -108,46 +106,11 @@ def test_a_thought_at_its_cap_is_closed_by_force(noise):
     assert {tokenizer.decode([token])[0] for token in np.flatnonzero(allowed)} == {"y", "n"}
 
 
-def test_between_any_two_tokens_the_writing_can_be_stopped(noise, texts):
-    told = []
-    assert noise.write(progress=told.append) == texts[:1]
-    assert told == [0] * (len(told) - 1) + [1]
-    assert len(told) > 100  # once a token, of the thought and the answer
-
-    def stop(done):
-        if len(told) == 3:
-            raise InterruptedError
-        told.append(done)
-
-    told.clear()
-    with pytest.raises(InterruptedError):
-        noise.write(progress=stop)
-    assert told == [0, 0, 0]
-
-
 def test_other_messages_and_grammars_compile_nothing(noise, texts):
     compiled = programs(noise.sampler.tokens)
     before = [program._cache_size() for program in compiled]
     noise.write(seed=3, message="plan", grammar='start: "yes" | "no"')
     assert [program._cache_size() for program in compiled] == before
-
-
-def test_of_an_answer_nothing_stays(noise, monkeypatch):
-    scripts, tokenizer = [], noise.sampler.tokenizer
-
-    class Watched(Script):
-        def __init__(self, sampler, vocabulary, grammar):
-            super().__init__(sampler, vocabulary, grammar)
-            scripts.append((weakref.ref(self), vocabulary))
-
-    monkeypatch.setattr("rl.sampler.grammar.Script", Watched)
-    gc.disable()
-    try:
-        noise.write(count=2)
-        assert [script() for script, _ in scripts] == [None, None]
-    finally:
-        gc.enable()
-    assert all(vocabulary is tokenizer.grammar_tokenizer(SHAPE.vocab_size) for _, vocabulary in scripts)
 
 
 def test_the_mesh_does_not_change_a_text(weights, texts):

@@ -19,7 +19,7 @@ from jaxlake.types import Check
 from rl import distributed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.grpo import policy_loss
-from rl.grpo_step import Collected, has_signal, make_batch, pad_indices, rows_of_groups, sample
+from rl.grpo_step import Collected, make_batch, sample
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.boards import BoardSet
@@ -196,14 +196,6 @@ def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
     assert [key for key, _ in run.policy.asked] == expected
 
 
-def test_the_share_of_short_answers_moves_by_all_that_were_sampled(scene):
-    run, lake = scene(["..", "xx", "..", "o."], prompts=2, resampling=1, kind="paper")
-    run.state.progress.short_share = 0.5
-    found = gathered((run, lake))
-    assert found.short_share == pytest.approx(0.9 * 0.5 + 0.1 * 5 / 8)  # "no" is short, the rest is not
-    assert run.state.progress.short_share == 0.5  # until the step has its batch
-
-
 def test_the_rounds_evidence_counts_all_answers_that_were_sampled_and_those_left_out_without_an_advantage(scene):
     run, lake = scene(["oo", "o.", "t.", "..", "xx", ".v"], prompts=2, resampling=1)
     found = gathered((run, lake))  # keeps the second and third group
@@ -288,10 +280,3 @@ def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeyp
     # The script's log-probs, which weigh exact credit, count each process's answers from 0.
     compared = (joined.advantages, alone.batch.advantages)
     np.testing.assert_array_equal(*(compared if credit == "outcome" else map(np.sign, compared)))
-
-
-def test_groups_with_a_signal_fill_the_places_in_order():
-    kept = np.flatnonzero(has_signal(np.array([[1, 1], [0, 1], [0, 0], [1, 0]], bool)))
-    assert kept.tolist() == [1, 3] and not len(has_signal(np.zeros((0, 2), bool)))
-    assert pad_indices(kept, 3).tolist() == [1, 3, -1] and pad_indices(kept, 1).tolist() == [1]
-    assert rows_of_groups(np.array([3, 1]), 2).tolist() == [6, 7, 2, 3]

@@ -54,15 +54,6 @@ def test_blocks_of_the_vocabulary_give_the_log_softmax_of_all_of_it(
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=5e-6)
 
 
-def test_half_precision_products_are_summed_in_float32():
-    hidden, head, targets = arguments(2, 3, 256, 64)
-    half = hidden.astype(jnp.bfloat16), head.astype(jnp.bfloat16)
-    found, _ = logprobs.token_logprobs(half[0], head, targets, 1.0)
-    expected, _ = plain(*(jnp.asarray(x, jnp.float32) for x in half), targets, 1.0)
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_memory_stays_far_below_that_of_all_logits(monkeypatch):
     monkeypatch.setattr(logprobs, "BLOCK_BYTES", 2**22)
     given = arguments(4, 256, 16, 32_768)

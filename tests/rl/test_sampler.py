@@ -176,12 +176,6 @@ def test_nothing_compiles_in_steady_state(queued):
     assert [program._cache_size() for program in compiled] == before
 
 
-def test_progress_is_told_how_many_answers_are_finished(queued):
-    told = []
-    sample(queued, progress=told.append)
-    assert told == sorted(told) and told[-1] == 16
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -248,12 +242,6 @@ def test_the_likeliest_are_those_at_the_head_of_a_sorted_vocabulary(sampling):
     logits[:, 40:50] = -np.inf
     for found, row in zip(np.asarray(likeliest(jnp.asarray(logits), sampling)), logits, strict=True):
         np.testing.assert_array_equal(found, by_hand(np.float64(row) - row.max(), sampling) > 0)
-
-
-@pytest.mark.parametrize("sampling", [SamplingParams(top_k=2), SamplingParams(top_p=0.4)], ids=str)
-def test_tokens_as_likely_as_the_last_stay_in(sampling):
-    logits = jnp.log(jnp.array([[0.1, 0.2, 0.3, 0.2, 0.2]]))
-    np.testing.assert_array_equal(likeliest(logits, sampling), [[False, True, True, True, True]])
 
 
 def test_a_token_that_may_not_come_never_does():

@@ -149,16 +149,6 @@ def test_importance_weights_of_the_trainer_against_the_sampler(correction, weigh
     assert own[0] == pytest.approx(loss) and own[1] == pytest.approx(sums)
 
 
-def test_a_whole_answers_weight_is_capped_and_sees_only_tokens_that_count():
-    sampler, old = np.zeros((2, 3)), np.array([[1.0, 1.0, 1.0], [-0.5, 0.2, 80.0]])
-    mask = [[True, True, True], [True, True, False]]
-    chosen = settings(correction=Correction.SEQUENCE)
-    _, sums, gradient, _ = evaluate(old, batch([1.0, 1.0], old=old, sampler=sampler, mask=mask), chosen)
-    small = np.exp(-0.3)
-    np.testing.assert_allclose(gradient, [[-2, -2, -2], [-small, -small, 0]], rtol=1e-5)
-    assert sums["correction"] == pytest.approx(6 + 2 * small)
-
-
 @pytest.mark.parametrize("off", [0.01, -0.01])
 def test_a_sampler_that_is_off_by_a_constant_is_measured_exactly(off):
     old = np.log([[0.3, 0.6], [0.2, 0.9]])
@@ -186,9 +176,3 @@ def test_what_stands_outside_the_mask_reaches_neither_loss_nor_gradient(what):
     assert np.isfinite(list(sums.values())).all()
     np.testing.assert_allclose(gradient, [[-1.0, 0], [0, 0]])
     np.testing.assert_allclose(by_entropy, [[-0.1, 0], [0, 0]])
-
-
-def test_ratios_stay_finite_however_far_the_policy_went():
-    loss, sums, gradient, _ = evaluate([[0.0, 0.0]], batch([-1.0], old=[[-1e4, 1e4]]))
-    assert np.isfinite([loss, *sums.values()]).all() and np.isfinite(gradient).all()
-    assert sums["ratio_max"] == pytest.approx(np.exp(20), rel=1e-5)

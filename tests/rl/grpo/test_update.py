@@ -190,16 +190,6 @@ def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_cha
     assert not longest and len({width for *_, width in shapes}) > 2
 
 
-def test_widths_are_four_an_octave():
-    assert update_module.widths(80) == [16, 32, 48, 64, 80]
-    assert update_module.widths(600)[::-1] == [600, 512, 448, 384, 320, 256, 224, 192, 160, 128, 112, 96, 80, 64, 48]
-    ladder = np.array(update_module.widths(8704))
-    lengths = np.arange(640, 8705)
-    padded = ladder[np.searchsorted(ladder, lengths)]
-    assert (padded >= lengths).all() and (padded <= 1.25 * lengths).all()
-    assert len(ladder) == 17
-
-
 def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parameters):
     data, asked = given_batch(), GRPOSection(micro_batch=4)
     _, metrics = gradient(parameters, data, micro_batch=4, **EVERYTHING)

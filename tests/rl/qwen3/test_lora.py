@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 from pathlib import Path
 
 import jax
@@ -71,18 +70,6 @@ def test_adapters_do_not_depend_on_the_mesh(adapted):
     assert (
         dict(nnx.to_flat_state(merged))[weight][...].sharding == dict(nnx.to_flat_state(spread))[weight][...].sharding
     )
-
-
-def test_others_may_read_adapters_as_the_umask_says(adapted, tmp_path):
-    before = os.umask(0o027)
-    try:
-        lora.save(tmp_path, ADAPTED.lora, adapted[1])
-    finally:
-        os.umask(before)
-    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {
-        "adapter_model.safetensors": 0o640,
-        "adapter_config.json": 0o640,
-    }
 
 
 @pytest.mark.parametrize("mesh", [None, make_mesh(4, 2)])

@@ -68,16 +68,6 @@ def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoi
     assert list(Tokenizer(checkpoint).stop_ids) == ids(stops)
 
 
-def test_its_files_are_those_that_were_read(checkpoint, tokenizer):
-    names = {"tokenizer.json", "tokenizer_config.json", "merges.txt"}
-    assert Tokenizer(checkpoint).files().keys() == names | {"generation_config.json"}
-    (checkpoint / "generation_config.json").write_text('{"eos_token_id": [2], "temperature": 0.6}')
-    files = Tokenizer(checkpoint).files()
-    assert all((checkpoint / name).read_bytes() == content for name, content in files.items())
-    made = json.loads(tokenizer.files()["generation_config.json"])
-    assert made == {"eos_token_id": list(tokenizer.stop_ids), "pad_token_id": tokenizer.pad_id}
-
-
 def test_a_folder_that_transformers_5_wrote_is_read_as_it_says(checkpoint, tokenizer):
     """Its class and its list of special tokens end version 4.57 in an AttributeError."""
     file = checkpoint / "tokenizer_config.json"

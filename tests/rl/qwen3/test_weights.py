@@ -138,15 +138,6 @@ def test_a_missing_or_damaged_file_is_named_and_none_of_its_tensors(tmp_path):
     assert "must hold *.safetensors" in error_of(tmp_path / "nowhere")
 
 
-def test_files_beside_a_whole_checkpoint_are_no_part_of_it(tmp_path):
-    shape, _, parameters = saved(tmp_path)
-    (tmp_path / "model.safetensors").rename(tmp_path / "weights.safetensors")
-    assert_equal(parameters, weights.load(tmp_path, shape)[1])  # under any name, if it is alone
-    weights.save(tmp_path, shape, tripled := jax.tree.map(lambda x: 3 * x, parameters))
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"no part of it")
-    assert_equal(tripled, weights.load(tmp_path, shape)[1])
-
-
 def test_a_full_disk_leaves_nothing_that_loads(tmp_path, monkeypatch):
     shape, _, parameters = saved(tmp_path, limit=SHARDS)
     write, written = Path.write_bytes, []
