@@ -68,13 +68,7 @@ def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
     found = load(CONFIGS / f"{name}.yaml")
     plans = plan_runs(found, tmp_path)
     starts = 0 if found.run.is_network else 1  # a network is taught nothing before its rounds
-    runs = {
-        "compare-lab": 20 * (1 + 17),
-        "compare-contexts": 20 * (1 + 8),
-        "compare-language": 8 * (1 + 7),
-        "compare-families": 8 * (1 + 8),
-    }.get(name, 5 * 9)
-    assert len(plans) == starts + len(found.seeds) * (1 + len(found.engineers)) == starts + runs
+    assert len(plans) == starts + len(found.seeds) * (1 + len(found.engineers))
     taught = set(found.run.warm_start.contexts)
     engineers = [one.config.engineer for one in plans]
     assert {one.context for one in engineers if one.kind.startswith("checkpoint")} <= taught

@@ -10,7 +10,6 @@ from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 
 from rl import engineer_factory
 from rl.config import Config, ConfigError, WarmStartSection
-from rl.context import read_context
 from rl.run.checkpoint import fingerprint
 from rl.sampler.api import ApiError
 from rl.students.language import check_room
@@ -151,20 +150,6 @@ def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engine
         engineer_factory.check(config)
 
 
-def test_a_file_that_is_no_template_is_refused_in_one_line(stage, tmp_path):
-    (tmp_path / "latin").write_bytes(b"## task\n\xff")
-    (tmp_path / "empty").write_text("")
-    for path, reason in [
-        (tmp_path, "cannot be read: Is a directory"),
-        (tmp_path / "latin", "cannot be read: it must be UTF-8"),
-        (tmp_path / "empty", "section 'task' is there 0 times"),
-    ]:
-        with pytest.raises(ConfigError) as refused:
-            read_context(stage.config({"template": str(path)}).engineer)
-        assert str(refused.value).startswith(f"engineer.template = {path}: {reason}")
-        assert "\n" not in str(refused.value)
-
-
 def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
     def checked(template: str | None, room: int) -> None:
         config = stage.config({"template": template, "max_prompt_tokens": room, "max_answer_tokens": 200})
@@ -181,10 +166,8 @@ def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
     ("values", "message"),
     [
         ({"engineer": {"context": "V9"}}, "context 'V9' has a part 'V9'"),
-        ({"warm_start": {"contexts": ("V6", "F+Q")}}, "has a part 'Q'"),
         ({"engineer": {"kind": "api"}}, "needs engineer.api.url and engineer.api.model"),
         ({"engineer": {"kind": "checkpoint_shuffled"}, "lake": {"kinds": (4,)}}, "at least two kinds"),
-        ({"warm_start": {"kinds": (3, "3x5")}}, "num_agents on random boards of size 3 = 5 must be"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(values, message):
