@@ -61,8 +61,8 @@ exit status:
   configuration, 130 stopped by Ctrl-C
 
 A KEY is a setting such as text.max_new_tokens or validation.top_p; python -m
-rl.train --help lists them all. OPENAI_API_KEY contains the key of a server;
-engineer.api.key_env and engineer.api.timeout hold, too.
+rl.train --help lists them all. The variable that engineer.api.key_env names
+(OPENAI_API_KEY) contains the key of a server.
 
 examples:
   python -m rl.evaluate --run runs/tiny --suite validation
