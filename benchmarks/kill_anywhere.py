@@ -253,11 +253,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _last_record(run: Path) -> dict:
-    """The record of the last checkpoint: sums of every array, and the progress without the length of the timings and
-    the number of the best checkpoint (each stop saves one more)."""
+    """The record of the last checkpoint: sums of every array, and the progress without the length of the timings."""
     last = max((run / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
     record = json.loads((last / "progress" / "metadata").read_text(encoding="utf-8"))["record"]
-    del record["progress"]["log_bytes"]["timings.jsonl"], record["progress"]["best"]["checkpoint"]
+    del record["progress"]["log_bytes"]["timings.jsonl"]
     return record
 
 

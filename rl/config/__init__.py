@@ -2,7 +2,7 @@
 
 from rl.config.errors import ConfigError, RunError
 from rl.config.fields import FREE, decisive, flat, keys, origin, provenance, sections, words
-from rl.config.loading import SHIPPED, Values, build, load, merge, override, read, validate
+from rl.config.loading import SHIPPED, Values, build, load, merge, override, parse, read, validate
 from rl.config.origins import as_override
 from rl.config.sections import (
     Config,
@@ -46,6 +46,7 @@ __all__ = [
     "merge",
     "origin",
     "override",
+    "parse",
     "provenance",
     "read",
     "sections",

@@ -122,9 +122,14 @@ def validate(section: type[SomeSection], values: Values, source: str) -> SomeSec
     Raises:
       ConfigError: naming the source, the key, its value and what it must be; one line.
     """
+    # Through JSON, where strict mode still takes a list for a tuple and a word for a member, as YAML has neither.
+    return parse(section, json.dumps(values, default=str), source)
+
+
+def parse(section: type[SomeSection], content: str | bytes, source: str) -> SomeSection:
+    """Return a JSON text as a section; for what it raises see `validate`."""
     try:
-        # Through JSON, where strict mode still takes a list for a tuple and a word for a member, as YAML has neither.
-        return section.model_validate_json(json.dumps(values, default=str))
+        return section.model_validate_json(content)
     except pydantic.ValidationError as error:
         raise ConfigError(f"{source}: {_one_line(error.errors()[0], section)}") from None
 
@@ -134,6 +139,8 @@ def _one_line(error: ErrorDetails, section: type[Section]) -> str:
     message = error["msg"].removeprefix("Value error, ").replace("Input should", "must")
     *sections, name = place or ["configuration"]
     key, known = ".".join(map(str, place)), keys(section)
+    if error["type"] == "json_invalid":
+        return message
     if error["type"] == "extra_forbidden":
         by_name = [other for other in known if other.rpartition(".")[2] == name]
         nearest = by_name or difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)

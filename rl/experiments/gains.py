@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pydantic
 from pydantic import PlainSerializer, PlainValidator
 
 from jaxlake.config import LakeConfig
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind
+from rl import config as config_
 from rl.config import ConfigError, Section
 from rl.experiments.designs import BranchPlan, Design
 
@@ -204,18 +204,8 @@ def _read_rows(path: Path) -> tuple[list[Row], int]:
     """
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
-    rows = []
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            rows.append(Row.model_validate_json(line))
-        except pydantic.ValidationError as error:
-            fault = error.errors()[0]
-            place = ".".join(map(str, fault["loc"]))
-            raise ConfigError(
-                f"{path}, line {number}: damaged ({place and f'{place}: '}{fault['msg']}); delete the line, and "
-                "python -m rl.branch trains its branch again"
-            ) from None
-    return rows, len(whole)
+    lines = enumerate(whole.splitlines(), 1)
+    return [config_.parse(Row, line, f"{path}, line {number}") for number, line in lines], len(whole)
 
 
 def _state(rows: dict[int, list[Row]]) -> StateGains:

@@ -18,7 +18,8 @@ from jaxlake.kinds import Family, Kind
 from jaxlake.levels import pad
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
 from jaxlake.verify import first_failure
-from rl.config import ConfigError
+from rl import config as config_
+from rl.config import Section
 from rl.evaluation.asking import collect, load_askers
 from rl.evaluation.record import Answer
 from rl.evaluation.suite import questions, score_answers
@@ -30,7 +31,7 @@ from rl.sampler import SamplingParams
 from rl.students.network import Player, ran_out
 
 
-class BoardColumns(pydantic.BaseModel):
+class BoardColumns(Section):
     """The held-out boards, a list entry for each: `Kind.board` is the size."""
 
     id: list[str] = pydantic.Field(min_length=1)
@@ -41,7 +42,7 @@ class BoardColumns(pydantic.BaseModel):
     hole_ratio: list[float]
 
 
-class AnswerColumns(pydantic.BaseModel):
+class AnswerColumns(Section):
     """The greedy answers to the boards, a list entry for each board, and the valid share of the samples, if any."""
 
     valid: list[Literal[0, 1]]
@@ -52,7 +53,7 @@ class AnswerColumns(pydantic.BaseModel):
     sampled_valid: list[float] | None
 
 
-class HeldOut(pydantic.BaseModel):
+class HeldOut(Section):
     """The content of a run's ``evaluation.json``."""
 
     boards: BoardColumns
@@ -65,12 +66,7 @@ def read_held_out(path: Path) -> HeldOut:
     Raises:
       ConfigError: if it is damaged; one line.
     """
-    try:
-        return HeldOut.model_validate_json(path.read_bytes())
-    except pydantic.ValidationError as error:
-        fault = error.errors()[0]
-        place = "".join(f"{part}: " for part in fault["loc"])
-        raise ConfigError(f"{path}: no evaluation of held-out boards: {place}{fault['msg']}") from None
+    return config_.parse(HeldOut, path.read_bytes(), str(path))
 
 
 def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> None:

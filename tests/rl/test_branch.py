@@ -132,7 +132,7 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
     assert "gains.jsonl, line 1: of other branches" in refused([*command, "--updates", "1"], capsys)
     file = tmp_path / "gains.jsonl"
     file.write_text(file.read_text().replace('"state"', '"sta', 1))
-    assert "gains.jsonl, line 1: damaged" in refused(command, capsys)
+    assert "gains.jsonl, line 1: Invalid JSON" in refused(command, capsys)
 
 
 @pytest.mark.parametrize(
