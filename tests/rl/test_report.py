@@ -1,6 +1,5 @@
 """The report of a fabricated run says what the run's files say, from the files alone."""
 
-import dataclasses
 import html.parser
 import json
 import shutil
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import matplotlib.image
 import pytest
-from runs import RAW, SIZES, as_file, fabricate_run
+from runs import RAW, as_file, fabricate_run
 
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.config import LakeConfig
@@ -17,7 +16,7 @@ from rl.report import pictures
 from rl.report.__main__ import main
 from rl.report.page import write
 from rl.report.run import read
-from rl.report.tables import round_table, shares, table_text
+from rl.report.tables import round_table, table_text
 
 PICTURES = {f"{name}.png" for name in ("learning", "training", "allocation", "failures", "samples")}
 DESIGNED, TARGETS = (3, "4x3", "rooms5", "corridor5x3"), ("rooms5", "maze6", "corridor5x3", "corridor8")
@@ -78,22 +77,9 @@ def test_a_page_its_pictures_and_its_numbers_are_written_and_nothing_else(report
         assert drawn[..., :3].std() > 0.05
 
 
-def test_summary_has_every_size_and_their_total_for_every_stage(run_dir):
-    stages = read(run_dir).stages
-    assert [stage.name for stage in stages] == ["before", "warm start", "round 0", "round 1", "round 2"]
-    for stage in stages:
-        found, counts = shares(stage), {row.kind: row.n for row in stage.evidence.by_kind}
-        assert tuple(found) == (*map(Kind.of, SIZES), None) and stage.evidence.n == sum(counts.values()) == 256
-        total = found[None]["valid"]
-        assert total.value * 256 == pytest.approx(sum(found[kind]["valid"].value * n for kind, n in counts.items()))
-        assert total.low < total.value or total.value == 0
-        assert found[None]["optimal"].value <= total.value
-        sampled = found[None]["sampled"]
-        assert sampled.low is None or sampled.low < sampled.value < sampled.high
-
-
 def test_the_numbers_beside_the_page_are_those_of_the_files(run_dir, report):
     numbers = json.loads((report.parent / "report.json").read_text())
+    assert list(numbers["validations"]) == ["before", "warm start", "round 0", "round 1", "round 2"]
     for name, folder in (("before", "before"), ("round 2", "rounds/2")):
         rows = json.loads((run_dir / folder / "evidence.json").read_text())["by_size"]
         written = numbers["validations"][name]
@@ -134,45 +120,13 @@ def test_what_became_of_a_proposal_is_reported(tmp_path, monkeypatch, change, wo
     assert words in Page(write(directory)).text
 
 
-def without_samples(directory: Path) -> None:
-    """Leave neither samples nor metrics nor a configuration of the run."""
-    for name in ("config.yaml", "provenance.json", "metrics.jsonl"):
-        (directory / name).unlink()
-    for path in directory.rglob("evidence.json"):
-        evidence = Evidence.from_json(json.loads(path.read_text()))
-        unsampled = {"groups": 0, "learnable": 0, "all_valid": 0, "all_invalid": 0}
-        unsampled |= {"sampled_valid": None, "sampled_se": None}
-        rows = tuple(dataclasses.replace(row, **unsampled) for row in evidence.by_kind)
-        bare = dataclasses.replace(evidence, by_kind=rows, sampled_valid=None, sampled_se=None, samples_per_prompt=0)
-        as_file(path, dataclasses.replace(bare, training=None).to_json())
-
-
-def warm_start_alone(directory: Path) -> None:
-    shutil.rmtree(directory / "rounds")
-    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    as_file(
-        directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows if row["phase"] == "warm_start")
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "words", "left_out"),
-    [
-        (
-            without_samples,
-            "From warm start to round 2, valid plans on validation went from 4",
-            {"training", "learning"},
-        ),
-        (warm_start_alone, "From before to warm start, valid plans on validation went from 0 % to ", {"allocation"}),
-    ],
-)
-def test_a_run_is_reported_with_what_it_has(tmp_path, change, words, left_out):
-    directory = fabricate_run(tmp_path / "run")
-    change(directory)
-    page = write(directory)
-    assert words in Page(page).text
-    drawn = {path.stem for path in page.parent.glob("*.png")}
-    assert "failures" in drawn and not left_out & drawn
+def test_a_run_that_has_only_begun_is_reported(copy):
+    shutil.rmtree(copy / "rounds")
+    rows = [line for line in (copy / "metrics.jsonl").read_text().splitlines() if '"warm_start"' in line]
+    as_file(copy / "metrics.jsonl", "".join(row + "\n" for row in rows))
+    page = write(copy)
+    assert "From before to warm start, valid plans on validation went from 0 % to " in Page(page).text
+    assert {path.stem for path in page.parent.glob("*.png")} == {"learning", "failures", "samples"}
 
 
 def test_every_setting_stands_with_its_origin(report):
@@ -235,9 +189,7 @@ def test_several_runs_stand_side_by_side(run_dir, tmp_path, capsys):
     ("name", "content", "words"),
     [
         ("rounds/1/evidence.json", '{"version": 1}', "evidence of version 2, which this program reads"),
-        ("rounds/1/evidence.json", "{", "evidence.json: Expecting"),
         ("rounds/1/config.json", '{"3": {}}', "config.json: entry of size 3"),
-        ("rounds/1/proposal.json", "", "proposal.json: Expecting value"),
         ("metrics.jsonl", "{}\nnot json\n", "metrics.jsonl: Expecting value"),
         ("config.yaml", "a: [", "config.yaml: while parsing"),
     ],

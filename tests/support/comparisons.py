@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import yaml
 from lab import LAB
-from runs import SIZES, as_file
+from runs import SIZES, as_file, draw_evidence
 
-from engineer.evidence import CHECKS, Evidence, evidence_from_verdicts
+from engineer.evidence import CHECKS
 from jaxlake.config import LakeConfig
-from jaxlake.kinds import Kind
 from rl.config import Config
 from rl.experiments.comparison import EvaluationSection, Resolved
 
@@ -77,7 +76,7 @@ def fabricate(
     for seed in range(seeds):
         level, first = rng.normal(0.3, 0.15), _config(rng, kinds)
         as_file(out / "start" / f"seed{seed}" / "evaluation.json", evaluation(level))
-        start = _evidence(rng, level, kinds).to_json()
+        start = draw_evidence(rng, level, kinds).to_json()
         for name in engineers:
             arm = out / "arms" / name / f"seed{seed}"
             gain = SKILL.get(name, 0.2) + rng.normal(0, 0.15)
@@ -85,7 +84,7 @@ def fabricate(
             for k in range(rounds + 1):
                 reached = level + (0.5 + gain) * k / rounds
                 config, evidence = (
-                    (_config(rng, kinds), _evidence(rng, reached, kinds).to_json()) if k else (first, start)
+                    (_config(rng, kinds), draw_evidence(rng, reached, kinds).to_json()) if k else (first, start)
                 )
                 as_file(arm / "rounds" / str(k) / "config.json", config.to_dict())
                 as_file(arm / "rounds" / str(k) / "evidence.json", evidence)
@@ -107,17 +106,6 @@ def fabricate_lab(out: Path, curves: dict[str, list[list[float | None]]]) -> Pat
                 sampled = {"sampled_valid": share, "sampled_se": None if share is None else 0.01}
                 as_file(path, json.loads(path.read_text()) | sampled)
     return out
-
-
-def _evidence(rng: np.random.Generator, skill: float, kinds: Sequence[int | str]) -> Evidence:
-    sizes = np.repeat(SIZES, 32)
-    valid = rng.random(128) < 1 / (1 + np.exp(0.6 * (sizes - 4) - skill))
-    checks = np.ones((128, 8), bool)
-    checks[~valid, 4] = False
-    of = np.array([Kind.of(kind) for kind in kinds for _ in range(32)], object)
-    sampled = {"sampled_valid": (1 + 2 * valid) / 4, "samples_per_prompt": 4}
-    lengths = {"tokens": np.full(128, 20), "truncated": np.zeros(128, bool)}
-    return evidence_from_verdicts(kinds=of, checks=checks, optimal=valid, **lengths, **sampled)
 
 
 def _config(rng: np.random.Generator, kinds: Sequence[int | str]) -> LakeConfig:
