@@ -188,7 +188,7 @@ def test_several_runs_stand_side_by_side(run_dir, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("rounds/1/evidence.json", '{"version": 1}', "evidence of version 2, which this program reads"),
+        ("rounds/1/evidence.json", '{"version": 1}', "evidence of version 1: this program reads"),
         ("rounds/1/config.json", '{"3": {}}', "config.json: entry of size 3"),
         ("metrics.jsonl", "{}\nnot json\n", "metrics.jsonl: Expecting value"),
         ("config.yaml", "a: [", "config.yaml: while parsing"),
