@@ -118,14 +118,11 @@ class Aggregation(Word):
       TOKEN_MEAN: all answer tokens: each weighs the same, a long answer more than a short one (DAPO, Yu et al. 2025).
       SEQUENCE_MEAN: each answer's own length, then the number of answers (GRPO, Shao et al. 2024): a token of a long
         answer weighs less, so that wrong answers may grow.
-      SEQUENCE_SUM: the number of answers.
-      CONSTANT: the number of answers times the most tokens that one may have (Dr. GRPO, Liu et al. 2025): as before,
-        in the size of a mean over tokens.
+      CONSTANT: the number of answers times the most tokens that one may have (Dr. GRPO, Liu et al. 2025).
     """
 
     TOKEN_MEAN = "token_mean"
     SEQUENCE_MEAN = "sequence_mean"
-    SEQUENCE_SUM = "sequence_sum"
     CONSTANT = "constant"
 
 

@@ -105,7 +105,7 @@ def denominator(settings: GRPOSection, tokens: int, sequences: int, max_new_toke
     match settings.aggregation:
         case Aggregation.TOKEN_MEAN:
             return tokens
-        case Aggregation.SEQUENCE_MEAN | Aggregation.SEQUENCE_SUM:
+        case Aggregation.SEQUENCE_MEAN:
             return sequences
         case Aggregation.CONSTANT:
             return sequences * max_new_tokens

@@ -71,7 +71,6 @@ RAGGED = [[True, True, True], [True, False, False], [False, False, False]]
     [
         (Aggregation.TOKEN_MEAN, -(3 * 1.0 - 2.0), 4),
         (Aggregation.SEQUENCE_MEAN, -(1.0 - 2.0), 2),
-        (Aggregation.SEQUENCE_SUM, -(3 * 1.0 - 2.0), 2),
         (Aggregation.CONSTANT, -(3 * 1.0 - 2.0), 20),
     ],
 )
