@@ -1,4 +1,4 @@
-"""Whether an engineer reads: what it says beside the table, and tables changed so that its design must change.
+"""A test of an engineer's reading: its words beside the table, and changed tables that must change its design.
 
 Asks no model and trains nothing; `rl.evaluation.reading` does the asking.
 """

@@ -1,4 +1,4 @@
-"""What the commands of rl share: options, the list of settings in --help, one-line errors, exit codes."""
+"""The shared parts of the commands of rl: options, the list of settings in --help, one-line errors, exit codes."""
 
 import argparse
 import contextlib

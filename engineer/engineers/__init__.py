@@ -1,4 +1,4 @@
-"""Who designs the next configuration: one interface, ``propose(evidence, history, key) -> Proposal``.
+"""Designers of the next configuration, behind one interface: ``propose(evidence, history, key) -> Proposal``.
 
 `base` has the interface and what all share, `language` the engineers that are language models and `shuffle` their
 control; `rules` and `sampling` are plain functions of evidence and history.

@@ -1,4 +1,4 @@
-"""How much better an answer is than the others of its group, or a token than what else was likely; plain numpy."""
+"""Advantages of answers over their group, and of tokens over the other likely ones; plain numpy."""
 
 import numpy as np
 

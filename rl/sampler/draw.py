@@ -1,4 +1,4 @@
-"""How one token is drawn from its logits: temperature, top-k, top-p, a mask, and the log-probability of what came."""
+"""The draw of one token from its logits: temperature, top-k, top-p, a mask, and its log-probability."""
 
 import dataclasses
 import math
