@@ -117,7 +117,7 @@ def notes(gains: Gains) -> Iterator[str]:
 def tables(gains: Gains) -> Iterator[Table]:
     """Make the tables that fit a terminal; those of single designs are `design_table`."""
     header = ("state", "valid %", "designs", "repeats", "updates", "best", "worst")
-    rows = [(name, *_state_row(state)) for name, state in zip(_short_names(gains), gains.states, strict=True)]
+    rows = [(state.name, *_state_row(state)) for state in gains.states]
     yield Table("States that designs were tried from, and the points gained by the best and worst design", header, rows)
     if designers := engineers(gains):
         yield Table(
@@ -239,7 +239,7 @@ def _gains(gains: Gains) -> Figure:
     figure, grid = style.panels(
         len(gains.states), 1.9, "designs in ascending order of gain", "gain, points", sharex=False
     )
-    for axes, state, title in zip(grid, gains.states, _short_names(gains), strict=True):
+    for axes, state in zip(grid, gains.states, strict=True):
         order = state.gains.mean(-1).argsort(kind="stable")
         place = np.empty(len(order))
         place[order] = np.arange(1, len(order) + 1)
@@ -255,7 +255,7 @@ def _gains(gains: Gains) -> Figure:
                 means = 100 * state.gains.mean(-1)[of]
                 axes.plot(place[of], means, mark, color=colour, markersize=4, alpha=0.8, label=name, zorder=3)
         axes.axhline(0, color="#444444", linewidth=0.9, zorder=1)
-        axes.set_title(title)
+        axes.set_title(state.name)
         axes.set_xlim(0, len(order) + 1)
         axes.set_xticks([])
     style.legend(figure, grid, len(_ORIGINS) + 1, "upper")
@@ -301,12 +301,6 @@ def _state_row(state: StateGains) -> tuple[str, ...]:
     ends = (f"{_points(means[i])} {_named(*named[i])}" for i in (means.argmax(), means.argmin()))
     counts = (len(state.designs), state.repeats, state.updates)
     return f"{100 * state.before:.1f}", *map(str, counts), *ends
-
-
-def _short_names(gains: Gains) -> list[str]:
-    """Return the names of the states without their folders, unless two would be the same."""
-    short = [state.name.rpartition("/")[2] for state in gains.states]
-    return short if len(set(short)) == len(short) else [state.name for state in gains.states]
 
 
 def _named(number: int, design: Design) -> str:
