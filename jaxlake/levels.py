@@ -4,7 +4,8 @@ A level is an ``Instance``. Makes up no instance: that is what ``generate`` is f
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,6 @@ from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance, coordinate
 
 _MAX_DISTANCE = np.iinfo(np.int8).max
-_Fault = tuple[Array, Callable[[int, int], str]]
 
 
 def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
@@ -109,11 +109,13 @@ def validate(instance: Instance) -> None:
     if len(axes) > 1:
         raise ValueError(f"the instances have batch axes {axes}: they must have one at most")
     parts = {name: np.asarray(part) if axes else np.asarray(part)[None] for name, part in vars(instance).items()}
-    faults = [(mask, message) for mask, message in _faults(Instance(**parts)) if mask.any()]
+    batch = Instance(**parts)
+    faults = [(mask, message) for mask, message in _faults(batch) if mask.any()]
     if faults:
         index = min(int(np.argmax(mask.any(axis=1))) for mask, _ in faults)
         mask, message = next((mask, message) for mask, message in faults if mask[index].any())
-        raise ValueError(f"{f'instance {index}: ' if axes else ''}{message(index, int(np.argmax(mask[index])))}")
+        fault = message.format_map(_words(batch[index], int(np.argmax(mask[index]))))
+        raise ValueError(f"{f'instance {index}: ' if axes else ''}{fault}")
 
 
 def check_shapes(instance: Instance) -> tuple[int, ...]:
@@ -220,67 +222,55 @@ class LevelBank(Record):
         return level.instances, level.distances
 
 
-def _faults(batch: Instance) -> list[_Fault]:
-    """List the possible faults of instances ``[n]``: each place, bool ``[n, ...]``, and a function for its message."""
+def _faults(batch: Instance) -> list[tuple[Array, str]]:
+    """All that can be wrong with instances ``[n]``: where it is, bool ``[n, entries]``, and the words for an entry."""
     side, agents = batch.max_size, batch.max_agents
     size, count, holes = batch.size, batch.num_agents, batch.holes
     row, column = np.divmod(np.arange(side * side), side)
     ring = np.maximum(row, column).astype(np.int16)  # 16 bits: half the time of 32, and boards have up to 2,048 rows
     off_board = ring >= np.clip(size, 0, side).astype(np.int16)[:, None]
     named = np.arange(agents) < count[:, None]
-    faults: list[_Fault] = [
+    faults: list[tuple[Array, str]] = [
         (
             ((size < 1) | (size > side))[:, None],
-            lambda i, _: f"size = {size[i]} must be from 1 to {side}, the side of the padded board",
+            "size = {size} must be from 1 to {side}, the side of the padded board",
         ),
-        (
-            ((count < 1) | (count > agents))[:, None],
-            lambda i, _: f"num_agents = {count[i]} must be from 1 to {agents}, the agent slots",
-        ),
-        (
-            holes & off_board,
-            lambda i, cell: f"there is a hole at {coordinate(cell, side)}, off the board of side {size[i]}",
-        ),
+        (((count < 1) | (count > agents))[:, None], "num_agents = {count} must be from 1 to {agents}, the agent slots"),
+        (holes & off_board, "there is a hole at {cell}, off the board of side {size}"),
     ]
     for name, cells in (("start", batch.starts), ("goal", batch.goals)):
-        faults += _faults_of_ends(batch, name, cells, named)
+        padded = (cells >= 0) & (cells < side * side)
+        inside = np.where(padded, cells, 0)
+        outside = ~padded | (np.maximum(*np.divmod(inside, side)) >= size[:, None])
+        on_hole = np.ravel(holes)[inside + np.arange(len(size))[:, None] * holes.shape[1]]
+        # Of each agent whether one before it has the same cell: [n, agents, agents] would be most of the time.
+        taken = np.zeros(cells.shape, bool)
+        for agent in range(1, agents):
+            taken[:, agent] = (cells[:, :agent] == cells[:, agent, None]).any(axis=1)
+        faults += [
+            (named & outside, f"{name} {{{name}}} of agent {{entry}} is off the board of side {{size}}"),
+            (named & on_hole, f"{name} {{{name}_cell}} of agent {{entry}} is a hole"),
+            (named & taken, f"agents {{{name}_owner}} and {{entry}} have the same {name} {{{name}_cell}}"),
+            (
+                ~named & (cells != ABSENT),
+                f"agent {{entry}} has the {name} {{{name}}}, but there are only {{count}} agents",
+            ),
+        ]
     return faults
 
 
-def _faults_of_ends(batch: Instance, name: str, cells: Array, named: Array) -> list[_Fault]:
-    """``_faults`` of starts or goals, a row of each for every agent."""
-    side, size, holes = batch.max_size, batch.size, batch.holes
-    padded = (cells >= 0) & (cells < side * side)
-    inside = np.where(padded, cells, 0)
-    outside = ~padded | (np.maximum(*np.divmod(inside, side)) >= size[:, None])
-    on_hole = np.ravel(holes)[inside + np.arange(len(size))[:, None] * holes.shape[1]]
-    # Of each agent whether one before it has the same cell: [n, agents, agents] would be most of the time.
-    taken = np.zeros(cells.shape, bool)
-    for agent in range(1, cells.shape[1]):
-        taken[:, agent] = (cells[:, :agent] == cells[:, agent, None]).any(axis=1)
-
-    def at(i: int, agent: int) -> str:
-        return coordinate(cells[i, agent], side)
-
-    return [
-        (
-            named & outside,
-            lambda i, agent: f"{name} {cells[i, agent]} of agent {agent} is off the board of side {size[i]}",
-        ),
-        (
-            named & on_hole,
-            lambda i, agent: f"{name} {at(i, agent)} of agent {agent} is a hole",
-        ),
-        (
-            named & taken,
-            lambda i, agent: (
-                f"agents {cells[i].tolist().index(cells[i, agent])} and {agent} have the same {name} {at(i, agent)}"
-            ),
-        ),
-        (
-            ~named & (cells != ABSENT),
-            lambda i, agent: (
-                f"agent {agent} has the {name} {cells[i, agent]}, but there are only {named[i].sum()} agents"
-            ),
-        ),
-    ]
+def _words(instance: Instance, entry: int) -> dict[str, Any]:
+    """The words of a fault of one instance: the entry is an agent or a cell."""
+    side, agents = instance.max_size, instance.max_agents
+    words: dict[str, Any] = {
+        "size": instance.size,
+        "count": instance.num_agents,
+        "side": side,
+        "agents": agents,
+        "entry": entry,
+    }
+    words["cell"] = coordinate(entry, side)
+    for name, cells in (("start", instance.starts), ("goal", instance.goals)):
+        cell = cells[min(entry, agents - 1)]
+        words |= {name: cell, f"{name}_cell": coordinate(cell, side), f"{name}_owner": cells.tolist().index(cell)}
+    return words

@@ -48,11 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--waits", type=float, default=0.5, help="share of boards on which every optimal plan waits (default: .5)"
     )
-    parser.add_argument(
-        "--interacting",
-        type=float,
-        help="share of boards on which agents are in each other's way (default: no quota)",
-    )
     parser.add_argument("--count", type=int, default=100, help="number of boards (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw (default: 0)")
     parser.add_argument("--exclude", metavar="FILE", help="file of boards that must not occur, .jsonl or .txt")
@@ -66,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             LakeConfig.uniform(options.kinds, options.holes, options.waits),
             seed_key(options.seed),
             options.count,
-            interacting=options.interacting,
             exclude=None if options.exclude is None else files.read(options.exclude, MAX_SIZE, MAX_AGENTS)[0],
         )
         files.write(options.output, _records(dataset))
