@@ -274,13 +274,10 @@ def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
     named = None if settings.shape is None else presets.shape_of(settings.shape, dtype)
     shape = named if folder is None else presets.read_config(folder, dtype)
     assert shape is not None  # the settings' own check: one of shape and path is given
-    for field in dataclasses.fields(shape):
-        ours, theirs = getattr(named or shape, field.name), getattr(shape, field.name)
-        if ours != theirs:
-            raise ConfigError(
-                f"model.shape = {settings.shape}: its {field.name} is {ours}, that of model.path = {settings.path} is "
-                f"{theirs}; shape = null takes the checkpoint's"
-            )
+    if named not in (None, shape):
+        raise ConfigError(
+            f"model.shape = {settings.shape}: must be that of model.path = {settings.path}; null takes the checkpoint's"
+        )
     adapters = settings.lora if settings.lora.rank else None
     return dataclasses.replace(shape, remat=settings.remat, attention=settings.attention, lora=adapters)
 

@@ -45,17 +45,10 @@ def resolve(path: str | Path) -> Path:
     only the cache is asked.
 
     Raises:
-      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows, or if the folder holds
-        adapters alone.
+      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows.
     """
     folder = Path(os.path.expanduser(path))
-    folder = folder if folder.is_dir() else _download(path)
-    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
-        raise ConfigError(
-            f"model.path = {folder}: must be a whole model, and holds adapters alone; a run has the merged model in "
-            "the folder above them, and PEFT's merge_and_unload makes one of others"
-        )
-    return folder
+    return folder if folder.is_dir() else _download(path)
 
 
 def _download(path: str | Path) -> Path:

@@ -21,8 +21,6 @@ try:
 except ModuleNotFoundError as error:
     raise ConfigError(f"asking a server needs pip install 'jaxlake[api]' ({error})") from None
 
-CONNECT_TIMEOUT = 30.0
-"""Seconds for one attempt to reach the server."""
 PAUSE = 0.5
 """Seconds before a question is asked again whose answer could not be read."""
 CHECK_TOKENS, CHECK_ATTEMPTS = 16, 2
@@ -220,7 +218,7 @@ class ChatClient:
             base_url=self.url,
             api_key=self._key or "none",  # the package insists on one
             max_retries=attempts - 1,
-            timeout=openai.Timeout(self._timeout, connect=CONNECT_TIMEOUT),
+            timeout=openai.Timeout(self._timeout, connect=30.0),
         )
         under_way: dict[concurrent.futures.Future[Completion | RequestFailed], int] = {}
         with anyio.from_thread.start_blocking_portal() as portal:  # an event loop in a thread of its own

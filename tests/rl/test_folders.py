@@ -1,7 +1,6 @@
 """A checkpoint's folder that cannot be used ends a command in one line that names what is wrong and what to do."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import jax
@@ -11,13 +10,11 @@ from shapes import SMALL
 from tokenizers import Tokenizer as Backend
 
 from rl import evaluate
-from rl.config import LoRASection
-from rl.qwen3 import lora, weights
+from rl.qwen3 import weights
 from rl.qwen3.model import abstract
 from rl.qwen3.tokenizer import Tokenizer
 
 SHAPE = dataclasses.replace(SMALL, vocab_size=900)
-ADAPTED = dataclasses.replace(SHAPE, lora=LoRASection(rank=2, targets=("q_proj",)))
 
 
 def zeros(shape):
@@ -26,11 +23,6 @@ def zeros(shape):
 
 def without_template(model: Path) -> None:
     (model / "chat_template.jinja").unlink()
-
-
-def adapters_alone(model: Path) -> None:
-    shutil.rmtree(model)
-    lora.save(model, ADAPTED.lora, zeros(ADAPTED), "Qwen/Qwen3-4B")
 
 
 def more_tokens_than_rows(model: Path) -> None:
@@ -43,7 +35,6 @@ def more_tokens_than_rows(model: Path) -> None:
     ("spoil", "complaint"),
     [
         (without_template, "MODEL: cannot use its chat template ("),
-        (adapters_alone, "model.path = MODEL: must be a whole model, and holds adapters alone; "),
         (more_tokens_than_rows, "model.path = MODEL: its embedding has vocab_size = 900 rows, which must be at least "),
     ],
 )
