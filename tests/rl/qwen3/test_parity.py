@@ -143,9 +143,9 @@ def test_a_saved_model_writes_the_same_greedy_tokens_in_transformers(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = Tokenizer()
-    shape = Qwen3Config(**BASE | {"vocab_size": 768, "num_key_value_heads": 4})
+    shape = Qwen3Config(**BASE | {"vocab_size": len(tokenizer), "num_key_value_heads": 4})
     shapes = abstract(shape)[1]
-    noise = np.random.default_rng(4)
+    noise = np.random.default_rng(7)
     parameters = jax.tree.map(lambda x: jnp.array(noise.normal(size=x.shape) * 0.5, x.dtype), shapes)
     weights.save(tmp_path, shape, parameters, tokenizer, max_shard_bytes=300_000)
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
