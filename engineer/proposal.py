@@ -192,7 +192,8 @@ class Proposal:
       attempts: number of times that the engineer was asked.
       errors: why an answer could not be used, a line for each such attempt in turn.
       candidates: the legal configurations that there were to choose from, in the order in which they were proposed.
-      chosen: index of the candidate that was taken; ``projected`` is it.
+      chosen: index of the candidate that was taken; ``projected`` is it, or what a gate made of it.
+      gate: the findings and the action of a gate, as JSON values; None where there was none to pass.
     """
 
     engineer: str
@@ -206,6 +207,7 @@ class Proposal:
     errors: tuple[str, ...] = ()
     candidates: tuple[LakeConfig, ...] = ()
     chosen: int = 0
+    gate: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that JSON cannot hold becomes null."""
@@ -215,7 +217,6 @@ class Proposal:
             "repairs": list(self.repairs),
             "errors": list(self.errors),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
-            "gate": None,  # none has one; the key stays so that the files of all runs compare
             "distances": {"parsed_projected": None if self.parsed is None else distance(self.parsed, self.projected)},
         }
 

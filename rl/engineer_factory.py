@@ -1,6 +1,6 @@
 """Makes the engineer that a run's settings ask for: a rule, a model that writes here, or a server's model.
 
-It is made once for all rounds of a run, with what it gets of the run: text, and room for a message.
+It is made once for all rounds of a run, with what it gets of the run: text, a pilot, room for a message.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from engineer import (
     Context,
     Engineer,
     Evidence,
+    Gated,
     Generate,
     Generation,
     Hindsight,
@@ -41,7 +42,7 @@ from rl.config import (
     TextSection,
     extensions,
 )
-from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
+from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.config.training import RoundsSection
 from rl.context import read_context
 from rl.policy import SHIPPED_MODEL, Policy
@@ -84,18 +85,27 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     config = student.config
     settings, context = config.engineer, read_context(config.engineer)
     training = bookkeeping(config.rounds, student.training_summary)
+    pilot = functools.partial(student.pilot, recorder)
+    engineer: Engineer
     if settings.kind == BranchKind.HINDSIGHT:
         assert isinstance(student, BranchingStudent)  # as Config makes sure
         scores = functools.partial(student.branch_scores, recorder.display)
-        return Hindsight(scores, tuple(RULES.values()), settings.branches)
-    if settings.kind in RULES or extensions.is_own(settings.kind):
-        return rule_engineer(settings, config.lake.kinds)
-    if settings.kind == LanguageKind.API:
-        written = server_engineer(settings, context, training, config.lake.kinds, recorder)
+        engineer = Hindsight(scores, tuple(RULES.values()), settings.branches)
+    elif settings.kind in RULES or extensions.is_own(settings.kind):
+        engineer = rule_engineer(settings, config.lake.kinds)
     else:
-        generate, tokenizer = _generation(student, recorder)
-        written = text_engineer(settings, context, training, generate, tokenizer)
-    return dataclasses.replace(written, generate=_recorded(recorder, written.generate))
+        if settings.kind == LanguageKind.API:
+            written = server_engineer(settings, context, training, config.lake.kinds, recorder)
+        else:
+            generate, tokenizer = _generation(student, recorder)
+            written = text_engineer(settings, context, training, generate, tokenizer)
+        engineer = dataclasses.replace(
+            written,
+            generate=_recorded(recorder, written.generate),
+        )
+    if settings.gate is not GateAction.OFF:
+        engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
+    return engineer
 
 
 def bookkeeping(rounds: RoundsSection, summary: str = "") -> Callable[[int], Training]:

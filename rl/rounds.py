@@ -100,7 +100,7 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
     Where no answer of a model contains a configuration, the previous round's stays in force, and the run continues.
 
     Raises:
-      ConfigError: if the engineer's server refuses for good.
+      ConfigError: if the engineer's server refuses for good, or a pilot finds no solvable board.
       Interrupted: with everything saved as it was before.
     """
     config, progress = student.config, student.state.progress
@@ -135,6 +135,12 @@ def announce(display: Display, k: int, proposal: Proposal) -> None:
         display.say(
             f"round {k}: no configuration in {proposal.attempts} attempts ({proposal.errors[-1]}); "
             f"round {k - 1}'s stays in force"
+        )
+    if proposal.gate and proposal.gate["verdict"] == "refused":
+        display.say(
+            f"round {k}: refused, as {proposal.gate['without_signal']:.0%} of the pilot's boards are answered all "
+            f"validly or all invalidly, more than {proposal.gate['bound']:.0%}; "
+            f"{proposal.gate['action']} by round {k - 1}'s"
         )
 
 

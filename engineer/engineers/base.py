@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import jax
@@ -32,6 +32,13 @@ class Engineer(Protocol):
 Rule = Callable[[Evidence, Sequence[PastRound], jax.Array], LakeConfig]
 """``(evidence, history, key) -> configuration``: a plain function; what it remembers it reads in ``history``."""
 
+Pilot = Callable[[LakeConfig, jax.Array], Mapping[Kind, np.ndarray]]
+"""``(configuration, key) -> {kind: float [boards]}``: a few boards of each kind with data, answered by the policy.
+
+A board's number is the share of its sampled answers that are valid.
+"""
+
+
 Numbers = Sequence[float] | np.ndarray
 
 
@@ -39,6 +46,7 @@ class Draw(enum.IntEnum):
     """Numbers to fold a key with for draws of their own; far above those of attempts, which are folded in too."""
 
     SHUFFLE = 2**16
+    GATE = 2**16 + 2
     BRANCH = 2**16 + 3
 
 
@@ -63,6 +71,12 @@ class RuleEngineer:
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Propose what the rule designs; ``raw`` and ``thinking`` are empty."""
         return Proposal(engineer=self.name, projected=self.rule(evidence, history, key))
+
+
+def mean_by_data(config: LakeConfig, numbers: Mapping[Kind, float]) -> float:
+    """Return the mean of a number per kind, weighted by the configuration's data ratios."""
+    data = dict(zip(config.kinds, config.data, strict=True))
+    return float(np.average(list(numbers.values()), weights=[data[kind] for kind in numbers]))
 
 
 def legal(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:

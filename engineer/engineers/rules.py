@@ -43,7 +43,8 @@ FRONTIER_HOLE, FRONTIER_WAIT, FRONTIER_STEP = 0.25, 0.3, 0.1
 def fixed_random(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Return round 0's random configuration for good, as realised: the paper's baseline, training without an engineer.
 
-    What the generator has realised once it realises again, so `previous` gives the same.
+    What the generator has realised once it realises again, so `previous` gives the same unless something changes a
+    configuration in between, such as a gate.
     """
     return history[0].config
 

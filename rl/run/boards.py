@@ -100,3 +100,14 @@ def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, e
         )
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def equal_shares(lake: LakeConfig) -> LakeConfig:
+    """Return the kinds that have data in a configuration, with their hole and wait ratios and an equal share each."""
+    with_data = [i for i, share in enumerate(lake.data) if share > 0]
+    return LakeConfig(
+        kinds=tuple(lake.kinds[i] for i in with_data),
+        data=(1 / len(with_data),) * len(with_data),
+        hole=tuple(lake.hole[i] for i in with_data),
+        wait=tuple(lake.wait[i] for i in with_data),
+    )

@@ -1,6 +1,6 @@
 """The protocols of students, which learn in the rounds of Algorithm 1; nothing here learns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,12 +12,16 @@ from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.kinds import Kind
 from jaxlake.types import Instance
 from rl.config import Config
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display
+
+PILOT_BOARDS, PILOT_SAMPLES = 8, 8
+"""Boards of each kind that a pilot of a design answers, and answers to each."""
 
 
 class Student(Protocol):
@@ -92,6 +96,10 @@ class Student(Protocol):
           occasion: number of the keys: 0 at the beginning, 1 after the warm start, one more after each round.
           training: outcome of the training of the round that ends with this validation.
         """
+        ...
+
+    def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
+        """Answer fresh boards of each kind with data; see `engineer.Pilot`."""
         ...
 
     def save(self, folder: Path) -> None:

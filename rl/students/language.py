@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -21,14 +21,14 @@ from jaxlake.kinds import Kind
 from jaxlake.types import Instance, coordinate
 from rl import distributed, sft
 from rl.config import Config, ConfigError, extensions
-from rl.config.choices import Credit, LanguageKind
+from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost
 from rl.grpo.optimizer import make_optimizer
 from rl.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
 from rl.policy import Policy, Prompts, writer
 from rl.qwen3.logprobs import Sequences
 from rl.qwen3.tokenizer import Tokenizer, check_fit
-from rl.run.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
+from rl.run.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -36,6 +36,7 @@ from rl.run.state import TrainState, restore
 from rl.run.tracking import Display
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.sampler import Rollout, SamplingParams
+from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 
 
 class LanguageStudent:
@@ -175,6 +176,33 @@ class LanguageStudent:
         )
         return keep_validation(recorder, name, answers, training)
 
+    def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
+        """Let the current policy answer fresh boards of each kind with data; the result is the same on all processes.
+
+        Args:
+          lake: configuration with the kinds and their hole and wait ratios.
+
+        Returns:
+          For each kind the share of a board's answers that are valid, float ``[PILOT_BOARDS]``, one or two more
+          where the processes of a job could not share the boards otherwise.
+
+        Raises:
+          ConfigError: if no board of a kind is solvable.
+          Interrupted: with everything saved as it was before.
+        """
+        policy, lake = self.policy, equal_shares(lake)
+        count = -(-PILOT_BOARDS * len(lake.kinds) // jax.process_count()) * jax.process_count()
+        with recorder.save_on_interrupt():
+            boards = self._draw(lake, jax.random.fold_in(key, 0), count, self.validation_boards)
+        part = distributed.share(count, "boards of a pilot")
+        prompts = policy.prompts(boards.instances).take(part)
+        recorder.display.stage(f"round {self.state.progress.round}: pilot", len(prompts) * PILOT_SAMPLES)
+        sampling = SamplingParams(self.config.grpo.temperature)
+        rollout = self._answer(recorder, prompts, jax.random.fold_in(key, 1), PILOT_SAMPLES, sampling)
+        verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
+        shares = distributed.all_gather(verdict.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
+        return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
+
     def _answer(
         self, recorder: Recorder, prompts: Prompts, key: jax.Array, samples: int, sampling: SamplingParams
     ) -> Rollout:
@@ -230,7 +258,8 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
-    policy.sampler.width(max(config.grpo.samples, config.validation.samples))
+    pilots = engineer.gate is not GateAction.OFF
+    policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * PILOT_SAMPLES))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
     reads = isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API

@@ -1,18 +1,23 @@
-"""What engineers get of a run: the right parameters, a server's answers."""
+"""What engineers get of a run: the right parameters, a server's answers, a pilot by the current policy."""
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 
+from jaxlake.config import LakeConfig
+from jaxlake.kinds import Kind
 from rl import engineer_factory
 from rl.config import Config, ConfigError, WarmStartSection
+from rl.policy import Policy
 from rl.run.checkpoint import fingerprint
 from rl.sampler.api import ApiError
-from rl.students.language import check_room
+from rl.students import language
+from rl.students.language import LanguageStudent, check_room
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +139,36 @@ def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server)
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.heavy
+def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkeypatch):
+    monkeypatch.setattr(language, "PILOT_BOARDS", 3)
+    monkeypatch.setattr(language, "PILOT_SAMPLES", 4)
+    run = stage.after_round_0()
+    lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
+
+    def answer(policy, parameters, prompts, key, *, samples, sampling, progress):
+        asked.append((prompts.instances, samples, sampling.temperature))
+        return None  # which is not looked at, as the verdicts are given
+
+    monkeypatch.setattr(Policy, "rollout", answer)
+    verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
+    monkeypatch.setattr(Policy, "judge", lambda policy, prompts, rollout, optima: verdict)
+    shares = run.student.pilot(run.recorder, lake, jax.random.key(3))
+    (instances, samples, temperature) = asked[0]
+    assert instances.size.tolist() == [4] * 3 and instances.holes.sum(axis=-1).tolist() == [3] * 3
+    assert (samples, temperature) == (4, 1.0)
+    assert {kind: p.tolist() for kind, p in shares.items()} == {Kind.of(4): [1.0, 0.25, 0.0]}
+
+
+def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
+    run = stage.after_round_0(kind="uniform", gate="mix")
+    hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
+    monkeypatch.setattr(LanguageStudent, "pilot", lambda *arguments: hopeless)
+    proposal = run.design()
+    assert proposal.gate["action"] == "mixed"
+    assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
+
+
 @pytest.mark.parametrize(
     ("engineer", "message"),
     [
@@ -148,6 +183,14 @@ def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engine
     config = stage.config(engineer)
     with pytest.raises(ConfigError, match=message):
         engineer_factory.check(config)
+
+
+def test_a_pilot_without_room_is_refused_before_the_run(stage, monkeypatch):
+    monkeypatch.setattr(language, "PILOT_SAMPLES", 64)
+    config = stage.config({"gate": "mix"})
+    policy = dataclasses.replace(stage.run().policy, config=config)
+    with pytest.raises(ConfigError, match="sampler.rows = 8: must be at least 64, as the 64 answers"):
+        check_room(policy)
 
 
 def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):

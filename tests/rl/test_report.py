@@ -100,6 +100,7 @@ def test_the_engineers_words_stand_verbatim_with_their_repairs(report):
 
 
 FALLBACK = {"raw": "", "fallback": True, "repairs": [], "errors": ["it holds no object", "too long"]}
+GATE = {"verdict": "refused", "action": "mixed", "without_signal": 0.95, "bound": 0.9}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,8 @@ FALLBACK = {"raw": "", "fallback": True, "repairs": [], "errors": ["it holds no 
             FALLBACK,
             "Attempt 2 held no configuration: too long The previous round's configuration stayed in force.",
         ),
+        ({"gate": GATE}, "Gate: refused and mixed; 95 % of the piloted boards had answers that were all valid"),
+        ({"gate": GATE | {"verdict": "passed", "without_signal": None}}, "Gate: passed."),
         ({"candidates": [{}, {}, {}], "chosen": 1}, "Chosen: answer 2 of 3."),
     ],
 )

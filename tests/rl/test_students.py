@@ -58,6 +58,9 @@ def test_a_student_learns_shows_what_it_can_do_and_comes_back(tmp_path, config):
         assert {row.kind for row in evidence.by_kind} == {*config.target_kinds}
         for row in (*evidence.by_kind, *training.by_kind):
             assert sum(row.first_failures.values()) == row.n - row.valid
+        shares = student.pilot(recorder, lake, jax.random.key(0))
+        assert shares.keys() == {*config.lake.kinds}
+        assert all(((x >= 0) & (x <= 1)).all() for x in shares.values())
         student.save(tmp_path / "saved")
         assert any((tmp_path / "saved").iterdir())
         directory.checkpoints.close()

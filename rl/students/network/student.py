@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -21,7 +21,7 @@ from jaxlake.kinds import Kind
 from jaxlake.types import Check, Instance, Objective, Plan, Verdict
 from jaxlake.verify import first_failure, verify
 from rl.config import Config, ConfigError, NetworkSection, RunError
-from rl.run.boards import VALIDATION_WAIT, build_boards, mixed_boards
+from rl.run.boards import VALIDATION_WAIT, build_boards, equal_shares, mixed_boards
 from rl.run.checkpoint import Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
@@ -29,6 +29,7 @@ from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.tracking import Display, Stopwatch
 from rl.run.validation import Answers, keep_validation, stage_name
+from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 from rl.students.network import ppo
 
 OTHER_KINDS_WEIGHT = 0.1
@@ -341,6 +342,18 @@ class NetworkStudent:
         if self.other_boards is not None:
             scores = scores + OTHER_KINDS_WEIGHT * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
         return scores
+
+    def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
+        """Play fresh boards of each kind with data; see `engineer.Pilot`."""
+        lake = equal_shares(lake)
+        boards = self._boards(lake, jax.random.fold_in(key, 0), PILOT_BOARDS * len(lake.kinds))
+        levels, optima = jax.tree.map(
+            lambda x: np.repeat(x, PILOT_SAMPLES, axis=0), (boards.instances, boards.solutions.cost)
+        )
+        player, objective = Player(self.settings, self.state.learner.parameters), self.config.lake.objective
+        verdicts, _ = player.play(levels, optima, objective, jax.random.fold_in(key, 1), greedy=False)
+        shares = np.asarray(verdicts.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
+        return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
     def save(self, folder: Path) -> None:
         """Write a `Player`."""
