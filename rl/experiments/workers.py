@@ -34,6 +34,7 @@ def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Disp
     """
     while left := [plan for plan in plans if not plan.is_done]:
         if not any(attempt(plan, settings, display, stop) for plan in left if plan.can_begin):
+            display.touch()
             with stop.interrupt_immediately():
                 time.sleep(PATIENCE)
 
@@ -64,7 +65,8 @@ def count_done(plans: Sequence[RunPlan]) -> int:
 def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display, stop: Stop) -> None:
     """Start worker processes and wait until the runs are done; workers share the GPUs evenly.
 
-    A worker that is killed, as by the system that is out of memory, is started again, where its run was saved last.
+    A worker that is killed, by a system without memory or by itself as nothing moves (`rl.run.stall`), is started again
+    where its run was saved last.
 
     A signal reaches all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
@@ -83,6 +85,7 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
             if stop.number != sent:
                 sent = stop.number
                 _send(workers, sent)
+            display.touch()
             time.sleep(0.5)
             codes = [worker.poll() for worker in workers]
             for number, code in enumerate(codes):
