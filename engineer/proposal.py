@@ -1,4 +1,4 @@
-"""The form of a proposed configuration: grammar, text, reading, faults, and the record of what became of it."""
+"""The form of a proposed configuration: grammar, text, faults, and the record of what became of it."""
 
 import dataclasses
 import json
@@ -14,8 +14,6 @@ STEP = 0.005
 """Resolution of every ratio. A bare JSON number need not end (random logits ran to 2,000 digits); these do."""
 LIMITS = {"data": 1.0, "hole": MAX_HOLE, "wait": 1.0}
 """The largest value of each ratio, in the order in which an answer names them."""
-READ = 16_000
-"""Characters of an answer that are read, its last; a configuration of eight kinds has 330, spread over lines 1,000."""
 
 
 def grammar(kinds: Sequence[Kind]) -> str:
@@ -69,61 +67,6 @@ def number(ratio: float) -> str:
     return f"{round(ratio / STEP) * STEP:.3f}".rstrip("0").rstrip(".")
 
 
-_BEGUN = re.compile(r'\{\s*"')
-
-
-def parse_answer(text: str, kinds: Sequence[Kind]) -> dict[str, dict[str, float]] | None:
-    """Read the last usable configuration in JSON after the last ``</think>``, also within other text or another object.
-
-    Nothing is raised, whatever the text, and a longer text takes no more time.
-
-    Args:
-      text: the whole response. A thought that never ends holds no answer.
-      kinds: the designed kinds, of which one must have a number; others are read too.
-
-    Returns:
-      Ratios by kind and name, NaN where the value is no number; None where there is no configuration.
-    """
-    _, closed, answer = text.rpartition("</think>")
-    answer = answer if closed else answer.partition("<think>")[0]
-    answer = answer[: answer.rfind("}") + 1][-READ:]
-    unusable = None
-    for value in reversed(_objects(answer)):
-        rows = {name: row for name, row in value.items() if isinstance(row, dict) and row.keys() & {*FIELDS}}
-        ratios = {name: {field: _ratio(x) for field, x in row.items()} for name, row in rows.items()}
-        if ratios and not fault(answer, ratios, kinds):
-            return ratios
-        unusable = unusable or ratios
-    return unusable or None
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    """Return every whole JSON object in a text; those within another precede it."""
-    objects: list[dict[str, Any]] = []
-
-    def keep(value: dict[str, Any]) -> dict[str, Any]:
-        objects.append(value)
-        return value
-
-    decoder = json.JSONDecoder(object_hook=keep)
-    end = 0
-    while begun := _BEGUN.search(text, end):
-        try:
-            _, end = decoder.raw_decode(text, begun.start())
-        except json.JSONDecodeError as error:
-            end = max(error.pos, begun.start() + 1)  # an object that is still open there fails there, too
-        except (ValueError, RecursionError):  # a number of thousands of digits, braces in thousands
-            break
-    return objects
-
-
-def _ratio(value: Any) -> float:
-    try:
-        return math.nan if isinstance(value, bool) else float(value)
-    except (OverflowError, TypeError, ValueError):
-        return math.nan
-
-
 def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: Sequence[Kind]) -> str | None:
     """Return why an answer is no configuration for these kinds, in one line; None where it is one.
 
@@ -132,7 +75,7 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: 
 
     Args:
       answer: the text.
-      parsed: the ratios that `parse_answer` read in the answer.
+      parsed: the ratios that were read in the answer.
     """
     if not answer.strip():
         return "the answer is empty"
@@ -187,7 +130,7 @@ class Proposal:
       thinking: the part before the answer. It enters later contexts through module S alone.
       parsed: the object read from the answer, None where none could be read.
       projected: the legal configuration that follows.
-      repairs: the changes by the projection, in words.
+      repairs: the slips in the answer and the changes by the projection, in words.
       fallback: whether no answer contained a configuration, so that the previous round's stays in force.
       attempts: number of times that the engineer was asked.
       errors: why an answer could not be used, a line for each such attempt in turn.

@@ -10,6 +10,7 @@ from engineer.context import Context, PastRound, Training
 from engineer.engineers.base import Draw
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import Evidence
+from engineer.lenient_json import parse_lenient
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig, project
 
@@ -127,7 +128,7 @@ def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> 
       engineer: the engineer's name.
     """
     text, kinds = generation.answer, previous.kinds
-    parsed = proposal.parse_answer(text, kinds)
+    parsed, slips = parse_lenient(text, kinds)
     fault = proposal.fault(text, parsed, kinds)
     # The text of a cut-off thought is a draft, and a chat template may have opened it unseen in the prompt.
     if generation.cut_at is not None and (fault or "</think>" not in generation.raw):
@@ -142,8 +143,8 @@ def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> 
     )
     if fault or parsed is None:
         return read
-    projected, repairs = project(parsed, previous)
-    return dataclasses.replace(read, projected=projected, repairs=repairs)
+    projected, projections = project(parsed, previous)
+    return dataclasses.replace(read, projected=projected, repairs=(*slips, *projections))
 
 
 _COMPLAINT = "\n\nYour last answer could not be used: {fault}. Answer again, in the form asked for."

@@ -1,17 +1,17 @@
 """Qwen3 checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle.
 
-Reading has one parameter of all layers in flight at a time, writing the tensors of one file. A tensor of a checkpoint
-has its output axis first, ours its inputs.
+Both ways one tensor is in flight at a time: a shard of a stacked parameter is filled on its device layer by layer, and
+a file is written while its tensors are fetched. A tensor of a checkpoint has its output axis first, ours its inputs.
 """
 
-import contextlib
+import collections
 import dataclasses
 import functools
 import json
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from flax.typing import PathParts
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
 from rl import distributed
 from rl.config import ConfigError
@@ -34,8 +32,12 @@ from rl.qwen3.presets import FIELDS
 from rl.qwen3.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
+EMBEDDING = "model.embed_tokens.weight"
+LFS = b"version https://git-lfs.github.com/spec/"
 MOST_PROBLEMS = 6
 """Tensors to name; a checkpoint of another model has hundreds that do not fit."""
+DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+"""Names in safetensors of the dtypes that a dense Qwen3 may be stored in."""
 
 
 def resolve(path: str | Path) -> Path:
@@ -45,10 +47,23 @@ def resolve(path: str | Path) -> Path:
     only the cache is asked.
 
     Raises:
-      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows.
+      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows, or if the folder holds
+        adapters alone or files that git-lfs has not fetched yet.
     """
     folder = Path(os.path.expanduser(path))
-    return folder if folder.is_dir() else _download(path)
+    folder = folder if folder.is_dir() else _download(path)
+    pointers = [file.name for file in sorted(folder.iterdir()) if _is_pointer(file)]
+    if pointers:
+        raise ConfigError(
+            f"model.path = {folder}: {', '.join(pointers)} must be the files that git-lfs keeps elsewhere, and only "
+            "point to them; run git lfs pull in that folder"
+        )
+    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        raise ConfigError(
+            f"model.path = {folder}: must be a whole model, and holds adapters alone; a run has the merged model in "
+            "the folder above them, and PEFT's merge_and_unload makes one of others"
+        )
+    return folder
 
 
 def _download(path: str | Path) -> Path:
@@ -67,19 +82,30 @@ def _download(path: str | Path) -> Path:
         raise ConfigError(f"model.path = {path}: no such folder, and not had from the hub ({reason})") from None
 
 
+def _is_pointer(file: Path) -> bool:
+    """Whether a clone without git-lfs has left these few lines in place of a file."""
+    try:
+        with file.open("rb") as handle:
+            return handle.read(len(LFS)) == LFS
+    except OSError:  # a folder, or a file that whoever needs it cannot read either
+        return False
+
+
 @dataclasses.dataclass(frozen=True)
 class Tensor:
     """One tensor of a checkpoint, and where it is in our parameters.
 
     Attributes:
       path: the parameter's path.
-      layer: the tensor's place along the leading axis; None if the parameter is not stacked.
+      layer: its place along the leading axis; None if the parameter is not stacked.
       shape: shape in the checkpoint.
+      transposed: whether it is the transpose of ours; norms, embedding and head are not.
     """
 
     path: tuple[str, ...]
     layer: int | None
     shape: tuple[int, ...]
+    transposed: bool
 
     @property
     def name(self) -> str:
@@ -87,6 +113,15 @@ class Tensor:
         if self.layer is not None:
             name = name.replace("layers.", f"layers.{self.layer}.", 1)
         return name if self.path[0] == "lm_head" else f"model.{name}"
+
+    def sharding(self, whole: NamedSharding | None) -> Sharding:
+        """Return the sharding by which each device reads just what it needs of the parameter, laid out as `whole`."""
+        if whole is None:
+            return SingleDeviceSharding(jax.local_devices()[0])
+        if self.layer is None:
+            return whole
+        axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))][1:]
+        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.transposed else axes)))
 
 
 def _tensors(base: nnx.State) -> list[Tensor]:
@@ -96,9 +131,9 @@ def _tensors(base: nnx.State) -> list[Tensor]:
         path = tuple(map(str, parts))
         if path[0] == "layers":
             shape = variable.shape[:0:-1]
-            tensors += [Tensor(path, i, shape) for i in range(variable.shape[0])]
+            tensors += [Tensor(path, i, shape, transposed=len(shape) == 2) for i in range(variable.shape[0])]
         else:
-            tensors.append(Tensor(path, None, variable.shape))
+            tensors.append(Tensor(path, None, variable.shape, transposed=False))
     order = ["embed_tokens", "layers", "norm", "lm_head"]
     return sorted(tensors, key=lambda tensor: (order.index(tensor.path[0]), tensor.layer or 0))
 
@@ -106,9 +141,10 @@ def _tensors(base: nnx.State) -> list[Tensor]:
 def load(
     folder: Path | str, config: Qwen3Config, mesh: Mesh | None = None, key: jax.Array | None = None
 ) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
-    """Read single or sharded safetensors straight into their shardings, parameter by parameter.
+    """Read single or sharded safetensors straight into their shardings, tensor by tensor.
 
-    Host memory stays at one parameter of all layers; each process of a job reads only what its devices hold.
+    Host memory stays below the largest file plus one tensor, device memory at the parameters plus one tensor. Each
+    process of a job reads only what its devices hold.
 
     Args:
       folder: directory with `*.safetensors`, and their index if there are several.
@@ -117,33 +153,51 @@ def load(
       key: key of the adapters' random half; must be given with `config.lora`.
 
     Raises:
-      ConfigError: naming a file that is missing or damaged; without such, the tensors that are missing, superfluous or
-        of another shape, the first `MOST_PROBLEMS` of them. Nothing is loaded then.
+      ConfigError: naming every file that is missing, superfluous or damaged; without such, the tensors that are
+        missing, superfluous or of another shape, the first `MOST_PROBLEMS` of them, or one with NaN or infinity.
+        Nothing is loaded then.
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
-    tensors = _tensors(base)
-    files = _survey(Path(folder), tensors, config.tie_word_embeddings)
-    flat = []
-    with contextlib.ExitStack() as opened:
-        handles = {file: opened.enter_context(safe_open(file, "np")) for file in set(files.values())}
-        for path, variable in nnx.to_flat_state(base):
-            names = [tensor.name for tensor in tensors if tensor.path == tuple(map(str, path))]
-            parts = [handles[files[name]].get_slice(name) for name in names]
-            read = functools.partial(_read, parts, path, variable.dtype)
-            place = variable.sharding or SingleDeviceSharding(jax.local_devices()[0])
-            flat.append((path, variable.replace(jax.make_array_from_callback(variable.shape, place, read))))
+    places = _survey(Path(folder), _tensors(base), config.tie_word_embeddings)
+
+    variables = dict(nnx.to_flat_state(base))
+    values = {}
+    for path, variable in variables.items():
+        if path[0] == "layers":
+            values[path] = jnp.zeros(variable.shape, variable.dtype, device=variable.sharding)
+    for file, tensors in places.items():
+        with safe_open(file, "np") as handle:  # one file mapped at a time: its pages count as memory while it is open
+            for name, tensor in tensors.items():
+                variable, part = variables[tensor.path], handle.get_slice(name)
+                value = jax.make_array_from_callback(tensor.shape, tensor.sharding(variable.sharding), part.__getitem__)
+                if not _is_finite(value):
+                    raise ConfigError(
+                        f"model.path = {folder}: {name} must hold finite numbers, and has NaN or infinity; fetch or "
+                        "convert the model anew (numbers above 65,504 overflow in float16, not in bfloat16)"
+                    )
+                if tensor.layer is None:
+                    values[tensor.path] = value.astype(variable.dtype)
+                else:
+                    values[tensor.path] = _insert(values[tensor.path], value, tensor.layer, variable.sharding)
+                # Reading is faster than some devices' links: without this, tensors would pile up on the host.
+                jax.block_until_ready(values[tensor.path])
+    flat = [(path, variable.replace(values[path])) for path, variable in variables.items()]
     if config.lora:
         flat += nnx.to_flat_state(_adapters(config, mesh)(key))
     return graph, nnx.from_flat_state(flat)
 
 
-def _read(parts: list[Any], path: PathParts, dtype: Any, index: tuple[slice, ...]) -> np.ndarray:
-    """Read what a device holds of a parameter: a part of some layers' tensors, or of its only one."""
-    if path[0] != "layers":
-        return parts[0][index].astype(dtype)
-    layers, *axes = index
-    return np.stack([part[tuple(axes[::-1])].T.astype(dtype) for part in parts[layers]])
+@functools.partial(jax.jit, static_argnames="sharding", donate_argnums=0)
+def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding | None) -> jax.Array:
+    """Write a checkpoint's tensor into the donated stack as one of its layers."""
+    stack = jax.lax.dynamic_update_index_in_dim(stack, tensor.T.astype(stack.dtype), layer, 0)
+    return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
+
+
+@jax.jit
+def _is_finite(tensor: jax.Array) -> jax.Array:
+    return jnp.isfinite(tensor).all()
 
 
 @functools.cache
@@ -159,47 +213,72 @@ def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | N
     )
 
 
-def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[str, Path]:
-    """Return the file of each of the wanted tensors, by their names; one ConfigError says what is wrong."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    holders: dict[str, Path] = {}
-    for file in _files(folder):
+def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[str, Tensor]]:
+    """Find which file holds which of the wanted tensors, by their names there; one ConfigError says what is wrong.
+
+    All names may begin alike, as with the ``_orig_mod.`` of `torch.compile` or the ``module.`` of parallel modules.
+    """
+    files, problems = _files(folder)
+    holders = collections.defaultdict(list)
+    for file in files:
         try:
             with safe_open(file, "np") as handle:
-                held = {name: tuple(handle.get_slice(name).get_shape()) for name in handle.keys()}  # noqa: SIM118
+                for name in handle.keys():  # noqa: SIM118 - a handle is no mapping
+                    part = handle.get_slice(name)
+                    holders[name].append((file, tuple(part.get_shape()), part.get_dtype()))
         except (OSError, SafetensorError) as error:
-            raise ConfigError(f"model.path = {folder}: {file.name} is missing or damaged ({error})") from None
-        shapes |= held
-        holders |= dict.fromkeys(held, file)
+            problems.append(f"{file.name} is truncated or damaged ({error})")
+    if problems:  # and not the 400 tensors that such a file lacks
+        raise ConfigError(f"model.path = {folder}: {'; '.join(problems)}")
+    prefix = min((name.removesuffix(EMBEDDING) for name in holders if name.endswith(EMBEDDING)), key=len, default="")
+    places: dict[Path, dict[str, Tensor]] = collections.defaultdict(dict)
+    for tensor in wanted:
+        name = prefix + tensor.name
+        match holders.pop(name, []):
+            case []:
+                problems.append(f"{name} is missing")
+            case [(file, shape, dtype)]:
+                if shape != tensor.shape:
+                    problems.append(f"{name} has shape {shape}, which must be {tensor.shape}")
+                if dtype not in DTYPES:
+                    problems.append(f"{name} is stored as {dtype}, which must be one of {', '.join(DTYPES)}")
+                places[file][name] = tensor
+            case several:
+                problems.append(f"{name} is in {' and in '.join(file.name for file, *_ in several)}")
     if tied:
-        shapes.pop("lm_head.weight", None)  # some tied checkpoints carry a copy, those of 0.6B and 1.7B
-    names = {tensor.name: tensor for tensor in wanted}
-    problems = [f"{name} is missing" for name in names if name not in shapes]
-    problems += [f"{name} is not of this model" for name in shapes if name not in names]
-    problems += [
-        f"{name} has shape {shapes[name]}, which must be {tensor.shape}"
-        for name, tensor in names.items()
-        if shapes.get(name, tensor.shape) != tensor.shape
-    ]
+        holders.pop(f"{prefix}lm_head.weight", None)  # some tied checkpoints carry a copy, those of 0.6B and 1.7B
+    problems += [f"{name} is not of this model" for name in holders]
     if problems:
         more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
         raise ConfigError(f"model.path = {folder}: {'; '.join(problems[:MOST_PROBLEMS])}{more}")
-    return holders
+    return places
 
 
-def _files(folder: Path) -> list[Path]:
-    """List the safetensors files of a checkpoint: those in its index, else model.safetensors, else all."""
+def _files(folder: Path) -> tuple[list[Path], list[str]]:
+    """List the safetensors files of a checkpoint, and how those in the folder differ from its index or their numbers.
+
+    A model.safetensors without an index is the whole checkpoint, for `transformers` as well: others beside it, such as
+    adapters, are no part of it.
+    """
+    present = {file.name for file in folder.glob("*.safetensors")}
     if (folder / INDEX).exists():
         try:
             listed = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
     else:
-        present = {file.name for file in folder.glob("*.safetensors")}
-        listed = present & {"model.safetensors"} or present
+        present = present & {"model.safetensors"} or present
+        parts = [match for name in present if (match := re.fullmatch(r"(.+)-\d{5}-of-(\d{5})\.safetensors", name))]
+        listed = present | {
+            f"{part[1]}-{i:05d}-of-{part[2]}.safetensors" for part in parts for i in range(1, int(part[2]) + 1)
+        }
     if not listed:
-        raise ConfigError(f"model.path = {folder}: must hold *.safetensors; pickled weights are never read")
-    return [folder / name for name in sorted(listed)]
+        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
+        why = f"; {', '.join(pickled)} would have to be unpickled, which runs what is in it" if pickled else ""
+        raise ConfigError(f"model.path = {folder}: must hold *.safetensors{why}")
+    problems = [f"file {name} is missing" for name in sorted(listed - present, key=str)]
+    problems += [f"file {name} is not in the index" for name in sorted(present - listed)]
+    return [folder / name for name in sorted(listed & present)], problems
 
 
 def save(
@@ -209,12 +288,12 @@ def save(
     tokenizer: Tokenizer | None = None,
     *,
     dtype: Any = jnp.float32,
-    max_shard_bytes: int = 2_000_000_000,
+    max_shard_bytes: int = 5_000_000_000,
 ) -> None:
     """Write a folder that `load` and `transformers` read: safetensors, config.json, the tokenizer's files.
 
-    An old config.json goes first and the new one comes last: a full disk or a crash leaves a folder that does not load.
-    Every process of a job must call this; the first one writes.
+    All is first written under other names, and config.json gets its own last: a full disk or a crash leaves what was
+    there before, or a folder that does not load. Every process of a job must call this; the first one writes.
 
     Args:
       folder: directory, made if it does not exist; a checkpoint in it is replaced.
@@ -222,7 +301,7 @@ def save(
       parameters: sharded or not, without adapters (`lora.merge` first).
       tokenizer: whose files are copied; None leaves the tokenizer out.
       dtype: type of the stored numbers.
-      max_shard_bytes: more than that goes into several files with an index; a file is in memory twice at a time.
+      max_shard_bytes: more than that goes into several files with an index.
 
     Raises:
       ConfigError: if the folder cannot be written.
@@ -238,19 +317,26 @@ def save(
         texts[INDEX] = _json({"metadata": {"total_size": _size(tensors, dtype)}, "weight_map": where})
     values = {path: variable[...] for path, variable in nnx.to_flat_state(parameters)}
     main = distributed.is_main()
+    # The other processes take part in fetching each tensor, and write it nowhere.
+    unfinished = {name: folder / f"{name}.unfinished" if main else Path(os.devnull) for name in [*shards, *texts]}
     try:
         if main:
             folder.mkdir(parents=True, exist_ok=True)
-            for old in [folder / "config.json", *folder.glob("model*.safetensors"), folder / INDEX]:
+        for name, part in shards.items():
+            _write(unfinished[name], _contents(part, values, dtype))
+        for name, text in texts.items():
+            _write(unfinished[name], [text])
+        if main:
+            (folder / "config.json").unlink(missing_ok=True)
+            for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
                 old.unlink(missing_ok=True)
-        for name, part in shards.items():  # all processes take part in fetching each tensor
-            fetched = {tensor.name: _fetch(values[tensor.path], tensor, dtype) for tensor in part}
-            if main:
-                (folder / name).write_bytes(to_bytes(fetched, metadata={"format": "pt"}))
-        for name in sorted(texts if main else (), key=lambda name: name == "config.json"):
-            (folder / name).write_bytes(texts[name])
+            for name in sorted(unfinished, key=lambda name: name == "config.json"):
+                unfinished[name].rename(folder / name)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot write the checkpoint there ({error.strerror})") from None
+    finally:
+        for file in unfinished.values() if main and folder.is_dir() else ():
+            file.unlink(missing_ok=True)
     multihost_utils.sync_global_devices("checkpoint written")
 
 
@@ -270,18 +356,43 @@ def _size(tensors: list[Tensor], dtype: np.dtype) -> int:
     return dtype.itemsize * sum(math.prod(tensor.shape) for tensor in tensors)
 
 
-def _fetch(value: jax.Array, tensor: Tensor, dtype: np.dtype) -> np.ndarray:
-    mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
-    return np.ascontiguousarray(_extract(value, tensor.layer, dtype, mesh))
+def _contents(tensors: list[Tensor], values: dict[tuple, jax.Array], dtype: np.dtype) -> Iterator[bytes | np.ndarray]:
+    """Yield a safetensors file in parts: the header, whose shapes are known beforehand, then one tensor at a time.
+
+    The format is that of https://huggingface.co/docs/safetensors; the library's writer wants all tensors at once.
+    """
+    kind = next(short for short, long in DTYPES.items() if long == dtype.name)
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for tensor in tensors:
+        start, end = end, end + _size([tensor], dtype)
+        header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8 bytes
+    yield len(text).to_bytes(8, "little") + text
+    for tensor in tensors:
+        value = values[tensor.path]
+        mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
+        yield np.asarray(_extract(value, tensor.layer, dtype, mesh))
 
 
 @functools.partial(jax.jit, static_argnames=("dtype", "mesh"))
 def _extract(value: jax.Array, layer: int | None, dtype: np.dtype, mesh: Mesh | None) -> jax.Array:
-    """Return one tensor in the checkpoint's form, whole on every device, so that any process can write it."""
+    """Return one tensor as the checkpoint has it, whole on every device, so that any process can write it."""
     if layer is not None:
         value = jax.lax.dynamic_index_in_dim(value, layer, 0, keepdims=False).T
     value = value.astype(dtype)
     return value if mesh is None else jax.lax.with_sharding_constraint(value, NamedSharding(mesh, P()))
+
+
+def _write(path: Path, parts: Iterable[bytes | np.ndarray]) -> None:
+    """Write the parts one after the other, down to the disk."""
+    with open(path, "wb") as file:
+        for part in parts:
+            file.write(part if isinstance(part, bytes) else np.ascontiguousarray(part).view(np.uint8).data)
+        if path != Path(os.devnull):
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:
@@ -290,7 +401,7 @@ def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dty
     published = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
     raw: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
     raw |= {name: getattr(config, name) for name in FIELDS}
-    raw |= {"rope_scaling": None, "hidden_act": "silu", "attention_bias": False}
+    raw |= {"rope_theta": config.rope_theta, "rope_scaling": None, "hidden_act": "silu", "attention_bias": False}
     raw |= {"use_sliding_window": False, "torch_dtype": dtype.name}
     raw |= {"max_position_embeddings": published.get("max_position_embeddings", 40_960)}
     if tokenizer:

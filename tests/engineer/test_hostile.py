@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engineer.proposal import READ, Proposal, fault, parse_answer
-from jaxlake.config import LakeConfig, project
+from engineer.lenient_json import LONGEST, READ, TRIES, parse_lenient
+from engineer.proposal import Proposal, fault
+from jaxlake.config import LakeConfig, project, with_data_floor
 
 SECONDS = 0.05
 PREVIOUS = LakeConfig.uniform((3, 4, 5, 6), hole=0.3, wait=0.5)
@@ -29,10 +30,11 @@ UNITS = [
 def survive(text: str) -> float:
     """Takes a text through all that is done with an answer; returns processor seconds."""
     start = time.process_time()
-    parsed = parse_answer(text, PREVIOUS.kinds)
+    parsed, repairs = parse_lenient(text, PREVIOUS.kinds)
     error = fault(text, parsed, PREVIOUS.kinds)
-    config, changes = (PREVIOUS, ()) if error else project(parsed, PREVIOUS)
-    lines, errors = tuple(changes), () if error is None else (error,)
+    projected, changes = (PREVIOUS, ()) if error else project(parsed, PREVIOUS)
+    config, raised = with_data_floor(projected, 0.05)
+    lines, errors = (*repairs, *changes, *raised), () if error is None else (error,)
     proposal = Proposal(
         engineer="api",
         raw=text,
@@ -41,12 +43,12 @@ def survive(text: str) -> float:
         repairs=lines,
         fallback=bool(errors),
         errors=errors,
-        candidates=(config,),
+        candidates=(projected,),
     )
     record = json.dumps(proposal.to_json(), allow_nan=False)
     seconds = time.process_time() - start
 
-    assert config.kinds == PREVIOUS.kinds  # A LakeConfig is legal or raises.
+    assert config.kinds == PREVIOUS.kinds and min(config.data) >= 0.05  # A LakeConfig is legal or raises.
     assert project(config.to_dict(), PREVIOUS) == (config, ())
     assert all(len(line) < 600 and len(line.splitlines()) == 1 for line in lines + errors)
     assert json.loads(record)["projected"] == config.to_dict()
@@ -77,7 +79,9 @@ def test_what_fills_all_that_is_read_takes_no_longer():
     filled = [head + unit * ((READ - 20) // len(unit)) + tail for unit in UNITS for head, tail in around]
     around = [("{", "}"), ('{"3":', "}"), ('{"3":[', "]}"), ("[{", "}]")]
     deep = [head * 1900 + within + tail * 1900 for head, tail in around for within in ("", "1", "1,", "x {")]
-    assert survived(filled + deep) == len(filled) + len(deep)
+    slips = [*UNITS, "a,", "x:y,", "'a',", "'\\'", "a /", "n "]
+    tried = ["{x " * TRIES + slip * ((LONGEST - 50) // len(slip)) + "}" * TRIES for slip in slips]
+    assert survived(filled + deep + tried) == len(filled) + len(deep) + len(tried)
 
 
 @settings(max_examples=200, deadline=None)

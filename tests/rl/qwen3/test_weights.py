@@ -3,6 +3,10 @@
 import dataclasses
 import errno
 import json
+import os
+import shutil
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -113,50 +117,125 @@ def test_a_tied_checkpoint_may_carry_its_head_again(tmp_path):
     )
 
 
+@pytest.mark.parametrize("prefix", ["_orig_mod.", "module."])  # of torch.compile, and of its parallel modules
+def test_all_names_may_begin_with_what_pytorch_wraps_a_model_in(tmp_path, prefix):
+    shape, _, parameters = saved(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file({prefix + name: x for name, x in tensors.items()}, tmp_path / "model.safetensors")
+    assert_equal(parameters, weights.load(tmp_path, shape)[1])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"])
+def test_a_number_that_is_none_is_refused(tmp_path, name, value):
+    saved(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors[name] = tensors[name].copy()
+    tensors[name].flat[3] = value
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert f"{name} must hold finite numbers, and has NaN or infinity; " in error_of(tmp_path)
+
+
 def test_every_misfit_is_named_at_once(tmp_path):
     shape, *_ = saved(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["model.norm.weight"]
     tensors["model.layers.0.mlp.up_proj.weight"] = np.zeros((3, 5), np.float32)
+    tensors["model.layers.1.mlp.up_proj.weight"] = np.zeros((24, 16), np.int8)
     tensors["model.layers.7.mlp.up_proj.weight"] = np.zeros((24, 16), np.float32)
     save_file(tensors, tmp_path / "model.safetensors")
     message = error_of(tmp_path)
     assert "model.norm.weight is missing" in message
     assert "model.layers.0.mlp.up_proj.weight has shape (3, 5), which must be (24, 16)" in message
+    assert "model.layers.1.mlp.up_proj.weight is stored as I8, which must be one of F32, BF16, F16" in message
     assert "model.layers.7.mlp.up_proj.weight is not of this model" in message
 
 
-def test_a_missing_or_damaged_file_is_named_and_none_of_its_tensors(tmp_path):
+def test_every_missing_superfluous_and_damaged_file_is_named_at_once_and_none_of_its_tensors(tmp_path):
     saved(tmp_path, limit=SHARDS)
-    first, second, *_ = sorted(tmp_path.glob("*.safetensors"))
-    second.write_bytes(second.read_bytes()[:-10])
-    assert f"{second.name} is missing or damaged" in error_of(tmp_path)
+    first, second, third, *_ = sorted(tmp_path.glob("*.safetensors"))
     first.unlink()
-    assert f"{first.name} is missing or damaged" in error_of(tmp_path)
+    second.write_bytes(second.read_bytes()[:-10])
+    save_file(load_file(third), tmp_path / "model-copy.safetensors")
+    message = error_of(tmp_path)
+    assert f"file {first.name} is missing" in message
+    assert f"{second.name} is truncated or damaged" in message
+    assert "file model-copy.safetensors is not in the index" in message
+    assert "model.layers." not in message
     (tmp_path / "model.safetensors.index.json").write_text("[]")
     assert "cannot read model.safetensors.index.json" in error_of(tmp_path)
+
+
+def test_a_tensor_in_two_files_is_refused(tmp_path):
+    saved(tmp_path, limit=SHARDS)
+    copied = load_file(tmp_path / "model-00003-of-00005.safetensors")
+    save_file(copied, tmp_path / "model-copy.safetensors")
+    (tmp_path / "model.safetensors.index.json").unlink()
+    twice = next(iter(copied))
+    assert f"{twice} is in model-00003-of-00005.safetensors and in model-copy.safetensors" in error_of(tmp_path)
+
+
+def test_a_missing_shard_is_the_one_thing_named_with_an_index_and_without(tmp_path):
+    saved(tmp_path, limit=SHARDS)
+    (tmp_path / "model-00002-of-00005.safetensors").unlink()
+    complaint = f"model.path = {tmp_path}: file model-00002-of-00005.safetensors is missing"
+    assert error_of(tmp_path) == complaint
+    (tmp_path / "model.safetensors.index.json").unlink()
+    assert error_of(tmp_path) == complaint
+
+
+def test_files_beside_a_whole_checkpoint_are_no_part_of_it(tmp_path):
+    shape, _, parameters = saved(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "weights.safetensors")
+    assert_equal(parameters, weights.load(tmp_path, shape)[1])  # under any name, if it is alone
+    weights.save(tmp_path, shape, tripled := jax.tree.map(lambda x: 3 * x, parameters))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"no part of it")
+    assert_equal(tripled, weights.load(tmp_path, shape)[1])
+
+
+def test_pickled_weights_are_never_read(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
+    assert "pytorch_model.bin would have to be unpickled" in error_of(tmp_path)
     assert "must hold *.safetensors" in error_of(tmp_path / "nowhere")
 
 
-def test_a_full_disk_leaves_nothing_that_loads(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     shape, _, parameters = saved(tmp_path, limit=SHARDS)
-    write, written = Path.write_bytes, []
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    tripled = jax.tree.map(lambda x: 3 * x, parameters)
+    synced = 0
 
-    def fill_up(file, content):
-        written.append(file)
-        if len(written) == 3:
+    def fill_up(descriptor):
+        nonlocal synced
+        synced += 1
+        if synced == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, content)
 
-    monkeypatch.setattr(Path, "write_bytes", fill_up)
+    monkeypatch.setattr(os, "fsync", fill_up)
     with pytest.raises(ConfigError, match="cannot write the checkpoint there \\(No space left on device\\)"):
-        weights.save(tmp_path, shape, parameters, max_shard_bytes=SHARDS)
-    with pytest.raises(ConfigError, match="cannot read it"):
-        read_config(tmp_path)
+        weights.save(tmp_path, shape, tripled, max_shard_bytes=SHARDS)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     monkeypatch.undo()
-    weights.save(tmp_path, shape, parameters, Tokenizer())  # one file in place of five and their index
+    weights.save(tmp_path, shape, tripled, Tokenizer())  # one file in place of five and their index
     assert len(list(tmp_path.glob("*.safetensors"))) == 1
-    assert_equal(parameters, weights.load(tmp_path, shape)[1])
+    assert_equal(tripled, weights.load(tmp_path, shape)[1])
+
+
+def test_a_crash_while_files_get_their_names_leaves_nothing_that_loads(tmp_path, monkeypatch):
+    shape, _, parameters = saved(tmp_path / "model", limit=SHARDS)
+    rename, crashes = Path.rename, []
+
+    def crash_before(file, target):
+        crashes.append(shutil.copytree(tmp_path / "model", tmp_path / f"crash {len(crashes)}"))
+        return rename(file, target)
+
+    monkeypatch.setattr(Path, "rename", crash_before)
+    weights.save(tmp_path / "model", shape, parameters)
+    assert len(crashes) == 2
+    for folder in crashes:
+        with pytest.raises(ConfigError, match="cannot read it"):
+            read_config(folder)
+    assert read_config(tmp_path / "model") == shape
 
 
 def test_with_adapters_the_base_is_read_as_it_is_computed_with_and_the_adapters_are_new(tmp_path):
@@ -205,6 +284,53 @@ def test_what_is_neither_a_folder_nor_in_the_cache_is_one_line(tmp_path, monkeyp
         weights.resolve(path)
     assert complaint in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_loading_and_saving_hold_one_tensor_on_the_host(tmp_path):
+    """257 MB of bfloat16 in files of 40 MB; on the CPU the parameters themselves are memory of the process as well."""
+    program = """
+        import dataclasses, resource, sys, threading, tracemalloc
+        import jax, jax.numpy as jnp
+        from rl.qwen3 import weights
+        from rl.qwen3.model import abstract
+        from rl.qwen3.presets import PRESETS, read_config
+
+        def zeros(shape):
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), abstract(shape)[1])
+
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+        folder, action = sys.argv[1:]
+        shape = dataclasses.replace(PRESETS["small"], vocab_size=30_000, num_hidden_layers=36)
+        if action == "make":
+            weights.save(folder, shape, zeros(shape), dtype=jnp.bfloat16, max_shard_bytes=40e6)
+            sys.exit()
+        # A small model first: compiled programs and imported modules are no part of what is measured.
+        tiny = dataclasses.replace(shape, num_hidden_layers=2, vocab_size=300)
+        weights.save(folder + "-tiny", tiny, zeros(tiny))
+        weights.load(folder + "-tiny", tiny)
+        before = peak()
+        tracemalloc.start()
+        parameters = weights.load(folder, read_config(folder))[1]
+        size = sum(x.nbytes for x in jax.tree.leaves(parameters))
+        print("load", size, peak() - before, tracemalloc.get_traced_memory()[1])
+        before = peak()
+        tracemalloc.reset_peak()
+        weights.save(folder + "-again", shape, parameters, dtype=jnp.bfloat16, max_shard_bytes=40e6)
+        print("save", size, peak() - before, tracemalloc.get_traced_memory()[1])
+    """
+    environment = os.environ | {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "model")]
+    subprocess.run([*command, "make"], check=True, env=environment)
+    done = subprocess.run([*command, "measure"], check=True, env=environment, capture_output=True, text=True)
+    largest = 30_000 * 512 * 4
+    for line in done.stdout.splitlines():
+        action, *numbers = line.split()
+        size, grown, traced = map(int, numbers)
+        assert traced < largest, line
+        assert grown < (size if action == "load" else 0) + 40e6 + 2 * largest, line
 
 
 @pytest.mark.slow
