@@ -11,9 +11,10 @@ from llguidance import LLMatcher, LLTokenizer
 from llguidance.numpy import allocate_token_bitmask, apply_token_bitmask_inplace, fill_next_token_bitmask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from engineer.proposal import READ, Proposal, distance, fault, grammar, number, parse_answer, schema, to_answer
+from engineer.lenient_json import parse_lenient
+from engineer.proposal import Proposal, distance, fault, grammar, number, schema, to_answer
 from jaxlake.config import LakeConfig, project
-from jaxlake.kinds import Kind, read_kinds
+from jaxlake.kinds import Kind
 
 KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
 END = "<|im_end|>"
@@ -56,7 +57,7 @@ def test_random_logits_yield_a_legal_configuration_200_times_of_200(tokenizer):
     answers = [sample(tokenizer, rng, KINDS) for _ in range(200)]
     for answer in answers:
         read = json.loads(answer)
-        assert parse_answer(answer, KINDS) == read
+        assert parse_lenient(answer, KINDS) == (read, ())
         assert read and list(read) == [size for size in ("3", "4", "5", "6") if size in read]
         assert all(list(entry) == ["data", "hole", "wait"] for entry in read.values())
         assert all(entry["data"] <= 1 and entry["hole"] <= 0.5 and entry["wait"] <= 1 for entry in read.values())
@@ -151,62 +152,6 @@ def test_an_answer_names_the_kinds_that_have_data():
     assert projected.hole == (0.3, 0.125, 0.3, 0.25) and projected.wait == (0.5, 0.0, 0.5, 0.005)
 
 
-KINDS34 = KINDS[:2]
-MEANT = {"3": {"data": 0.2, "hole": 0.1, "wait": 0.3}, "4": {"data": 0.8, "hole": 0.25, "wait": 0.0}}
-STRICT = json.dumps(MEANT)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        STRICT,
-        f"Here it is:\n```json\n{json.dumps(MEANT, indent=2)}\n```\nIt has more 4x4 boards (in [0, 1]).",
-        '<think>{"3": {"data": 1}}</think>' + STRICT,
-        'First {"3": {"data": 1}}, or rather ' + STRICT + ' with {"note": "a } within"}.',
-        '{"config": ' + STRICT + ', "rationale": {"3": "mastered", "4": "not yet"}}',
-        '{"environment": {"next": ' + STRICT + "}}",
-        '{"config": ' + STRICT,
-        STRICT.replace("0.2,", '"2e-1",'),
-        STRICT + ' so not {"3": {"data": "less"}}',
-        "word {" * READ + STRICT + " because" * READ,
-    ],
-)
-def test_a_configuration_in_json_is_found_wherever_it_stands(text):
-    assert parse_answer(text, KINDS34) == MEANT
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "more holes", "{}", "[]", "{3, 4}", '{"3": 0.2}', '{"data": 0.2, "hole": 0.1}', STRICT[:-1], repr(MEANT)),
-        *(STRICT.replace(",", ""), f"<think>{STRICT}", '{"data": {"3": 0.2, "4": 0.8}, "hole": 0.1}'),
-        '[{"size":3, "data":0.2, "hole":0.1, "wait":0.3}, {"size":4, "data":0.8, "hole":0.25, "wait":0}]',
-    ],
-)
-def test_what_is_no_configuration_is_asked_for_again(text):
-    assert parse_answer(text, KINDS34) is None and fault(text, None, KINDS34)
-
-
-def test_what_is_no_number_is_left_to_the_projection():
-    (row,) = parse_answer('{"3": {"data": true, "hole": "20%", "wait": 0.5}}', KINDS).values()
-    assert math.isnan(row["data"]) and math.isnan(row["hole"]) and row["wait"] == 0.5
-
-
-entries = st.dictionaries(st.sampled_from(["data", "hole", "wait"]), st.floats(0, 1), min_size=1)
-
-
-@given(st.dictionaries(st.sampled_from(["3", "4", "7"]), entries, min_size=1), st.sampled_from([None, 1]))
-def test_json_is_read_as_it_is(value, indent):
-    assert parse_answer(json.dumps(value, indent=indent), (*KINDS, Kind.of(7))) == value
-
-
-def test_a_configuration_of_many_kinds_over_many_lines_is_read():
-    kinds = read_kinds(["3-10", "3-10x3", "4-10x4", "5-10x5", "rooms5-10", "maze5-10", "crossing5-10"])
-    config = LakeConfig.uniform(kinds, 0.125, 0.125)
-    text = json.dumps(config.to_dict(), indent=8)
-    assert len(text) > 4000 and parse_answer(text, kinds) == config.to_dict()
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -217,7 +162,7 @@ def test_a_configuration_of_many_kinds_over_many_lines_is_read():
     ],
 )
 def test_one_number_for_one_size_is_a_configuration(answer):
-    assert fault(answer, parse_answer(answer, KINDS), KINDS[:2]) is None
+    assert fault(answer, parse_lenient(answer, KINDS)[0], KINDS[:2]) is None
 
 
 @pytest.mark.parametrize(
@@ -228,12 +173,12 @@ def test_one_number_for_one_size_is_a_configuration(answer):
         ("more\nholes", "no JSON object of sizes in the answer, which ends in 'more\\nholes'"),
         ('{"3":{"data":0.', 'no JSON object of sizes in the answer, which ends in \'{"3":{"data":0.\''),
         ('{"5":{"data":1}}', 'none of the sizes 3, 4 in the answer, which ends in \'{"5":{"data":1}}\''),
-        ('{"3":{}}', "no JSON object of sizes in the answer, which ends in '{\"3\":{}}'"),
+        ('{"3":{}}', "no number for data, hole or wait in the answer, which ends in '{\"3\":{}}'"),
         ('{"3":{"data":"all","hole":NaN},"4":{"wait":1e999}}', "no number for data, hole or wait"),
     ],
 )
 def test_what_is_no_configuration_is_said_in_one_line(answer, message):
-    found = fault(answer, parse_answer(answer, KINDS), KINDS[:2])
+    found = fault(answer, parse_lenient(answer, KINDS)[0], KINDS[:2])
     assert found.startswith(message)
     assert "\n" not in found
 
