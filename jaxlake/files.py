@@ -11,6 +11,7 @@ Cells are [row, column]. The instance is required, but for its id; what is known
 
 import contextlib
 import json
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -75,7 +76,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     """Return the instance of a record; numpy arrays without batch axes.
 
     Args:
-      entry: a record as ``record`` writes it.
+      entry: a record as ``record`` writes it; NumPy's numbers and arrays, and tuples, do as well.
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
 
@@ -84,8 +85,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     """
     if not isinstance(entry, dict):
         raise ValueError(f"{_short(entry)} is not a record: it must be a JSON object")
-    size: Any = entry.get("size")
-    agents: Any = entry.get("agents")
+    size, agents = _plain(entry.get("size")), _plain(entry.get("agents"))
     for key, number in (("size", size), ("agents", agents)):
         if type(number) is not int or not 1 <= number <= _LARGEST:
             raise ValueError(f"{key} = {_short(number)} must be a whole number from 1 to {_LARGEST}")
@@ -115,7 +115,7 @@ def plan_of(entry: Record) -> Plan | None:
     Raises:
       ValueError: naming the fault.
     """
-    paths, size, agents = entry.get("plan"), entry["size"], entry["agents"]
+    paths, size, agents = (_plain(entry.get(key)) for key in ("plan", "size", "agents"))
     if paths is None:
         return None
     if not (isinstance(paths, list) and len(paths) == agents and all(map(_is_path, paths))):
@@ -220,7 +220,7 @@ def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
     if Path(path).suffix.lower() == ".txt":
         text = "\n\n".join(to_text(from_record(entry)) for entry in entries) + "\n"
     else:
-        text = "".join(json.dumps(entry) + "\n" for entry in entries)
+        text = "".join(json.dumps(entry, default=operator.methodcaller("tolist")) + "\n" for entry in entries)
     write_whole(path, text.encode())
 
 
@@ -312,6 +312,7 @@ def _pairs(cells: Iterable[int], max_size: int) -> list[list[int]]:
 
 
 def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
+    pairs = _plain(pairs)
     if not _is_path(pairs):
         raise ValueError(f"{key} = {_short(pairs)} must be a list of [row, column]")
     for pair in pairs:
@@ -324,6 +325,13 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, list) and all(
         isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) for pair in value
     )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON would have it: Python's numbers for NumPy's, lists for arrays and tuples."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def _short(value: Any) -> str:

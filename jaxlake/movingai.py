@@ -6,6 +6,7 @@ holes, which changes no path.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
@@ -19,6 +20,7 @@ _BLOCKED = "@OTW"
 _FIELDS = ("bucket", "map", "width", "height", "start x", "start y", "goal x", "goal y", "optimal length")
 
 PathLike = str | os.PathLike[str]
+Cell = tuple[int, int]
 
 
 def read_map(path: PathLike) -> np.ndarray:
@@ -75,7 +77,6 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> I
         is outside the map, blocked, or that of another.
     """
     blocked = read_map(map_path)
-    size = max(blocked.shape)
     starts, goals = [], []
     for number, words in _agent_rows(scen_path, whole_number("num_agents", num_agents, 1))[:num_agents]:
         if not all(word.isdecimal() for word in words[2:8]):
@@ -85,15 +86,26 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> I
             raise _fault(scen_path, number, f"the map is {width} x {height} here, its file {blocked.shape[::-1]}")
         if max(start_x, goal_x) >= width or max(start_y, goal_y) >= height:
             raise _fault(scen_path, number, "the start or the goal is outside the map")
-        starts.append(start_y * size + start_x)
-        goals.append(goal_y * size + goal_x)
+        starts.append((start_y, start_x))
+        goals.append((goal_y, goal_x))
+    return instance_on_map(os.fspath(scen_path), blocked, starts, goals)
+
+
+def instance_on_map(where: str, blocked: np.ndarray, starts: Sequence[Cell], goals: Sequence[Cell]) -> Instance:
+    """Return the instance of a map of any form, bool ``[height, width]``, and cells on it as (row, column).
+
+    Raises:
+      ValueError: naming where the map is from, and the agent whose start or goal is blocked or that of another.
+    """
+    size = max(blocked.shape)
     holes = np.ones((size, size), bool)
     holes[: blocked.shape[0], : blocked.shape[1]] = blocked
-    instance = build(size, holes, starts, goals)
+    starts_at, goals_at = ([row * size + column for row, column in cells] for cells in (starts, goals))
+    instance = build(size, holes, starts_at, goals_at)
     try:
         validate(instance)
     except ValueError as error:
-        raise ValueError(f"{os.fspath(scen_path)}: {error}") from None
+        raise ValueError(f"{where}: {error}") from None
     return instance
 
 

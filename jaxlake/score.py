@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxlake.benchmark import SETS, load, score
+from jaxlake.benchmark import SETS, load, load_maps, score
+from jaxlake.benchmark.external_maps import MAPS_HELP, warn_skipped
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.types import Objective
@@ -14,12 +15,14 @@ _EPILOG = """\
 examples:
   python -m jaxlake.score answers.jsonl
   python -m jaxlake.score answers.jsonl --set families --json scores.json
+  python -m jaxlake.score answers.jsonl --maps scenarios.yaml
 
 The file has a JSON object a line; several lines with one id are samples:
 
   {"id": "3ag_4x4_hr0.2_007", "answer": "0:(0,0)(0,1)..."}
 
-Ids, boards and prompts come from python -m jaxlake.benchmark export lake.
+Ids, boards and prompts come from python -m jaxlake.benchmark export lake, with
+the same --maps for scenarios of other projects.
 """
 
 
@@ -27,12 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = command_parser(
         "jaxlake.score",
-        "Scores a model's answers to a fixed set of boards: valid and optimal per number\n"
-        "of agents, board size and need of waits or family.",
+        "Scores a model's answers to a fixed set of boards, or to scenarios of other\n"
+        "projects: valid and optimal per number of agents, board size and need of waits\n"
+        "or family.",
         _EPILOG,
     )
     parser.add_argument("answers", type=local_path, help="file of JSON lines with id and answer")
-    parser.add_argument("--set", choices=SETS, default="test", help="fixed set of the boards (default: test)")
+    boards = parser.add_mutually_exclusive_group()
+    boards.add_argument("--set", choices=SETS, default="test", help="fixed set of the boards (default: test)")
+    boards.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
     parser.add_argument(
         "--objective",
         choices=[objective.value for objective in Objective],
@@ -41,9 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=local_path, metavar="FILE", help="file for the figures")
     options = parser.parse_args(arguments)
-    with mistakes_in_one_line(parser):
+    with mistakes_in_one_line(parser, needs="pip install pyyaml, which scenarios in YAML need"):
         answers = read_answers(options.answers)
-        scores = score(answers, load(options.set), objective=Objective(options.objective))
+        benchmark = load_maps(options.maps) if options.maps else load(options.set)
+        warn_skipped(benchmark)
+        scores = score(answers, benchmark, objective=Objective(options.objective))
         if options.json:
             write_whole(options.json, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
     print(scores.to_text())

@@ -1,5 +1,6 @@
-"""The fixed sets of instances and the scores of answers to them; start with ``load`` and ``score``."""
+"""The fixed sets of instances and the scores of answers to them; start with ``load``, ``load_maps`` and ``score``."""
 
+from jaxlake.benchmark.external_maps import load_maps
 from jaxlake.benchmark.published import Published, PublishedRow, published
 from jaxlake.benchmark.scoring import FAILURES, Cell, Row, Scores, pass_at, score
 from jaxlake.benchmark.subset import spread, take
@@ -15,6 +16,7 @@ __all__ = [
     "Row",
     "Scores",
     "load",
+    "load_maps",
     "pass_at",
     "published",
     "score",

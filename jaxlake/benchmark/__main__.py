@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlake.benchmark.build import RECIPES, build
 from jaxlake.benchmark.export import FORMATS, export
+from jaxlake.benchmark.external_maps import MAPS_HELP, load_maps, warn_skipped
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.fixed_sets import POOLS, SETS, content_hash, load, store
 
@@ -17,10 +18,12 @@ _EXAMPLES = """\
 examples:
   python -m jaxlake.benchmark export lake --format jsonl
   python -m jaxlake.benchmark export lake
+  python -m jaxlake.benchmark export lake --maps scenarios.yaml
   python -m jaxlake.benchmark check
 
 The first writes lake/test.jsonl, lake/validation.jsonl and lake/families.jsonl,
-the second the same as Parquet. The last takes an hour of a core.
+the second the same as Parquet, the third lake/scenarios.parquet. The last takes
+an hour of a core.
 """
 
 
@@ -33,14 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = commands.add_parser("export", help="writes the sets with their prompts, one file each")
     command.add_argument("folder", type=local_path, help="folder to write; made if missing")
     command.add_argument("--format", choices=FORMATS, default="parquet", help="form of the files (default: parquet)")
+    command.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
     command = commands.add_parser("build", help="draws and solves the sets anew; writes the package's files")
     command.add_argument("folder", type=local_path, help="folder to write; made if missing")
     commands.add_parser("check", help="draws and solves the sets anew; status 1 if the package's are not the same")
     options = parser.parse_args(arguments)
-    with mistakes_in_one_line(parser, needs="Parquet needs it, --format jsonl does not"):
+    with mistakes_in_one_line(parser, needs="Parquet needs pyarrow (--format jsonl does not), YAML needs pyyaml"):
         if options.command == "export":
-            for name in SETS:
-                print(export(load(name), options.folder, options.format))
+            for benchmark in [load_maps(options.maps)] if options.maps else map(load, SETS):
+                warn_skipped(benchmark)
+                print(export(benchmark, options.folder, options.format))
             return 0
         return _build(options.folder) if options.command == "build" else _check()
 

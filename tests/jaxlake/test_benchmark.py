@@ -32,6 +32,13 @@ def cells_of(name: str) -> list[tuple[int, int]]:
     return [(kind.num_agents, kind.size) for kind in RECIPES[name].kinds]
 
 
+@pytest.mark.parametrize("name", (*SETS, *fixed_sets.POOLS))
+def test_what_every_caller_gets_is_read_only(name):
+    held = load(name)
+    arrays = [array for array in {**vars(held), **vars(held.instances)}.values() if isinstance(array, np.ndarray)]
+    assert len(arrays) == 12 and not any(array.flags.writeable for array in arrays)
+
+
 def test_the_test_set_has_the_cells_of_the_paper():
     test = load("test")
     assert len(test) == 3150 == len(set(test.ids))
@@ -189,6 +196,32 @@ def test_the_sets_are_made_the_same_again():
     arrays, account = build(RECIPES["validation"], account=shipped)
     assert fixed_sets.content_hash(arrays) == load("validation").account["sha256"]
     assert account["groups"] == load("validation").account["groups"]
+
+
+@pytest.mark.heavy
+def test_boards_of_each_family_are_made_the_same_again():
+    """With two agents, of whom each board's search is independent of the others'."""
+    shipped, recipe = load("families"), RECIPES["families"]
+    kinds = tuple(Kind(family, 7) for family in Family)
+    arrays, account = build(recipe._replace(kinds=kinds), account=shipped.account)
+    here = np.isin(shipped.kinds, kinds)
+    np.testing.assert_array_equal(arrays["optimum"], shipped.optimum[here])
+    np.testing.assert_array_equal(arrays["makespan"], shipped.makespan[here])
+    np.testing.assert_array_equal(arrays["starts"], shipped.instances.starts[here][:, :2])
+    assert account["groups"] == [
+        row for row in shipped.account["groups"] if Kind(row["family"], row["size"], row["agents"]) in kinds
+    ]
+
+
+def test_the_account_adds_up():
+    for name in SETS:
+        held = load(name)
+        account = held.account
+        assert account["instances"] == len(held) == sum(group["realised"] for group in account["groups"])
+        assert sum(map(sum, (group["realised_waits"] for group in account["groups"]))) == held.needs_wait.sum()
+        for group in account["groups"]:
+            searched = group["candidates"] - group["known"]
+            assert group["realised"] <= group["solved"] <= searched - len(group["undecided"])
 
 
 def test_a_set_with_a_changed_value_is_not_loaded(tmp_path, monkeypatch):

@@ -80,6 +80,17 @@ def test_after_the_end_nothing_changes_and_nothing_is_rewarded():
     assert later[1].info.solved and not later[1].info.blocked.any()
 
 
+def test_running_out_of_steps_truncates_and_does_not_terminate():
+    game = play("a..\n...\n..A", (WAIT,), (WAIT,), (DOWN,), params=Params(max_steps=2))
+    assert [(bool(t.terminated), bool(t.truncated)) for _, t in game] == [(False, False)] * 2 + [(False, True)] * 2
+    assert int(game[-1][0].time) == 2 and (game[-1][0].positions == game[0][0].positions).all()
+
+
+def test_solving_in_the_last_step_terminates_and_does_not_truncate():
+    game = play("aA.\n...\n...", (RIGHT,), (LEFT,), params=Params(max_steps=1))
+    assert [(bool(t.terminated), bool(t.truncated)) for _, t in game] == [(False, False), (True, False), (True, False)]
+
+
 @pytest.mark.parametrize(
     ("lake", "board", "moves"),
     [
@@ -234,6 +245,26 @@ together = jax.jit(jax.vmap(rollout))
 
 def random_actions(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 5, (32, 12, MAX_AGENTS), np.int32)
+
+
+@pytest.mark.parametrize("agents", [5, *(pytest.param(agents, marks=pytest.mark.heavy) for agents in (6, 7))])
+def test_whatever_is_kept_of_a_batch_compiles(agents):
+    """JAX 0.10.1 to 0.12.0 ended the process at these numbers of agents."""
+    level = from_text([chr(ord("a") + row) + "." * (agents - 2) + chr(ord("A") + row) for row in range(agents)])
+    right = np.full(agents, RIGHT)
+
+    def costs(_):
+        def step(state, _):
+            state, time_step = LAKE.step(state, right)
+            return state, time_step.info.costs.sum_of_costs
+
+        return jax.lax.scan(step, LAKE.reset(level)[0], length=8)[1]
+
+    states = jax.vmap(lambda _: LAKE.reset(level)[0])(np.arange(16))
+    arrivals = jax.jit(jax.vmap(lambda state: LAKE.step(state, right)[0].arrivals))(states)
+    assert arrivals.tolist() == [[1] * agents] * 16
+    each_step = [agents * min(time, agents - 1) for time in range(1, 9)]
+    assert jax.jit(jax.vmap(costs))(np.arange(16)).tolist() == [each_step] * 16
 
 
 @pytest.mark.heavy

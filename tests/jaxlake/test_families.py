@@ -251,6 +251,12 @@ def test_twice_the_density_is_the_share_of_what_may_stand_that_does(family):
         assert abs(share - 2 * density) < 5 * math.sqrt(2 * density * (1 - 2 * density) / count)
 
 
+def test_half_of_the_places_to_pass_in_a_corridor_are_shut_at_least():
+    instances = drawn(Family.CORRIDOR, 10, 1, 0.0)
+    open_share = (100 - 10 - instances.holes.sum(axis=1)).sum() / (20 * 128)
+    assert abs(open_share - 0.5) < 5 * math.sqrt(0.25 / (20 * 128))
+
+
 @pytest.mark.parametrize("family", ANYWHERE)
 def test_starts_and_goals_are_as_often_on_one_free_cell_as_on_another(family):
     """Neither in doors and passages nor in the first lines more often than their share of the free cells is."""
@@ -273,6 +279,15 @@ def _narrow(board: Cells) -> set[Cell]:
         for r, c in board.free
         if not board.free & {(r - 1, c), (r + 1, c)} or not board.free & {(r, c - 1), (r, c + 1)}
     }
+
+
+def test_any_agent_may_be_the_one_that_comes_alone_from_its_side():
+    lone = np.zeros(3)
+    for board in boards(Family.CORRIDOR, 8, 3, 0.5, count=128):
+        rows, columns = zip(*board.starts, strict=True)
+        halves = [place < 4 for place in (columns if len(set(rows)) == 1 else rows)]
+        lone[halves.index(sum(halves) == 1)] += 1
+    assert lone.sum() == 128 and (abs(lone - 128 / 3) < 5 * math.sqrt(128 * 2 / 9)).all()
 
 
 def test_equal_numbers_give_no_cell_too_many():

@@ -104,6 +104,17 @@ def test_files_are_read_back_padded_to_the_largest_board(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.parametrize("convert", [tuple, np.array, lambda cells: [list(map(np.int64, pair)) for pair in cells]])
+def test_cells_of_other_types_are_read_and_written(tmp_path, convert):
+    paths = [[np.int64(0), 0], (0, 1)], np.array([[2, 0]])
+    entry = {key: convert(value) if isinstance(value, list) else value for key, value in RECORD.items()}
+    entry |= {"size": np.int32(3), "plan": paths}
+    assert equal(files.from_record(entry), files.from_record(RECORD))
+    assert files.plan_of(entry).paths.tolist() == [[0, 1], [6, ABSENT]]
+    files.write(tmp_path / "X.JSONL", [entry])
+    assert files.read_records(tmp_path / "X.JSONL") == [RECORD | {"plan": [[[0, 0], [0, 1]], [[2, 0]]]}]
+
+
 @pytest.mark.parametrize("name", ["boards.jsonl", "BOARDS.TXT"])
 def test_a_byte_order_mark_windows_line_ends_and_blanks_change_nothing(tmp_path, name):
     path = tmp_path / name

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 from oracles import (
     Undecided,
+    distances,
+    ends,
     last_arrival,
     least_cost,
     least_sum_of_costs,
+    moves,
     random_instance,
     w9_paths,
     w9_sum_of_costs,
@@ -47,6 +50,21 @@ def stored_instances(indices: np.ndarray) -> Instance:
     )
 
 
+def test_the_stored_instances_are_those_of_the_seed():
+    """A quarter may start agents on goals, and an eighth may separate an agent from its goal."""
+    data, size, agents, percent = stored(), 4, 3, 10
+    rng, drawn = np.random.default_rng([20, size, agents, percent]), []
+    while len(drawn) < 96:
+        instance = random_instance(rng, size, agents, percent / 100, overlapping=len(drawn) % 4 == 3)
+        near = moves(instance)
+        if len(drawn) % 8 == 0 or all(
+            start in distances(near, goal) for start, goal in zip(*ends(instance), strict=True)
+        ):
+            drawn.append(instance)
+    here = (data["size"] == size) & (data["num_agents"] == agents) & (data["hole_percent"] == percent)
+    jax.tree.map(np.testing.assert_array_equal, stored_instances(np.flatnonzero(here)), stack(drawn))
+
+
 def compare(instances: Instance, optima: np.ndarray, objective: Objective = Objective.SUM_OF_COSTS) -> float:
     """Asserts that what the solver decides is right, and returns the share that it does not decide."""
     solutions = solve(instances, objective)
@@ -73,6 +91,19 @@ def test_the_solver_agrees_with_all_stored_optima():
 
 def least_makespan(instance: Instance) -> int | None:
     return least_cost(instance, Objective.MAKESPAN)
+
+
+@pytest.mark.slow
+def test_stored_instances_without_a_plan_have_none_by_exhaustive_search_either():
+    # Only where all joint positions can be visited: at most 14 free cells for up to four agents.
+    data = stored()
+    checked = 0
+    for index in np.flatnonzero((data["optimum"] == ABSENT) & (data["num_agents"] <= 4)):
+        instance = jax.tree.map(lambda part: part[0], stored_instances(np.array([index])))
+        if instance.size**2 - instance.holes.sum() <= 14:
+            assert least_makespan(instance) is None
+            checked += 1
+    assert checked > 50
 
 
 @functools.cache

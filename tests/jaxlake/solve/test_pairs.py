@@ -86,6 +86,28 @@ def moves_all_the_time(solution) -> bool:
     return not any((np.diff(p[:n]) == 0).any() for p, n in zip(solution.plan.paths, solution.plan.lengths, strict=True))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", Objective)
+def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objective):
+    instances = random_boards(2, 1200, list(range(3, 11)), max_size=10)
+    found = find(instances, objective, max_steps=64)
+    bounds = np.full(1200, UNBOUNDED, np.int32)
+    tree = jax.tree.map(np.asarray, search(instances, bounds, np.bool_(True), 64, 20, objective))
+    assert (found.status != Status.OUT_OF_BUDGET).all()
+    assert verify(instances, found.plan, found.cost, objective).optimal[found.status == Status.SOLVED].all()
+    decided = tree.status != Status.OUT_OF_BUDGET
+    assert decided.mean() > 0.9
+    for field in ("status", "cost"):
+        np.testing.assert_array_equal(getattr(found, field)[decided], getattr(tree, field)[decided])
+    np.testing.assert_array_equal(found.lower_bound, tree.lower_bound)
+
+    bounds = np.maximum(found.cost, 0)
+    still = find(instances, objective, bounds, may_wait=False, max_steps=64)
+    tree = jax.tree.map(np.asarray, search(instances, bounds, np.bool_(False), 64, 20, objective))
+    decided = tree.status != Status.OUT_OF_BUDGET
+    np.testing.assert_array_equal(still.status[decided], tree.status[decided])
+
+
 @pytest.mark.heavy
 def test_the_long_way_back_to_a_bay_is_found():
     # Each is on the other's way to its goal, and the only place to pass is the fork at (3,4).

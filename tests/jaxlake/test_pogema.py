@@ -1,0 +1,145 @@
+"""POGEMA's YAML of maps and scenarios: what it says is read, and a fault names the file and the scenario or map."""
+
+import pytest
+
+from jaxlake import to_text
+from jaxlake.pogema import read_scenarios
+
+MAPS = """
+gap: |-
+  ..#.
+  ....
+  ..#.
+"yard": |-
+  !@@!
+  !##!
+  !$$!
+  !!!!
+"""
+SCENARIOS = """
+environment:
+  num_agents:
+    grid_search: [2]
+  on_target: nothing
+scenarios:
+  Scenario-000:
+    agents_xy: [[0, 0], [2, 1]]
+    map_name: gap
+    seed: 0
+    targets_xy: [[0, 3], [1,
+        0]]
+  Scenario-001:
+    agents_xy: [[0, 1], [0, 2], [3, 3]]
+    map_name: yard
+    seed: 1
+    targets_xy: [[2, 1], [0, 1], [2, 2]]
+"""
+LETTERS = """
+meeting: |-
+  aB.
+  b.A
+  ...
+row: "c.#C"
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes maps and scenarios, with a part of one of them replaced; returns the path of the scenarios."""
+
+    def write(old="", new="", maps=MAPS, scenarios=SCENARIOS):
+        assert not old or (maps + scenarios).count(old)
+        (tmp_path / "maps.yaml").write_text(maps.replace(old, new, 1) if old in maps else maps)
+        (tmp_path / "scenarios.yaml").write_text(scenarios.replace(old, new, 1) if old in scenarios else scenarios)
+        return tmp_path / "scenarios.yaml"
+
+    return write
+
+
+def test_scenarios_are_read_with_the_maps_beside_them(files):
+    scenarios = read_scenarios(files())
+    assert list(scenarios) == ["Scenario-000", "Scenario-001"]
+    # Row before column, and the rest of the square is holes.
+    assert to_text(scenarios["Scenario-000"]) == "a.#A\nB...\n.b#.\n####"
+    assert to_text(scenarios["Scenario-001"]) == ".ab. .B..\n.##. .##.\n.... .AC.\n...c ...."
+
+
+def test_a_byte_order_mark_and_windows_line_ends_change_nothing(files):
+    path = files()
+    expected = read_scenarios(path)
+    for file in (path, path.with_name("maps.yaml")):
+        file.write_bytes(file.read_text().replace("\n", "\r\n").encode("utf-8-sig"))
+    assert list(map(to_text, read_scenarios(path).values())) == list(map(to_text, expected.values()))
+
+
+def test_letters_on_a_map_place_its_agents(files):
+    boards = read_scenarios(files(scenarios=LETTERS))
+    assert to_text(boards["meeting"]) == "aB.\nb.A\n..."
+    assert to_text(boards["row"]) == "a.#A\n####\n####\n####"
+
+
+def test_free_cells_of_a_generators_map_are_free(files):
+    assert not read_scenarios(files())["Scenario-001"].holes.reshape(4, 4)[[0, 2, 3]].any()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("scenarios:", "scenarios: [", "scenarios.yaml: not YAML: while parsing"),
+        ("Scenario-001:", "Scenario-000:", "scenarios.yaml: not YAML: 'Scenario-000' is there twice in"),
+        ('"yard":', "gap:", "maps.yaml: not YAML: 'gap' is there twice in"),
+        (SCENARIOS, "12", "scenarios.yaml: 12 must be a mapping from names"),
+        (SCENARIOS, "", "scenarios.yaml: None must be a mapping from names"),
+        (SCENARIOS, "scenarios: {}", "scenarios.yaml, scenarios: {} must be a mapping from names"),
+        (SCENARIOS, "scenarios: {a: 3}", "scenarios.yaml, scenario a: 3 must be a mapping from names"),
+        ("map_name: gap", "map_name: gaps", "scenario Scenario-000: map_name = 'gaps' must be one of the maps in"),
+        ("    map_name: gap\n", "", "scenario Scenario-000: map_name = None must be one of the maps in"),
+        (
+            "[[0, 0], [2, 1]]",
+            "[[0, 0], [2]]",
+            "Scenario-000: agents_xy = [[0, 0], [2]] must be a list with one [row, column]",
+        ),
+        ("[[0, 0], [2, 1]]", "[[0, 0], [2, true]]", "must be a list with one [row, column]"),
+        ("[[0, 0], [2, 1]]", "[]", "Scenario-000: agents_xy = [] must be a list with one [row, column]"),
+        ("[[0, 0], [2, 1]]", "[[0, 0]]", "Scenario-000: 1 agents_xy and 2 targets_xy: there must be as many"),
+        (
+            "[[2, 1], [0, 1], [2, 2]]",
+            "[[[2, 1], [0, 1]], [[2, 2]], [[0, 0]]]",
+            "must be a list with one [row, column] for each agent",
+        ),
+        ("[[0, 0], [2, 1]]", "[[0, 0], [3, 1]]", "[3, 1] is outside the map of 3 rows and 4 columns"),
+        ("[[0, 0], [2, 1]]", "[[0, -1], [2, 1]]", "[0, -1] is outside the map"),
+        ("[[0, 0], [2, 1]]", "[[0, 0], [2, 2]]", "Scenario-000: start (2,2) of agent 1 is a hole"),
+        ("[[0, 0], [2, 1]]", "[[0, 0], [0, 0]]", "Scenario-000: agents 0 and 1 have the same start (0,0)"),
+        ("  ....\n", "  ...\n", "maps.yaml, map gap, row 1: it has 3 cells, row 0 has 4"),
+        ("  ....\n", "  .?..\n", "maps.yaml, map gap, row 1: '?' is none of # . ! @ $ and letters"),
+        (MAPS, "gap: 7", "maps.yaml, map gap: 7 must be rows of characters"),
+    ],
+)
+def test_a_broken_file_is_told_in_one_line(files, old, new, fault):
+    path = files(old, new)
+    with pytest.raises(ValueError) as error:
+        read_scenarios(path)
+    assert str(error.value).startswith(str(path.parent)) and fault in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (LETTERS, MAPS, "map gap: it has no letters for agents: ask for the file of scenarios that names it"),
+        ("b.A", "..A", "map meeting: b is there 0 times: agents go from one a to one A"),
+        ("b.A", "bAA", "map meeting: A is there 2 times"),
+    ],
+)
+def test_a_map_without_its_agents_is_told_in_one_line(files, old, new, fault):
+    with pytest.raises(ValueError) as error:
+        read_scenarios(files(old, new, scenarios=LETTERS))
+    assert fault in str(error.value)
+
+
+def test_without_the_maps_beside_them_scenarios_are_not_read(files):
+    path = files()
+    path.with_name("maps.yaml").unlink()
+    with pytest.raises(FileNotFoundError, match="maps.yaml"):
+        read_scenarios(path)
