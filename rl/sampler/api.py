@@ -1,8 +1,8 @@
 """A client of chat completions as OpenAI's servers speak them, and vLLM, llama.cpp, Ollama, OpenRouter and others too.
 
 The `openai` package sends requests, and repeats them after waits that double or that the server names. This file adds
-many requests at once, a first small question that finds mistakes and the fields that a server refuses, and another
-attempt where a body holds no answer.
+many requests at once, a first small question that finds mistakes, requests without the fields that a server refuses,
+and another attempt where a body holds no answer.
 """
 
 import concurrent.futures
@@ -17,6 +17,7 @@ from rl.config import ConfigError, EngineerSection
 
 try:
     import anyio.from_thread
+    import httpx2
     import openai
 except ModuleNotFoundError as error:
     raise ConfigError(f"asking a server needs pip install 'jaxlake[api]' ({error})") from None
@@ -26,16 +27,20 @@ PAUSE = 0.5
 CHECK_TOKENS, CHECK_ATTEMPTS = 16, 2
 """Room for the answer to a first small question, and how often it is asked: all attempts would take half a minute."""
 OPTIONAL = {
-    "repetition_penalty": "repetition_penalty",
-    "min_p": "min_p",
-    "top_k": "top_k",
-    "chat_template_kwargs": "chat_template_kwargs|enable_thinking",
-    "response_format": "response_format|json_schema|schema|grammar",
+    "temperature": "temperature",
     "seed": "seed",
     "top_p": "top_p",
-    "temperature": "temperature",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "chat_template_kwargs": "chat_template_kwargs|enable_thinking",
+    "response_format": "response_format|json_schema|schema|grammar",
 }
-"""Fields that a request can do without, with what a server calls one that it refuses; the least known ones first."""
+"""Fields that a request can do without, with what a server calls one that it refuses."""
+HEADERS = frozenset(
+    {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
+)
+"""Headers that are sent; the package would add what OPENAI_* variables hold, organisation and project among it."""
 
 
 class ApiError(ConfigError):
@@ -46,10 +51,10 @@ class RequestFailed(Exception):
     """A request that got no answer; one line says why.
 
     Attributes:
-      refusal: all that the server said where it refused the request as it was; empty otherwise.
+      named: the optional fields that were sent and that the server names in its refusal.
     """
 
-    refusal: str = ""
+    named: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +149,7 @@ class ChatClient:
       attempts: attempts for each request; 8 of them bridge half a minute.
 
     Attributes:
-      refused: names of optional fields that `check` found the server to refuse, and that are left out.
+      refused: names of optional fields that the server takes no request with, and that are left out from then on.
 
     Raises:
       ApiError: if the URL cannot be one.
@@ -170,8 +175,6 @@ class ChatClient:
     def check(self, request: Request, say: Callable[[str], None]) -> None:
         """Ask a small question in the manner of a request, so that a mistake shows before there is work to lose.
 
-        Optional fields that the server names in a refusal are left out from then on.
-
         Args:
           say: gets a line on what the server refuses.
 
@@ -179,25 +182,15 @@ class ChatClient:
           ApiError: if it gets no answer, also without what the server refuses.
         """
         question = dataclasses.replace(request, message="Answer with the word yes.", max_tokens=CHECK_TOKENS)
-        while isinstance(result := next(self.map([question], 1, CHECK_ATTEMPTS))[1], RequestFailed):
-            told = result.refusal
-            sent = self._optional(request)
-            named = (name for name, words in OPTIONAL.items() if name in sent and re.search(rf"\b({words})\b", told))
-            if self._limit_key == "max_tokens" and "max_completion_tokens" in told:
-                self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
-            elif name := next(named, None):  # one at a time, as some servers repeat the whole request in an error
-                self.refused |= {name}
-            else:
-                raise ApiError(f"{self.url}: a first small request for the model {self.model!r} failed: {result}")
+        ((_, result),) = self.map([question], 1, CHECK_ATTEMPTS)
+        if isinstance(result, RequestFailed):
+            raise ApiError(f"{self.url}: a first small request for the model {self.model!r} failed: {result}")
         if self.refused:
             say(f"{self.url}: refuses {', '.join(sorted(self.refused))}, so there its own defaults hold")
 
     def sent(self, request: Request) -> dict[str, Any]:
         """Return the optional fields that go out with a request, its own seed aside."""
-        return {name: value for name, value in self._optional(request).items() if name != "seed"}
-
-    def _optional(self, request: Request) -> dict[str, Any]:
-        return {name: value for name, value in request.optional().items() if name not in self.refused}
+        return {name: value for name, value in request.optional().items() if name not in self.refused | {"seed"}}
 
     def map(
         self, requests: Sequence[Request], concurrency: int, attempts: int | None = None
@@ -214,12 +207,16 @@ class ChatClient:
           ApiError: if no request can succeed.
         """
         attempts, waiting = attempts or self._attempts, iter(enumerate(requests))
-        client = openai.AsyncOpenAI(
-            base_url=self.url,
-            api_key=self._key or "none",  # the package insists on one
-            max_retries=attempts - 1,
-            timeout=openai.Timeout(self._timeout, connect=30.0),
-        )
+        try:
+            client = openai.AsyncOpenAI(
+                base_url=self.url,
+                api_key=self._key or "none",  # the package insists on one
+                max_retries=attempts - 1,
+                timeout=openai.Timeout(None, connect=30.0),
+                http_client=_HttpClient(self._timeout),
+            )
+        except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
+            raise ApiError(f"{self.url}: {self._line(str(error))}") from None
         under_way: dict[concurrent.futures.Future[Completion | RequestFailed], int] = {}
         with anyio.from_thread.start_blocking_portal() as portal:  # an event loop in a thread of its own
             try:
@@ -237,7 +234,30 @@ class ChatClient:
                 portal.call(client.close)
 
     async def _ask(self, client: openai.AsyncOpenAI, request: Request, attempts: int) -> Completion | RequestFailed:
-        fields = {self._limit_key: request.max_tokens} | self._optional(request)
+        """Ask, again without the optional fields that the server names, and remember what it refuses.
+
+        An error that repeats the request names all of it: of several fields each is sent once more without the others.
+        """
+        dropped, doubtful = self.refused, frozenset[str]()
+        while isinstance(result := await self._try(client, request, attempts, dropped), RequestFailed):
+            if not result.named:
+                return result
+            dropped |= result.named
+            doubtful |= result.named if len(result.named) > 1 else frozenset()
+        for name in sorted(doubtful):
+            again = await self._try(client, request, attempts, dropped - {name})
+            if isinstance(again, Completion):
+                dropped, result = dropped - {name}, again
+        self.refused |= dropped  # now that it answers without them: another mistake may have named them in passing
+        return result
+
+    async def _try(
+        self, client: openai.AsyncOpenAI, request: Request, attempts: int, dropped: frozenset[str]
+    ) -> Completion | RequestFailed:
+        """Ask without some optional fields."""
+        limit_key = self._limit_key
+        fields = {limit_key: request.max_tokens}
+        fields |= {name: value for name, value in request.optional().items() if name not in dropped}
         for attempt in range(attempts):
             await anyio.sleep(PAUSE * (attempt > 0))
             try:
@@ -247,7 +267,16 @@ class ChatClient:
                     )
                 )
             except openai.APIStatusError as error:
-                return self._refusal(error)
+                said = error.response.text
+                if limit_key == "max_tokens" and "max_completion_tokens" in said:
+                    self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
+                    return await self._try(client, request, attempts, dropped)
+                failed = self._refusal(error)
+                if error.status_code in (400, 422):
+                    failed.named = frozenset(
+                        name for name in OPTIONAL if name in fields and re.search(rf"\b({OPTIONAL[name]})\b", said)
+                    )
+                return failed
             except openai.APIConnectionError as error:
                 cause = error.__cause__ or error
                 return RequestFailed(self._line(f"{type(cause).__name__}: {cause}".removesuffix(": ")))
@@ -265,12 +294,12 @@ class ChatClient:
             reason = f"refuses {self._key_name}" if self._key else f"wants a key, which must be in {self._key_name}"
         elif status == 404:
             reason = f"knows no model {self.model!r}, or nothing at this address"
+        elif 300 <= status < 400:
+            reason = f"the server is elsewhere, at {error.response.headers.get('Location')}"
         elif error.code == "insufficient_quota":
             reason = f"{self._key_name} has no budget left"
         else:
-            failed = RequestFailed(message)
-            failed.refusal = error.response.text if status in (400, 422) else ""
-            return failed
+            return RequestFailed(message)
         raise ApiError(f"{self.url}: {reason} ({message})") from None
 
     def _line(self, text: str) -> str:
@@ -278,6 +307,24 @@ class ChatClient:
         line = " ".join(text.split())
         line = line.replace(self._key, "***") if self._key else line
         return line if len(line) <= 200 else line[:197] + "..."
+
+
+class _HttpClient(openai.DefaultAsyncHttpxClient):
+    """The client that the package sends through; it sends our headers alone, and limits a whole attempt."""
+
+    def __init__(self, limit: float):
+        super().__init__(follow_redirects=False)  # a redirect would take the question to whoever it names
+        self._limit = limit
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        for name in set(request.headers) - HEADERS:
+            del request.headers[name]
+        try:
+            # The package limits the wait for each piece, and a server may send blanks for ever.
+            with anyio.fail_after(self._limit):
+                return await super().send(request, **options)
+        except TimeoutError:
+            raise httpx2.ReadTimeout(f"no answer within {self._limit:g} s") from None
 
 
 def _read(answer: Any) -> Completion:
@@ -289,12 +336,30 @@ def _read(answer: Any) -> Completion:
     try:
         choice, usage = answer.choices[0], answer.usage
         message, truncated = choice.message, choice.finish_reason == "length"
-        text = message.content if (message.content or "").strip() else ""
-        thoughts = [getattr(message, name, None) for name in ("reasoning_content", "reasoning")]
+        text, thinking = _parts(message.content)
+        apart = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
+        thinking += "".join(_parts(apart))
         tokens, prompt_tokens = (getattr(usage, f"{part}_tokens", None) for part in ("completion", "prompt"))
-    except (AttributeError, IndexError, TypeError):
+    except (AttributeError, IndexError, KeyError, TypeError):
         content = getattr(answer, "model_extra", None) or answer
         raise RequestFailed(f"the answer is no chat completion: {content!r}") from None
-    if not text and not truncated:
-        raise RequestFailed(f"an empty answer (finish_reason {choice.finish_reason!r})")
-    return Completion(text, tokens, truncated, prompt_tokens, (thoughts[0] or thoughts[1] or "").strip())
+    if not text.strip():
+        if not truncated:
+            raise RequestFailed(f"an empty answer (finish_reason {choice.finish_reason!r})")
+        text = ""
+    # Halves of surrogate pairs, which no file takes.
+    text, thinking = (part.encode(errors="replace").decode() for part in (text, thinking))
+    return Completion(text, tokens, truncated, prompt_tokens, thinking.strip())
+
+
+def _parts(content: Any) -> tuple[str, str]:
+    """Return the text and the thoughts of a content: a text, or parts such as ``{"type": "text", "text": ".."}``."""
+    if not isinstance(content, list):
+        return (content if isinstance(content, str) else ""), ""
+    text = thinking = ""
+    for part in content:
+        said, thought = _parts(part.get(part["type"], part.get("text")))
+        if part["type"] in ("thinking", "reasoning"):
+            said, thought = "", thought + said
+        text, thinking = text + said, thinking + thought
+    return text, thinking

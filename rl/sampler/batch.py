@@ -18,7 +18,7 @@ from rl import distributed
 from rl.config import ConfigError, RunError
 from rl.qwen3.sharding import abstract_batch, local_rows, shard_batch
 from rl.sampler.draw import SamplingParams
-from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs
+from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs, threefry
 from rl.sampler.schedule import Schedule, prompts_at_once
 
 STEPS_PER_CALL = 128
@@ -89,7 +89,7 @@ class Sampler(SamplerSpec):
         Args:
           parameters: parameters in the layout of `sharding.for_rollout`.
           prompts: tokens of each, at least one. Of several processes, each brings equally many of its own.
-          key: threefry key of the tokens, the same on all processes.
+          key: key of the tokens, the same on all processes.
           guides: one an answer, which is then written token by token; not with a cap on thoughts (`thinking`).
           first_request: number of the first answer; None counts on from process to process.
           progress: called with the number of finished answers whenever the host has its say; may raise.
@@ -116,7 +116,7 @@ class Sampler(SamplerSpec):
         call = functools.partial(
             compiled.decode,
             parameters,
-            key=np.asarray(jax.random.key_data(key)),
+            key=np.asarray(threefry(key)),
             sampling=sampling,
             truncated=sampling.truncated,
         )

@@ -190,6 +190,16 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arri
     )
 
 
+def threefry(key: jax.Array) -> jax.Array:
+    """Return a key's data for `decode`, uint32 ``[2]``, drawn from it if it is of another kind than threefry's.
+
+    Rows fold their requests into it under `vmap`, where other kinds draw all rows by the first one's key.
+    """
+    if jax.random.key_impl(key) == "threefry2x32":
+        return jax.random.key_data(key)
+    return jax.random.bits(key, (2,), jnp.uint32)
+
+
 def decode(
     spec: SamplerSpec,
     parameters: nnx.State,
@@ -206,7 +216,7 @@ def decode(
 
     Args:
       state: donated.
-      key: uint32 ``[2]``, the data of a threefry key: by other kinds rows under `vmap` draw alike.
+      key: uint32 ``[2]``, see `threefry`.
       sampling, truncated, allowed: arguments of `draw`; the last is None with a cap on thoughts.
       need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
       steps: int32 scalar.

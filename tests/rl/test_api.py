@@ -1,5 +1,6 @@
 """The chat client against a server that misbehaves: what is asked again, what ends everything, and in which words."""
 
+import contextlib
 import dataclasses
 import importlib
 import socket
@@ -47,6 +48,17 @@ def cut(handler, promised=1000):
 
 def hang(handler):
     handler.server.end.wait(30)
+
+
+def trickle(handler):
+    """Sends blanks to keep the connection open, as some servers do, and never an answer."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    with contextlib.suppress(OSError):  # the client has gone
+        while not handler.server.end.wait(0.05):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
 
 
 def test_the_question_is_the_message_alone_and_the_answer_comes_with_its_length(server):
@@ -117,6 +129,31 @@ def test_a_field_is_known_by_what_servers_say_of_it(server, told, field):
     assert client.refused == {field} and len(server.asked) == 2
 
 
+@pytest.mark.parametrize("refused", [{"response_format"}, {"min_p", "top_k"}])
+def test_an_error_that_repeats_the_request_costs_no_field_but_those_at_fault(server, refused):
+    server.respond = lambda handler, body, number: (
+        handler.send(400, {"error": {"message": str([{"msg": "unknown", "input": body}])}})
+        if refused & body.keys()
+        else handler.say("fine")
+    )
+    client, request = client_of(server), dataclasses.replace(DRAWN, schema={})
+    client.check(request, lambda line: None)
+    complete(client, request)
+    assert client.refused == refused
+    fields = {"model", "messages", "max_tokens"} | request.optional().keys()
+    assert server.asked[-1].keys() == {"path"} | fields - refused
+
+
+def test_a_field_that_another_mistake_names_in_passing_is_sent_again(server):
+    told = "the prompt is too long, whatever the temperature"
+    server.respond = lambda handler, body, number: handler.send(400, told) if number < 2 else handler.say("fine")
+    client = client_of(server)
+    with pytest.raises(RequestFailed, match=told):
+        complete(client, DRAWN)
+    complete(client, DRAWN)
+    assert not client.refused and server.asked[-1]["temperature"] == 0.7
+
+
 @pytest.mark.parametrize(
     ("status", "told", "asked"),
     [(400, "Server is pinned to 'org/other'; requested 'some/model'.", 1), (500, "Internal Server Error", 2)],
@@ -130,6 +167,9 @@ def test_a_first_small_request_ends_a_mistake_in_one_line_at_once(server, status
     assert server.asked[0]["max_tokens"] == 16 and len(server.asked[0]["messages"][0]["content"]) < 50
 
 
+HM = {"type": "text", "text": "Hm."}
+
+
 @pytest.mark.parametrize(
     ("message", "reason", "text", "thinking"),
     [
@@ -137,10 +177,14 @@ def test_a_first_small_request_ends_a_mistake_in_one_line_at_once(server, status
         ({"content": None}, "length", "", ""),
         ({"content": "4", "reasoning_content": "\nHm. So.\n"}, "stop", "4", "Hm. So."),
         ({"content": None, "reasoning": "\nHm. So.\n"}, "length", "", "Hm. So."),
+        ({"content": "a \ud800 b"}, "stop", "a ? b", ""),  # half a surrogate pair, which no file takes
+        ({"content": [{"type": "text", "text": "More "}, {"type": "text", "text": "holes."}]}, None, "More holes.", ""),
+        ({"content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "4"}]}, None, "4", "Hm."),
+        ({"content": [{"type": "thinking", "thinking": [HM]}, {"type": "text", "text": "4"}]}, None, "4", "Hm."),
     ],
 )
 def test_an_answer_is_read_in_every_form(server, message, reason, text, thinking):
-    """Whole, cut off, with thoughts apart; this server counts no tokens."""
+    """Whole, cut off, in parts, with thoughts apart; this server counts no tokens."""
     choice = {"message": message, "finish_reason": reason}
     server.respond = lambda handler, *_: handler.send(200, {"choices": [choice]})
     completion = complete(client_of(server))
@@ -161,7 +205,8 @@ def test_an_answer_is_read_in_every_form(server, message, reason, text, thinking
         (lambda h: h.say(""), "an empty answer \\(finish_reason 'stop'\\)"),
         (lambda h: h.say(None, "content_filter"), "an empty answer \\(finish_reason 'content_filter'\\)"),
         (cut, "ReadError"),
-        (hang, "ReadTimeout"),
+        (hang, "ReadTimeout: no answer within 0.5 s"),
+        (trickle, "ReadTimeout: no answer within 0.5 s"),
     ],
 )
 def test_trouble_is_asked_again_and_told_if_it_stays(server, trouble, reason):
@@ -181,10 +226,11 @@ def test_trouble_is_asked_again_and_told_if_it_stays(server, trouble, reason):
         (403, "not you", "sk-secret", "refuses MY_KEY \\(status 403: not you\\)"),
         (404, {"error": {"message": "nope"}}, None, "knows no model 'some/model', or nothing at this address .*nope"),
         (429, {"error": {"code": "insufficient_quota", "message": "pay"}}, "k", "MY_KEY has no budget left .*pay"),
+        (308, "", None, "the server is elsewhere, at http://other/v1"),
     ],
 )
 def test_what_no_other_request_can_mend_ends_at_once(server, status, content, key, message):
-    server.respond = lambda handler, *_: handler.send(status, content)
+    server.respond = lambda handler, *_: handler.send(status, content, {"Location": "http://other/v1"})
     with pytest.raises(ApiError, match=f"^{server.url}: {message}") as error:
         list(client_of(server, key=key, key_name="MY_KEY", attempts=1).map([QUESTION] * 50, concurrency=1))
     assert len(server.asked) == 1 and "\n" not in str(error.value) and "sk-secret" not in str(error.value)
@@ -215,6 +261,22 @@ def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it(server):
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(ApiError, match="must be the address of a server, like http://localhost:8000/v1"):
         ChatClient(url, "m", timeout=5)
+
+
+def test_what_openai_variables_hold_is_not_for_every_server(server, monkeypatch):
+    """OpenAI's package reads its key, its address, the organisation and more from them."""
+    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{name}", "secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: secret")
+    complete(client_of(server))
+    assert "secret" not in str(server.headers).lower()
+
+
+def test_a_proxy_that_cannot_be_used_is_told(server, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "gopher://secret.example")
+    with pytest.raises(ApiError, match=f"^{server.url}: .*proxy"):
+        complete(client_of(server))
 
 
 def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch):

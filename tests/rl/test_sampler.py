@@ -146,6 +146,16 @@ def test_tokens_of_a_seed_do_not_depend_on_jaxs_options(alone, option, value):
         jax.config.update(option, before)
 
 
+@pytest.mark.parametrize("kind", ["rbg", "unsafe_rbg"])
+def test_rows_draw_by_keys_of_their_own_whatever_kind_of_key_is_given(alone, kind):
+    sampler, parameters = alone
+    key = jax.random.key(3, impl=kind)
+    together = sampler.generate(parameters, PROMPTS, key)
+    for row in (1, 6):
+        single = sampler.generate(parameters, PROMPTS[row : row + 1], key, first_request=row)
+        assert_same(single, together[row : row + 1])
+
+
 def test_a_model_that_computes_no_numbers_is_one_line(alone):
     sampler, parameters = alone
     with pytest.raises(RunError, match="log-probabilities are NaN or infinite.* too large for model.dtype = float32$"):
