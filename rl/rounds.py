@@ -50,7 +50,7 @@ def execute(
         engineer = make_engineer(student, recorder)
         student.restore(directory, display)
         if saved is not None:
-            display.say(f"Resumes {directory.path}: {student.state}")
+            display.say("\n".join([f"Resumes {directory.path}: {student.state}", *directory.changes]))
 
     progress = student.state.progress
     with recorder:

@@ -1,7 +1,7 @@
 """The configuration of a run: typed, validated, read from YAML files with dotted overrides; no key is unknown."""
 
 from rl.config.errors import ConfigError, RunError
-from rl.config.fields import FREE, decisive, flat, keys, origin, provenance, sections, words
+from rl.config.fields import FREE, ROUNDING, decisive, flat, keys, origin, provenance, sections, words
 from rl.config.loading import SHIPPED, Values, build, load, merge, override, parse, read, validate
 from rl.config.origins import as_override
 from rl.config.sections import (
@@ -19,6 +19,7 @@ from rl.config.types import Count, Section
 
 __all__ = [
     "FREE",
+    "ROUNDING",
     "SHIPPED",
     "Config",
     "ConfigError",

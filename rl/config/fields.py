@@ -12,14 +12,10 @@ from rl.config.origins import Origin, ours
 from rl.config.sections import Config
 from rl.config.types import Own, RuleName, Section
 
-FREE = (
-    *("engineer.api.", "checkpoint.", "tracking."),
-    *("grpo.micro_batch", "sampler.rows", "model.remat", "model.attention", "mesh."),
-)
-"""Keys or their beginnings: the settings that a resumed run may change.
-
-No number depends on the first three; on the others the last bits do, by the order of sums.
-"""
+FREE = ("engineer.api.", "checkpoint.", "tracking.")
+"""Keys or their beginnings: the settings that a resumed run may change, because no number depends on them."""
+ROUNDING = ("grpo.micro_batch", "sampler.rows", "model.remat", "model.attention", "mesh.")
+"""Likewise, where numbers depend on it in their last bits alone, by the order of sums."""
 OWN = "module:function"
 """The form of a setting that names a function of the user's own."""
 
@@ -58,7 +54,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return by dotted key the values of a run's configuration that must stay for the run to be resumed."""
-    return {key: value for key, value in flat(values).items() if not key.startswith(FREE)}
+    return {key: value for key, value in flat(values).items() if not key.startswith(FREE + ROUNDING)}
 
 
 def words(kind: Any) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rl import distributed
-from rl.config import FREE, Config, ConfigError, as_override, flat, provenance, read
+from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
@@ -35,7 +35,10 @@ class RunDirectory:
     Args:
       path: the folder, which need not exist.
       config: the run's configuration. A folder of another configuration is refused, unless only settings that are
-        `FREE` differ.
+        `FREE` or `ROUNDING` differ.
+
+    Attributes:
+      changes: `ROUNDING` settings with another value than in the folder, each in words.
 
     Raises:
       ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
@@ -46,6 +49,7 @@ class RunDirectory:
         self.path, self.config = path, config
         self._lock: int | None = None
         self._is_taken = False
+        self.changes: list[str] = []
         nearest = next(place for place in (path, *path.parents) if place.exists())
         if not nearest.is_dir():
             raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
@@ -128,10 +132,12 @@ class RunDirectory:
             if ours.get(key) == theirs.get(key) or key.startswith(FREE):
                 continue
             here, there = as_override(ours.get(key)), as_override(theirs.get(key))
-            raise ConfigError(
-                f"{self.path}: made by another configuration ({key} = {there} there, {here} here); choose another "
-                "directory with --run, or delete this one"
-            )
+            if not key.startswith(ROUNDING):
+                raise ConfigError(
+                    f"{self.path}: made by another configuration ({key} = {there} there, {here} here); choose another "
+                    "directory with --run, or delete this one"
+                )
+            self.changes.append(f"{key} = {here}, was {there}: from here on numbers may differ in their last bits")
 
     def has_rounds(self) -> bool:
         """Whether steps of a round are logged; before the first of them there is always a checkpoint."""

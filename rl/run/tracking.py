@@ -8,6 +8,7 @@ import math
 import os
 import resource
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +33,12 @@ CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPL
 """Control characters that a model may write and a terminal would obey; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
 """Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
+
+
+WANDB_HEADER = 7
+"""Bytes of a file of Weights & Biases before its first record."""
+BEGAN = time.time()
+"""Start of this process, or nearly so."""
 
 
 class Display:
@@ -227,8 +234,9 @@ class WeightsAndBiases:
                 self._run.log(dict(values), step=step)
                 self._last_step = step
         except Exception as error:  # whatever it is: what only watches a run must not end it
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            self._say(f"W&B failed ({reason}); the run continues without it, its metrics are in metrics.jsonl")
+            self._say(
+                f"W&B failed ({_one_line(error)}); the run continues without it, its metrics are in metrics.jsonl"
+            )
             self._broken = True
 
     def close(self, failed: bool) -> None:
@@ -238,12 +246,17 @@ class WeightsAndBiases:
                 self._run.finish(exit_code=int(failed))
 
     def _open(self, run_id: str) -> Any:
-        return self._wandb.init(
+        for file in (self._directory / "wandb").glob("*run-*/*.wandb"):
+            found = file.stat()
+            # `wandb sync` stops at a session that was killed at once; one of this process may still be written.
+            if found.st_size <= WANDB_HEADER and found.st_mtime < BEGAN:
+                shutil.rmtree(file.parent)
+        init = functools.partial(
+            self._wandb.init,
             project=os.environ.get("WANDB_PROJECT", "jaxlake"),
             name=self._directory.resolve().name,
             id=run_id,
             resume="allow",
-            mode=self._config.tracking.wandb.value,
             dir=self._directory,
             config=self._config.model_dump(mode="json"),
             settings=self._wandb.Settings(
@@ -254,6 +267,15 @@ class WeightsAndBiases:
                 finish_timeout=WANDB_TIMEOUT,
             ),
         )
+        try:
+            return init(mode=self._config.tracking.wandb.value)
+        except Exception as error:
+            if self._config.tracking.wandb is WandbMode.OFFLINE:
+                raise
+            line = f"W&B cannot be reached ({_one_line(error)}); metrics are kept for `wandb sync`"
+            self._say(f"{line} in {self._directory}")
+            self._wandb.teardown()  # it holds the id of the run that did not begin
+            return init(mode="offline")
 
 
 def _import(package: str, setting: str) -> Any:
@@ -261,6 +283,10 @@ def _import(package: str, setting: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise ConfigError(f"tracking.{setting}: needs pip install 'jaxlake[track]'") from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 class Meter:

@@ -149,6 +149,21 @@ def test_wandb_goes_on_in_the_same_run_and_logs_no_step_twice(run):
     assert [record.exit.exit_code for record in first if record.WhichOneof("record_type") == "exit"] == [1]
 
 
+def test_a_wandb_session_that_a_kill_left_empty_is_dropped(run):
+    """W&B's file has 7 bytes before its first record; at such a one `wandb sync` 0.31 stops and sends no session."""
+    with tracked(run, wandb="offline") as kept:
+        write(kept, range(1, 3))
+    (file,) = (run / "wandb").glob("offline-run-*/run-*.wandb")
+    empty = run / "wandb" / f"offline-run-20200101_000000-{file.stem.removeprefix('run-')}" / file.name
+    empty.parent.mkdir()
+    empty.write_bytes(file.read_bytes()[:7])
+    os.utime(empty, (0, 0))  # as of an earlier process
+    with tracked(run, wandb="offline") as resumed:
+        write(resumed, range(2, 4))
+    assert [[row["_step"] for row in wandb_rows(records)] for records in wandb_sessions(run)] == [[1, 2], [3]]
+    assert not empty.parent.exists()
+
+
 def test_wandb_that_fails_in_the_middle_is_told_once_and_the_run_goes_on(run, monkeypatch):
     said = []
     with tracked(run, said, tensorboard=True, wandb="offline") as kept:
@@ -160,7 +175,7 @@ def test_wandb_that_fails_in_the_middle_is_told_once_and_the_run_goes_on(run, mo
         monkeypatch.setattr(wandb.Run, "log", lost)
         write(kept, range(3, 6))
     assert len(said) == 1
-    assert "W&B failed (ConnectionResetError: Connection lost); the run goes on" in said[0]
+    assert "W&B failed (ConnectionResetError: Connection lost); the run continues" in said[0]
     assert [step for step, _ in curve(run, "round/reward")] == [3, 4, 5]
 
 
@@ -169,7 +184,7 @@ def test_wandb_online_without_a_login_is_refused_before_the_first_step(run):
         Trackers(Config(tracking=TrackingSection(wandb="online")), run, print)
 
 
-def test_wandb_that_cannot_be_reached_does_not_stop_the_run(run, monkeypatch):
+def test_wandb_that_cannot_be_reached_is_kept_offline(run, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(tracking, "WANDB_TIMEOUT", 1)
@@ -177,7 +192,9 @@ def test_wandb_that_cannot_be_reached_does_not_stop_the_run(run, monkeypatch):
     with tracked(run, said, wandb="online") as kept:
         write(kept, range(1, 3))
     [line] = said
-    assert line.startswith("W&B failed (") and "\n" not in line
+    assert line.startswith("W&B cannot be reached (") and "\n" not in line
+    [records] = wandb_sessions(run)
+    assert [row["_step"] for row in wandb_rows(records)] == [1, 2]
 
 
 def test_meter_counts_a_compilation_for_a_new_shape_and_none_for_a_known_one():
