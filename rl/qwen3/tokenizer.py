@@ -86,7 +86,10 @@ class Tokenizer:
         if not file.exists():
             return [self._tokenizer.convert_tokens_to_ids("<|endoftext|>")]
         ends = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id", [])
-        return ends if isinstance(ends, list) else [] if ends is None else [ends]
+        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+        if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
+            raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
+        return ends
 
     def files(self) -> dict[str, bytes]:
         """Return the names and contents, as they were read, of what a checkpoint carries of its tokenizer."""

@@ -1,7 +1,9 @@
 """Text under a grammar is in the grammar whatever the logits; thoughts are free, capped and kept as written."""
 
 import dataclasses
+import gc
 import json
+import weakref
 
 import jax
 import numpy as np
@@ -111,6 +113,24 @@ def test_other_messages_and_grammars_compile_nothing(noise, texts):
     before = [program._cache_size() for program in compiled]
     noise.write(seed=3, message="plan", grammar='start: "yes" | "no"')
     assert [program._cache_size() for program in compiled] == before
+
+
+def test_of_an_answer_nothing_stays(noise, monkeypatch):
+    scripts, tokenizer = [], noise.sampler.tokenizer
+
+    class Watched(Script):
+        def __init__(self, sampler, vocabulary, grammar):
+            super().__init__(sampler, vocabulary, grammar)
+            scripts.append((weakref.ref(self), vocabulary))
+
+    monkeypatch.setattr("rl.sampler.grammar.Script", Watched)
+    gc.disable()
+    try:
+        noise.write(count=2)
+        assert [script() for script, _ in scripts] == [None, None]
+    finally:
+        gc.enable()
+    assert all(vocabulary is tokenizer.grammar_tokenizer(SHAPE.vocab_size) for _, vocabulary in scripts)
 
 
 def test_the_mesh_does_not_change_a_text(weights, texts):

@@ -68,6 +68,13 @@ def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoi
     assert list(Tokenizer(checkpoint).stop_ids) == ids(stops)
 
 
+@pytest.mark.parametrize("content", ['{"eos_token_id": [151645]}', '{"eos_token_id": "<|im_end|>"}'])
+def test_an_end_token_that_is_none_of_the_tokenizers_is_refused(checkpoint, content):
+    (checkpoint / "generation_config.json").write_text(content)
+    with pytest.raises(ConfigError, match="generation_config.json: eos_token_id = "):
+        Tokenizer(checkpoint)
+
+
 def test_a_folder_that_transformers_5_wrote_is_read_as_it_says(checkpoint, tokenizer):
     """Its class and its list of special tokens end version 4.57 in an AttributeError."""
     file = checkpoint / "tokenizer_config.json"
