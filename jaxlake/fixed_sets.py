@@ -1,4 +1,4 @@
-"""The fixed sets on disk: reading them, checking their content, and the form they are stored in. Builds none."""
+"""The fixed sets on disk: reading them and checking their content. Builds none."""
 
 import dataclasses
 import functools
@@ -23,26 +23,6 @@ the other families with 2 and 3."""
 
 FOLDER = Path(__file__).parent / "benchmark"
 _MANIFEST = FOLDER / "manifest.json"
-
-_FIELDS: dict[str, Any] = {
-    "size": np.uint8,
-    "num_agents": np.uint8,
-    "holes": np.uint8,
-    "starts": np.int8,
-    "goals": np.int8,
-    "optimum": np.int16,
-    "lower_bound": np.int16,
-    "makespan": np.int16,
-    "needs_wait": np.bool_,
-    "hole_percent": np.uint8,
-    "wait_percent": np.uint8,
-    "serial": np.uint8,
-    "family": "<U9",
-}
-"""The arrays of a set's file, ``[n, ...]`` each; ``holes`` is packed 8 cells to a byte, cells are of a 10x10 board.
-
-A set of random boards alone has no ``family``, one without wait subsets no ``wait_percent``.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,22 +91,6 @@ def load(name: str = "test") -> Benchmark:
     return benchmark
 
 
-def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], folder: Path) -> None:
-    """Writes sets, each given as ``(arrays of pack, account)``, and their manifest into a folder."""
-    manifest = {}
-    for name, (arrays, account) in sets.items():
-        fields: dict[str, Any] = arrays  # not of arrays alone: NumPy 2.1 has an option among the names of the fields
-        np.savez_compressed(folder / f"{name}.npz", **fields)
-        manifest[name] = {"sha256": content_hash(arrays), **account}
-    (folder / _MANIFEST.name).write_text(_json(manifest), encoding="utf-8")
-
-
-def pack(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays that are stored, from columns ``[n, ...]`` named as in ``_FIELDS``, holes as bool ``[n, cells]``."""
-    packed = {**columns, "holes": np.packbits(columns["holes"], axis=1)}
-    return {name: np.ascontiguousarray(packed[name], dtype) for name, dtype in _FIELDS.items() if name in packed}
-
-
 def content_hash(arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of names, types, shapes and values; not of a file, since compressed bytes differ between zlibs."""
     digest = hashlib.sha256()
@@ -164,13 +128,3 @@ def _unpacked(name: str, arrays: Mapping[str, np.ndarray], account: Mapping[str,
         wait_subset=arrays["wait_percent"] / 100 if "wait_percent" in arrays else np.full(count, needs_wait.mean()),
         account=account,
     )
-
-
-def _json(manifest: Mapping[str, Any]) -> str:
-    """One line for each group, so that a changed build can be read off a diff."""
-    parts = []
-    for name, account in manifest.items():
-        rows = ",\n   ".join(json.dumps(row) for row in account["groups"])
-        head = json.dumps({key: value for key, value in account.items() if key != "groups"})[1:-1]
-        parts.append(f' "{name}": {{{head},\n  "groups": [\n   {rows}\n  ]}}')
-    return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 import oracles
 import pytest
+from make_fixed_sets import HOLE_PERCENTS, RECIPES, build, group_key, store
 
 from jaxlake import fixed_sets
 from jaxlake.benchmark import SETS, load, score
 from jaxlake.benchmark.__main__ import main
-from jaxlake.benchmark.build import HOLE_PERCENTS, RECIPES, build, group_key
 from jaxlake.config import LakeConfig
 from jaxlake.files import from_record
 from jaxlake.generate import generate
@@ -191,7 +191,7 @@ def test_the_solvers_plans_score_everything(name):
 
 @pytest.mark.slow
 def test_the_sets_are_made_the_same_again():
-    """As ``python -m jaxlake.benchmark check`` does for the whole."""
+    """As ``python .ci/make_fixed_sets.py check`` does for the whole."""
     shipped = load("validation").account
     arrays, account = build(RECIPES["validation"], account=shipped)
     assert fixed_sets.content_hash(arrays) == load("validation").account["sha256"]
@@ -241,7 +241,7 @@ def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
     whole = load("validation")
     with np.load(fixed_sets.FOLDER / "validation.npz") as file:
         arrays = {field: file[field][::3] for field in file.files}
-    fixed_sets.store({"validation": (arrays, {"instances": len(arrays["size"]), "groups": []})}, tmp_path)
+    store({"validation": (arrays, {"instances": len(arrays["size"]), "groups": []})}, tmp_path)
     monkeypatch.setattr(fixed_sets, "FOLDER", tmp_path)
     monkeypatch.setattr(fixed_sets, "_MANIFEST", tmp_path / "manifest.json")
     part = fixed_sets.load.__wrapped__("validation")

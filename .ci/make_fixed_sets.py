@@ -1,19 +1,27 @@
-"""Draw and solve the fixed sets anew, the same bit for bit each time; none of their files is read.
+"""Draws and solves the package's fixed sets and stocks anew, the same bit for bit each time; an hour of a core.
+
+    python .ci/make_fixed_sets.py check            # status 1 if the package's are not the same
+    python .ci/make_fixed_sets.py build FOLDER     # writes the package's files
 
 Which candidates a search leaves undecided is part of what a set is: given an account's, a later and better solver makes
 the same set.
 """
 
+import argparse
 import dataclasses
 import itertools
+import json
+import sys
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxlake.arguments import seed_key
-from jaxlake.fixed_sets import pack
+from jaxlake.fixed_sets import POOLS, SETS, content_hash, load
 from jaxlake.generate.candidates import BLOCK, Shape, fingerprints, fixed_fingerprints
 from jaxlake.generate.search import Found, Quotas, first_boards
 from jaxlake.kinds import Family, Kind
@@ -21,6 +29,25 @@ from jaxlake.solve import solve
 from jaxlake.types import ABSENT, MAX_SIZE, Instance, Objective
 
 HOLE_PERCENTS = (10, 20, 30, 40, 50)
+_FIELDS: dict[str, Any] = {
+    "size": np.uint8,
+    "num_agents": np.uint8,
+    "holes": np.uint8,
+    "starts": np.int8,
+    "goals": np.int8,
+    "optimum": np.int16,
+    "lower_bound": np.int16,
+    "makespan": np.int16,
+    "needs_wait": np.bool_,
+    "hole_percent": np.uint8,
+    "wait_percent": np.uint8,
+    "serial": np.uint8,
+    "family": "<U9",
+}
+"""The arrays of a set's file, ``[n, ...]`` each; ``holes`` is packed 8 cells to a byte, cells are of a 10x10 board.
+
+A set of random boards alone has no ``family``, one without wait subsets no ``wait_percent``.
+"""
 _INSTANCE = tuple(field.name for field in dataclasses.fields(Instance))
 
 
@@ -121,7 +148,7 @@ takes 13 to 53 s for five others, with five 93 % of 6x6 boards at density .1.
 
 
 def build(recipe: Recipe, account: Mapping[str, Any] | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return a set's arrays as ``fixed_sets.pack`` has them, and the account of every group.
+    """Return a set's arrays as ``pack`` has them, and the account of every group.
 
     Args:
       recipe: the set's recipe.
@@ -220,3 +247,67 @@ def _columns(found: Found, subset: np.ndarray, recipe: Recipe) -> dict[str, Any]
     if recipe.wait_percents:
         columns["wait_percent"] = np.array(recipe.wait_percents)[subset[order]]
     return columns
+
+
+def pack(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays that are stored, from columns ``[n, ...]`` named as in ``_FIELDS``, holes as bool ``[n, cells]``."""
+    packed = {**columns, "holes": np.packbits(columns["holes"], axis=1)}
+    return {name: np.ascontiguousarray(packed[name], dtype) for name, dtype in _FIELDS.items() if name in packed}
+
+
+def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], folder: Path) -> None:
+    """Writes sets, each given as ``(arrays of pack, account)``, and their manifest into a folder."""
+    manifest = {}
+    for name, (arrays, account) in sets.items():
+        fields: dict[str, Any] = arrays  # not of arrays alone: NumPy 2.1 has an option among the names of the fields
+        np.savez_compressed(folder / f"{name}.npz", **fields)
+        manifest[name] = {"sha256": content_hash(arrays), **account}
+    (folder / "manifest.json").write_text(_json(manifest), encoding="utf-8")
+
+
+def _json(manifest: Mapping[str, Any]) -> str:
+    """One line for each group, so that a changed build can be read off a diff."""
+    parts = []
+    for name, account in manifest.items():
+        rows = ",\n   ".join(json.dumps(row) for row in account["groups"])
+        head = json.dumps({key: value for key, value in account.items() if key != "groups"})[1:-1]
+        parts.append(f' "{name}": {{{head},\n  "groups": [\n   {rows}\n  ]}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _build(folder: Path) -> int:
+    """Draw all sets into a folder, which is made before the work, not after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    store({name: _built(name) for name in (*SETS, *POOLS)}, folder)
+    return 0
+
+
+def _check() -> int:
+    """Return 0 if the sets drawn anew, without the boards that were undecided at first, are those of the files."""
+    shipped = {name: load(name).account for name in (*SETS, *POOLS)}
+    differing = [name for name in shipped if content_hash(_built(name, shipped[name])[0]) != shipped[name]["sha256"]]
+    for name in shipped:
+        print(f"{name}: {'differs' if name in differing else 'the same'}")
+    return 1 if differing else 0
+
+
+def _built(name: str, account: Mapping[str, Any] | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Build a set and print its time."""
+    began = time.perf_counter()
+    built = build(RECIPES[name], account)
+    print(f"{name}: {built[1]['instances']:,} instances in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    return built
+
+
+def main() -> int:
+    """Run the command line and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("check")
+    commands.add_parser("build").add_argument("folder", type=Path)
+    options = parser.parse_args()
+    return _check() if options.command == "check" else _build(options.folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
