@@ -292,13 +292,13 @@ def test_a_report_has_what_was_sent_and_what_was_refused_and_no_part_of_the_key(
     arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
     status, out, _ = command(*arguments)
     assert status == 0 and "refuses min_p, top_k, so there its own defaults hold" in out
-    assert len(server.asked) == 3 + 8
+    assert len(server.asked) == 4 + 8
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
     assert "sk-1" not in "".join(file.read_text() for file in tmp_path.iterdir())
     held = json.loads((tmp_path / "scores.json").read_text())
     assert held["sent"].items() >= {"temperature": 0.6, "top_k": 20}.items() and held["refused"] == ["min_p", "top_k"]
     server.respond = lambda handler, *_: handler.say("fine")
-    assert command(*arguments)[0] == 0 and len(server.asked) == 12, "the answers are there"
+    assert command(*arguments)[0] == 0 and len(server.asked) == 13, "the answers are there"
 
 
 def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, command, tmp_path):
