@@ -43,8 +43,11 @@ HEADERS = frozenset(
 """Headers that are sent; the package would add what OPENAI_* variables hold, organisation and project among it."""
 
 
-class ApiError(ConfigError):
-    """A server that no request can succeed with; one line says why."""
+class ApiError(ConfigError, openai.OpenAIError):
+    """A server that no request can succeed with; one line says why.
+
+    Also one of the package's own errors, which it raises at once where it repeats the request for all others.
+    """
 
 
 class RequestFailed(Exception):
@@ -197,8 +200,9 @@ class ChatClient:
     ) -> Iterator[tuple[int, Completion | RequestFailed]]:
         """Yield the answers as they come, each with its request's index; `concurrency` requests are under way at once.
 
-        A request has failed if every attempt did, or the server refuses it. Closing the iterator breaks off what is
-        under way.
+        A request has failed if every attempt did, or the server refuses it. A server that goes away is waited for as
+        long as the attempts last; one that no request of this call has reached ends it at once. Closing the iterator
+        breaks off what is under way.
 
         Args:
           attempts: attempts for each request; None for the client's own number.
@@ -213,7 +217,7 @@ class ChatClient:
                 api_key=self._key or "none",  # the package insists on one
                 max_retries=attempts - 1,
                 timeout=openai.Timeout(None, connect=30.0),
-                http_client=_HttpClient(self._timeout),
+                http_client=_HttpClient(self.url, self._timeout),
             )
         except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
             raise ApiError(f"{self.url}: {self._line(str(error))}") from None
@@ -312,9 +316,9 @@ class ChatClient:
 class _HttpClient(openai.DefaultAsyncHttpxClient):
     """The client that the package sends through; it sends our headers alone, and limits a whole attempt."""
 
-    def __init__(self, limit: float):
+    def __init__(self, url: str, limit: float):
         super().__init__(follow_redirects=False)  # a redirect would take the question to whoever it names
-        self._limit = limit
+        self._url, self._limit, self._reached = url, limit, False
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         for name in set(request.headers) - HEADERS:
@@ -322,9 +326,15 @@ class _HttpClient(openai.DefaultAsyncHttpxClient):
         try:
             # The package limits the wait for each piece, and a server may send blanks for ever.
             with anyio.fail_after(self._limit):
-                return await super().send(request, **options)
+                response = await super().send(request, **options)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if self._reached:
+                raise
+            raise ApiError(f"{self._url}: not reached: {type(error).__name__}: {error}") from None
         except TimeoutError:
             raise httpx2.ReadTimeout(f"no answer within {self._limit:g} s") from None
+        self._reached = True
+        return response
 
 
 def _read(answer: Any) -> Completion:

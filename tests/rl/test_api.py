@@ -236,12 +236,21 @@ def test_what_no_other_request_can_mend_ends_at_once(server, status, content, ke
     assert len(server.asked) == 1 and "\n" not in str(error.value) and "sk-secret" not in str(error.value)
 
 
-def test_a_server_that_is_not_there_is_told_by_the_first_small_request():
+def test_a_server_that_is_not_there_is_told_at_once():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with pytest.raises(ApiError, match=f"^{url}: a first small request for the model 'm' failed: ConnectError: "):
-        ChatClient(url, "m", timeout=5).check(QUESTION, print)
+    with pytest.raises(ApiError, match=f"^{url}: not reached: ConnectError: "):
+        complete(ChatClient(url, "m", timeout=5))
+
+
+def test_a_server_that_goes_away_is_waited_for_while_it_is_asked(server):
+    results = client_of(server, attempts=2).map([QUESTION] * 2, concurrency=1)
+    assert next(results)[1].text == "fine"
+    server.shutdown()
+    server.socket.close()
+    ((_, result),) = results
+    assert isinstance(result, RequestFailed) and str(result).startswith("ConnectError: ")
 
 
 def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it(server):

@@ -130,11 +130,16 @@ def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(sta
     assert row["refused"] == ["min_p", "top_k"] and "top_p" in row["sent"] and "top_k" not in row["sent"]
 
 
-def test_a_server_that_refuses_for_good_stops_the_run_in_one_line(stage, server):
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(stage, server, gone):
     run = after_a_first_question(
         stage, server, lambda handler, *_: handler.send(401, {"error": {}}), api={"key_env": "NO_SUCH_KEY"}
     )
-    with pytest.raises(ApiError, match="wants a key, which must be in NO_SUCH_KEY") as raised:
+    if gone:
+        server.shutdown()
+        server.socket.close()
+    message = "not reached: ConnectError" if gone else "wants a key, which must be in NO_SUCH_KEY"
+    with pytest.raises(ApiError, match=message) as raised:
         run.design()
     assert "\n" not in str(raised.value)
 

@@ -193,7 +193,7 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
         (("--model", "TORN"), "torn"),
         (
             ("--api", "http://127.0.0.1:9/v1", "m"),
-            "http://127.0.0.1:9/v1: a first small request ",
+            "http://127.0.0.1:9/v1: not reached: ",
         ),
         (("--api", "127.0.0.1", "m"), "127.0.0.1: must be the address"),
     ],

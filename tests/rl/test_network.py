@@ -265,7 +265,7 @@ def test_a_mistake_about_the_engineers_server_is_mended_without_losing_round_0(t
     server.respond = respond
     url = f"engineer.api.url={server.url}"
     status, error = command("engineer.api.url=http://127.0.0.1:9/v1", "engineer.api.model=old")
-    assert status == 2 and "model 'old' failed: ConnectError: " in error and error.count("\n") == 1
+    assert status == 2 and "http://127.0.0.1:9/v1: not reached: ConnectError: " in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
     status, error = command(url, "engineer.api.model=old")
     assert status == 2 and "knows no model 'old'" in error and error.count("\n") == 1
