@@ -1,4 +1,4 @@
-"""Every command's --help fits a terminal of 80 columns and shows examples, which its own parser takes."""
+"""Every command's --help shows examples, which its own parser takes, and pages show no other commands."""
 
 import argparse
 import importlib
@@ -63,9 +63,8 @@ def settings_of_jax_as_before(monkeypatch):
 
 
 @pytest.mark.parametrize("command", [*MODULES, *SCRIPTS])
-def test_help_fits_80_columns_and_its_examples_are_parsed(command, monkeypatch, capsys):
+def test_examples_of_a_help_are_parsed(command, monkeypatch, capsys):
     text = help_of(command, monkeypatch, capsys)
-    assert max(map(len, text.splitlines())) <= 80
     name = f"python {command}" if command.endswith(".py") else f"python -m {command}"
     _, _, block = text.partition("\nexamples:\n")
     examples = [line for line in block.splitlines() if re.match(rf"  (echo .* \| )?{re.escape(name)}( |$)", line)]
@@ -107,7 +106,7 @@ def test_commands_on_a_page_are_parsed(page, monkeypatch):
             parse(command, arguments, monkeypatch)
 
 
-def test_the_lists_of_commands_hold_them_all_and_fit():
+def test_the_lists_of_commands_hold_them_all():
     found = set()
     for room in ("jaxlake", "engineer", "rl"):
         for path in (ROOT / room).rglob("*.py"):
@@ -115,7 +114,6 @@ def test_the_lists_of_commands_hold_them_all_and_fit():
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 found.add(name.removesuffix(".__main__"))
     assert found - {"jaxlake", "engineer", "rl"} == set(MODULES)
-    assert max(len(line) for text in (JAXLAKE, RL) for line in text.splitlines()) <= 80
 
 
 def test_every_key_of_a_run_has_a_meaning_in_its_help(monkeypatch, capsys):

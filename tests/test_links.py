@@ -1,5 +1,6 @@
-"""Links and names of files in the pages lead somewhere; addresses of other sites are for Sphinx's ``linkcheck``."""
+"""Links and names in the pages lead somewhere, and public names are in the reference; other sites are for Sphinx."""
 
+import importlib
 import pkgutil
 import re
 import tomllib
@@ -98,3 +99,28 @@ def test_the_repository_has_one_address():
     others = [path for pattern in patterns for path in ROOT.glob(pattern)]
     found = {path: set(address.findall(path.read_text())) for path in [*PAGES, *others]}
     assert not {path: owners for path, owners in found.items() if owners - {owner}}
+
+
+PACKAGES = [
+    *("jaxlake", "jaxlake.benchmark", "jaxlake.render", "jaxlake.solve"),
+    *("engineer", "engineer.engineers", "engineer.evidence", "rl.grpo", "rl.sampler"),
+]
+
+
+def names(module):
+    """Return a module's names for others: its `__all__`, or what it defines."""
+    found = importlib.import_module(module)
+    own = [name for name, x in vars(found).items() if name.isupper() or getattr(x, "__module__", "") == module]
+    return getattr(found, "__all__", own)
+
+
+def shown():
+    """The names that the pages of the reference show."""
+    for page in ROOT.glob("docs/api/*.md"):
+        for kind, name in re.findall(r"^\.\. auto(\w+):: ([\w.]+)", page.read_text(), re.MULTILINE):
+            yield from names(name) if kind == "module" else [name.rpartition(".")[2]]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_in_the_reference(package):
+    assert not sorted(set(names(package)) - set(shown()))

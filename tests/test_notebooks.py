@@ -12,7 +12,6 @@ import pytest
 from jupyter_client import KernelManager
 from jupyter_client.kernelspec import KernelSpecManager
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_notebook
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("01_quickstart", "02_environment", "03_qwen3_4b", "04_your_own_engineer")
@@ -85,32 +84,6 @@ def test_what_is_committed_was_executed_in_order_and_has_only_outputs_for_its_re
         for text in texts(output):
             assert not re.search(r"(?<![\w.])/(tmp|work|root|home|usr)/", text)
             assert "Warning" not in text
-
-
-def written(path: Path, *sources: str, quick: dict | None = None) -> Path:
-    notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
-    notebook.cells[0].metadata.tags = ["parameters"]
-    notebook.metadata.jaxlake = {"quick": quick or {}}
-    nbformat.write(notebook, path)
-    return path
-
-
-@pytest.mark.heavy
-def test_quick_settings_replace_the_parameters_and_nothing_is_written(tmp_path):
-    path = written(tmp_path / "a.ipynb", "N, M = 300, 4", "assert (N, M) == (5, 4)", quick={"N": 5})
-    before = path.read_bytes()
-    assert execute("--quick", path).returncode == 0
-    assert path.read_bytes() == before
-    done = execute(path)
-    assert (done.returncode, done.stderr) == (1, f"{path}: code cell 2: AssertionError:\n")
-
-
-def test_an_error_is_told_in_one_line_and_the_file_stays(tmp_path):
-    path = written(tmp_path / "a.ipynb", "N = 300", "print(N)", "raise ValueError('not\\nso')", "print(N)")
-    before = path.read_bytes()
-    done = execute(path)
-    assert (done.returncode, done.stderr) == (1, f"{path}: code cell 3: ValueError: not\n")
-    assert path.read_bytes() == before
 
 
 COMMAND = """

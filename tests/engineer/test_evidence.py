@@ -118,26 +118,6 @@ def test_totals_means_and_standard_error():
     assert evidence.sampled_se == pytest.approx(math.sqrt(0.70 / 4 / 5))
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.integers(1, 30), st.integers(0, 2**31))
-def test_counts_add_up_and_survive_json(n, seed):
-    rng = np.random.default_rng(seed)
-    evidence = evidence_from_verdicts(
-        kinds=kinds_of(rng.integers(3, 7, n).tolist()),
-        checks=rng.random((n, 8)) < 0.8,
-        optimal=rng.random(n) < 0.5,
-        tokens=rng.integers(0, 99, n),
-        truncated=rng.random(n) < 0.1,
-        sampled_valid=rng.random(n),
-        samples_per_prompt=4,
-    )
-    assert evidence.n == n
-    for row in evidence.by_kind:
-        assert row.valid + sum(row.first_failures.values()) == row.n
-        assert all(row.first_failures[check] <= row.any_failures[check] for check in CHECKS)
-    assert Evidence.from_json(json.loads(json.dumps(evidence.to_json()))) == evidence
-
-
 MIXED = ("corridor8x3", "rooms6", 10, "3x3", 3, "rooms6")
 
 
@@ -182,27 +162,6 @@ BOARDS = Dataset(
     report=(),
 )
 REQUESTED = LakeConfig.uniform((3, 4, 5), 0.25, 0.5)
-
-
-def test_training_rows_count_two_groups_by_hand():
-    good, bad = [True] * 8, [check != Check.LEGAL_MOVE for check in Check]
-    sums = add(
-        None,
-        kinds_of([4, 4]),
-        checks=np.array([[good, bad, bad, bad], [bad, bad, bad, bad]]),
-        optimal=np.array([[True, False, False, False], [True, False, False, False]]),
-        tokens=np.array([[10, 10, 10, 30], [5, 5, 5, 5]]),
-        truncated=np.array([[False, False, False, True], [False] * 4]),
-        advantages=np.array([[1.5, -0.5, -0.5, -0.5], [0, 0, 0, 0]]),
-    )
-    (row,) = training_evidence(sums, BOARDS, REQUESTED).by_kind
-    assert (row.kind.label, row.n, row.valid, row.optimal, row.truncated) == (4, 8, 1, 1, 1)
-    assert row.first_failures["legal_move"] == row.any_failures["legal_move"] == 7
-    assert (row.groups, row.learnable, row.all_valid, row.all_invalid) == (2, 1, 0, 1)
-    assert row.sampled_valid == 1 / 8
-    assert row.sampled_se == pytest.approx(1 / 8)  # shares 1/4 and 0: each is 1/8 off, the variance 2/64, over 2
-    assert (row.answer_tokens, row.answer_tokens_se) == (10, 5)  # means 15 and 5
-    assert row.advantage == 3 / 8
 
 
 @settings(max_examples=50, deadline=None)

@@ -141,11 +141,6 @@ def test_a_slip_and_the_next_level_do_not_share_their_key():
     assert len(outcomes) == 3 and len(levels) >= 2
 
 
-def test_a_mode_that_is_not_one_is_refused():
-    with pytest.raises(ValueError, match="mode = 'same step' must be one of 'off', 'same-step', 'next-step'"):
-        AutoReset(LAKE, "same step")
-
-
 def test_every_mode_compiles_once_for_any_levels_and_limits():
     episodes = AutoReset(LAKE)
     step = jax.jit(jax.vmap(episodes.step, in_axes=(None, 0, 0, 0)))

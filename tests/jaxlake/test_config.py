@@ -92,12 +92,9 @@ def test_huge_data_does_not_overflow():
     ("change", "message"),
     [
         ({"hole": (0.1, 0.7, 0.3)}, "hole of size 4 = 0.7 must be from 0 to 0.5"),
-        ({"wait": (0.1, 0.2, 1.2)}, "wait of size 6 = 1.2 must be from 0 to 1"),
         ({"data": (-0.1, 0.6, 0.5)}, "data of size 3 = -0.1 must be from 0 to 1"),
         ({"data": (0.5, 0.3, 0.1)}, "data sums to 0.9 over kinds 3, 4, 6: it must sum to 1"),
-        ({"hole": (0.1, math.nan, 0.3)}, "hole of size 4 = nan"),
         ({"hole": (0.1, 0.3)}, "hole has 2 values: it must have one for each of 3 kinds"),
-        ({"kinds": (3, 4, 11)}, "size of random boards = 11 must be a whole number from 3 to 10"),
         ({"kinds": (4, 3, 6)}, r"kinds = \(4, 3, 6\) must be different kinds in ascending order"),
     ],
 )

@@ -153,19 +153,9 @@ def everything(state):
         (lambda: LAKE.reset(stack([LEVEL, LEVEL])), r"batch axes \(2,\): it must have none; jax.vmap adds them"),
         (lambda: LAKE.reset(LEVEL, distances=TABLE[:2]), r"distances have the shape \[2, 16\]: it must be \[3, 16\]"),
         (lambda: LAKE.reset(LEVEL, Params(max_steps=0)), "max_steps = 0 must be a whole number from 1 to 32767"),
-        (
-            lambda: LAKE.reset(LEVEL, Params(max_steps=32_768)),
-            "max_steps = 32768 must be a whole number from 1 to 32767",
-        ),
         (lambda: LAKE.reset(LEVEL, Params(slip=1.5)), "slip = 1.5 must be from 0 to 1"),
         (lambda: LAKE.step(LAKE.reset(LEVEL)[0], [WAIT]), r"actions have the shape \[1\]: it must be \[3\]"),
-        (
-            lambda: LAKE.step(LAKE.reset(LEVEL)[0], np.zeros((4, 3))),
-            r"actions have the shape \[4, 3\]: it must be \[3\]",
-        ),
         (lambda: paid(lambda transition: transition.info.solved), r"the rewards have the shape \[\]: it must be \[3\]"),
-        (lambda: Lake(holes="falls"), "holes = 'falls' must be one of 'impassable', 'fall'"),
-        (lambda: Lake(conflicts=HoleRule.FALL), "conflicts = .*FALL.* must be one of 'block', 'end'"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(play, message):
@@ -195,16 +185,11 @@ def test_lakes_with_the_same_parts_are_one_static_argument_and_can_be_pickled():
 
 
 @pytest.mark.parametrize(
-    ("action", "share"),
-    [
-        (RIGHT, {RIGHT: 1 / 3, UP: 1 / 3, DOWN: 1 / 3}),
-        (LEFT, {LEFT: 1 / 3, UP: 1 / 3, DOWN: 1 / 3}),
-        (UP, {UP: 1 / 3, LEFT: 1 / 3, RIGHT: 1 / 3}),
-        (DOWN, {DOWN: 1 / 3, LEFT: 1 / 3, RIGHT: 1 / 3}),
-        (WAIT, {WAIT: 1.0}),
-    ],
+    ("action", "sides"),
+    [(RIGHT, (UP, DOWN)), (LEFT, (UP, DOWN)), (UP, (LEFT, RIGHT)), (DOWN, (LEFT, RIGHT)), (WAIT, ())],
 )
-def test_the_classic_slip_goes_to_either_side_with_a_third_each(action, share):
+def test_the_classic_slip_goes_to_either_side_with_a_third_each(action, sides):
+    share = dict.fromkeys((action, *sides), 1 / (1 + len(sides)))
     draws = 9000
     counts = slipped(jnp.int32(action), jax.random.split(jax.random.key(int(action)), draws))
     for move, cell in {UP: 1, DOWN: 7, LEFT: 3, RIGHT: 5, WAIT: 4}.items():

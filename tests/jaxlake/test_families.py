@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from jaxlake.config import LakeConfig
-from jaxlake.fixed_sets import load
 from jaxlake.generate import Dataset, generate
 from jaxlake.generate.candidates import Shape, draw, fingerprints
 from jaxlake.generate.families import lowest
@@ -369,19 +367,3 @@ def test_a_kind_with_few_boards_repeats_them_and_says_so():
     assert len(set(fingerprints(data.instances))) == 3000 - entry.repeated
     assert 0.95 * 5 * 5 * 9 * 8 < 3000 - entry.repeated <= 5 * 5 * 9 * 8
     assert data.shortfalls() == (f"kind crossing5x1: {entry.repeated} of 3000 instances are repetitions of others",)
-
-
-@pytest.mark.heavy
-def test_no_board_of_the_fixed_set_of_families_is_emitted(monkeypatch):
-    # Two agents, a lane of five cells and one beside it: some 1,000 boards, nearly all of which are found.
-    held = load("families")
-    of_kind = (held.family == "corridor") & (held.instances.size == 5) & (held.instances.num_agents == 2)
-    fixed = set(fingerprints(held.instances[np.flatnonzero(of_kind & (held.hole_ratio == 0.5))]))
-    config = LakeConfig(("corridor5",), (1,), (0.5,), (0.5,))
-
-    def emitted() -> set[bytes]:
-        return set(fingerprints(generate(config, jax.random.key(0), 1000, max_size=5, max_agents=3).instances))
-
-    assert fixed and not emitted() & fixed
-    monkeypatch.setattr(import_module("jaxlake.generate"), "fixed_fingerprints", frozenset)
-    assert emitted() & fixed

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake.config import LakeConfig, counts, project
+from jaxlake.config import LakeConfig
 from jaxlake.generate.candidates import Shape, draw
 from jaxlake.kinds import Family, Kind
 
@@ -23,7 +23,6 @@ KINDS = [
     for size in SIZES[family]
     for agents in range(1, MOST[family][size] + 1)
 ]
-MIXED = LakeConfig((4, "4x3", "rooms6", "corridor8x3"), (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), (0, 0.5, 1, 0.25))
 
 
 def test_every_kind_is_its_name_and_no_two_share_one():
@@ -53,14 +52,8 @@ def test_random_and_two_agents_go_without_saying(kind, name, label, words):
 def test_kinds_are_in_order_of_family_size_and_agents():
     backwards = sorted(reversed(KINDS))
     assert backwards == KINDS  # which are made in that order
-    assert [str(kind) for kind in sorted(map(Kind.of, ("corridor5", "rooms5x3", "10", "rooms6", "9x5", "rooms5")))] == [
-        "9x5",
-        "10",
-        "rooms5",
-        "rooms5x3",
-        "rooms6",
-        "corridor5",
-    ]
+    mixed = sorted(map(Kind.of, ("corridor5", "rooms5x3", "10", "rooms6", "9x5", "rooms5")))
+    assert list(map(str, mixed)) == ["9x5", "10", "rooms5", "rooms5x3", "rooms6", "corridor5"]
 
 
 def test_a_range_of_sizes_is_a_kind_for_each():
@@ -73,15 +66,11 @@ def test_a_range_of_sizes_is_a_kind_for_each():
     ("value", "message"),
     [
         ("alley8", "family = 'alley' must be one of 'random', 'rooms', "),
-        ("2", "size of random boards = 2 must be a whole number from 3 to 10"),
-        (6.5, "size of random boards = 6.5 must be a whole number from 3 to 10"),
         (None, "size of random boards = None must be a whole number"),
         ("rooms4", "size of rooms boards = 4 must be a whole number from 5 to 10"),
         ("6x0", "num_agents on random boards of size 6 = 0 must be a whole number from 1 to 5"),
         ("3x5", "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
-        ("corridor5x5", "num_agents on corridor boards of size 5 = 5 must be a whole number from 1 to 4"),
         ("6-8", "kind = '6-8' must be a single one"),
-        ("8-6", "kind = '8-6' must be a size with, where it has them, a family before it and xN for N agents"),
         *(
             (wrong, f"kind = {wrong!r} must be a size with")
             for wrong in ("", "rooms", " 6", "6x", "Rooms6", "6x2x", "٦")
@@ -92,31 +81,6 @@ def test_what_is_no_kind_is_one_clear_line(value, message):
     with pytest.raises(ValueError) as fault:
         Kind.of(value)
     assert str(fault.value).startswith(message) and "\n" not in str(fault.value)
-
-
-def test_a_config_of_several_families_survives_json_and_is_counted_and_covered():
-    entries = MIXED.to_dict()
-    assert list(entries) == ["4", "4x3", "rooms6", "corridor8x3"]
-    assert entries["corridor8x3"] == {"data": 0.1, "hole": 0.4, "wait": 0.25}
-    shuffled = {kind: entries[kind] for kind in ("rooms6", "corridor8x3", "4x3", "4")}
-    assert LakeConfig.from_dict(json.loads(json.dumps(shuffled))) == MIXED
-    assert counts(MIXED, 20) == (8, 6, 4, 2)
-
-
-def test_a_proposal_with_kinds_that_the_run_lacks_is_repaired_and_says_so():
-    raw = MIXED.to_dict()
-    raw["maze6"] = raw["corridor8"] = raw.pop("corridor8x3")
-    raw["rooms6"] = {"data": 0.2, "hole": 0.9, "wait": 1}
-    projected, repairs = project(raw, MIXED)
-    assert (projected.kinds, projected.wait) == (MIXED.kinds, MIXED.wait)
-    assert projected.data == pytest.approx((0.4 / 0.9, 0.3 / 0.9, 0.2 / 0.9, 0))
-    assert projected.hole == (0.1, 0.2, 0.5, 0.4)
-    assert repairs == (
-        "hole of kind rooms6 was 0.9: clipped to 0.5",
-        "2 unknown kinds dropped",
-        "data summed to 0.9: rescaled to 1",
-    )
-    assert project(projected.to_dict(), MIXED) == (projected, ())
 
 
 def test_the_papers_kinds_draw_the_boards_that_sizes_drew():

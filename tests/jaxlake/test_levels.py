@@ -9,11 +9,7 @@ from jaxlake.board_text import from_text, to_text
 from jaxlake.levels import LevelBank, distances, pad, stack, validate
 from jaxlake.types import ABSENT
 
-BOARDS = (
-    "a.B\n.#.\nb.A",
-    "ab..\n.##.\nBc.A\n...C",
-    "a#.A.\n.#.#.\n...#.\n.....\n.....",
-)
+BOARDS = ("a.B\n.#.\nb.A", "ab..\n.##.\nBc.A\n...C", "a#.A.\n.#.#.\n...#.\n.....\n.....")
 
 
 def test_levels_go_through_text_stack_and_pad_unchanged():
@@ -47,18 +43,11 @@ def changed(**fields):
     ("level", "message"),
     [
         (changed(size=0), "size = 0 must be from 1 to 4"),
-        (changed(size=5), "size = 5 must be from 1 to 4"),
         (changed(num_agents=0), "num_agents = 0 must be from 1 to 3"),
-        (changed(num_agents=4), "num_agents = 4 must be from 1 to 3"),
         (changed(holes=np.zeros(15, bool)), "holes have 15 cells: it must be a square number"),
         (changed(holes=np.arange(16) == 7), r"hole at \(1,3\), off the board of side 3"),
         (changed(goals=[10, 2]), "goals have 2 agent slots and starts 3"),
         (changed(starts=[0, 3, ABSENT]), "start 3 of agent 1 is off the board of side 3"),
-        (changed(starts=[ABSENT, 8, ABSENT]), "start -1 of agent 0 is off the board"),
-        (changed(goals=[10, 16, ABSENT]), "goal 16 of agent 1 is off the board"),
-        (changed(goals=[5, 2, ABSENT]), r"goal \(1,1\) of agent 0 is a hole"),
-        (changed(starts=[8, 8, ABSENT]), r"agents 0 and 1 have the same start \(2,0\)"),
-        (changed(goals=[10, 10, ABSENT]), r"agents 0 and 1 have the same goal \(2,2\)"),
         (changed(goals=[10, 2, 0]), "agent 2 has the goal 0, but there are only 2 agents"),
     ],
 )
@@ -104,13 +93,6 @@ def test_a_bank_draws_every_level_equally_often():
     sizes = jax.jit(jax.vmap(lambda key: bank.draw(key)[0].size))(jax.random.split(jax.random.key(1), 6000))
     counts = np.bincount(sizes, minlength=6)[3:]
     assert counts.sum() == 6000 and (np.abs(counts - 2000) < 4 * np.sqrt(6000 * 2 / 9)).all()
-
-
-def test_drawing_is_a_gather_and_not_a_copy_of_the_bank():
-    bank = LevelBank.build(stack([from_text(board) for board in BOARDS]))
-    equations = jax.make_jaxpr(bank.draw)(jax.random.key(0)).jaxpr.eqns
-    primitives = [equation.primitive.name for equation in equations]
-    assert primitives.count("gather") + primitives.count("dynamic_slice") == len(jax.tree.leaves(bank))
 
 
 def test_a_bank_refuses_faulty_levels_and_wrong_batch_axes():

@@ -27,12 +27,6 @@ def save(files, map_text=MAP, scen_text=SCEN):
     files[1].write_text(scen_text)
 
 
-def test_a_map_of_another_program_is_read(files):
-    save(files)
-    expected = [[0, 0, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0]]
-    np.testing.assert_array_equal(read_map(files[0]), np.array(expected, bool))
-
-
 def test_x_is_the_column_and_the_rest_of_the_square_is_holes(files):
     save(files)
     assert to_text(read_scenario(*files, num_agents=2)) == ".a##\nb.B.\n##.A\n####"
@@ -70,8 +64,6 @@ def test_windows_line_ends_byte_order_marks_and_blanks_are_read(files, separator
         ("height 3", "height three", 4, "there is no line 'height' with a whole number above 'map'"),
         ("OW..\n", "", 6, "2 rows follow 'map': the height is 3"),
         (".S..", ".S.", 6, "'.S.' must be 4 cells out of"),
-        (".S..", ".S.x", 6, "'.S.x' must be 4 cells out of"),
-        (MAP, "type octile\n", 1, "the line 'map' is missing"),
     ],
 )
 def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
@@ -84,7 +76,6 @@ def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
 @pytest.mark.parametrize(
     ("old", "new", "where", "fault"),
     [
-        ("version 1\n", "", ", line 1", "the first line is not 'version 1'"),
         ("\t3.41421356", "", ", line 2", "the row must have the 9 columns"),
         ("\t1\t0\t3\t2", "\t1\t-1\t3\t2", ", line 2", "width, height, start x"),
         ("\t0\t1\t2\t1", "\t0\t1\t3\t2", "", "agents 0 and 1 have the same goal (2,3)"),

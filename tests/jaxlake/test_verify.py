@@ -75,16 +75,7 @@ def test_a_straight_walk_passes_every_check():
 
 
 def test_a_rotation_of_three_is_allowed():
-    instance = Instance(
-        size=np.int32(2),
-        num_agents=np.int32(3),
-        holes=np.zeros(25, bool),
-        starts=np.array([0, 1, 6], np.int32),
-        goals=np.array([1, 6, 5], np.int32),
-    )
-    answer = "0:(0,0)(0,1)\n1:(0,1)(1,1)\n2:(1,1)(1,0)"
-    plan = parse(answer, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS)
-    assert verify(instance, plan, np.int32(3)).optimal
+    assert judge("ab .A\n.c CB", "0:(0,0)(0,1)\n1:(0,1)(1,1)\n2:(1,1)(1,0)", 3).optimal
 
 
 def costs(verdict) -> tuple[int, int, int]:
@@ -109,11 +100,7 @@ def test_the_three_costs_differ_in_what_they_charge_for_staying_on_a_goal_that_i
 
 
 def test_staying_on_a_start_that_is_the_goal_costs_nothing():
-    holes = np.zeros(25, bool)
-    at = np.array([7, ABSENT, ABSENT], np.int32)
-    instance = Instance(size=np.int32(3), num_agents=np.int32(1), holes=holes, starts=at, goals=at)
-    plan = parse("0:(1,2)(1,2)", max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS)
-    verdict = verify(instance, plan, np.int32(0))
+    verdict = judge("... ...\n..a ..A\n... ...", "0:(1,2)(1,2)", 0)
     assert verdict.optimal and costs(verdict) == (0, 0, 0)
 
 
@@ -274,14 +261,3 @@ def test_broken_plans_are_judged_as_in_plain_python(max_size, max_agents, max_st
         if len(targets) < 2:
             failed = np.flatnonzero(~verdicts.checks[index])
             assert verdicts.valid[index] == (not targets) and set(targets) <= set(failed.tolist())
-
-
-def test_a_batch_is_judged_like_its_members():
-    answers = ["0:(1,0)(1,1)(1,2)\n1:(0,1)(1,1)(2,1)", "0:(1,0)(1,0)(1,1)(1,2)\n1:(0,1)(1,1)(2,1)", "nothing"]
-    instance = from_text(CROSSING, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
-    plans = [parse(text, max_size=MAX_SIZE, max_agents=MAX_AGENTS, max_steps=MAX_STEPS) for text in answers]
-    one_by_one = [verify(instance, plan, np.int32(5)) for plan in plans]
-    instances, batch = (jax.tree.map(lambda *parts: np.stack(parts), *trees) for trees in ([instance] * 3, plans))
-    together = verify(instances, batch, np.full(3, 5, np.int32))
-    jax.tree.map(np.testing.assert_array_equal, together, jax.tree.map(lambda *parts: np.stack(parts), *one_by_one))
-    assert together.optimal.tolist() == [False, True, False]

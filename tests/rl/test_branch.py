@@ -141,7 +141,6 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
         (["--run", "none", "--designs", "0"], "--designs 0: must be at least 2"),
         (["--run", "none"], "holds no run (it has no config.yaml)"),
         (["--run", "none", "seed=1"], "--run: --config and KEY=VALUE are for --states and --teach"),
-        (["--states", "2"], "--states: needs --config"),
         (["--states", "2", "--config", str(shipped("tiny.yaml"))], "student.kind = language: branches are of networks"),
         (["--teach", "none", "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
     ],

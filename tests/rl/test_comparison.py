@@ -9,7 +9,6 @@ import matplotlib.image
 import numpy as np
 import pytest
 from comparisons import TWO, fabricate, fabricate_lab
-from runs import as_file
 
 from rl.report import comparison
 from rl.report.__main__ import main
@@ -122,18 +121,6 @@ def test_headroom_is_of_the_seeds_that_all_three_have_and_of_more_than_one(tmp_p
     assert rows["ladder"].captured is None
 
 
-def test_who_designs_best_comes_first(lab, read):
-    lines = comparison.to_text(lab).splitlines()
-    assert lines[0].startswith("Who designs best")
-    assert re.split("  +", lines[1]) == ["engineer", "end", "area", "headroom, end", "headroom, area", "n"]
-    rows = [line.split() for line in lines[2:5]]
-    assert rows[0] == ["hindsight", "67.5", "50.0", "100", "100", "4"]
-    assert rows[1][0] == "ladder" and rows[1][2] == "22.4" and rows[1][-4] == "34"
-    assert rows[2] == ["fixed_random", "15.0", "8.3", "0", "0", "4"]
-    assert "end +52.5 [" in " ".join(lines)
-    assert "headroom" not in comparison.to_text(read).lower(), "without hindsight there is none"
-
-
 def test_families_stand_beside_sizes_in_their_order(tmp_path):
     kinds = (3, 4, "rooms5", "corridor6")
     read = comparison.read(fabricate(tmp_path / "study", TWO, 2, 2, samples=True, kinds=kinds))
@@ -155,9 +142,6 @@ def test_the_page_stands_alone_with_its_pictures_and_numbers(out, read, capsys):
     numbers = json.loads((page.parent / "comparison.json").read_text(), parse_constant=pytest.fail)
     assert numbers["seeds"] == {name: [0, 1, 2] for name in ("fixed_random", "uniform", "V6", "V1")}
     assert {one["engineer"] for one in numbers["differences"]} == {"uniform", "V6", "V1"}
-    terminal = comparison.to_text(read)
-    assert max(map(len, terminal.splitlines())) <= 80
-    assert "\n4 engineers, 3 seeds each, 124 held-out boards of sizes 3, 4, 5, 6; measured\nagainst fixed_r" in terminal
 
 
 def test_unfinished_runs_are_left_out_and_named(tmp_path):
@@ -178,8 +162,6 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path):
     [
         (lambda out: (out / "compare.yaml").unlink(), r"no comparison \(it has no compare.yaml\)"),
         (lambda out: shutil.rmtree(out / "arms" / "fixed_random"), "none of the runs of its baseline fixed_random is"),
-        (lambda out: change(out, "boards", "id", "another"), "its boards are not those of"),
-        (lambda out: (out / "arms/V6/seed1/rounds/1/config.json").unlink(), "rounds/1/config.json"),
     ],
 )
 def test_a_broken_directory_is_told_in_one_line(tmp_path, spoil, fault):
@@ -188,11 +170,3 @@ def test_a_broken_directory_is_told_in_one_line(tmp_path, spoil, fault):
     with pytest.raises((OSError, ValueError), match=fault) as error:
         comparison.read(out)
     assert "\n" not in str(error.value)
-
-
-def change(out: Path, part: str, column: str, value: object) -> None:
-    """Set a column of one evaluation at its first board."""
-    path = out / "arms" / "V6" / "seed1" / "evaluation.json"
-    parts = json.loads(path.read_text())
-    parts[part][column][0] = value
-    as_file(path, parts)

@@ -28,14 +28,7 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "qwen3-4b-lora": (1, 24 * USABLE),
     "qwen3-4b-v5e-8": (8, 15.75 * GIB),
 }
-COMPARISONS = (
-    "compare-tiny",
-    "compare-language",
-    "compare-contexts",
-    "compare-small",
-    "compare-lab",
-    "compare-families",
-)
+COMPARISONS = [f"compare-{name}" for name in ("tiny", "language", "contexts", "small", "lab", "families")]
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 

@@ -12,7 +12,7 @@ from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import engineer_factory
-from rl.config import Config, ConfigError, WarmStartSection
+from rl.config import ConfigError, WarmStartSection
 from rl.policy import Policy
 from rl.run.checkpoint import fingerprint
 from rl.sampler.api import ApiError
@@ -174,20 +174,9 @@ def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage,
     assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
 
 
-@pytest.mark.parametrize(
-    ("engineer", "message"),
-    [
-        ({"template": "no/such/file.md"}, "engineer.template = no/such/file.md: "),
-        (
-            {"kind": "api", "template": None, "api": {"url": "nowhere", "model": "m"}},
-            "nowhere: must be the address of a server",
-        ),
-    ],
-)
-def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage, engineer, message):
-    config = stage.config(engineer)
-    with pytest.raises(ConfigError, match=message):
-        engineer_factory.check(config)
+def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage):
+    with pytest.raises(ConfigError, match="engineer.template = no/such/file.md: "):
+        engineer_factory.check(stage.config({"template": "no/such/file.md"}))
 
 
 def test_a_pilot_without_room_is_refused_before_the_run(stage, monkeypatch):
@@ -208,16 +197,3 @@ def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
     with pytest.raises(ConfigError, match=r"engineer.max_prompt_tokens = 100 must be at least \d+, the tokens of the"):
         checked(None, 100)
     checked(None, 1000)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"engineer": {"context": "V9"}}, "context 'V9' has a part 'V9'"),
-        ({"engineer": {"kind": "api"}}, "needs engineer.api.url and engineer.api.model"),
-        ({"engineer": {"kind": "checkpoint_shuffled"}, "lake": {"kinds": (4,)}}, "at least two kinds"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        Config(**values)

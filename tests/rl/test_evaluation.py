@@ -27,10 +27,7 @@ def judge(part: Benchmark, answers: dict[tuple[str, int], Answer], samples: int)
 
 
 def test_a_folder_takes_one_process_at_a_time(tmp_path):
-    with (
-        Record(tmp_path / "e", {"seed": 0}),
-        pytest.raises(ConfigError, match="e: another process is writing there"),
-    ):
+    with Record(tmp_path / "e", {"seed": 0}), pytest.raises(ConfigError, match="e: another process is writing there"):
         Record(tmp_path / "e", {"seed": 0})
     with Record(tmp_path / "e", {"seed": 0}) as record:
         assert record.answers == {}

@@ -38,12 +38,7 @@ class Noise:
         self.sampler = GrammarSampler(
             Sampler(graph, SHAPE, mesh, fsdp, max_prompt_tokens=1, max_new_tokens=1, stop_ids=tokenizer.stop_ids),
             tokenizer,
-            EngineerSection(
-                max_prompt_tokens=16,
-                max_thinking_tokens=128,
-                max_answer_tokens=400,
-                temperature=5.0,
-            ),
+            EngineerSection(max_prompt_tokens=16, max_thinking_tokens=128, max_answer_tokens=400, temperature=5.0),
             rows=answers,
         )
 

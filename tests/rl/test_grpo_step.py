@@ -30,13 +30,7 @@ from rl.sampler import Rollout
 
 ROOM = 40
 OPTIMAL = "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"
-ANSWERS = {
-    "o": OPTIMAL,
-    "v": OPTIMAL.replace("0:(0,0)", "0:(0,0)(0,0)"),
-    ".": "no",
-    "x": "no " * 9,
-    "t": OPTIMAL,
-}
+ANSWERS = {"o": OPTIMAL, "v": OPTIMAL.replace("0:(0,0)", "0:(0,0)(0,0)"), ".": "no", "x": "no " * 9, "t": OPTIMAL}
 
 
 def board(holes: int):

@@ -67,10 +67,8 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["grpo.sampels=4"], "unknown key grpo.sampels"),
         (["mesh.fsdp=9"], "must be at most the 8 devices"),
         (["mesh.fsdp=1", "model.attention=splash"], "the device must not be a cpu"),
-        (["mesh.fsdp=1", "sampler.rows=2"], "must be at least 4"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, capsys):

@@ -123,12 +123,7 @@ def test_the_command_leaves_what_it_promises(workspace, taught):
     rates = [0, 0.005, 0.01, 0.0075, 0.005, 0.0025]  # two steps up, then down to what a seventh would have
     assert [row["learning_rate"] for row in rows] == pytest.approx(rates)
     assert all(row["gradient_norm"] > 0 and row["update_skipped"] == 0 for row in rows)
-    for name in (
-        "warm_start/evidence.json",
-        "final/config.json",
-        "report/report.html",
-        "provenance.json",
-    ):
+    for name in ("warm_start/evidence.json", "final/config.json", "report/report.html", "provenance.json"):
         assert (run / name).exists(), name
     assert not (run / "rounds").exists() and not (run / "before").exists()  # random parameters solve nothing
 

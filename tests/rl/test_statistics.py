@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.statistics import Share, cell_weights, intervals, ratio_interval, seed_interval, spearman, t_interval
+from rl.statistics import cell_weights, intervals, ratio_interval, seed_interval, spearman, t_interval
 
 
 def test_bootstrap_is_that_of_a_plain_loop():
@@ -81,8 +81,3 @@ def test_spearman_by_hand():
 def test_cells_weigh_the_same_whatever_their_boards():
     cells, chosen = np.array([1, 1, 1, 2, 9]), np.array([True, True, True, True, False])
     assert cell_weights(cells, chosen) == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2, 0])
-
-
-def test_a_share_is_written_in_percent_with_its_interval_if_that_is_known():
-    assert Share(0.512, 0.46, 0.561).text(1) == "51.2 [46-56]"
-    assert Share(0.512).text() == "51"

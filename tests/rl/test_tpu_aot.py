@@ -73,10 +73,3 @@ def test_a_program_that_the_compiler_refuses_takes_what_the_compiler_says():
     assert not figures.fits
     assert figures.arguments == 12 * plan.GIB
     assert 7 * plan.GIB < figures.temporaries < 17 * plan.GIB  # of 8 GiB, and the sorted ones
-
-
-@pytest.mark.parametrize("name", ["v5e:3x3", "v5e-8", "h100:1", "v4:2x2x1"])
-def test_a_topology_that_is_not_known_is_named(name, capsys):
-    assert plan.main(["--config", str(CONFIG), "--topology", name]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and len(error) < 250

@@ -38,11 +38,7 @@ def fabricate(
 ) -> Path:
     """Write a finished comparison of so many designed rounds; ``boards`` in each slice of agents, size and wait."""
     resolved = Resolved(
-        seeds=tuple(range(seeds)),
-        baseline="fixed_random",
-        engineers=engineers,
-        evaluation=EvaluationSection(),
-        run=run,
+        seeds=tuple(range(seeds)), baseline="fixed_random", engineers=engineers, evaluation=EvaluationSection(), run=run
     )
     out.mkdir()
     (out / "compare.yaml").write_text(yaml.safe_dump(resolved.model_dump(mode="json"), sort_keys=False))

@@ -9,12 +9,7 @@ from jaxlake.types import Instance, Objective, Solution
 
 
 def search(
-    instances: Instance,
-    cost_bound: Array,
-    may_wait: Array,
-    max_steps: int,
-    iterations: int,
-    objective: Objective,
+    instances: Instance, cost_bound: Array, may_wait: Array, max_steps: int, iterations: int, objective: Objective
 ) -> Solution:
     """Optimal plans of at most a given cost, in numpy, for a batch in as many lanes.
 

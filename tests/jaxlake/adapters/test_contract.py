@@ -95,6 +95,13 @@ def test_an_observation_that_is_not_one_array_is_refused(bank, name):
         FACES[name](bank, Params(), Lake(observe=lambda state: (state.positions, state.time))).box()
 
 
+@pytest.mark.parametrize("name", ["jaxmarl", "pettingzoo"])
+@pytest.mark.parametrize("observe", [observations.planes, lambda state: state.time])
+def test_an_observation_that_is_not_one_per_agent_is_refused(bank, name, observe):
+    with pytest.raises(ValueError, match="the observation is"):  # Planes are three, as the agents are.
+        FACES[name](bank, Params(), Lake(observe=observe)).box()
+
+
 @pytest.fixture(scope="module")
 def levels():
     """A board of each kind, on arrays of one shape."""

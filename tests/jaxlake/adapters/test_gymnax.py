@@ -14,13 +14,7 @@ from gymnax.environments.environment import Environment  # noqa: E402
 from gymnax.experimental.rollout import RolloutWrapper  # noqa: E402
 from gymnax.wrappers import FlattenObservationWrapper, GymnaxToGymWrapper, LogWrapper  # noqa: E402
 
-from jaxlake.adapters.gymnax import (  # noqa: E402
-    CentralLake,
-    LakeParams,
-    join_actions,
-    join_masks,
-    split_actions,
-)
+from jaxlake.adapters.gymnax import CentralLake, LakeParams, join_actions, join_masks, split_actions  # noqa: E402
 from jaxlake.board_text import from_text  # noqa: E402
 from jaxlake.env import CLASSIC_SLIP  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402

@@ -104,9 +104,3 @@ def test_the_rollout_manager_of_the_q_learning_baselines_takes_it():
     assert observation["__all__"].shape == (4, MAX_AGENTS * width)
     assert observation["agent_1"].shape == (4, width + MAX_AGENTS)
     assert rewards["__all__"].shape == (4,)
-
-
-def test_an_observation_without_agents_in_front_is_refused():
-    for max_agents in (2, 3):  # The planes are three, so with three agents their shape alone looks right.
-        with pytest.raises(ValueError, match="one array with an axis of . agents in front"):
-            MultiAgentLake(bank(ONE_STEP, max_agents=max_agents), Lake(observe=observations.planes))

@@ -22,7 +22,7 @@ from jaxlake.types import ABSENT, Action  # noqa: E402
 from tests.support.faces import MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
-SOLVING, WAITING = jnp.array([RIGHT, RIGHT, WAIT]), jnp.array([WAIT, WAIT, WAIT])
+SOLVING = jnp.array([RIGHT, RIGHT, WAIT])
 
 
 @cache

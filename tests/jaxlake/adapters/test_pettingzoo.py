@@ -2,7 +2,6 @@
 
 import warnings
 
-import jax
 import numpy as np
 import pytest
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
@@ -10,10 +9,8 @@ from pettingzoo.test.state_test import state_test
 
 from jaxlake import from_text, observations, to_text
 from jaxlake.adapters.pettingzoo import ParallelLake, env, parallel_env
-from jaxlake.env import Lake
 from jaxlake.levels import LevelBank, stack
 from jaxlake.state import Params
-from jaxlake.types import Action
 
 OPEN = """
 ....B
@@ -29,18 +26,9 @@ a#.
 """
 
 
-reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
-
-
 @pytest.fixture(scope="module")
 def bank():
     return LevelBank.build(stack([from_text(OPEN), from_text(SMALL)]))
-
-
-def cells(env):
-    """(row, column) of each agent of the level."""
-    side = env.episode.state.instance.max_size
-    return [divmod(int(cell), side) for cell in env.episode.state.positions[: env.num_agents]]
 
 
 def test_pettingzoo_finds_no_fault():
@@ -76,14 +64,6 @@ def test_levels_are_generated_where_nobody_gives_them():
     assert lake.episode.state.instance.max_size == 3
 
 
-def test_the_mask_is_zero_where_a_hole_or_the_edge_is(bank):
-    env = ParallelLake(bank)
-    _, infos = env.reset(options={"level": 1})
-    assert infos["agent_0"]["action_mask"].tolist() == [0, 1, 0, 0, 1]
-    _, _, _, _, infos = env.step({"agent_0": Action.RIGHT})
-    assert cells(env) == [(0, 0)]
-
-
 def test_only_the_agents_of_the_level_play(bank):
     env = ParallelLake(bank)
     seen, infos = env.reset(options={"level": 1})
@@ -98,10 +78,3 @@ def test_the_board_is_rendered_and_seen_whole_by_a_critic(bank):
     env.reset(options={"level": 1})
     assert env.render() == "a#.\n.#A\n..."
     np.testing.assert_array_equal(env.state(), observations.planes(env.episode.state))
-
-
-@pytest.mark.parametrize("observe", [observations.planes, lambda state: state.time, lambda state: (state.time,)])
-def test_an_observation_that_is_not_one_per_agent_is_refused(observe):
-    three = LevelBank.build(stack([from_text("abc\n...\nABC")]))
-    with pytest.raises(ValueError, match="the observation is"):
-        ParallelLake(three, Lake(observe=observe))

@@ -1,7 +1,6 @@
 """Scenarios of other projects: solved and scored as the fixed sets are, and refused beyond the limits of the solver."""
 
 import json
-import sys
 
 import pytest
 
@@ -120,14 +119,3 @@ def test_what_is_beyond_the_solver_is_refused_in_one_line(path, run, tmp_path):
         status, _, err = run(export.main, "export", tmp_path / "lake", "--maps", file)
         assert status == 2 and fault in err and err.count("\n") == 1
     assert not (tmp_path / "lake").exists()
-
-
-def test_without_pyyaml_both_commands_say_what_to_install(path, run, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    (tmp_path / "answers.jsonl").write_text('{"id": "a", "answer": ""}')
-    for arguments in (
-        (score.main, tmp_path / "answers.jsonl", "--maps", path()),
-        (export.main, "export", tmp_path / "lake", "--maps", path()),
-    ):
-        status, _, err = run(*arguments)
-        assert status == 2 and "yaml is not installed: " in err and "pyyaml" in err and err.count("\n") == 1

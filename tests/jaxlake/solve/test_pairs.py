@@ -186,14 +186,6 @@ def test_the_other_instances_of_a_batch_change_nothing():
     jax.tree.map(np.testing.assert_array_equal, whole[np.arange(7)], part)
 
 
-def test_boards_that_are_too_large_are_refused():
-    rng = np.random.default_rng(0)
-    instance = oracles.random_instance(rng, 5, 2, 0.0, overlapping=False)
-    large = stack([instance]).replace(holes=np.zeros((1, 121), bool))
-    with pytest.raises(ValueError, match="max_size 11 and max_steps 40 must be at most 10 and 127"):
-        find(large)
-
-
 @pytest.mark.heavy
 def test_optimum_equals_that_of_w9():
     pytest.importorskip("w9_pathfinding")

@@ -105,15 +105,3 @@ def test_a_set_of_one_cell_is_told_from_others_and_its_first_cell_is_found(size)
     np.testing.assert_array_equal(bits, one)
     np.testing.assert_array_equal(bitboard.unguarded(np.asarray(cell)[1:], size), cells[1:])
     assert not np.asarray(bitboard.is_single(one[:, 1:-1] | one[:, -1:])).any()
-
-
-def test_agents_with_the_same_start_or_goal_have_no_plan():
-    board = "a.A\n...\nb.B"
-    instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
-    for field in ("starts", "goals"):
-        ends = np.array(getattr(instance, field))
-        ends[1] = ends[0]
-        batch = jax.tree.map(lambda part: np.stack([part] * LANES), instance.replace(**{field: ends}))
-        bounds = np.full(LANES, UNBOUNDED, np.int32)
-        found = search(batch, bounds, np.bool_(True), MAX_STEPS, 400, Objective.SUM_OF_COSTS)
-        assert set(found.status.tolist()) == {Status.UNSOLVABLE}

@@ -196,10 +196,7 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
         abstract(SMALL, ONE)[0], shard_parameters(parameters, ONE), data.sequences, ONE, asked, nothing
     )
     mask, mismatch = data.sequences.mask, (data.old_logprobs - data.sampler_logprobs)[data.sequences.mask]
-    ratio, worse = (
-        np.exp(now - data.old_logprobs)[mask],
-        (data.advantages < 0)[mask],
-    )
+    ratio, worse = (np.exp(now - data.old_logprobs)[mask], (data.advantages < 0)[mask])
     away = (now - data.reference_logprobs)[mask]
     better = (data.advantages > 0)[mask]
     wanted = {

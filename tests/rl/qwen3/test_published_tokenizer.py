@@ -76,10 +76,7 @@ def test_chats_are_those_of_transformers(tokenizer, theirs):
         chat = tokenizer.chat_text("Plan.", thinking=thinking)
         assert chat == f"<|im_start|>user\nPlan.<|im_end|>\n<|im_start|>assistant\n{end}"
         assert chat == theirs.apply_chat_template(
-            [{"role": "user", "content": "Plan."}],
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=thinking,
+            [{"role": "user", "content": "Plan."}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
         )
         assert tokenizer.chat("Plan.", thinking=thinking) == theirs.encode(chat)
 

@@ -166,22 +166,16 @@ def test_every_missing_superfluous_and_damaged_file_is_named_at_once_and_none_of
     assert "cannot read model.safetensors.index.json" in error_of(tmp_path)
 
 
-def test_a_tensor_in_two_files_is_refused(tmp_path):
+def test_without_an_index_a_missing_shard_and_a_tensor_in_two_files_are_named(tmp_path):
     saved(tmp_path, limit=SHARDS)
+    (tmp_path / "model.safetensors.index.json").unlink()
     copied = load_file(tmp_path / "model-00003-of-00005.safetensors")
     save_file(copied, tmp_path / "model-copy.safetensors")
-    (tmp_path / "model.safetensors.index.json").unlink()
-    twice = next(iter(copied))
-    assert f"{twice} is in model-00003-of-00005.safetensors and in model-copy.safetensors" in error_of(tmp_path)
-
-
-def test_a_missing_shard_is_the_one_thing_named_with_an_index_and_without(tmp_path):
-    saved(tmp_path, limit=SHARDS)
+    twice = f"{next(iter(copied))} is in model-00003-of-00005.safetensors and in model-copy.safetensors"
+    assert twice in error_of(tmp_path)
+    (tmp_path / "model-copy.safetensors").unlink()
     (tmp_path / "model-00002-of-00005.safetensors").unlink()
-    complaint = f"model.path = {tmp_path}: file model-00002-of-00005.safetensors is missing"
-    assert error_of(tmp_path) == complaint
-    (tmp_path / "model.safetensors.index.json").unlink()
-    assert error_of(tmp_path) == complaint
+    assert error_of(tmp_path) == f"model.path = {tmp_path}: file model-00002-of-00005.safetensors is missing"
 
 
 def test_files_beside_a_whole_checkpoint_are_no_part_of_it(tmp_path):
@@ -270,10 +264,7 @@ def test_a_hub_id_is_found_in_the_cache_without_network(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
-        (
-            "Qwen/Qwen3-not-here",
-            "model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub",
-        ),
+        ("Qwen/Qwen3-not-here", "model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub"),
         ("qwen3-4b", "must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"),
         ("Qwen/..", "not had from the hub"),
     ],
