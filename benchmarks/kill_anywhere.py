@@ -13,8 +13,10 @@ that row has gone on for the drawn time.
 examples:
   python benchmarks/kill_anywhere.py
       20 moments, about five minutes on two cores
+  python benchmarks/kill_anywhere.py --student language
+      the same with a language model that plays turn by turn; network: with a network
   python benchmarks/kill_anywhere.py --quick
-      2 moments, in an update and in a save: about a minute
+      a moment of each student, about a minute
   python benchmarks/kill_anywhere.py --credit outcome
       the same with GRPO's own credit in place of the exact one
 """
@@ -65,6 +67,17 @@ validation: {instances: 16, samples: 2, holes: [0.2, 0.4]}
 engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
 checkpoint: {every_steps: 2}
 """
+PLAYER = """
+base: lab.yaml
+student: {actor: ACTOR, ppo: {episode_steps: 6, environments: 8, rollout_steps: 8, updates: 2, epochs: 1, minibatches: 2},
+          turns: {chunk: 8}}
+lake: {kinds: [3, 4]}
+rounds: {count: 3, instances: 16}
+validation: {kinds: [4], instances: 12, samples: 1, holes: [0.2, 0.4]}
+engineer: {kind: ENGINEER, max_thinking_tokens: 8, max_answer_tokens: 128}
+"""
+ENGINEERS = {"network": "learnability", "language": "checkpoint"}
+"""The engineer of each player."""
 REWARDS = {"exact": "optimal", "outcome": "paper"}
 """The reward that goes with each credit."""
 KINDS = {
@@ -79,6 +92,8 @@ KINDS = {
     ("rl.grpo_step", "make_updates"): "update",
     ("rl.sft", "rehearse"): "rehearsal",
     ("rl.students.LanguageStudent", "validate"): "validation",
+    ("rl.students.PlayerStudent", "train"): "update",
+    ("rl.students.PlayerStudent", "validate"): "validation",
 }
 SAVING = "middle of a save"
 WANTED = ("update", SAVING, "engineer decoding", "rollout", "validation", "between rounds")
@@ -177,11 +192,13 @@ class Watcher(threading.Thread):
             return 0
 
 
-def write_micro(folder: Path, credit: str) -> None:
-    """A configuration of seconds with this `grpo.credit`, `micro.yaml`, and the shape it names."""
+def write_micro(folder: Path, student: str, credit: str) -> None:
+    """A configuration of seconds of this student, `micro.yaml`, and the shape it names; a policy with this credit."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shape.json").write_text(json.dumps(SHAPE), encoding="utf-8")
     settings = MICRO.replace("CREDIT", credit).replace("REWARD", REWARDS[credit])
+    if student in ENGINEERS:
+        settings = PLAYER.replace("ACTOR", student).replace("ENGINEER", ENGINEERS[student])
     (folder / "micro.yaml").write_text(
         f"model: {{shape: {folder.absolute()}/shape.json}}\n{settings}", encoding="utf-8"
     )
@@ -283,37 +300,43 @@ def kill(folder: Path, one: str, other: str, kinds: tuple[str, ...], count: int,
 def main() -> int:
     """Returns 1 where anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="2 moments")
+    parser.add_argument("--quick", action="store_true", help="a moment of each student")
+    parser.add_argument("--student", choices=("policy", *ENGINEERS), default="policy", help="(default: policy)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
     parser.add_argument("--credit", choices=("exact", "outcome"), default="exact", help="grpo.credit (default: exact)")
     parser.add_argument("--work", type=Path, help="where the runs go, and stay (default: a folder that is deleted)")
     parser.add_argument("--json", type=Path, help="also writes the figures there")
     options = parser.parse_args()
-    more = ("log-probs", "warm start", "rehearsal", *(["credit"] if options.credit == "exact" else []))
-    kinds = WANTED if options.quick else (*WANTED, *more)
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options.work or Path(temporary)
-        write_micro(folder, options.credit)
-        whole = go(folder, "a", folder / "a.jsonl")
-        if whole.code:
-            raise SystemExit(f"run a: exit code {whole.code}\n{whole.output}")
-        starts = kill(folder, "a", "b", kinds, 2 if options.quick else 20, options.seed)
-        found = differences(folder / "a", folder / "b")
-    print(f"{'killed in':<18} {'steps logged':>12} {'ms into it':>11}   the same command then goes on from")
-    killed = [start.moment for start in starts[:-1]]
-    for moment, after in zip(killed, starts[1:], strict=True):
-        print(f"{moment.kind:<18} {moment.rows:>12} {1000 * moment.seconds:>11.1f}   {after.said}")
-    counts = collections.Counter(moment.kind for moment in killed)
-    print(f"\n{len(killed)} moments: {', '.join(f'{n} x {kind}' for kind, n in counts.most_common())}")
-    print(f"differences: {len(found)}{''.join(f'{chr(10)}  {name}' for name in found)}")
+    started, rows = time.perf_counter(), []
+    for student in ("policy", *ENGINEERS) if options.quick else (options.student,):
+        with tempfile.TemporaryDirectory() as temporary:
+            killed, found = disturb(options.work or Path(temporary), student, options)
+        row = {"name": f"{student}: differences after {killed} kills", "ours": len(found), "peer": None, "ratio": None}
+        rows.append(row | {"target": 0, "met": not found})
     print(f"{time.perf_counter() - started:.0f} s")
     if options.json:
-        row = {"name": f"differences after {len(killed)} kills", "ours": len(found), "peer": None, "ratio": None}
-        options.json.write_text(
-            json.dumps({"rows": [row | {"target": 0, "met": not found}]}, indent=1) + "\n", encoding="utf-8"
-        )
-    return bool(found)
+        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    return not all(row["met"] for row in rows)
+
+
+def disturb(folder: Path, student: str, options: argparse.Namespace) -> tuple[int, list[str]]:
+    """Compare a run of a student that is killed with one that is not; return the kills, and what differs."""
+    more = ("log-probs", "warm start", "rehearsal", *(["credit"] if options.credit == "exact" else []))
+    kinds = WANTED if options.quick or student in ENGINEERS else (*WANTED, *more)
+    write_micro(folder, student, options.credit)
+    whole = go(folder, "a", folder / "a.jsonl")
+    if whole.code:
+        raise SystemExit(f"run a: exit code {whole.code}\n{whole.output}")
+    starts = kill(folder, "a", "b", kinds, 1 if options.quick else 20, options.seed)
+    found = differences(folder / "a", folder / "b")
+    print(f"{student + ', killed in':<24} {'steps logged':>12} {'ms into it':>11}   the same command then goes on from")
+    killed = [start.moment for start in starts[:-1]]
+    for moment, after in zip(killed, starts[1:], strict=True):
+        print(f"{moment.kind:<24} {moment.rows:>12} {1000 * moment.seconds:>11.1f}   {after.said}")
+    counts = collections.Counter(moment.kind for moment in killed)
+    print(f"{len(killed)} moments: {', '.join(f'{n} x {kind}' for kind, n in counts.most_common())}")
+    print(f"differences: {len(found)}{''.join(f'{chr(10)}  {name}' for name in found)}\n")
+    return len(killed), found
 
 
 def watched(spec: str, arguments: list[str]) -> int:

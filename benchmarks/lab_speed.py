@@ -42,17 +42,19 @@ from jaxlake.generate import Dataset
 from jaxlake.kinds import read_kinds
 from jaxlake.types import Action
 from rl import config as config_
-from rl.config import NetworkSection
+from rl.config import NetworkSection, PPOSection
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
-from rl.students import NetworkStudent
-from rl.students.network import ppo
+from rl.students import NetworkPlayer
+from rl.students.player import network, ppo
+from rl.students.player.network import NetworkActor
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 LAB = ROOT / "configs" / "lab.yaml"
 PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.9.2", "flax==0.12.6", "six")
 AGENTS = 5
-COMPARED = NetworkSection(environments=128, rollout_steps=32, epochs=2, minibatches=4, width=64, updates=8)
+COMPARED = PPOSection(environments=128, rollout_steps=32, epochs=2, minibatches=4, updates=8)
+ACTOR = NetworkActor(NetworkSection(width=64), COMPARED.episode_steps)
 """What both sides have alike; the updates are those of a turn."""
 ADAPTER, ONE_TRUNK, MPE = "IPPO, our adapter", "IPPO with one trunk, our adapter", "IPPO, MPE with 3 agents"
 PRODUCTS = "matrix products"
@@ -114,28 +116,28 @@ def settings(peer: str, levels: Path, repeats: int) -> str:
         "anneal_over": COMPARED.updates * (1 + repeats),
         "one_trunk": peer == ONE_TRUNK,
     }
-    lake = {"levels": str(levels), "radius": COMPARED.radius, "episode_steps": COMPARED.episode_steps}
+    lake = {"levels": str(levels), "radius": ACTOR.settings.radius, "episode_steps": COMPARED.episode_steps}
     return json.dumps(common | ({} if peer == MPE else lake))
 
 
-def make_student(folder: Path) -> NetworkStudent:
+def make_student(folder: Path) -> NetworkPlayer:
     """Return a fresh student as `python -m rl.train --config configs/lab.yaml` makes it."""
-    student, display = NetworkStudent(config_.load(LAB)), Display(quiet=True)
+    student, display = NetworkPlayer(config_.load(LAB)), Display(quiet=True)
     student.restore(RunDirectory(folder / "run", student.config), display)
     return student
 
 
-def ours(settings: NetworkSection, boards: Dataset, seeds: int) -> Callable[[], float]:
+def ours(settings: PPOSection, boards: Dataset, seeds: int) -> Callable[[], float]:
     """Return a function, already warm, that trains a round of so many seeds and returns its seconds."""
     levels = ppo.lanes([boards.instances] * seeds)
     optima = np.stack([np.asarray(boards.solutions.cost)] * seeds)
     keys = jax.random.split(jax.random.key(0), seeds)
-    learner = ppo.begin(settings, keys)
+    learner = network.begin(ACTOR, settings, keys)
 
     def train() -> float:
         nonlocal learner
         start = time.perf_counter()
-        learner, _, _ = jax.block_until_ready(ppo.train_round(settings, learner, levels, optima, keys))
+        learner, _, _ = jax.block_until_ready(ppo.train_round(ACTOR, settings, None, learner, levels, optima, keys))
         return time.perf_counter() - start
 
     train()
@@ -145,7 +147,7 @@ def ours(settings: NetworkSection, boards: Dataset, seeds: int) -> Callable[[], 
 def products() -> Callable[[], float]:
     """Return a function, already warm, that multiplies the matrices of a turn and returns its seconds."""
     settings, key = COMPARED, jax.random.key(0)
-    parameters = jax.tree.map(lambda x: x[0], ppo.begin(settings, key[None]).parameters)
+    parameters = jax.tree.map(lambda x: x[0], network.begin(ACTOR, settings, key[None]).parameters)
     weights = [parameters[layer]["w"] for layer in ("hidden_1", "hidden_2", "heads")]
     played = jax.random.normal(key, (settings.environments * AGENTS, len(weights[0])))
     learned = jax.random.normal(key, (len(played) * settings.rollout_steps // settings.minibatches, len(weights[0])))
@@ -184,7 +186,7 @@ class Cost(Row):
         return f"{self.name:34} {self.ours:10.3f} {self.ratio:23.2f}x"
 
 
-def measure_costs(student: NetworkStudent, boards: Dataset) -> list[Cost]:
+def measure_costs(student: NetworkPlayer, boards: Dataset) -> list[Cost]:
     """Print and return what a round costs with each number of seeds, and what a branch does."""
     rounds = [ours(student.settings, boards, count) for count in SEEDS]
     kinds = student.config.lake.kinds

@@ -75,8 +75,8 @@ def _branch(options: argparse.Namespace, display: Display, stop: Stop) -> None:
 
 def _teach(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     config = config_.load(options.config or command.shipped("teach.yaml"), options.overrides)
-    if config.is_network:
-        raise ConfigError("student.kind = network writes no designs; a language model is taught")
+    if config.plays:
+        raise ConfigError("student.kind = player is taught no designs; leave it out, as a policy that writes is taught")
     teach(options.teach, config, options.out or Path("runs/teach"), display, stop)
 
 

@@ -183,10 +183,10 @@ def _subject(options: Options) -> tuple[Config, str, Path]:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
         config = config_.load(options.run / "config.yaml", options.overrides)
-        if config.is_network:
+        if config.is_network or (config.plays and options.suite):
             raise ConfigError(
-                f"--run {options.run}: what learned there is a network, which writes no answers; python -m rl.compare "
-                "lets networks play the fixed boards"
+                f"--run {options.run}: what learned there plays turn by turn and writes no plans; python -m rl.compare "
+                "lets it play the fixed boards"
             )
         kinds = [kind for kind in ("final", "best") if (options.run / kind).is_dir()]
         if not kinds:

@@ -15,13 +15,13 @@ def configurations(config: Config) -> dict[str, Config]:
     """Return the configurations that `tracking.forecast` names; names of shipped files need no folder.
 
     Raises:
-      ConfigError: if one cannot be read, or its student is a network.
+      ConfigError: if one cannot be read, or its student is a player.
     """
     others = {}
     for name in config.tracking.forecast or ():
         others[name] = load(SHIPPED / name if (SHIPPED / name).exists() else Path(name))
-        if others[name].is_network:
-            raise ConfigError(f"tracking.forecast = {name}: its student must write answers, and is a network")
+        if others[name].plays:
+            raise ConfigError(f"tracking.forecast = {name}: its student must write plans, and is a player")
     return others
 
 

@@ -18,10 +18,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import topologies
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxlake.arguments import seed_key
 from jaxlake.commands import command_parser, local_path
+from jaxlake.types import Action
 from rl import command, grpo, policy, sft
 from rl import config as config_
 from rl.config import Config, ConfigError
@@ -31,6 +34,8 @@ from rl.qwen3 import lora, model, sharding, weights
 from rl.run.state import needs_reference
 from rl.sampler import Sampler
 from rl.sampler.programs import abstract
+from rl.students.language import fullest
+from rl.students.player import language, ppo, view
 
 GIB = 2**30
 TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}
@@ -82,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = config_.load(options.config, options.overrides)
         if config.is_network:
-            raise ConfigError("student.kind = network has no program that needs a plan; it fits anywhere")
+            raise ConfigError("student.actor = network has no program that needs a plan; it fits anywhere")
         devices = jax.devices() if options.topology is None else topology_devices(options.topology)
         mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
         limit = memory(mesh)
@@ -112,6 +117,8 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
         jax.eval_shape(lambda x: sharding.for_rollout(x, shape.dtype, mesh), parameters),
         sharding.rollout_shardings(parameters, mesh),
     )
+    if config.plays:
+        return player_programs(config, mesh, graph, parameters)
     rooms = text.max_prompt_tokens, text.max_new_tokens
     writer = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
     writer.width(max(settings.samples, config.validation.samples))  # refuses too few rows before anything is compiled
@@ -151,6 +158,56 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
             *planned,
         ]
     return planned
+
+
+def player_programs(config: Config, mesh: Mesh, graph: Any, parameters: Any) -> list[Program]:
+    """List the programs of a language model that plays: an update, and the play of the validation boards.
+
+    A view takes all of `text.max_prompt_tokens`.
+    """
+    settings, turns = config.student.ppo, config.student.turns
+    width, parts = parameters["embed_tokens"]["weight"].shape[1], len(view.phrases())
+    prompt = language.Prompt((0,) * (config.text.max_prompt_tokens - parts), (((0,),),) * parts, (), (0,) * len(Action))
+    actor = language.LanguageActor(graph, prompt, turns.chunk, None)
+    trained, frozen = lora.split(parameters)
+    tree = {"model": trained, "value": jax.eval_shape(lambda: language.first_value(width))}
+    optimizer = jax.eval_shape(actor.make_optimizer(settings).init, tree)
+    largest = max(config.all_kinds, key=lambda kind: (kind.size, kind.num_agents))
+    board = jax.tree.map(lambda x: x[0], fullest(largest))
+
+    def lane(x: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
+        place = NamedSharding(mesh, PartitionSpec(None, *place.spec))
+        return jax.ShapeDtypeStruct((1, *x.shape), x.dtype, sharding=place)
+
+    def everywhere(tree: Any) -> Any:
+        return sharding.abstract_at(tree, jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec()), tree))
+
+    def boards(count: int) -> Any:
+        return jax.tree.map(lambda x: np.zeros((1, count, *np.shape(x)), np.asarray(x).dtype), board)
+
+    learner = ppo.Learner(
+        parameters=jax.tree.map(lane, tree, sharding.shardings(tree, mesh)),
+        optimizer=jax.tree.map(lane, optimizer, sharding.shardings(optimizer, mesh)),
+    )
+    keys = jax.random.split(seed_key(0), (1, 1))
+    levels, held_out = boards(config.rounds.instances), boards(config.validation.instances)
+    playing = everywhere(jax.eval_shape(lambda: ppo.begin_round(actor, settings, levels, keys[0])))
+    optima = np.zeros((1, config.rounds.instances), np.int32)
+    return [
+        Program(
+            "update",
+            lambda: ppo.update.lower(actor, settings, frozen, learner, playing, everywhere(levels), optima, keys),
+            (frozen, learner, playing),
+        ),
+        Program(
+            "play, validation",
+            lambda: ppo.play.lower(
+                actor, settings, frozen, learner.parameters, everywhere(held_out), keys[0], greedy=False
+            ),
+            (frozen, learner.parameters),
+            learner.optimizer,
+        ),
+    ]
 
 
 def compile(program: Program, limit: int) -> Figures:

@@ -11,6 +11,7 @@ from rl.config.sections import (
     MeshSection,
     ModelSection,
     NetworkSection,
+    PPOSection,
     TextSection,
     TrackingSection,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "ModelSection",
     "NetworkSection",
     "OptimizerFields",
+    "PPOSection",
     "RewardSection",
     "RunError",
     "Section",

@@ -19,10 +19,17 @@ class Word(enum.StrEnum):
 
 
 class StudentKind(Word):
-    """The student of the rounds: a language policy that writes plans, or a small network that plays the boards."""
+    """The student of the rounds: a language policy that writes plans, or a player that moves turn by turn."""
 
     LANGUAGE = "language"
+    PLAYER = "player"
+
+
+class ActorKind(Word):
+    """The actor of a player: a small network that sees a window, or a language model that reads a view in words."""
+
     NETWORK = "network"
+    LANGUAGE = "language"
 
 
 class Dtype(Word):

@@ -11,6 +11,7 @@ from jaxlake.kinds import Kind
 from jaxlake.types import MAX_STEPS
 from rl.config.choices import (
     SHUFFLED,
+    ActorKind,
     AttentionKind,
     BranchKind,
     Credit,
@@ -144,12 +145,10 @@ class LakeSection(Section):
     )
 
 
-class NetworkSection(Section):
-    """A small network, one for all agents, that plays the boards itself; PPO with a reward when all have arrived."""
+class PPOSection(Section):
+    """The learning of a player: PPO (Schulman et al. 2017) of one actor for all agents, rewarded when all arrive."""
 
-    radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees to each side")
-    width: Count = Field(64, description="width of the two hidden layers")
-    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps of a play at most")
+    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
     environments: Count = Field(128, description="boards played at once")
     rollout_steps: Count = Field(32, description="steps of each board from one update to the next")
     updates: Count = Field(6, description="updates a round")
@@ -166,14 +165,34 @@ class NetworkSection(Section):
         return self
 
 
+class NetworkSection(Section):
+    """The small network of student.actor = network: two hidden layers."""
+
+    radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees around it")
+    width: Count = Field(64, description="width of the hidden layers")
+
+
+class TurnsSection(Section):
+    """The moves of student.actor = language: the model of the section model reads a view and names a move."""
+
+    tokens: bool = Field(
+        True, description="a token of the vocabulary for each phrase of a view, added to it; false: the tokenizer's own"
+    )
+    chunk: Count = Field(128, description="decisions computed at once")
+
+
 class StudentSection(Section):
     """The student, which learns in the rounds; engineers design for it."""
 
     kind: Annotated[StudentKind, paper(StudentKind.LANGUAGE)] = Field(
-        StudentKind.LANGUAGE,
-        description="kind of student; language: the policy of the section model; network: see student.network",
+        StudentKind.LANGUAGE, description="language: the policy of the section model writes plans; player: see actor"
     )
+    actor: ActorKind = Field(
+        ActorKind.NETWORK, description="who plays the boards turn by turn: a small network, or the section model"
+    )
+    ppo: PPOSection = PPOSection()
     network: NetworkSection = NetworkSection()
+    turns: TurnsSection = TurnsSection()
 
 
 class ValidationSection(Section):
@@ -308,7 +327,7 @@ class Config(Section):
         kind = self.engineer.kind
         if kind in SHUFFLED and len(self.lake.kinds) < 2:
             raise ValueError(f"engineer.kind = {kind} needs at least two kinds in lake.kinds")
-        if self.is_network:
+        if self.plays:
             return self
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
@@ -322,7 +341,7 @@ class Config(Section):
 
     @pydantic.model_validator(mode="after")
     def _credit_is_known(self) -> Self:
-        if self.is_network or self.grpo.credit is Credit.OUTCOME:
+        if self.plays or self.grpo.credit is Credit.OUTCOME:
             return self
         for name, value, must in (
             ("reward.kind", self.reward.kind, RewardKind.OPTIMAL),
@@ -338,29 +357,34 @@ class Config(Section):
 
     @pydantic.model_validator(mode="after")
     def _student_can(self) -> Self:
-        kind = self.engineer.kind
-        if not self.is_network:
-            if kind == BranchKind.HINDSIGHT:
-                raise ValueError(
-                    "engineer.kind = hindsight needs student.kind = network, which trains a branch in seconds"
-                )
-            return self
-        if kind in (LanguageKind.CHECKPOINT, LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.BASE):
+        kind, first, steps = self.engineer.kind, self.warm_start.engineer_first, self.warm_start.steps
+        if kind == BranchKind.HINDSIGHT and not self.plays:
+            raise ValueError("engineer.kind = hindsight needs student.kind = player, which trains a branch in seconds")
+        if kind in (LanguageKind.CHECKPOINT, LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.BASE) and self.is_network:
             raise ValueError(
-                f"engineer.kind = {kind} needs student.kind = language, as a network writes nothing; model, api and "
-                "the rules design for any student"
+                f"engineer.kind = {kind} needs a student that writes, and a network writes nothing: set "
+                "student.actor=language or student.kind=language; model, api and the rules design for any student"
             )
-        if self.warm_start.steps:
+        if self.is_network and steps:
             raise ValueError(
-                f"warm_start.steps = {self.warm_start.steps} must be 0 with student.kind = network, which learns from "
-                "nothing"
+                f"warm_start.steps = {steps} must be 0 with student.actor = network, which learns from nothing"
+            )
+        if self.plays and first < steps:
+            raise ValueError(
+                f"warm_start.engineer_first = {first} must be at least warm_start.steps = {steps} with student.kind = "
+                "player, which is taught to design and learns no plans"
             )
         return self
 
     @property
+    def plays(self) -> bool:
+        """Whether the student plays the boards turn by turn, and writes no plans."""
+        return self.student.kind is StudentKind.PLAYER
+
+    @property
     def is_network(self) -> bool:
-        """Whether the student is a network that plays the boards itself, and writes nothing."""
-        return self.student.kind is StudentKind.NETWORK
+        """Whether the student is a small network, which writes nothing."""
+        return self.plays and self.student.actor is ActorKind.NETWORK
 
     @property
     def target_kinds(self) -> tuple[Kind, ...]:

@@ -14,14 +14,14 @@ from rl import config as config_
 from rl.config import ConfigError
 from rl.experiments.designs import BranchPlan, Design, deduplicate, draw_designs, model_designs, rule_designs
 from rl.experiments.gains import Gain, KindRow, append_gains, finished_designs
-from rl.experiments.states import keep_state, need_network
+from rl.experiments.states import keep_state, need_player
 from rl.rounds import past_rounds
 from rl.run.boards import join_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students import NetworkStudent, Student
+from rl.students import PlayerStudent, Student, create
 
 LANES = 24
 """Branches of a network that are trained together: more take no less time a branch on a CPU, and 40 MB each."""
@@ -58,16 +58,17 @@ def branch_from(run: Path, request: BranchRequest, out: Path, display: Display, 
       Interrupted: on a signal, with all gains kept that have come.
     """
     config = config_.load(run / "config.yaml")
-    need_network(config)
+    need_player(config)
     with contextlib.closing(RunDirectory(run, config)) as directory:
         with stop.interrupt_immediately():
-            student = NetworkStudent(config)
+            student = create(config)
+            assert isinstance(student, PlayerStudent)  # as `need_player` makes sure
             student.restore(directory, display)
             progress = student.state.progress
             if not progress.history:
                 raise ConfigError(f"--run {run}: has no finished round yet, after which a design would be asked for")
             designs = deduplicate(_designs(student, request))
-        updates = request.updates or config.student.network.updates
+        updates = request.updates or config.student.ppo.updates
         plan = BranchPlan(f"{run} round {progress.round}", progress.round, tuple(designs), request.repeats, updates)
         keep_state(out, plan.state, progress)
         branch_all(plan, BranchTrainer(student, plan, request.samples), out, display, stop)
@@ -102,7 +103,7 @@ class BranchTrainer:
       samples: plays of each board, before and after.
     """
 
-    def __init__(self, student: NetworkStudent, plan: BranchPlan, samples: int):
+    def __init__(self, student: PlayerStudent, plan: BranchPlan, samples: int):
         self._student, self._repeats, self._samples = student, plan.repeats, samples
         student.settings = student.settings.model_copy(update={"updates": plan.updates})
         self._key = make_key(student.config.seed, Purpose.BRANCH, student.state.progress.round)

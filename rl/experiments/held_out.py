@@ -28,7 +28,7 @@ from rl.experiments.runs import EVALUATION, RunPlan
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.sampler import SamplingParams
-from rl.students.network import Player, ran_out
+from rl.students.player import load_player, ran_out
 
 
 class BoardColumns(Section):
@@ -72,7 +72,7 @@ def read_held_out(path: Path) -> HeldOut:
 def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> None:
     """Let what a run has trained, as in ``final/``, answer the boards; write the run's ``evaluation.json``."""
     suite = held_out(frozenset(kind.board for kind in plan.config.all_kinds), settings.per_slice)
-    answer = played if plan.config.is_network else functools.partial(written, display=display, stop=stop)
+    answer = played if plan.config.plays else functools.partial(written, display=display, stop=stop)
     columns = {
         "boards": {
             "id": list(suite.ids),
@@ -90,7 +90,7 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
 
 def played(plan: RunPlan, suite: Benchmark, settings: EvaluationSection) -> dict[str, Any]:
     """Let the run's network play the boards, and return the columns of its answers."""
-    player = Player.load(plan.path / "final")
+    player = load_player(plan.config, plan.path / "final")
     levels, optima, objective = suite.instances, suite.optimum, plan.config.lake.objective
     verdicts, steps = player.play(levels, optima, objective, seed_key(0), greedy=True)
     sampled = [

@@ -49,13 +49,13 @@ def plan_runs(comparison: Resolved, out: Path) -> list[RunPlan]:
     """List all runs of a comparison in an order in which they can be done: seed after seed, so that early ones compare.
 
     One warm start; from it round 0 with each seed, the same boards and answers for all engineers; from there each
-    engineer designs the rounds that are left. A network has no warm start: each seed begins with one of its own. All
+    engineer designs the rounds that are left. Without a warm start each seed begins with parameters of its own. All
     keys come from the seed, so that whatever two engineers ask for alike, they get alike.
     """
     configs = [comparison.configure(engineer, comparison.seeds[0]) for engineer in comparison.engineers]
     kind = LanguageKind.BASE if any(map(needs_reference, configs)) else comparison.run.engineer.kind
     folder, start = out / "start", None
-    if not comparison.run.is_network:
+    if comparison.run.warm_start.steps:
         start = RunPlan(folder, comparison.configure_shared(comparison.run.seed, kind), None, stop_after=0)
     plans = [] if start is None else [start]
     for seed in comparison.seeds:

@@ -23,10 +23,12 @@ ENGINEERS = ("fixed_random", "uniform", "easy_only", "ladder", "adarft", "learna
 """Rules that design on the way to a state, in turn, so that states lie on good and on bad ways."""
 
 
-def need_network(config: Config) -> None:
-    """Raise ConfigError unless the student is a network, which trains a branch in seconds."""
-    if not config.is_network:
-        raise ConfigError("student.kind = language: branches are of networks; a language policy takes minutes for one")
+def need_player(config: Config) -> None:
+    """Raise ConfigError unless the student is a player, which trains a branch in seconds."""
+    if not config.plays:
+        raise ConfigError(
+            "student.kind = language: branches are of players; a policy that writes takes minutes for one"
+        )
 
 
 def train_states(config: Config, count: int, out: Path, display: Display, stop: Stop) -> Iterator[Path]:
@@ -36,9 +38,9 @@ def train_states(config: Config, count: int, out: Path, display: Display, stop: 
     last but one of its rounds; another count begins with the same runs.
 
     Raises:
-      ConfigError: if there is no round but one, after which nobody designs; see `need_network`.
+      ConfigError: if there is no round but one, after which nobody designs; see `need_player`.
     """
-    need_network(config)
+    need_player(config)
     if config.rounds.count < 2:
         raise ConfigError(f"rounds.count = {config.rounds.count} must be at least 2: designs follow a round")
     for i in range(count):

@@ -30,7 +30,7 @@ from rl.run.signals import Stop
 from rl.run.state import TrainState, restore
 from rl.run.tracking import Display, Stopwatch
 from rl.sft.examples import response
-from rl.students.network.student import OTHER_KINDS_WEIGHT
+from rl.students.player import OTHER_KINDS_WEIGHT
 
 TEMPERATURE = 0.3
 """Spread of the choice among a state's designs, in standard deviations of their scores: of twenty the best is shown

@@ -4,6 +4,7 @@ The shipped one (`tiny_tokenizer/`, Hugging Face format) is for models trained f
 tokens with Qwen's special ones, in which every coordinate is one token, and every number from 0 to 100 with its blank.
 """
 
+import copy
 import json
 import os
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ class Tokenizer:
       folder: the path.
       stop_ids: any of these ends an answer: `<|im_end|>` first, then those of generation_config.json.
       pad_id, end_think_id: ids of `<|endoftext|>` and `</think>`.
+      suppressed: ids that are read and never written, such as those of `with_tokens`.
 
     Raises:
       ConfigError: if there is none, it is not Qwen's, or has no chat template.
@@ -69,9 +71,17 @@ class Tokenizer:
         # Kept here, not by `functools.cache`, which would keep every tokenizer for good.
         self._pieces: dict[int, str] = {}
         self._grammar_tokenizers: dict[int, Any] = {}
-        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([ids("<|im_end|>"), *self._generation_stops()]))
+        self._generation = self._read_generation_config()
+        ends = self._generation.get("eos_token_id", [])
+        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+        if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
+            file = self.folder / "generation_config.json"
+            raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([ids("<|im_end|>"), *ends]))
         self.pad_id: int = ids("<|endoftext|>")
         self.end_think_id: int = ids("</think>")
+        self.suppressed: tuple[int, ...] = tuple(self._generation.get("suppress_tokens") or ())
+        self._added: list[dict[str, Any]] = []
         try:
             self.chat_text("", thinking=True)
         except (TemplateError, TypeError, ValueError) as error:
@@ -80,21 +90,44 @@ class Tokenizer:
                 "the model that this one was trained from belongs beside tokenizer.json"
             ) from None
 
-    def _generation_stops(self) -> list[int]:
-        """Read the end tokens of the checkpoint's generation_config.json, one or several; without it <|endoftext|>."""
+    def _read_generation_config(self) -> dict[str, Any]:
+        """Return what the checkpoint's generation_config.json says; without one, that <|endoftext|> ends an answer."""
         file = self.folder / "generation_config.json"
         if not file.exists():
-            return [self._tokenizer.convert_tokens_to_ids("<|endoftext|>")]
-        ends = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id", [])
-        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-        if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
-            raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
-        return ends
+            return {"eos_token_id": self._tokenizer.convert_tokens_to_ids("<|endoftext|>")}
+        try:
+            return dict(json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(f"{file}: cannot read it ({error})") from None
+
+    def id_of(self, token: str) -> int | None:
+        """Return the id of the token with this very text, None if there is none."""
+        return self._tokenizer.get_vocab().get(token)
+
+    def with_tokens(self, texts: Sequence[str]) -> "Tokenizer":
+        """Return a tokenizer that has a token of its own for each of these texts besides, which nobody writes."""
+        from tokenizers import AddedToken
+
+        grown = copy.copy(self)
+        grown._tokenizer = copy.deepcopy(self._tokenizer)
+        grown._tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
+        ids = [grown._tokenizer.convert_tokens_to_ids(text) for text in texts]
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+        grown._added = self._added + [{"id": i, "content": t} | flags for i, t in zip(ids, texts, strict=True)]
+        grown.suppressed = (*self.suppressed, *ids)
+        grown._pieces, grown._grammar_tokenizers = {}, {}
+        return grown
 
     def files(self) -> dict[str, bytes]:
         """Return the names and contents, as they were read, of what a checkpoint carries of its tokenizer."""
         contents = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
         generation = {"eos_token_id": list(self.stop_ids), "pad_token_id": self.pad_id}
+        if self._added:
+            generation = self._generation | generation | {"suppress_tokens": list(self.suppressed)}
+            contents.pop("generation_config.json", None)
+            raw = json.loads(contents["tokenizer.json"])
+            raw["added_tokens"] += self._added
+            contents["tokenizer.json"] = json.dumps(raw, ensure_ascii=False, indent=1).encode()
         return {"generation_config.json": (json.dumps(generation, indent=2) + "\n").encode()} | contents
 
     def __len__(self) -> int:

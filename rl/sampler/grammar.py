@@ -135,7 +135,7 @@ class Script:
         tokenizer = self.tokenizer
         tokens = np.arange(self.vocabulary_size)
         text = tokens < len(tokenizer)
-        text[list(tokenizer.stop_ids)] = False
+        text[[*tokenizer.stop_ids, *tokenizer.suppressed]] = False
 
         self.thought_to, closed = 0, False
         while self.thought_to < self.settings.max_thinking_tokens and not closed:

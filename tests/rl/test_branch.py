@@ -23,7 +23,7 @@ from rl.experiments.gains import read_gains
 from rl.policy import SHIPPED_MODEL, Policy
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.students.network.student import OTHER_KINDS_WEIGHT
+from rl.students.player import OTHER_KINDS_WEIGHT
 
 KINDS = Config(**LAB).lake.kinds
 GOOD, BAD = LakeConfig.uniform((3, 4), 0.25, 0.3), LakeConfig((3, 4), (0.0, 1.0), (0.5, 0.5), (1.0, 1.0))
@@ -141,8 +141,8 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
         (["--run", "none", "--designs", "0"], "--designs 0: must be at least 2"),
         (["--run", "none"], "holds no run (it has no config.yaml)"),
         (["--run", "none", "seed=1"], "--run: --config and KEY=VALUE are for --states and --teach"),
-        (["--states", "2", "--config", str(shipped("tiny.yaml"))], "student.kind = language: branches are of networks"),
-        (["--teach", "none", "student.kind=network", "engineer.kind=uniform"], "student.kind = network"),
+        (["--states", "2", "--config", str(shipped("tiny.yaml"))], "student.kind = language: branches are of players"),
+        (["--teach", "none", "student.kind=player", "engineer.kind=uniform"], "student.kind = player"),
     ],
 )
 def test_what_asks_for_nothing_is_refused(tmp_path, capsys, monkeypatch, options, message):

@@ -27,8 +27,10 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "qwen3-4b-smoke": (1, 80 * USABLE),
     "qwen3-4b-lora": (1, 24 * USABLE),
     "qwen3-4b-v5e-8": (8, 15.75 * GIB),
+    "qwen3-4b-turns": (1, 80 * USABLE),
+    "turns": (1, 12 * USABLE),
 }
-COMPARISONS = [f"compare-{name}" for name in ("tiny", "language", "contexts", "small", "lab", "families")]
+COMPARISONS = [f"compare-{name}" for name in ("tiny", "language", "contexts", "small", "lab", "families", "turns")]
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 
@@ -60,7 +62,7 @@ def test_every_program_can_be_traced_and_its_arrays_leave_room_for_temporaries(n
 def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
     found = load(CONFIGS / f"{name}.yaml")
     plans = plan_runs(found, tmp_path)
-    starts = 0 if found.run.is_network else 1  # a network is taught nothing before its rounds
+    starts = 1 if found.run.warm_start.steps else 0
     assert len(plans) == starts + len(found.seeds) * (1 + len(found.engineers))
     taught = set(found.run.warm_start.contexts)
     engineers = [one.config.engineer for one in plans]

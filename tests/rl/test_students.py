@@ -6,7 +6,7 @@ import json
 import jax
 import numpy as np
 import pytest
-from lab import LAB
+from lab import LAB, turns
 from shapes import SMALL_JSON
 from stage import SETTINGS
 
@@ -23,11 +23,13 @@ from rl.students import BranchingStudent, WritingStudent, create
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
 
 
-@pytest.fixture(params=["language", "network"])
+@pytest.fixture(params=["language", "network", "language player"])
 def config(request, tmp_path) -> Config:
     if request.param == "network":
         return Config(**LAB)
     (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
+    if request.param == "language player":
+        return Config(**turns(tmp_path / "shape.json"))
     sections = {"model": {"shape": str(tmp_path / "shape.json")}, "warm_start": {"steps": 0}}
     return Config(**SETTINGS | sections | {"validation": {"instances": 12, "samples": 2}})
 
@@ -38,14 +40,15 @@ def leaves(student) -> list[np.ndarray]:
 
 def test_a_student_learns_shows_what_it_can_do_and_comes_back(tmp_path, config):
     student, lake = create(config), LakeConfig.uniform(config.lake.kinds, 0.2, 0.2)
-    assert isinstance(student, WritingStudent) != isinstance(student, BranchingStudent)
+    assert isinstance(student, WritingStudent) != config.is_network
+    assert isinstance(student, BranchingStudent) == config.plays
     assert "\n" not in student.description and student.training_summary.endswith(".")
     with contextlib.closing(RunDirectory(tmp_path / "run", config)) as directory, Display(quiet=True) as display:
         student.restore(directory, display)
         student.state.progress.stage = "rounds"
-        if isinstance(student, WritingStudent):
-            student.state.begin_rounds(student.optimizer, student.policy)
         with Recorder(directory, display, Stop(), student) as recorder:
+            if isinstance(student, WritingStudent):
+                student.warm_start(recorder)  # of no steps
             boards = student.build(lake)
             assert {*boards.kinds} == {*config.lake.kinds} and len(boards.kinds) == config.rounds.instances
             assert not {*fingerprints(student.validation_boards)} & {*fingerprints(boards.instances)}

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lab import LAB, SMALL, whole
+from lab import LAB, NETWORK, SMALL, whole
 
 from engineer.evidence import CHECKS
 from jaxlake.board_text import from_text
@@ -17,22 +17,24 @@ from jaxlake.types import ABSENT, Objective
 from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
-from rl.config import Config, ConfigError, NetworkSection, load
+from rl.config import Config, ConfigError, load
 from rl.evaluate import main as evaluate
 from rl.plan import main as plan
 from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
-from rl.students import NetworkStudent
-from rl.students.network import Player, ppo
-from rl.students.network.observation import Surroundings, flatten
+from rl.students import NetworkPlayer
+from rl.students.player import Player, load_player, network, ppo
+from rl.students.player.actor import lake_of
+from rl.students.player.network import NetworkActor, flatten
 from rl.train import main
 
 OVERRIDES = [
     "lake.kinds=[3,4]",
     "rounds={count: 3, instances: 16}",
     "validation={kinds: [4], instances: 12, samples: 2, holes: [0.0, 0.3]}",
-    *(f"student.network.{name}={value}" for name, value in SMALL.model_dump().items()),
+    *(f"student.ppo.{name}={value}" for name, value in SMALL.model_dump().items()),
+    *(f"student.network.{name}={value}" for name, value in NETWORK.model_dump().items()),
 ]
 
 
@@ -40,6 +42,9 @@ def boards(count: int = 24):
     """Boards of two and three agents, padded alike, with their least costs."""
     drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), count)
     return drawn.instances, np.asarray(drawn.solutions.cost)
+
+
+ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
 
 
 def batched(tree):
@@ -50,10 +55,10 @@ def batched(tree):
 def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
     """Told again in plain Python from the plan's cells alone."""
     levels, optima = boards()
-    learner = ppo.begin(SMALL, jax.random.split(jax.random.key(1), 1))
+    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(1), 1))
     plans, steps = jax.tree.map(
         lambda x: np.asarray(x)[0],
-        ppo.play(SMALL, learner.parameters, batched(levels), jax.random.split(jax.random.key(2), 1), greedy),
+        ppo.play(ACTOR, SMALL, None, learner.parameters, batched(levels), jax.random.key(2)[None], greedy),
     )
     verdicts = verify(levels, plans, optima)
     seen = set()
@@ -83,11 +88,12 @@ def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
 
 @pytest.mark.heavy
 def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding():
-    observe = Surroundings(radius=1, episode_steps=8)
+    actor = NetworkActor(NETWORK, episode_steps=8)
+    observe = actor.observe
     seen = []
     for side, slots in ((3, 2), (5, 4)):
         level = jax.tree.map(jnp.asarray, stack([from_text("a.B\n.#b\n..A", max_size=side, max_agents=slots)]))[0]
-        lake = ppo.lake_of(NetworkSection(radius=1, episode_steps=8))
+        lake = lake_of(actor)
         seen.append(np.asarray(flatten(observe(lake.reset(level)[0]))))
     np.testing.assert_allclose(seen[0], seen[1][:2])
     assert (seen[1][2:] == 0).all() and seen[0].shape == (2, observe.features)
@@ -105,7 +111,7 @@ def test_advantages_are_the_sums_of_their_definition():
     done = rng.random((time, environments)) < 0.3
     nothing = np.zeros((time, environments))
     rollout = ppo._Rollout(
-        observation=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, there=nothing,
+        view=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, present=nothing,
         reward=reward, done=done, level=nothing, outcome=nothing, length=nothing,
     )  # fmt: skip
     found = ppo._advantages(rollout, last)
@@ -125,14 +131,16 @@ def test_advantages_are_the_sums_of_their_definition():
 def test_a_lane_learns_the_same_alone_and_beside_others_and_its_episodes_are_counted():
     levels, optima = boards(16)
     keys = jax.random.split(jax.random.key(5), 2)
-    learner = ppo.begin(SMALL, jax.random.split(jax.random.key(6), 2))
+    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(6), 2))
     many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
     together, played, metrics = ppo.train_round(
-        SMALL, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
+        ACTOR, SMALL, None, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
     )
     for lane in range(2):
         alone = jax.tree.map(lambda x, lane=lane: jnp.copy(x[lane : lane + 1]), learner)
-        parameters, _, _ = ppo.train_round(SMALL, alone, batched(levels), optima[None], keys[lane : lane + 1])
+        parameters, _, _ = ppo.train_round(
+            ACTOR, SMALL, None, alone, batched(levels), optima[None], keys[lane : lane + 1]
+        )
         for ours, theirs in zip(
             jax.tree.leaves(ppo.lane(together.parameters, lane)), jax.tree.leaves(parameters.parameters), strict=True
         ):
@@ -152,18 +160,19 @@ def test_a_lane_learns_the_same_alone_and_beside_others_and_its_episodes_are_cou
 def test_a_network_learns_small_boards():
     """From one in twenty to most: what no bug in reward, advantage or gradient would let through."""
     settings = SMALL.model_copy(
-        update={"environments": 64, "rollout_steps": 16, "updates": 40, "width": 32, "episode_steps": 12, "epochs": 4}
+        update={"environments": 64, "rollout_steps": 16, "updates": 40, "episode_steps": 12, "epochs": 4}
     )
+    actor = NetworkActor(NETWORK.model_copy(update={"width": 32}), settings.episode_steps)
     drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
     levels, optima = batched(drawn.instances), np.asarray(drawn.solutions.cost)
-    learner = ppo.begin(settings, jax.random.split(jax.random.key(0), 1))
+    learner = network.begin(actor, settings, jax.random.split(jax.random.key(0), 1))
     learner, _, metrics = ppo.train_round(
-        settings, learner, levels, optima[None], jax.random.split(jax.random.key(1), 1)
+        actor, settings, None, learner, levels, optima[None], jax.random.split(jax.random.key(1), 1)
     )
     valid = np.asarray(metrics["valid"])[0]
     assert valid[:2].mean() < 0.25 and valid[-3:].mean() > 0.75
     held_out = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 20, validation=True)
-    player = Player(settings, learner.parameters)
+    player = Player(actor, settings, None, learner.parameters)
     verdicts, _ = player.play(
         held_out.instances, np.asarray(held_out.solutions.cost), Objective.SUM_OF_COSTS, jax.random.key(2), greedy=False
     )
@@ -202,16 +211,16 @@ def run(tmp_path_factory):
 
 
 def test_a_network_with_nan_is_refused(tmp_path):
-    learner = ppo.begin(SMALL, jax.random.key(0)[None])
-    Player(SMALL, jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters)).save(tmp_path)
+    learner = network.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    network.save(tmp_path, ACTOR, ppo.lane(jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters), 0))
     with pytest.raises(ConfigError, match="no network that can be read \\(.* has NaN or infinity"):
-        Player.load(tmp_path)
+        load_player(Config(**LAB), tmp_path)
 
 
 @pytest.mark.heavy
 def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
     config = Config(**LAB)
-    student = NetworkStudent(config)
+    student = NetworkPlayer(config)
     directory = RunDirectory(run, config)
     with Display(quiet=True) as display:
         student.restore(directory, display)
@@ -231,17 +240,17 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
 
 @pytest.mark.heavy
 def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(tmp_path, monkeypatch, capsys):
-    def broken(self, boards, keys):
+    def broken(self, boards, keys, check):
         learner = jax.tree.map(lambda x: x * jnp.nan if x.dtype == jnp.float32 else x, self.state.learner)
         return learner, None, {"loss": np.array([[0.1, np.nan]])}
 
-    monkeypatch.setattr(NetworkStudent, "_train_lanes", broken)
+    monkeypatch.setattr(NetworkPlayer, "_train_lanes", broken)
     command = ["--config", str(shipped("lab.yaml")), "--run", str(tmp_path / "run"), *OVERRIDES]
     assert main(command) == 1
     error = capsys.readouterr().err
     assert "round 0: the loss of update 2 of 2 is not finite" in error and error.count("\n") == 1
     config = load(shipped("lab.yaml"), OVERRIDES)
-    student, directory = NetworkStudent(config), RunDirectory(tmp_path / "run", config)
+    student, directory = NetworkPlayer(config), RunDirectory(tmp_path / "run", config)
     with Display(quiet=True) as display:
         student.restore(directory, display)
     directory.close()
@@ -279,13 +288,13 @@ def test_a_mistake_about_the_engineers_server_is_mended_without_losing_round_0(t
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"engineer": {"kind": "checkpoint"}}, "engineer.kind = checkpoint needs student.kind = language"),
-        ({"warm_start": {"steps": 5}}, "warm_start.steps = 5 must be 0 with student.kind = network"),
+        ({"engineer": {"kind": "checkpoint"}}, "engineer.kind = checkpoint needs a student that writes"),
+        ({"warm_start": {"steps": 5}}, "warm_start.steps = 5 must be 0 with student.actor = network"),
         (
             {"student": {"kind": "language"}, "rounds": {"instances": 96}, "engineer": {"kind": "hindsight"}},
-            "engineer.kind = hindsight needs student.kind = network",
+            "engineer.kind = hindsight needs student.kind = player",
         ),
-        ({"student": {"network": {"minibatches": 3}}}, "environments \\* rollout_steps = 4096 must be a multiple"),
+        ({"student": {"ppo": {"minibatches": 3}}}, "environments \\* rollout_steps = 4096 must be a multiple"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(values, message):
@@ -294,8 +303,8 @@ def test_settings_that_do_not_go_together_are_refused(values, message):
 
 
 @pytest.mark.heavy
-def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command(server, tmp_path, capsys):
-    """From nothing on each seed; the server's runs join a comparison that is finished, and its tokens are told."""
+def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command(server, tmp_path):
+    """From nothing on each seed; the server's runs join a comparison that is finished."""
     path, out = tmp_path / "study.yaml", tmp_path / "out"
     overrides = {name: LAB[name] for name in ("student", "lake", "rounds", "validation")} | {
         "engineer": {"branches": 2}
@@ -304,7 +313,7 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
     settings = {"base": "lab.yaml", "overrides": overrides, "seeds": [0, 1], "engineers": engineers}
     path.write_text(json.dumps(settings | {"evaluation": {"per_slice": 2, "samples": 1}}))  # which is YAML too
     assert compare(["--config", str(path), "--out", str(out)]) == 0
-    assert "tokens read" not in capsys.readouterr().out and not (out / "start/config.yaml").exists()
+    assert not (out / "start/config.yaml").exists()
     starts = [np.load(out / f"start/seed{seed}/final/network.npz")["heads.w"] for seed in (0, 1)]
     assert np.abs(starts[0] - starts[1]).max() > 1e-3  # each seed begins with a network of its own
     for seed in (0, 1):
@@ -316,7 +325,6 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
     server.respond = lambda handler, body, number: handler.say(answer)
     api = f"engineers.served={{kind: api, template: null, api: {{url: '{server.url}', model: m}}}}"
     assert compare(["--config", str(path), "--out", str(out), api]) == 0
-    assert "served: 4 requests to the engineer's server, 400 tokens read and 28 written" in capsys.readouterr().out
     designed = json.loads((out / "arms/served/seed1/rounds/2/config.json").read_text())
     assert designed["3"] == {"data": 1.0, "hole": 0.1, "wait": 0.0}
     assert {file: file.stat().st_mtime_ns for file in done} == done
@@ -328,5 +336,5 @@ def test_commands_that_are_for_language_policies_say_so_in_one_line(tmp_path, ca
     assert evaluate(["--run", str(tmp_path), "--suite", "validation"]) == 2
     assert plan(["--config", str(shipped("lab.yaml"))]) == 2
     error = capsys.readouterr().err
-    assert "what learned there is a network, which writes no answers" in error
-    assert "student.kind = network has no program that needs a plan" in error and error.count("\n") == 2
+    assert "what learned there plays turn by turn and writes no plans" in error
+    assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 2

@@ -1,10 +1,9 @@
-"""The network as a student: its rounds, validations and branches; the learning itself is in `ppo`."""
+"""The player as a student: its rounds, validations and branches; the learning itself is in `ppo`."""
 
 import dataclasses
 import functools
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +19,19 @@ from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
 from jaxlake.types import Check, Instance, Objective, Plan, Verdict
 from jaxlake.verify import first_failure, verify
-from rl.config import Config, ConfigError, NetworkSection, RunError
+from rl.config import Config, ConfigError, PPOSection, RunError
 from rl.run.boards import VALIDATION_WAIT, build_boards, equal_shares, mixed_boards
-from rl.run.checkpoint import Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
-from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.tracking import Display, Stopwatch
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
-from rl.students.network import ppo
+from rl.students.player import ppo
+from rl.students.player.actor import Actor
+from rl.students.player.state import LanguageState, NetworkState
+
+StateT = TypeVar("StateT", NetworkState, LanguageState)
 
 OTHER_KINDS_WEIGHT = 0.1
 """Weight of boards that are not validated in the score of a branch."""
@@ -38,43 +39,18 @@ OTHER_KINDS_WEIGHT = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Player:
-    """A trained network, to be used without its run.
+    """A trained actor, to be used without its run.
 
     Attributes:
-      settings: the settings of its training.
-      parameters: arrays with one lane.
+      actor: its static half.
+      settings: the settings of its training, of which playing needs the length of an episode alone.
+      frozen, parameters: what was not trained, and what was; one lane.
     """
 
-    settings: NetworkSection
-    parameters: ppo.Parameters
-
-    @classmethod
-    def load(cls, folder: Path) -> "Player":
-        """Read what `save` wrote.
-
-        Raises:
-          ConfigError: if the folder holds no network.
-        """
-        try:
-            settings = NetworkSection.model_validate_json((folder / "network.json").read_text(encoding="utf-8"))
-            parameters: ppo.Parameters = {}
-            with np.load(folder / "network.npz") as file:
-                for name in file.files:
-                    if not np.isfinite(file[name]).all():
-                        raise ValueError(f"{name} has NaN or infinity in it")
-                    layer, _, part = name.partition(".")
-                    parameters.setdefault(layer, {})[part] = jnp.asarray(file[name])[None]
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{folder}: holds no network that can be read ({error})") from None
-        return cls(settings, parameters)
-
-    def save(self, folder: Path) -> None:
-        """Write ``network.npz``, weights and biases by layer, and ``network.json``, the settings of its training."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "network.npz").open("wb") as file:
-            arrays = {f"{layer}.{name}": x[0] for layer, part in self.parameters.items() for name, x in part.items()}
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        (folder / "network.json").write_text(json.dumps(self.settings.model_dump(), indent=1) + "\n", encoding="utf-8")
+    actor: Actor
+    settings: PPOSection
+    frozen: Any
+    parameters: Any
 
     def play(
         self, boards: Instance, optima: np.ndarray, objective: Objective, key: jax.Array, greedy: bool
@@ -85,62 +61,36 @@ class Player:
           Verdicts ``[n]`` on the moves as a plan, and the steps played, int32 ``[n]``; numpy arrays.
         """
         levels = jax.tree.map(lambda x: np.asarray(x)[None], boards)
-        plans, steps = ppo.play(self.settings, self.parameters, levels, key[None], greedy)
+        plans, steps = ppo.play(self.actor, self.settings, self.frozen, self.parameters, levels, key[None], greedy)
         verdicts = verify(levels, plans, np.asarray(optima)[None], objective=objective)
         return jax.tree.map(lambda x: np.asarray(x)[0], (verdicts, steps))
 
 
-@dataclasses.dataclass
-class NetworkState:
-    """All that a checkpoint holds of a run of a network.
-
-    Attributes:
-      learner: the network and its optimizer, one lane.
-      progress: the run's position. A round of training is done or not: one that was broken off while its steps were
-        logged is trained again, to the same numbers, and the steps that are left are logged.
-    """
-
-    learner: ppo.Learner
-    progress: Progress
-
-    def __str__(self) -> str:
-        return f"round {self.progress.round}, after step {self.progress.step}"
-
-    @property
-    def parameters(self) -> ppo.Parameters:
-        """The network's weights and biases, one lane."""
-        return self.learner.parameters
-
-    def snapshot(self) -> Snapshot:
-        """Return the content of a checkpoint."""
-        arrays = {"parameters": self.learner.parameters, "optimizer": self.learner.optimizer}
-        return Snapshot(self.progress, arrays)
-
-
-class NetworkStudent:
-    """A `rl.students.Student` that plays: one small network for all agents of a board, trained by independent PPO.
+class PlayerStudent(Generic[StateT]):
+    """A `rl.students.Student` that moves turn by turn: one actor for all agents of a board, trained by independent PPO.
 
     Its boards come from the stock of solved ones (`jaxlake.generate.pool`) where that has all kinds of the run, else
-    from the generator.
+    from the generator. `NetworkPlayer` and `LanguagePlayer` add the actor.
 
     Args:
       config: the run's configuration.
 
     Raises:
-      ConfigError: in a job of several processes, which a network does not use.
+      ConfigError: in a job of several processes, which a player does not use.
     """
+
+    actor: Actor
+    frozen: Any = None
+    state: StateT
+    description: str
 
     def __init__(self, config: Config):
         if jax.process_count() > 1:
-            raise ConfigError("student.kind = network learns in one process; start it without --processes")
-        self.config, self.settings = config, config.student.network
-        self.state: NetworkState
+            raise ConfigError("student.kind = player learns in one process; start it without --processes")
+        self.config, self.settings = config, config.student.ppo
         self.validation: Dataset
         self._validation_key: jax.Array
         self._has_stock = pool.covers(config.all_kinds)
-        self._first = ppo.begin(self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
-        count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
-        self.description = f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
 
     @property
     def validation_boards(self) -> Instance:
@@ -151,22 +101,17 @@ class NetworkStudent:
     def training_summary(self) -> str:
         """PPO as the settings have it, in words."""
         settings = self.settings
+        who = "a network" if self.config.is_network else "the model itself, which plays the boards turn by turn"
+        who += " that plays the boards" * self.config.is_network
         return (
-            f"PPO of a network that plays the boards, {settings.updates} updates a round of {settings.environments} "
+            f"PPO of {who}, {settings.updates} updates a round of {settings.environments} "
             f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
             f"{settings.episode_steps} steps an episode. Reward 1 when all agents have arrived, else 0. "
             f"{self.config.rounds.instances} boards a round."
         )
 
-    def restore(self, directory: RunDirectory, display: Display) -> None:
-        """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""
-        arrays = {"parameters": self._first.parameters, "optimizer": self._first.optimizer}
-        snapshot = directory.checkpoints.restore(lambda progress: jax.eval_shape(lambda: arrays), display.say)
-        if snapshot is None:
-            self.state = NetworkState(self._first, Progress())
-        else:
-            learner = ppo.Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
-            self.state = NetworkState(learner, snapshot.progress)
+    def draw_validation(self, directory: RunDirectory, display: Display) -> None:
+        """Draw the boards of the validations."""
         display.stage("boards", 1)
         self._validation_key = make_key(directory.validation_seed, Purpose.VALIDATION_SET)
         self.validation = self._held_out(
@@ -213,27 +158,29 @@ class NetworkStudent:
         )
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Train one round, which is one program.
+        """Train one round; between the updates a signal stops it, with everything as it was before the round.
 
         Returns:
           A row for each kind with its episodes; those on one board are a group.
 
         Raises:
           RunError: if the loss of an update is not finite; the state stays that of before the round.
+          Interrupted: where a signal asks for it.
         """
         settings, progress, watch = self.settings, self.state.progress, Stopwatch()
         k = progress.round
         recorder.display.stage(f"round {k}: PPO", settings.updates)
         recorder.meter.read()  # what design and boards compiled is not the first step's
-        learner, played, metrics = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)])
+        check = recorder.with_stop_check(lambda done: recorder.display.advance(steps=0))
+        learner, played, metrics = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)], check)
         rows = {name: np.asarray(values)[0] for name, values in metrics.items()}
         if not np.isfinite(rows["loss"]).all():
             bad = int(np.argmin(np.isfinite(rows["loss"])))
             recorder.save()
             raise RunError(
                 f"round {k}: the loss of update {bad + 1} of {settings.updates} is not finite; a smaller "
-                f"student.network.learning_rate than {settings.learning_rate:g} may help; the network before the round "
-                "is saved"
+                f"student.ppo.learning_rate than {settings.learning_rate:g} may help; the {self.config.student.actor} "
+                "before the round is saved"
             )
         watch.lap("update")
         seconds = {"update": watch.seconds["update"] / settings.updates}
@@ -246,13 +193,14 @@ class NetworkStudent:
         return _training_evidence(jax.tree.map(np.asarray, ppo.lane(played, 0)), boards, requested)
 
     def _train_lanes(
-        self, boards: Sequence[Dataset], keys: Sequence[jax.Array]
+        self, boards: Sequence[Dataset], keys: Sequence[jax.Array], check: Callable[[int], None] | None = None
     ) -> tuple[ppo.Learner, ppo.Played, dict[str, jax.Array]]:
-        """Train a copy of the network on each of several sets of boards, from the state as it is."""
+        """Train a copy of the actor, as it is, on each of several sets of boards; see `ppo.train_round`."""
         learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
         levels = ppo.lanes([part.instances for part in boards])
         optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
-        return ppo.train_round(self.settings, learner, levels, optima, jnp.stack(list(keys)))
+        stacked = jnp.stack(list(keys))
+        return ppo.train_round(self.actor, self.settings, self.frozen, learner, levels, optima, stacked, check)
 
     def validate(
         self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
@@ -281,10 +229,10 @@ class NetworkStudent:
         self, learner: ppo.Learner, boards: Dataset, occasion: int, number: int
     ) -> tuple[Plan, np.ndarray, Verdict]:
         """Let all lanes play the same boards with the same key: greedily as number 0, else by sampling."""
-        lanes = len(learner.parameters["heads"]["b"])
+        lanes = len(jax.tree.leaves(learner.parameters)[0])
         levels = jax.tree.map(lambda x: np.broadcast_to(x, (lanes, *np.shape(x))), boards.instances)
         keys = jnp.repeat(make_key(self.config.seed, Purpose.VALIDATE, occasion, number)[None], lanes, axis=0)
-        plans, steps = ppo.play(self.settings, learner.parameters, levels, keys, number == 0)
+        plans, steps = ppo.play(self.actor, self.settings, self.frozen, learner.parameters, levels, keys, number == 0)
         optima = np.broadcast_to(np.asarray(boards.solutions.cost), (lanes, len(boards.kinds)))
         verdicts = verify(levels, plans, optima, objective=self.config.lake.objective)
         return jax.tree.map(np.asarray, (plans, steps, verdicts))
@@ -314,7 +262,7 @@ class NetworkStudent:
                 keys.append(train_key)
         learner, _, metrics = self._train_lanes(boards, keys)
         if not np.isfinite(np.asarray(metrics["loss"])).all():
-            raise RunError("the loss of a branch is not finite; a smaller student.network.learning_rate may help")
+            raise RunError("the loss of a branch is not finite; a smaller student.ppo.learning_rate may help")
         return learner
 
     def valid_shares(self, learner: ppo.Learner, boards: Dataset, samples: int) -> np.ndarray:
@@ -350,14 +298,11 @@ class NetworkStudent:
         levels, optima = jax.tree.map(
             lambda x: np.repeat(x, PILOT_SAMPLES, axis=0), (boards.instances, boards.solutions.cost)
         )
-        player, objective = Player(self.settings, self.state.learner.parameters), self.config.lake.objective
+        player = Player(self.actor, self.settings, self.frozen, self.state.learner.parameters)
+        objective = self.config.lake.objective
         verdicts, _ = player.play(levels, optima, objective, jax.random.fold_in(key, 1), greedy=False)
         shares = np.asarray(verdicts.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
         return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
-
-    def save(self, folder: Path) -> None:
-        """Write a `Player`."""
-        Player(self.settings, jax.tree.map(np.asarray, self.state.learner.parameters)).save(folder)
 
 
 def ran_out(verdicts: Verdict) -> np.ndarray:

@@ -1,44 +1,38 @@
-"""Independent PPO with one network for all agents: a round of training and the play of boards, one program each.
+"""Independent PPO with one actor for all agents: a round of training and the play of boards, one program each.
 
-Every array has a leading axis of *lanes*: networks that learn beside each other, each on levels and with a key of its
+Every array has a leading axis of *lanes*: actors that learn beside each other, each on levels and with a key of its
 own, as of several seeds or of several designs from one state. A lane's numbers do not depend on the lanes beside it.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxlake.env import Lake
 from jaxlake.record import Array, Record, record
-from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import Params, State
-from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
-from rl.config.sections import NetworkSection
-from rl.students.network.observation import Surroundings, flatten
+from jaxlake.types import ABSENT, STEPS, Instance, Plan
+from rl.config.sections import PPOSection
+from rl.students.player.actor import Actor, decide, lake_of
 
-Parameters = dict[str, dict[str, Array]]
-"""Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2`` and ``heads``, float32.
-
-The heads are the actions' logits and, last, the value, in one product: apart they took half as long again (12.9 ms
-against 8.3 for the gradient of 1,024 steps).
-"""
 DISCOUNT, GAE_LAMBDA = 0.97, 0.9
 """Discount of a reward one step later, and of the advantage estimates (0 trusts the values, 1 the returns)."""
-CLIP, ENTROPY, MAX_NORM = 0.2, 0.01, 0.5
-"""Bounds of the ratio of probabilities (1 +- CLIP), weight of the bonus on entropy, and largest norm of a gradient."""
-_NEVER = -1e9
+CLIP, ENTROPY = 0.2, 0.01
+"""Bounds of the ratio of probabilities (1 +- CLIP), and weight of the bonus on entropy."""
 
 
 @record
 class Learner(Record):
-    """A network and its optimizer, each array with a leading axis of lanes."""
+    """The trained parameters of an actor and their optimizer, each array with a leading axis of lanes."""
 
-    parameters: Parameters
+    parameters: Any
     optimizer: optax.OptState
 
 
@@ -69,12 +63,12 @@ class Played(Record):
 class _Rollout(Record):
     """Steps ``[time, environments]`` with an axis of agents where each has its own."""
 
-    observation: tuple[Array, Array]
+    view: Any
     legal: Array
     action: Array
     log_probability: Array
     value: Array
-    there: Array
+    present: Array
     reward: Array
     done: Array
     level: Array
@@ -82,89 +76,107 @@ class _Rollout(Record):
     length: Array
 
 
+@record
+class _Decisions(Record):
+    """What the loss needs of decisions ``[...]``: views, legal actions, what was done, and what it was worth."""
+
+    view: Any
+    legal: Array
+    action: Array
+    log_probability: Array
+    advantage: Array
+    returns: Array
+    weight: Array
+
+
 _SOLVED, _OPTIMAL, _HOLE, _CONFLICT, _LATE = range(5)
 
 
-def lake_of(settings: NetworkSection) -> Lake:
-    """Return the rules that the network plays by: who enters a hole or a conflict ends the episode, as in a plan."""
-    observe = Surroundings(settings.radius, settings.episode_steps)
-    return Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=observe)
-
-
-def make_optimizer(settings: NetworkSection) -> optax.GradientTransformation:
-    """Return Adam with the gradient's norm bounded."""
-    return optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.adam(settings.learning_rate, eps=1e-5))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def begin(settings: NetworkSection, keys: Array) -> Learner:
-    """Return fresh networks, one for each key ``[lanes]``: orthogonal matrices, a nearly uniform policy."""
-
-    def one(key: Array) -> Learner:
-        width, features = settings.width, Surroundings(settings.radius, settings.episode_steps).features
-        shapes = [(features, width, 2**0.5), (width, width, 2**0.5), (width, len(Action), 0.01), (width, 1, 1.0)]
-        hidden_1, hidden_2, policy, value = (
-            jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, number), (inputs, outputs), jnp.float32)
-            for number, (inputs, outputs, scale) in enumerate(shapes)
-        )
-        layers = {"hidden_1": hidden_1, "hidden_2": hidden_2, "heads": jnp.concatenate([policy, value], axis=1)}
-        parameters: Parameters = {
-            name: {"w": matrix, "b": jnp.zeros(matrix.shape[1], jnp.float32)} for name, matrix in layers.items()
-        }
-        return Learner(parameters=parameters, optimizer=make_optimizer(settings).init(parameters))
-
-    return jax.vmap(one)(keys)
-
-
-def forward(parameters: Parameters, observation: tuple[Array, Array], legal: Array) -> tuple[Array, Array]:
-    """Return the log-probabilities ``[..., 5]`` of the actions, illegal ones having none, and the values ``[...]``."""
-    features = flatten(observation)
-    hidden = features.reshape(-1, features.shape[-1])  # one long product is faster than one of several axes
-    for name in ("hidden_1", "hidden_2"):
-        hidden = jnp.tanh(hidden @ parameters[name]["w"] + parameters[name]["b"])
-    heads = (hidden @ parameters["heads"]["w"] + parameters["heads"]["b"]).reshape(*legal.shape[:-1], -1)
-    return jax.nn.log_softmax(jnp.where(legal, heads[..., :-1], _NEVER)), heads[..., -1]
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def train_round(
-    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, keys: Array
-) -> tuple[Learner, Played, dict[str, Array]]:
-    """Train every lane's network on its levels for `settings.updates` updates.
+    actor: Actor,
+    settings: PPOSection,
+    frozen: Any,
+    learner: Learner,
+    levels: Instance,
+    optima: Array,
+    keys: Array,
+    check: Callable[[int], None] | None = None,
+) -> tuple[Learner, Played, dict[str, jax.Array]]:
+    """Train every lane's actor on its levels for `settings.updates` updates.
 
     Args:
+      frozen: parameters that all lanes share and nobody trains.
       learner: ``[lanes]``, donated.
       levels: ``[lanes, levels]``, from which every episode draws one.
       optima: int32 ``[lanes, levels]``, least sums of costs.
       keys: ``[lanes]``.
+      check: called after each update of an actor with chunks, with their number; may raise. The updates of others, of
+        a fraction of a second, are one program.
 
     Returns:
-      The learner, the outcomes of the episodes, and metrics float32 ``[lanes, updates]``.
+      The learner, the outcomes of its episodes, and metrics float32 ``[lanes, updates]``.
     """
-    return jax.vmap(functools.partial(_train_lane, settings))(learner, levels, optima, keys)
+    first, rest = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+    update_keys = jax.vmap(lambda key: jax.random.split(key, settings.updates))(rest)
+    playing = begin_round(actor, settings, levels, first)
+    where = jax.tree.leaves(learner.parameters)[0].sharding
+    if isinstance(where, NamedSharding):  # as the results of an update lie, lest the second compiles anew: 19 s
+        playing = jax.device_put(playing, NamedSharding(where.mesh, PartitionSpec()))
+    at_once = settings.updates if actor.chunk is None else 1
+    rows = []
+    for done in range(0, settings.updates, at_once):
+        some = update_keys[:, done : done + at_once]
+        learner, playing, metrics = update(actor, settings, frozen, learner, playing, levels, optima, some)
+        rows.append(jax.block_until_ready(metrics))
+        if check is not None and actor.chunk is not None:
+            check(done + 1)
+    return learner, playing[1], jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *rows)
 
 
-def _train_lane(
-    settings: NetworkSection, learner: Learner, levels: Instance, optima: Array, key: Array
-) -> tuple[Learner, Played, dict[str, Array]]:
-    lake, optimizer = lake_of(settings), make_optimizer(settings)
-    first_key, key = jax.random.split(key)
-    zeros = {
-        field.name: jnp.zeros(len(levels), jnp.float32 if field.name in ("steps", "advantage") else jnp.int32)
-        for field in dataclasses.fields(Played)
-    }
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def begin_round(actor: Actor, settings: PPOSection, levels: Instance, keys: Array) -> Any:
+    """Return every lane's environments at the beginning of episodes, and a `Played` of nothing."""
 
-    def update(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
-        learner, environments, played = carry
+    def one(levels: Instance, key: Array) -> Any:
+        count = len(levels)
+        zeros = {
+            field.name: jnp.zeros(count, jnp.float32 if field.name in ("steps", "advantage") else jnp.int32)
+            for field in dataclasses.fields(Played)
+        }
+        place = _draw(key, settings.environments, count)
+        states = _reset(lake_of(actor), settings, levels, place)
+        return (states, place, *_see(lake_of(actor), states)), Played(**zeros)
+
+    return jax.vmap(one)(levels, keys)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=(3, 4))
+def update(
+    actor: Actor,
+    settings: PPOSection,
+    frozen: Any,
+    learner: Learner,
+    playing: Any,
+    levels: Instance,
+    optima: Array,
+    keys: Array,
+) -> tuple[Learner, Any, dict[str, Array]]:
+    """Make an update for each of the keys ``[lanes, updates]``, going on with the environments as they stand."""
+    lake, optimizer = lake_of(actor), actor.make_optimizer(settings)
+
+    def one_update(levels: Instance, optima: Array, carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
+        learner, (environments, played) = carry
         play_key, order_key = jax.random.split(key)
         environments, rollout = jax.lax.scan(
-            functools.partial(_step, lake, settings, levels, optima, learner.parameters),
+            functools.partial(_step, lake, actor, settings, levels, optima, learner.parameters, frozen),
             environments,
             jax.random.split(play_key, settings.rollout_steps),
         )
-        advantage = _advantages(rollout, forward(learner.parameters, *environments[2:])[1])
+        states, _, view, legal = environments
+        last = decide(actor, learner.parameters, frozen, view, legal, states.positions != ABSENT)[1]
+        advantage = _advantages(rollout, last)
         played = _count(played, rollout, advantage)
-        learner, metrics = _learn(settings, optimizer, learner, rollout, advantage, order_key)
+        learner, metrics = _learn(actor, settings, optimizer, learner, frozen, rollout, advantage, order_key)
         ended = jnp.maximum(jnp.sum(rollout.done), 1)
         shares = {
             "valid": (rollout.outcome == _SOLVED) | (rollout.outcome == _OPTIMAL),
@@ -175,48 +187,46 @@ def _train_lane(
             "episode_steps": jnp.where(rollout.done, rollout.length, 0),
         }
         metrics |= {name: jnp.sum(values) / ended for name, values in shares.items()}
-        return (learner, environments, played), metrics | {"episodes": jnp.sum(rollout.done).astype(jnp.float32)}
+        return (learner, (environments, played)), metrics | {"episodes": jnp.sum(rollout.done).astype(jnp.float32)}
 
-    start = (learner, _begin(lake, settings, levels, first_key), Played(**zeros))
-    (learner, _, played), metrics = jax.lax.scan(update, start, jax.random.split(key, settings.updates))
-    return learner, played, metrics
+    def one(learner: Learner, playing: Any, levels: Instance, optima: Array, keys: Array) -> Any:
+        return jax.lax.scan(functools.partial(one_update, levels, optima), (learner, playing), keys)
 
-
-def _begin(lake: Lake, settings: NetworkSection, levels: Instance, key: Array) -> Any:
-    """Return environments at the start of episodes on drawn levels: states, levels' numbers, what is seen and legal."""
-    place = _draw(key, settings.environments, len(levels))
-    states = _reset(lake, settings, levels, place)
-    return (states, place, *_see(lake, states))
+    (learner, playing), metrics = jax.vmap(one)(learner, playing, levels, optima, keys)
+    return learner, playing, metrics
 
 
 def _draw(key: Array, count: int, levels: int) -> Array:
     return jax.random.randint(key, (count,), 0, levels, jnp.int32)
 
 
-def _reset(lake: Lake, settings: NetworkSection, levels: Instance, place: Array) -> State:
+def _reset(lake: Lake, settings: PPOSection, levels: Instance, place: Array) -> State:
     params = Params(max_steps=settings.episode_steps)
     return jax.vmap(lambda i: lake.reset(levels[i], params)[0])(place)
 
 
-def _see(lake: Lake, states: State) -> tuple[tuple[Array, Array], Array]:
-    """Return all agents' observations and legal actions: none leaves the board, as no plan can."""
+def _see(lake: Lake, states: State) -> tuple[Any, Array]:
+    """Return all agents' views and legal actions: none leaves the board, as no plan can."""
     return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
 
 
 def _step(
     lake: Lake,
-    settings: NetworkSection,
+    actor: Actor,
+    settings: PPOSection,
     levels: Instance,
     optima: Array,
-    parameters: Parameters,
+    parameters: Any,
+    frozen: Any,
     carry: Any,
     key: Array,
 ) -> tuple[Any, _Rollout]:
     """Play one step in all environments; those whose episode ends begin another."""
-    states, place, observation, legal = carry
+    states, place, view, legal = carry
+    present = states.positions != ABSENT
     action_key, level_key = jax.random.split(key)
-    log_probabilities, value = forward(parameters, observation, legal)
-    action = jax.random.categorical(action_key, log_probabilities)
+    logits, value = decide(actor, parameters, frozen, view, legal, present)
+    action = jax.random.categorical(action_key, logits)
     after, step = jax.vmap(lake.step)(states, action)
     done, solved = after.done, step.info.solved & after.done
     best = step.info.costs.sum_of_costs == optima[place]
@@ -225,12 +235,12 @@ def _step(
         solved, jnp.where(best, _OPTIMAL, _SOLVED), jnp.where(fell, _HOLE, jnp.where(conflict, _CONFLICT, _LATE))
     )
     rollout = _Rollout(
-        observation=observation,
+        view=view,
         legal=legal,
         action=action,
-        log_probability=_of_action(log_probabilities, action),
+        log_probability=_of_action(logits, action),
         value=value,
-        there=states.positions != ABSENT,
+        present=present,
         reward=step.rewards,
         done=done,
         level=place,
@@ -254,7 +264,7 @@ def _of_action(log_probabilities: Array, action: Array) -> Array:
 def _advantages(rollout: _Rollout, last_value: Array) -> Array:
     """Return generalised advantage estimates (Schulman et al. 2016), float32 ``[time, environments, agents]``.
 
-    An episode that runs out of steps is over like any other: the network sees how much of it is left.
+    An episode that runs out of steps is over like any other: the actor sees how much of it is left.
     """
 
     def back(carry: tuple[jax.Array, Array], step: _Rollout) -> tuple[tuple[jax.Array, Array], Array]:
@@ -268,11 +278,11 @@ def _advantages(rollout: _Rollout, last_value: Array) -> Array:
 
 
 def _count(played: Played, rollout: _Rollout, advantage: Array) -> Played:
-    """Add a rollout's episodes and steps to the outcomes of their levels."""
+    """Add a rollout's episodes and steps to what their levels came to."""
     level, done = rollout.level.reshape(-1), rollout.done.reshape(-1)
     outcome, length = rollout.outcome.reshape(-1), jnp.where(done, rollout.length.reshape(-1), 0).astype(jnp.float32)
-    there = rollout.there.astype(jnp.float32)
-    mean = jnp.sum(jnp.abs(advantage) * there, axis=-1) / jnp.maximum(jnp.sum(there, axis=-1), 1)
+    present = rollout.present.astype(jnp.float32)
+    mean = jnp.sum(jnp.abs(advantage) * present, axis=-1) / jnp.maximum(jnp.sum(present, axis=-1), 1)
     added = {
         "episodes": done,
         "solved": (outcome == _SOLVED) | (outcome == _OPTIMAL),
@@ -289,9 +299,11 @@ def _count(played: Played, rollout: _Rollout, advantage: Array) -> Played:
 
 
 def _learn(
-    settings: NetworkSection,
+    actor: Actor,
+    settings: PPOSection,
     optimizer: optax.GradientTransformation,
     learner: Learner,
+    frozen: Any,
     rollout: _Rollout,
     advantage: Array,
     key: Array,
@@ -303,7 +315,7 @@ def _learn(
 
     def minibatch(learner: Learner, chosen: Array) -> tuple[Learner, dict[str, Array]]:
         part = jax.tree.map(lambda x: x[chosen], rows)
-        gradient, metrics = jax.grad(_loss, has_aux=True)(learner.parameters, *part)
+        gradient, metrics = _gradient(actor, learner.parameters, frozen, *part)
         updates, state = optimizer.update(gradient, learner.optimizer, learner.parameters)
         metrics["gradient_norm"] = optax.global_norm(gradient)
         return Learner(parameters=optax.apply_updates(learner.parameters, updates), optimizer=state), metrics
@@ -316,35 +328,73 @@ def _learn(
     return learner, jax.tree.map(jnp.mean, metrics)
 
 
-def _loss(parameters: Parameters, rows: _Rollout, advantage: Array, returns: Array) -> tuple[Array, dict[str, Array]]:
-    """PPO's clipped loss (Schulman et al. 2017), a squared error of the value, an entropy bonus; agents there count."""
-    log_probabilities, value = forward(parameters, rows.observation, rows.legal)
-    weight = rows.there.astype(jnp.float32)
+def _gradient(
+    actor: Actor, parameters: Any, frozen: Any, rows: _Rollout, advantage: Array, returns: Array
+) -> tuple[Any, dict[str, Array]]:
+    """Return the gradient of a minibatch's loss, and its metrics; the decisions of agents that are present count."""
+    weight = rows.present.astype(jnp.float32)
     total = jnp.maximum(jnp.sum(weight), 1.0)
+    centre = jnp.sum(advantage * weight) / total
+    deviation = jnp.sqrt(jnp.sum((advantage - centre) ** 2 * weight) / total)
+    decisions = _Decisions(
+        view=rows.view,
+        legal=rows.legal,
+        action=rows.action,
+        log_probability=rows.log_probability,
+        advantage=(advantage - centre) / (deviation + 1e-5),
+        returns=returns,
+        weight=weight,
+    )
+    gradient = jax.grad(functools.partial(_loss, actor), has_aux=True)
+    if actor.chunk is None:
+        return gradient(parameters, frozen, decisions, total)
+    count, size = weight.size, actor.chunk
+    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), decisions)
+    place = jnp.nonzero(rows.present.reshape(-1), size=-(-count // size) * size, fill_value=count)[0]
+
+    def some(number: Array, sums: Any) -> Any:
+        chosen = jax.lax.dynamic_slice_in_dim(place, number * size, size)
+        part = jax.tree.map(lambda x: x.at[chosen].get(mode="clip"), flat)
+        part = part.replace(weight=jnp.where(chosen < count, part.weight, 0.0))
+        return jax.tree.map(jnp.add, sums, gradient(parameters, frozen, part, total))
+
+    shapes = jax.eval_shape(gradient, parameters, frozen, flat[:size], total)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.fori_loop(0, -(-jnp.sum(rows.present) // size), some, zeros)
+
+
+def _loss(actor: Actor, parameters: Any, frozen: Any, rows: _Decisions, total: Array) -> tuple[Array, dict[str, Array]]:
+    """PPO's clipped loss (Schulman et al. 2017), a squared error of the value, an entropy bonus; means over `total`."""
+    logits, value = actor.forward(parameters, frozen, rows.view, rows.legal)
 
     def mean(x: Array) -> Array:
-        return jnp.sum(x * weight) / total
+        return jnp.sum(x * rows.weight) / total
 
-    centre = mean(advantage)
-    scaled = (advantage - centre) / (jnp.sqrt(mean((advantage - centre) ** 2)) + 1e-5)
-    ratio = jnp.exp(_of_action(log_probabilities, rows.action) - rows.log_probability)
+    ratio = jnp.exp(_of_action(logits, rows.action) - rows.log_probability)
     clipped = jnp.clip(ratio, 1 - CLIP, 1 + CLIP)
-    policy_loss = -mean(jnp.minimum(ratio * scaled, clipped * scaled))
-    value_loss = 0.5 * mean((value - returns) ** 2)
-    entropy = -mean(jnp.sum(jnp.exp(log_probabilities) * log_probabilities * rows.legal, axis=-1))
+    policy_loss = -mean(jnp.minimum(ratio * rows.advantage, clipped * rows.advantage))
+    value_loss = 0.5 * mean((value - rows.returns) ** 2)
+    entropy = -mean(jnp.sum(jnp.exp(logits) * logits * rows.legal, axis=-1))
     loss = policy_loss + value_loss - ENTROPY * entropy
     return loss, {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
+@functools.partial(jax.jit, static_argnums=(0, 1, 6))
 def play(
-    settings: NetworkSection, parameters: Parameters, levels: Instance, keys: Array, greedy: bool
+    actor: Actor,
+    settings: PPOSection,
+    frozen: Any,
+    parameters: Any,
+    levels: Instance,
+    keys: Array,
+    greedy: bool,
 ) -> tuple[Plan, Array]:
-    """Let every lane's network play each of its levels once, and write down the moves as plans.
+    """Let every lane's actor play each of its levels once, and write down the moves as plans.
 
     A plan ends with the step that ends the episode; an agent that would enter a hole or a conflict does so in the plan.
 
     Args:
+      frozen: parameters that all lanes share.
       parameters: ``[lanes]``.
       levels: ``[lanes, levels]``.
       keys: ``[lanes]``, of the actions.
@@ -353,15 +403,15 @@ def play(
     Returns:
       Plans ``[lanes, levels]`` with room for `settings.episode_steps` steps, and the steps played, int32.
     """
-    lake = lake_of(settings)
+    lake = lake_of(actor)
 
-    def one(parameters: Parameters, levels: Instance, key: Array) -> tuple[Plan, Array]:
+    def one(parameters: Any, levels: Instance, key: Array) -> tuple[Plan, Array]:
         states = _reset(lake, settings, levels, jnp.arange(len(levels)))
 
         def step(states: State, key: Array) -> tuple[State, Array]:
-            log_probabilities, _ = forward(parameters, *_see(lake, states))
-            drawn = jax.random.categorical(key, log_probabilities)
-            action = jnp.argmax(log_probabilities, axis=-1) if greedy else drawn
+            wanted = (states.positions != ABSENT) & ~states.done[:, None]
+            logits, _ = decide(actor, parameters, frozen, *_see(lake, states), wanted)
+            action = jnp.argmax(logits, axis=-1) if greedy else jax.random.categorical(key, logits)
             offset = jnp.array([down * levels.max_size + right for down, right in STEPS], jnp.int32)
             cells = jnp.where(states.positions == ABSENT, ABSENT, states.positions + offset[action])
             cells = jnp.where(states.done[:, None], ABSENT, cells)

@@ -1,0 +1,81 @@
+"""The actor of a player: the function from views to moves that PPO trains, and its computation in chunks."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxlake.env import Lake
+from jaxlake.record import Array
+from jaxlake.rules import ConflictRule, HoleRule
+from jaxlake.state import State
+from rl.config.sections import PPOSection
+
+MAX_NORM = 0.5
+"""Largest norm of a gradient."""
+_NEVER = -1e9
+
+
+class Actor(Protocol):
+    """The static half of who plays: hashable, so that equal actors share their programs.
+
+    Attributes:
+      observe: function from the ``State`` of an environment to a pytree of arrays ``[agents, ...]``, the view.
+      chunk: number of decisions that are computed at once, those of absent agents and of boards that are over left
+        out; None: all in one, whoever is absent, which is faster where a decision costs next to nothing.
+    """
+
+    @property
+    def observe(self) -> Callable[[State], Any]: ...
+
+    @property
+    def chunk(self) -> int | None: ...
+
+    def forward(self, parameters: Any, frozen: Any, view: Any, legal: Array) -> tuple[Array, Array]:
+        """Return the log-probabilities ``[..., 5]`` of the actions and the values ``[...]`` of views ``[...]``.
+
+        Args:
+          parameters: what is trained, one lane.
+          frozen: what is not.
+          legal: bool ``[..., 5]``; illegal actions have no probability.
+        """
+        ...
+
+    def make_optimizer(self, settings: PPOSection) -> optax.GradientTransformation:
+        """Return the optimizer of the parameters, with the gradient's norm bounded by `MAX_NORM`."""
+        ...
+
+
+def lake_of(actor: Actor) -> Lake:
+    """Return the rules that an actor plays by: who enters a hole or a conflict ends the episode, as in a plan."""
+    return Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
+
+
+def log_probabilities(logits: Array, legal: Array) -> Array:
+    """Return the log-probabilities ``[..., 5]`` of the actions, of which the illegal ones have none."""
+    return jax.nn.log_softmax(jnp.where(legal, logits, _NEVER))
+
+
+def decide(actor: Actor, parameters: Any, frozen: Any, view: Any, legal: Array, wanted: Array) -> tuple[Array, Array]:
+    """Return log-probabilities ``[environments, agents, 5]`` and values ``[environments, agents]``.
+
+    Args:
+      wanted: bool ``[environments, agents]``; where it is False, an actor with chunks computes nothing.
+    """
+    if actor.chunk is None:
+        return actor.forward(parameters, frozen, view, legal)
+    count, size = wanted.size, actor.chunk
+    rows, flat_legal = jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), (view, legal))
+    place = jnp.nonzero(wanted.reshape(-1), size=-(-count // size) * size, fill_value=count)[0]
+
+    def some(number: Array, results: tuple[Array, Array]) -> tuple[Array, Array]:
+        chosen = jax.lax.dynamic_slice_in_dim(place, number * size, size)
+        part = jax.tree.map(lambda x: x.at[chosen].get(mode="clip"), (rows, flat_legal))
+        found = actor.forward(parameters, frozen, *part)
+        return jax.tree.map(lambda whole, x: whole.at[chosen].set(x, mode="drop"), results, found)
+
+    none = jnp.where(flat_legal, 0.0, _NEVER), jnp.zeros(count)
+    chosen, value = jax.lax.fori_loop(0, -(-jnp.sum(wanted) // size), some, none)
+    return chosen.reshape(legal.shape), value.reshape(wanted.shape)

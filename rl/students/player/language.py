@@ -1,0 +1,216 @@
+"""The language model as an actor: it reads a view as a prompt, and its next token is the move; knows no boards."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from jaxlake.record import Array
+from jaxlake.types import Action
+from rl.config import ConfigError, PPOSection
+from rl.policy import Policy
+from rl.qwen3.model import Qwen3, abstract, token_positions
+from rl.qwen3.tokenizer import Tokenizer, check_fit
+from rl.students.player import view
+from rl.students.player.actor import MAX_NORM, log_probabilities
+
+INSTRUCTIONS = (
+    "You move one of several agents on a frozen lake, one step at a time. All agents must reach their goals; nobody "
+    "may enter a hole, leave the board, or meet another agent. Answer with one word: up, down, left, right or wait.\n"
+)
+"""What a model is told that has words of its own for a view."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+    """The tokens of every view, as tuples, so that it can be hashed.
+
+    Attributes:
+      before, after: tokens before and after those of the phrases.
+      parts: for each part of a view the tokens of its phrases.
+      moves: token of each `Action`.
+    """
+
+    before: tuple[int, ...]
+    parts: tuple[tuple[tuple[int, ...], ...], ...]
+    after: tuple[int, ...]
+    moves: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Tokens of a view, padding included."""
+        return len(self.before) + sum(max(map(len, phrases)) for phrases in self.parts) + len(self.after)
+
+    def tokens(self, views: Array) -> tuple[jax.Array, jax.Array]:
+        """Return the tokens of views ``[n, parts]``, int32 ``[n, tokens]``, and where they are no padding, bool."""
+        columns: list[Any] = [np.array([self.before], np.int32)]
+        valid: list[Any] = [np.ones((1, len(self.before)), bool)]
+        for number, phrases in enumerate(self.parts):
+            width = max(map(len, phrases))
+            # Padded on the left: whatever a view says, its last token is in the last column.
+            table = np.array([(0,) * (width - len(phrase)) + phrase for phrase in phrases], np.int32)
+            there = np.array([[i >= width - len(phrase) for i in range(width)] for phrase in phrases])
+            columns.append(jnp.asarray(table)[views[:, number]])
+            valid.append(jnp.asarray(there)[views[:, number]])
+        columns.append(np.array([self.after], np.int32))
+        valid.append(np.ones((1, len(self.after)), bool))
+
+        def join(parts: list[Any], dtype: Any) -> jax.Array:
+            return jnp.concatenate([jnp.broadcast_to(x, (len(views), x.shape[1])).astype(dtype) for x in parts], axis=1)
+
+        return join(columns, jnp.int32), join(valid, bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageActor:
+    """An `rl.students.player.actor.Actor`: a language model, and a linear value of its last hidden state.
+
+    Its parameters are ``model``, the trained part of the model's, and ``value``, weight ``w`` and bias ``b``.
+
+    Attributes:
+      graph: the model's static half.
+      prompt: the tokens of views and moves.
+      chunk: number of decisions that are computed at once.
+      first: first row of the embedding that is a phrase's; None where phrases are in the tokenizer's own words.
+      observe: the view of an agent, in numbers of phrases.
+    """
+
+    graph: nnx.GraphDef[Qwen3]
+    prompt: Prompt
+    chunk: int
+    first: int | None
+    observe: view.View = view.View()
+
+    def forward(self, parameters: Any, frozen: nnx.State, views: Array, legal: Array) -> tuple[Array, Array]:
+        """Return log-probabilities ``[n, 5]`` of the moves and values ``[n]``; see `Actor`."""
+        model = nnx.merge(self.graph, nnx.merge_state(parameters["model"], frozen))
+        tokens, valid = self.prompt.tokens(views)
+        hidden = model(tokens, token_positions(valid), valid)[:, -1].astype(jnp.float32)
+        moves = model.head[np.array(self.prompt.moves)].astype(jnp.float32)
+        value = hidden @ parameters["value"]["w"] + parameters["value"]["b"]
+        return log_probabilities(hidden @ moves.T, legal), value
+
+    def make_optimizer(self, settings: PPOSection) -> optax.GradientTransformation:
+        """Return Adam with the gradient's norm bounded; phrases of the vocabulary learn by their properties."""
+        adam = optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.adam(settings.learning_rate, eps=1e-5))
+        return adam if self.first is None else _by_properties(adam, self.first)
+
+
+def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.GradientTransformation:
+    """Return an optimizer of the rows from `first` on as sums of their properties' vectors.
+
+    The rows themselves are what is kept, so that a checkpoint is an ordinary model.
+    """
+    table = view.properties().table
+
+    def split(tree: Any) -> Any:
+        weight = tree["model"]["embed_tokens"]["weight"]
+        rows = weight[...]
+        model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows[:first])}}))
+        return {"model": model, "value": tree["value"], "properties": table.T @ rows[first : first + len(table)]}
+
+    def join(tree: Any, like: Any) -> Any:
+        weight = tree["model"]["embed_tokens"]["weight"]
+        rows = jnp.concatenate([weight[...], table @ tree["properties"]])
+        left = like["model"]["embed_tokens"]["weight"][...].shape[0] - len(rows)
+        rows = jnp.pad(rows, ((0, left), (0, 0)))
+        model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows)}}))
+        return {"model": model, "value": tree["value"]}
+
+    def update(gradient: Any, state: optax.OptState, parameters: Any) -> tuple[Any, optax.OptState]:
+        updates, state = inner.update(split(gradient), state)
+        return join(updates, gradient), state
+
+    return optax.GradientTransformation(lambda parameters: inner.init(split(parameters)), update)
+
+
+def make_actor(policy: Policy, parameters: nnx.State, key: jax.Array) -> tuple[LanguageActor, Policy, nnx.State]:
+    """Return the actor, and policy and parameters with a token for each phrase if the settings ask for such.
+
+    Args:
+      key: key of the new rows of the embedding.
+
+    Raises:
+      ConfigError: if the tokenizer has no single token for a move, or the settings do not go together.
+    """
+    settings, tokenizer = policy.config.student.turns, policy.tokenizer
+    if not settings.tokens:
+        prompt, room = _in_words(tokenizer), policy.config.text.max_prompt_tokens
+        check_fit([(0,) * prompt.length], room, "text.max_prompt_tokens")
+        return LanguageActor(policy.graph, prompt, settings.chunk, None), policy, parameters
+    if policy.shape.lora is not None:
+        raise ConfigError(
+            "student.turns.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
+        )
+    phrases = [phrase for part in view.phrases() for phrase in part]
+    missing = [token for token in (*phrases, *view.MOVES) if tokenizer.id_of(token) is None]
+    if missing and len(missing) < len(phrases) + len(view.MOVES):
+        raise ConfigError(
+            f"{tokenizer.folder}: has tokens of another view of the boards and lacks {missing[0]!r}; it was trained by "
+            "another version"
+        )
+    if missing:
+        tokenizer = tokenizer.with_tokens(missing)
+        policy, parameters = _grow(dataclasses.replace(policy, tokenizer=tokenizer), parameters, len(missing), key)
+    ids = {token: tokenizer.id_of(token) for token in (*phrases, *view.MOVES)}
+    prompt = Prompt(
+        before=(),
+        parts=tuple(tuple((ids[phrase],) for phrase in part) for part in view.phrases()),  # type: ignore[misc]
+        after=(),
+        moves=tuple(ids[move] for move in view.MOVES),  # type: ignore[misc]
+    )
+    return LanguageActor(policy.graph, prompt, settings.chunk, ids[phrases[0]]), policy, parameters
+
+
+def _in_words(tokenizer: Tokenizer) -> Prompt:
+    """Return the prompt in the tokenizer's own words, within its chat format."""
+    mark = "\x00"
+    before, after = tokenizer.chat_text(INSTRUCTIONS + mark, thinking=False).split(mark)
+    moves = [tokenizer.encode(action.name.lower()) for action in Action]
+    if any(len(tokens) != 1 for tokens in moves) or len({tokens[0] for tokens in moves}) < len(moves):
+        several = next((a for a, t in zip(Action, moves, strict=True) if len(t) != 1), Action.UP)
+        raise ConfigError(
+            f"student.turns.tokens = false: needs a tokenizer with a token for each move, and that of "
+            f"{tokenizer.folder} has none for {several.name.lower()}; set student.turns.tokens=true"
+        )
+    return Prompt(
+        before=tuple(tokenizer.encode(before)),
+        parts=tuple(tuple(tuple(tokenizer.encode(phrase)) for phrase in part) for part in view.phrases()),
+        after=tuple(tokenizer.encode(after)),
+        moves=tuple(tokens[0] for tokens in moves),
+    )
+
+
+def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> tuple[Policy, nnx.State]:
+    """Return policy and parameters with the rows of `count` new tokens, the last ones of the tokenizer."""
+    first = len(policy.tokenizer) - count
+    size = max(policy.shape.vocab_size, first + count)
+    shape = dataclasses.replace(policy.shape, vocab_size=size)
+    graph, shapes = abstract(shape, policy.mesh)
+    table, scales = view.properties()
+
+    def extend(path: tuple[Any, ...], old: nnx.Variable, new: nnx.Variable) -> nnx.Variable:
+        if old.shape == new.shape and path[0] not in ("embed_tokens", "lm_head"):
+            return old
+        rows = old[...]
+        spread = scales[:, None] * jnp.sqrt(jnp.mean(rows[:first].astype(jnp.float32) ** 2))
+        fresh = table @ (spread * jax.random.normal(key, (len(scales), rows.shape[1]), jnp.float32))
+        whole = (
+            jnp.pad(rows[:first], ((0, size - first), (0, 0))).at[first : first + count].set(fresh.astype(rows.dtype))
+        )
+        return old.replace(jax.device_put(whole, new.sharding))
+
+    flat, wanted = nnx.to_flat_state(parameters), dict(nnx.to_flat_state(shapes))
+    grown = nnx.from_flat_state([(path, extend(path, variable, wanted[path])) for path, variable in flat])
+    return dataclasses.replace(policy, graph=graph, shape=shape), grown
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def first_value(width: int) -> dict[str, jax.Array]:
+    """Return the value head of a player that has not begun: zeros."""
+    return {"w": jnp.zeros(width, jnp.float32), "b": jnp.zeros((), jnp.float32)}

@@ -1,0 +1,155 @@
+"""The two players: a small network, and a language model that also designs its own environments."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+from flax import nnx
+
+from engineer.engineers.language import Generate
+from rl import sft
+from rl.config import Config, ConfigError
+from rl.config.choices import LanguageKind
+from rl.grpo.optimizer import make_optimizer
+from rl.policy import Policy
+from rl.qwen3 import lora, sharding
+from rl.qwen3.tokenizer import Tokenizer
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
+from rl.run.recorder import Recorder
+from rl.run.state import make_reference, needs_reference
+from rl.run.tracking import Display
+from rl.students.player import language, network, ppo, view
+from rl.students.player.state import LanguageState, NetworkState
+from rl.students.player.student import Player, PlayerStudent
+
+
+class NetworkPlayer(PlayerStudent[NetworkState]):
+    """A player whose actor is a small network."""
+
+    actor: network.NetworkActor
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        self.actor = network.NetworkActor(config.student.network, config.student.ppo.episode_steps)
+        self._first = network.begin(self.actor, self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
+        count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
+        self.description = f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
+
+    def restore(self, directory: RunDirectory, display: Display) -> None:
+        """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""
+        arrays = {"parameters": self._first.parameters, "optimizer": self._first.optimizer}
+        snapshot = directory.checkpoints.restore(lambda progress: jax.eval_shape(lambda: arrays), display.say)
+        if snapshot is None:
+            self.state = NetworkState(self._first, Progress())
+        else:
+            learner = ppo.Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
+            self.state = NetworkState(learner, snapshot.progress)
+        self.draw_validation(directory, display)
+
+    def save(self, folder: Path) -> None:
+        """Write ``network.npz`` and ``network.json``."""
+        network.save(folder, self.actor, ppo.lane(self.state.learner.parameters, 0))
+
+
+class LanguagePlayer(PlayerStudent[LanguageState]):
+    """A player whose actor is the model of the section `model`; the same parameters write as an engineer.
+
+    Args:
+      config: the run's configuration.
+
+    Raises:
+      ConfigError: if model, tokenizer or devices cannot be used as the settings say; see `language.make_actor`.
+    """
+
+    actor: language.LanguageActor
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        key = make_key(config.seed, Purpose.PARAMETERS)
+        policy, parameters = Policy.create(config, key)
+        self.actor, self.policy, self._parameters = language.make_actor(policy, parameters, jax.random.fold_in(key, 1))
+        self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
+        self._optimizer = self.actor.make_optimizer(self.settings)
+        self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: PPO"
+
+    def restore(self, directory: RunDirectory, display: Display) -> None:
+        """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
+        trained, self.frozen = lora.split(self._parameters)
+        value = language.first_value(self.policy.shape.hidden_size)
+        value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
+
+        def like(progress: Progress) -> dict[str, Any]:
+            optimizer = jax.eval_shape(lambda: self._first_optimizer(progress.stage, trained, value))
+            arrays: dict[str, Any] = {"parameters": trained, "value": value, "optimizer": optimizer}
+            if needs_reference(self.config) and progress.stage != "warm_start":
+                arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, self.policy), trained)
+            return sharding.abstract(arrays, self.policy.mesh)
+
+        snapshot = directory.checkpoints.restore(like, display.say)
+        if snapshot is None:
+            optimizer = self._first_optimizer("warm_start", trained, value)
+            self.state = LanguageState(self._parameters, optimizer, value=value)
+        else:
+            self.state = LanguageState(
+                parameters=nnx.merge_state(snapshot.arrays["parameters"], self.frozen),
+                optimizer_state=snapshot.arrays["optimizer"],
+                reference=snapshot.arrays.get("reference"),
+                progress=snapshot.progress,
+                value=snapshot.arrays["value"],
+            )
+        del self._parameters
+        self.draw_validation(directory, display)
+
+    def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array]) -> Any:
+        """Return the optimizer's state where a stage begins."""
+        first, tree = self._optimizer.init, {"model": trained, "value": value}
+        if stage == "warm_start":
+            first, tree = self._warm_optimizer.init, trained
+        return jax.jit(first, out_shardings=sharding.shardings(jax.eval_shape(first, tree), self.policy.mesh))(tree)
+
+    def warm_start(self, recorder: Recorder) -> None:
+        """Learn engineer examples if the settings ask for any, and validate; take the optimizer of the rounds."""
+        state = self.state
+        if self.config.warm_start.steps:
+            sft.warm_start(self.policy, state, recorder, self._warm_optimizer, None)
+            recorder.keep_best("warm_start", self.validate(recorder, "warm_start", occasion=1))
+        trained = lora.split(state.parameters)[0]
+        state.optimizer_state = self._first_optimizer("rounds", trained, state.value)
+        if needs_reference(self.config):
+            state.reference = make_reference(trained, self.policy)
+
+    def designer_parameters(self, engineer: str) -> nnx.State:
+        """Return the reference's parameters for the engineer `base`, else the current ones."""
+        return self.state.reference_parameters() if engineer == LanguageKind.BASE else self.state.parameters
+
+    def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
+        """Return generation with the engineer's parameters at the time when it is asked, held to the grammar."""
+        return (
+            self.policy.generation(lambda: self.designer_parameters(engineer), recorder.with_stop_check()),
+            self.policy.tokenizer,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write model and tokenizer as a Hugging Face folder; nothing but training needs the value."""
+        self.policy.save(folder, self.state.parameters)
+
+
+def load_player(config: Config, folder: Path) -> Player:
+    """Read what a player of this configuration saved.
+
+    Raises:
+      ConfigError: if the folder holds no such player.
+    """
+    if config.is_network:
+        actor, parameters = network.load(folder)
+        return Player(actor, config.student.ppo, None, ppo.lanes([parameters]))
+    key = make_key(config.seed, Purpose.PARAMETERS)
+    policy, model = Policy.load(config, folder, key)
+    if config.student.turns.tokens and policy.tokenizer.id_of(view.MOVES[0]) is None:
+        raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
+    language_actor, _, model = language.make_actor(policy, model, key)
+    trained, frozen = lora.split(model)
+    value = language.first_value(policy.shape.hidden_size)  # nobody asks for it here
+    return Player(language_actor, config.student.ppo, frozen, ppo.lanes([{"model": trained, "value": value}]))

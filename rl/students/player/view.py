@@ -1,0 +1,130 @@
+"""What an agent sees, in words: a phrase for each part of its view, drawn from few; knows no model.
+
+``goal 3 down, 2 left. up: free, then an agent. down: blocked, then free. left: free, then free, contested. right: free,
+then blocked. 9 to 16 steps left.`` The phrases of a view are numbers under ``jit`` and text on the host.
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake import observations
+from jaxlake.record import Array
+from jaxlake.state import State
+from jaxlake.types import ABSENT, STEPS, Action
+
+FAR = 9
+"""Rows or columns to a goal that are told apart; more count as so many."""
+CLOCK = (8, 16, 24)
+"""Steps left at which another phrase begins."""
+_CELLS = ("free", "blocked", "an agent")
+_NEAR = 2
+"""Radius of the window that a view is made of."""
+_SCALES = {"near": 0.6, "beyond": 0.3, "contested": 0.6, "far": 0.15, "clock": 0.1, "move": 0.05}
+"""Sizes of properties' first vectors against those of the embedding's rows; 1 for signs and what all views share.
+
+Small for the moves, so that the first policy is nearly uniform."""
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """An observation: int8 ``[max_agents, parts]``, the number of the phrase of each part; 0 for absent agents.
+
+    The parts are the rows to the goal, the columns, the four directions in the order of `Action`, and the steps that
+    are left. A direction has the next cell, the one beyond, and whether another agent could enter the next one: the
+    best of the views in `benchmarks/views.py`.
+    """
+
+    def __call__(self, state: State) -> jax.Array:
+        instance, positions = state.instance, state.positions
+        side = instance.max_size
+        window = observations.window(_NEAR)(state)
+        others = window[:, observations.OTHERS] > 0
+        cells = jnp.where(others, 2, window[:, observations.OBSTACLES])
+
+        def at(planes: Array, down: int, right: int) -> Array:
+            return planes[:, _NEAR + down, _NEAR + right]
+
+        directions = []
+        for down, right in STEPS[: Action.WAIT]:
+            number = at(cells, down, right) * 3 + at(cells, 2 * down, 2 * right)
+            beside = [(down + d, right + r) for d, r in STEPS[: Action.WAIT] if (down + d, right + r) != (0, 0)]
+            rivals = functools.reduce(jnp.logical_or, [at(others, *cell) for cell in beside])
+            directions.append(number * 2 + rivals)
+        to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - jnp.stack(jnp.divmod(positions, side))
+        left = state.params.max_steps - state.time
+        clock = jnp.sum(left > np.array(CLOCK))
+        parts = [*(jnp.clip(to_goal, -FAR, FAR) + FAR), *directions, jnp.broadcast_to(clock, positions.shape)]
+        return jnp.where((positions != ABSENT)[:, None], jnp.stack(parts, axis=-1), 0).astype(jnp.int8)
+
+
+def phrases() -> tuple[tuple[str, ...], ...]:
+    """Return the phrases of each part by their numbers; one of each, in order, are a view as a person reads it."""
+
+    def distance(back: str, forth: str, none: str) -> list[str]:
+        words = [none] + [f"{steps}{' or more' if steps == FAR else ''} {{}}" for steps in range(1, FAR + 1)]
+        return [words[abs(i)].format(back if i < 0 else forth) for i in range(-FAR, FAR + 1)]
+
+    def direction(name: str) -> list[str]:
+        return [
+            f" {name}: {near}, then {beyond}{', contested' * contested}."
+            for near, beyond, contested in itertools.product(_CELLS, _CELLS, (0, 1))
+        ]
+
+    rows = [f"goal {words}," for words in distance("up", "down", "in this row")]
+    columns = [f" {words}." for words in distance("left", "right", "in this column")]
+    names = [action.name.lower() for action in Action][: Action.WAIT]
+    bounds = [1, *(bound + 1 for bound in CLOCK)]
+    clock = [f" {first} to {last} steps left." for first, last in zip(bounds, CLOCK, strict=False)]
+    clock.append(f" {bounds[-1]} or more steps left.")
+    return tuple(map(tuple, [rows, columns, *map(direction, names), clock]))
+
+
+MOVES = tuple(f" move: {action.name.lower()}" for action in Action)
+"""The answers, by the numbers of `Action`."""
+
+
+def text(view: Sequence[int]) -> str:
+    """Return the view ``[parts]`` of an agent in words."""
+    return "".join(part[number] for part, number in zip(phrases(), view, strict=True))
+
+
+class Properties(NamedTuple):
+    """What phrases have in common.
+
+    Attributes:
+      table: float32 ``[phrases and moves, properties]``, 1 where a phrase has a property.
+      scales: float32 ``[properties]``, how large the first vector of each is.
+    """
+
+    table: np.ndarray
+    scales: np.ndarray
+
+
+@functools.cache
+def properties() -> Properties:
+    """Return the properties of all phrases, part by part, and of the moves.
+
+    Phrases of a direction share what is near, beyond and contested. Distances of one sign share the sign, those of five
+    and more their length: what small boards never show is learned with the rest.
+    """
+    rows: list[list[tuple[str, ...]]] = []
+    for axis in ("rows", "columns"):
+        for distance in range(-FAR, FAR + 1):
+            rows.append([(axis, "sign", str(np.sign(distance))), (axis, "far", str(min(abs(distance), 5)))])
+    for name in range(Action.WAIT):
+        for near, beyond, contested in itertools.product(_CELLS, _CELLS, "01"):
+            rows.append([(str(name), "near", near), (str(name), "beyond", beyond), (str(name), "contested", contested)])
+    rows += [[("", "always"), ("", "clock", str(number))] for number in range(len(CLOCK) + 1)]
+    rows += [[("", "move", move)] for move in MOVES]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    scales = [_SCALES.get(name[1], 1.0) for name in names]
+    return Properties(
+        np.array([[name in row for name in names] for row in rows], np.float32), np.array(scales, np.float32)
+    )

@@ -1,0 +1,277 @@
+"""The language model as an actor: its views in words, their tokens, and decisions computed in chunks."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from lab import SMALL, turns, whole
+from published_tokenizer import published_tokenizer
+from safetensors.numpy import load_file
+from shapes import MEDIUM, SMALL_JSON
+
+from engineer.evidence import CHECKS
+from jaxlake.board_text import from_text
+from jaxlake.config import LakeConfig
+from jaxlake.env import Lake
+from jaxlake.generate import pool
+from jaxlake.levels import stack
+from jaxlake.state import Params
+from jaxlake.types import Action
+from rl.config import Config, ConfigError
+from rl.policy import Policy
+from rl.qwen3 import lora, weights
+from rl.qwen3.model import create
+from rl.qwen3.tokenizer import Tokenizer
+from rl.students import LanguagePlayer
+from rl.students.player import language, load_player, ppo, view
+from rl.students.player.actor import decide
+
+PHRASES = [phrase for part in view.phrases() for phrase in part]
+
+
+def views_of(text: str, steps: int = 10, side: int = 5, agents: int = 3) -> list[str]:
+    """Return in words what each agent of a drawn board sees at the beginning."""
+    board = from_text(text, max_size=side, max_agents=agents)
+    level = jax.tree.map(jnp.asarray, stack([board]))[0]
+    lake = Lake(observe=view.View())
+    state, _ = lake.reset(level, Params(max_steps=steps))
+    numbers = np.asarray(lake.observe(state))
+    return [view.text(numbers[i].tolist()) for i in range(int(level.num_agents))]
+
+
+@pytest.mark.parametrize("side", [3, 5])
+def test_a_view_says_what_the_board_shows(side):
+    """Written down from the board by hand; b stands two cells beside a, and both could enter the cell between."""
+    first, second = views_of("a.b\n.#.\nB.A", side=side)
+    assert first == (
+        "goal 2 down, 2 right. up: blocked, then blocked. down: free, then free. left: blocked, then blocked."
+        " right: free, then an agent, contested. 9 to 16 steps left."
+    )
+    assert second == (
+        "goal 2 down, 2 left. up: blocked, then blocked. down: free, then free. left: free, then an agent, contested."
+        " right: blocked, then blocked. 9 to 16 steps left."
+    )
+
+
+def test_the_clock_and_far_goals_are_told_in_steps():
+    assert [views_of("aA\n..", steps, side=2)[0].rsplit(". ", 1)[1] for steps in (8, 9, 24, 25)] == [
+        "1 to 8 steps left.", "9 to 16 steps left.", "17 to 24 steps left.", "25 or more steps left.",
+    ]  # fmt: skip
+    wide = views_of("a" + "." * 11 + "\n" + ("." * 12 + "\n") * 10 + "." * 11 + "A", side=12)[0]
+    assert wide.startswith("goal 9 or more down, 9 or more right. ")
+
+
+def test_phrases_are_told_apart_by_their_properties_and_share_them():
+    table, scales = view.properties()
+    assert table.shape == (len(PHRASES) + len(view.MOVES), len(scales)) and len(set(PHRASES)) == len(PHRASES)
+    near = [i for i, phrase in enumerate(PHRASES) if phrase.startswith(" up: an agent")]
+    shared = table[near].min(axis=0)
+    assert shared.sum() == 1 and (table[:, shared == 1].sum() == len(near) == 6)  # and nobody else has it
+    distances = [tuple(row) for row in table[: 2 * view.FAR + 1]]
+    assert len(set(distances)) == 11  # none; one to four, and five or more, in each direction
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory) -> Config:
+    shape = tmp_path_factory.mktemp("shape") / "shape.json"
+    shape.write_text(json.dumps(SMALL_JSON))
+    return Config(**turns(shape))
+
+
+@pytest.fixture(scope="module")
+def made(config):
+    """An actor, its policy, and parameters with a value that is not zero."""
+    policy, parameters = Policy.create(config, jax.random.key(0))
+    actor, policy, parameters = language.make_actor(policy, parameters, jax.random.key(1))
+    trained, frozen = lora.split(parameters)
+    value = {"w": jax.random.normal(jax.random.key(2), (policy.shape.hidden_size,)), "b": jnp.ones(())}
+    return actor, policy, {"model": trained, "value": value}, frozen
+
+
+def some_views(count: int) -> np.ndarray:
+    sizes = [len(part) for part in view.phrases()]
+    return np.random.default_rng(0).integers(0, sizes, (count, len(sizes))).astype(np.int8)
+
+
+def test_a_view_is_a_token_a_phrase_and_the_text_reads_back_to_them(made, tmp_path):
+    actor, policy, _, _ = made
+    tokens, valid = actor.prompt.tokens(some_views(20))
+    for row, numbers in zip(np.asarray(tokens).tolist(), some_views(20).tolist(), strict=True):
+        assert policy.tokenizer.encode(view.text(numbers)) == row
+    assert np.asarray(valid).all() and len(policy.tokenizer) == policy.shape.vocab_size == 896 + 119
+    for name, content in policy.tokenizer.files().items():
+        (tmp_path / name).write_bytes(content)
+    again = Tokenizer(tmp_path)
+    assert again.encode(view.text(some_views(1)[0].tolist())) == np.asarray(tokens)[0].tolist()
+    assert again.suppressed == policy.tokenizer.suppressed == tuple(range(896, 896 + 119))
+    context = "Weakest:4x4 0;5x4 0 up: free, then 9 steps left. wait"
+    assert again.encode(context) == Tokenizer().encode(context)  # what an engineer reads is as it was
+
+
+def test_words_of_the_tokenizer_are_padded_so_that_the_last_is_at_the_end(made):
+    actor = made[0]
+    parts = (((1,), (2, 3, 4)), ((5, 6), (7,)))
+    prompt = language.Prompt(before=(8, 9), parts=parts, after=(), moves=actor.prompt.moves)
+    tokens, valid = prompt.tokens(np.array([[0, 1], [1, 0]], np.int8))
+    rows = [np.asarray(row)[np.asarray(there)].tolist() for row, there in zip(tokens, valid, strict=True)]
+    assert rows == [[8, 9, 1, 7], [8, 9, 2, 3, 4, 5, 6]]
+    assert np.asarray(valid)[:, -1].all()
+
+
+def test_decisions_in_chunks_are_those_of_all_at_once_for_whoever_is_wanted(made):
+    actor, _, parameters, frozen = made
+    views, legal = some_views(5 * 4).reshape(5, 4, -1), np.ones((5, 4, 5), bool)
+    legal[..., Action.UP] = False
+    wanted = np.random.default_rng(1).random((5, 4)) < 0.5
+    logits, value = decide(actor, parameters, frozen, jnp.asarray(views), jnp.asarray(legal), jnp.asarray(wanted))
+    expected, values = actor.forward(parameters, frozen, views.reshape(20, -1), legal.reshape(20, 5))
+    np.testing.assert_allclose(logits[wanted], expected.reshape(5, 4, 5)[wanted], atol=1e-5)
+    np.testing.assert_allclose(value[wanted], values.reshape(5, 4)[wanted], atol=1e-5)
+    assert (np.asarray(value)[~wanted] == 0).all() and np.allclose(np.exp(expected).sum(-1), 1)
+    assert (np.asarray(logits)[wanted][:, Action.UP] < -1e8).all()
+
+
+@pytest.mark.heavy
+def test_a_gradient_in_chunks_is_that_of_the_whole_loss(made):
+    actor, _, parameters, frozen = made
+    rng, shape = np.random.default_rng(2), (6, 3)
+    views = some_views(18).reshape(*shape, -1)
+    present = rng.random(shape) < 0.7
+    legal, action = np.ones((*shape, 5), bool), rng.integers(0, 5, shape)
+    everything = np.zeros(6)
+    rollout = ppo._Rollout(
+        view=views, legal=legal, action=action, log_probability=np.full(shape, -1.6, np.float32),
+        value=np.zeros(shape), present=present, reward=np.zeros(shape), done=everything, level=everything,
+        outcome=everything, length=everything,
+    )  # fmt: skip
+    advantage, returns = rng.normal(size=(2, *shape)).astype(np.float32)
+    arguments = (parameters, frozen, jax.tree.map(jnp.asarray, rollout), jnp.asarray(advantage), jnp.asarray(returns))
+    chunked, metrics = ppo._gradient(actor, *arguments)
+
+    def loss(parameters):
+        """The same in plain numpy's order, over the agents that are present alone."""
+        logits, value = actor.forward(parameters, frozen, views[present], legal[present])
+        scaled = advantage[present] - advantage[present].mean()
+        scaled = scaled / (scaled.std() + 1e-5)
+        ratio = jnp.exp(logits[jnp.arange(len(scaled)), action[present]] + 1.6)
+        policy = -jnp.minimum(ratio * scaled, jnp.clip(ratio, 0.8, 1.2) * scaled).mean()
+        entropy = -(jnp.exp(logits) * logits).sum(-1).mean()
+        return policy + 0.5 * ((value - returns[present]) ** 2).mean() - ppo.ENTROPY * entropy
+
+    expected, gradient = jax.value_and_grad(loss)(parameters)
+    assert metrics["loss"] == pytest.approx(float(expected), abs=1e-5)
+    for ours, theirs in zip(jax.tree.leaves(chunked), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=5e-5)
+
+
+def test_phrases_learn_what_their_properties_learn(made):
+    """By a step of plain descent: a row moves by the gradients of all rows with which it shares a property."""
+    actor, _, parameters, _ = made
+    table, first = view.properties().table, actor.first
+    optimizer = language._by_properties(optax.sgd(1.0), first)
+    gradient = jax.tree.map(jnp.zeros_like, parameters)
+    weight = gradient["model"]["embed_tokens"]["weight"]
+    rows = np.zeros(weight.shape, np.float32)
+    rows[first + PHRASES.index(" up: free, then blocked."), 0] = 1
+    rows[3, 1] = 2
+    gradient["model"]["embed_tokens"]["weight"] = weight.replace(jnp.asarray(rows))
+    updates, _ = optimizer.update(gradient, optimizer.init(parameters), parameters)
+    moved = np.asarray(updates["model"]["embed_tokens"]["weight"][...])
+    expected = -table @ table.T @ rows[first : first + len(table)]
+    np.testing.assert_allclose(moved[first : first + len(table)], expected)
+    assert moved[3, 1] == -2 and moved[first + PHRASES.index(" up: free, then free."), 0] == -2
+    assert moved[first + PHRASES.index(" down: free, then blocked."), 0] == 0
+
+
+@pytest.mark.heavy
+def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
+    actor, policy, parameters, frozen = made
+    policy.save(tmp_path, parameters["model"])
+    drawn = pool.draw(LakeConfig.uniform(("3", "4"), 0.2, 0.0), jax.random.key(0), 12)
+    player = load_player(config, tmp_path)
+    verdicts, steps = player.play(
+        drawn.instances, np.asarray(drawn.solutions.cost), config.lake.objective, jax.random.key(1), greedy=True
+    )
+    lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (parameters, drawn.instances))
+    _, expected = ppo.play(actor, SMALL, frozen, *lanes, jax.random.key(1)[None], True)
+    np.testing.assert_array_equal(steps, np.asarray(expected)[0])
+    assert {CHECKS[int(np.argmin(row))] for row in verdicts.checks if not row.all()} <= {*CHECKS}
+
+
+@pytest.mark.torch
+def test_transformers_answers_the_same_moves(made, tmp_path):
+    """From the text alone, by the tokenizer and the model in the folder."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    actor, policy, parameters, frozen = made
+    policy.save(tmp_path, parameters["model"])
+    tokenizer, model = AutoTokenizer.from_pretrained(tmp_path), AutoModelForCausalLM.from_pretrained(tmp_path)
+    views = some_views(16)
+    moves = [tokenizer.convert_tokens_to_ids(move) for move in view.MOVES]
+    ours, _ = actor.forward(parameters, frozen, views, np.ones((16, 5), bool))
+    for row, numbers in zip(np.asarray(ours), views.tolist(), strict=True):
+        ids = tokenizer(view.text(numbers), add_special_tokens=False, return_tensors="pt").input_ids
+        with torch.no_grad():
+            theirs = model(ids).logits[0, -1, moves].log_softmax(-1).numpy()
+        np.testing.assert_allclose(row, theirs, atol=1e-4)
+
+
+def test_an_engineer_writes_no_phrase(made, config):
+    from rl.sampler.grammar import Script
+
+    policy = made[1]
+    sampler = policy.grammar_sampler()
+    script = Script(sampler, policy.tokenizer.grammar_tokenizer(policy.shape.vocab_size), 'start: "x"')
+    allowed = script.guide()(None)
+    assert allowed[:896].any() and not allowed[896:].any()
+
+
+def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
+    policy, parameters = Policy.create(config, jax.random.key(0))
+    policy.save(tmp_path / "never", parameters)
+    with pytest.raises(ConfigError, match="must hold a model that played"):
+        load_player(config, tmp_path / "never")
+    values = config.model_dump()
+    words = values | {"student": values["student"] | {"turns": {"tokens": False}}}
+    with pytest.raises(ConfigError, match="needs a tokenizer with a token for each move"):
+        LanguagePlayer(Config(**words))
+    values |= {"model": values["model"] | {"lora": {"rank": 2}}}
+    with pytest.raises(ConfigError, match=r"student\.turns\.tokens = true: must be false with adapters"):
+        LanguagePlayer(Config(**values))
+    partly = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(PHRASES[:3]))
+    with pytest.raises(ConfigError, match="has tokens of another view"):
+        language.make_actor(partly, parameters, jax.random.key(0))
+
+
+@pytest.mark.heavy
+def test_a_qwen_with_adapters_plays_and_designs_in_its_own_words(config, tmp_path):
+    """Random weights of two layers in the real format, with Qwen's own tokenizer: the protocol of any checkpoint."""
+    tokenizer = Tokenizer(published_tokenizer())
+    shape = dataclasses.replace(MEDIUM, vocab_size=151_936)
+    weights.save(tmp_path / "model", shape, create(shape, jax.random.key(0))[1], tokenizer)
+    student = config.student.model_dump() | {"turns": {"tokens": False, "chunk": 8}}
+    values = config.model_dump() | {"student": student, "rounds": {"count": 2, "instances": 16}}
+    values |= {"model": {"shape": None, "path": str(tmp_path / "model"), "lora": {"rank": 2}, "remat": "none"}}
+    values |= {"text": {"max_prompt_tokens": 136, "max_new_tokens": 16}}
+    values |= {"engineer": {"kind": "checkpoint", "max_prompt_tokens": 400, "max_answer_tokens": 200, "attempts": 1}}
+    run = whole(tmp_path / "run", Config(**values))
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 2 * SMALL.updates and all(np.isfinite(row["loss"]) for row in rows)
+    assert json.loads((run / "rounds/1/proposal.json").read_text())["engineer"] == "checkpoint"
+    adapters = load_file(run / "final/adapters/adapter_model.safetensors")
+    assert any(np.abs(x).max() > 0 for name, x in adapters.items() if "lora_B" in name)  # they begin as zeros
+
+
+def test_views_in_qwens_words_are_the_tokens_of_the_whole_text():
+    tokenizer = Tokenizer(published_tokenizer())
+    prompt = language._in_words(tokenizer)
+    tokens, valid = prompt.tokens(some_views(40))
+    for row, there, numbers in zip(np.asarray(tokens), np.asarray(valid), some_views(40).tolist(), strict=True):
+        message = language.INSTRUCTIONS + view.text(numbers)
+        assert row[there].tolist() == tokenizer.chat(message, thinking=False)
+    assert prompt.length <= 136 and tokenizer.pieces(prompt.moves) == ["up", "down", "left", "right", "wait"]
