@@ -25,6 +25,7 @@ class Marks:
       weakest: whether it names the kind with the smallest valid share.
       learnable: whether it names the kind whose valid share is nearest to a half; or none, where none is known.
       failure: whether it names the check that most answers fail first, or says that none fails.
+      ranking: whether all kinds that it names as weakest are that in their order, and all most learnable ones too.
       quotes: numbers in it.
       right: number of quotes that stand in the table in the row, and where a failure is named before it the column, for
         which it gives them.
@@ -33,6 +34,7 @@ class Marks:
     weakest: bool
     learnable: bool
     failure: bool
+    ranking: bool
     quotes: int
     right: int
 
@@ -41,7 +43,8 @@ def mark(thought: str, evidence: Evidence, kinds: Sequence[Kind]) -> Marks:
     """Mark what a thought says of the latest validation's table; what it does not say is not right.
 
     A claim is a clause with the word weakest, learnable or failure, as in ``Weakest size 6 (23% valid), most learnable
-    size 4 (46%). Leading failure: hole.`` Of several claims of one sort the last counts. Kinds whose numbers are equal
+    size 4 (46%). Leading failure: hole.`` Kinds in the clauses after it are the next ones of its ranking, as in
+    ``Weakest: 6 23; 5 30; 4 46``. Of several claims of one sort the last counts. Kinds whose numbers are equal
     as the table prints them, in whole percents, are equally right. Weakest is one of the kinds that are validated,
     most learnable one of those that can be designed and are validated or trained on.
 
@@ -51,7 +54,9 @@ def mark(thought: str, evidence: Evidence, kinds: Sequence[Kind]) -> Marks:
       kinds: the kinds that can be designed.
     """
     rows = {str(kind): row for kind, row in known_rows(evidence).items()}
-    claims: dict[str, str] = {}
+    claims: dict[str, list[str]] = {}
+    ranking: list[str] = []
+    failed = ""
     quotes: list[bool] = []
     for clause in _CLAUSE.split(thought.lower()):
         row: KindEvidence | None = None
@@ -65,16 +70,26 @@ def mark(thought: str, evidence: Evidence, kinds: Sequence[Kind]) -> Marks:
                 quotes.append(_stands(float(word), row or evidence, failure))
         for claim in ("weakest", "learnable"):
             if claim in clause:
-                claims[claim] = "" if row is None else str(row.kind)
+                ranking = claims[claim] = []
         if "failure" in clause:
-            claims["failure"] = failure
+            failed, ranking = failure, []
+        elif row is not None:
+            ranking.append(str(row.kind))
     shares = {name: percent(row.valid_share, 1) for name, row in rows.items()}
     validated = {name: shares[name] for name in (str(row.kind) for row in evidence.by_kind)}
     spread = {name: abs(shares[name] - 50) for name in map(str, kinds) if name in shares}
+
+    def ranked(claim: str, values: Mapping[str, float]) -> list[bool]:
+        """Whether each kind of a claim is as far down as it stands; of a claim without kinds, whether none is known."""
+        named = [values.get(name) for name in claims.get(claim, [])]
+        return [one == other for one, other in zip(named, sorted(values.values()), strict=False)] or [not values]
+
+    weakest, learnable = ranked("weakest", validated), ranked("learnable", spread)
     return Marks(
-        weakest=validated.get(claims.get("weakest", "")) == min(validated.values()),
-        learnable=spread.get(claims.get("learnable", "")) == min(spread.values(), default=None),
-        failure=claims.get("failure") in leading_failures(evidence),
+        weakest=weakest[0],
+        learnable=learnable[0],
+        failure=failed in leading_failures(evidence),
+        ranking=all(weakest) and all(learnable),
         quotes=len(quotes),
         right=sum(quotes),
     )

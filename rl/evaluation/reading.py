@@ -121,12 +121,13 @@ def questions(states: Sequence[State], asker: Asker, config: Config) -> list[Que
 
     Args:
       asker: a model with room for the messages.
-      config: the configuration whose context the messages have; where nothing was taught, they also ask for the words.
+      config: the configuration whose context the messages have; who was not taught is also asked for the words.
 
     Raises:
       ConfigError: if a message has no room.
     """
-    context, request = read_context(config.engineer), "" if config.warm_start.steps else REQUEST
+    taught = config.warm_start.steps or config.engineer.template == "terse"
+    context, request = read_context(config.engineer), "" if taught else REQUEST
     asked: list[Question] = []
     for name, history in (item for state in states for item in histories(state).items()):
         training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
@@ -166,6 +167,7 @@ def score(states: Sequence[State], responses: Mapping[str, str], config: Config)
             "most learnable kind right, %": told.learnable,
             "leading failure right, %": told.failure,
             "all three right, %": told.weakest and told.learnable and told.failure,
+            "whole ranking right, %": told.ranking,
             "shuffled: weakest kind right, %": astray.weakest,
             "shuffled: most learnable kind right, %": astray.learnable,
         }

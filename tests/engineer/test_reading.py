@@ -58,6 +58,21 @@ def test_claims_and_quotes_are_checked_row_by_row(thought, right, quotes):
     assert marks(thought) == (right, quotes)
 
 
+@pytest.mark.parametrize(
+    ("thought", "right"),
+    [
+        ("Weakest:6 23;5 40;4 46;3 58;most learnable:4 46;3 58;5 40;6 23;leading failure:hole", True),
+        ("Weakest:6 23;5 40;most learnable:4 46;leading failure:hole", True),  # as far as it goes
+        ("Weakest:6 23;4 46;5 40;3 58;most learnable:4 46;3 58", False),  # begins well
+        ("Weakest:6 23;5 40;most learnable:4 46;5 40", False),
+        ("Weakest:6 23;6 23;most learnable:4 46", False),
+        ("Weakest:6 23;5 40", False),  # says nothing of the other
+    ],
+)
+def test_a_ranking_is_right_if_all_that_it_names_is_in_order(thought, right):
+    assert mark(thought, table(hole_free=30), KINDS).ranking == right
+
+
 def test_kinds_whose_numbers_are_printed_alike_are_equally_right():
     evidence = table(sampled=(0.231, 0.46, 0.54, 0.234), hole_free=20)
     for weakest, learnable, failure in ((3, 4, "hole"), (6, 5, "goal")):
