@@ -14,7 +14,7 @@ examples:
   python benchmarks/kill_anywhere.py
       20 moments, about five minutes on two cores
   python benchmarks/kill_anywhere.py --student language
-      the same with a language model that plays turn by turn; network: with a network
+      the same with a language model that plays turn by turn, or a network
   python benchmarks/kill_anywhere.py --quick
       a moment of each student, about a minute
   python benchmarks/kill_anywhere.py --credit outcome

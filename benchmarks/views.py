@@ -1,8 +1,15 @@
-"""What should an agent's view say? A language model plays the lab's boards with six views, designed for by one rule.
+"""What should an agent's view say? A language model plays with six views.
 
-Six rounds of configs/turns.yaml with engineer.kind=frontier; the end and the mean after rounds 1 to 5 of the valid
-share of sampled plays on the target. `rows of their own`: ours, with a row of the embedding for each phrase in place of
-shared properties. Needs nothing more to install. A run takes 80 s of a core.
+Six rounds of configs/turns.yaml with engineer.kind=frontier: the end, and the
+mean after rounds 1 to 5, of the valid share of sampled plays on the target.
+`rows of their own`: ours, with a row of the embedding for each phrase in place
+of shared properties. Needs nothing more to install.
+
+examples:
+  python benchmarks/views.py
+      18 runs of 80 s of a core each
+  python benchmarks/views.py --seeds 100
+      a seed of each view
 """
 
 import argparse
