@@ -12,6 +12,9 @@ backward, and nothing else. The peer is JaxMARL 0.2.0 with distrax, in a
 virtual environment below --peers. They take turns, compiled before: rates are
 medians, the ratio is that of the turns' ratios.
 
+Then decisions a second of the language model of configs/turns.yaml, forward
+alone and with the gradient, beside its matrix products and nothing else.
+
 Then seconds, with the settings of configs/lab.yaml: a round against the number
 of seeds that learn beside each other in one program, and a branch, which is a
 round on boards of its own and a validation.
@@ -32,6 +35,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -43,14 +47,16 @@ from jaxlake.kinds import read_kinds
 from jaxlake.types import Action
 from rl import config as config_
 from rl.config import NetworkSection, PPOSection
+from rl.policy import Policy
+from rl.qwen3 import lora
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
-from rl.students.player import network, ppo
+from rl.students.player import language, network, ppo, view
 from rl.students.player.network import NetworkActor
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
-LAB = ROOT / "configs" / "lab.yaml"
+LAB, TURNS = ROOT / "configs" / "lab.yaml", ROOT / "configs" / "turns.yaml"
 PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.9.2", "flax==0.12.6", "six")
 AGENTS = 5
 COMPARED = PPOSection(environments=128, rollout_steps=32, epochs=2, minibatches=4, updates=8)
@@ -73,6 +79,7 @@ def main() -> None:
         print(f"float32, median of {repeats} turns")
         print(header("environment steps trained a second", "peer"))
         print("\n".join(compared.line() for compared in rows))
+        rows += measure_decisions(repeats)
         costs = [] if options.quick else measure_costs(student, boards)
     report([*rows, *costs], options.json)
 
@@ -176,6 +183,43 @@ def products() -> Callable[[], float]:
 
     multiply()
     return multiply
+
+
+def measure_decisions(turns: int) -> list[Row]:
+    """Print and return the rates of the language actor's decisions against those of their matrix products."""
+    config = config_.load(TURNS)
+    policy, parameters = Policy.create(config, jax.random.key(0))
+    actor, policy, parameters = language.make_actor(policy, parameters, jax.random.key(1))
+    trained, frozen = lora.split(parameters)
+    tree = {"model": trained, "value": language.first_value(policy.shape.hidden_size)}
+    views, legal = np.zeros((actor.chunk, len(view.phrases())), np.int8), np.ones((actor.chunk, len(Action)), bool)
+    tokens = actor.chunk * actor.prompt.length
+
+    def forward(tree: Any) -> tuple[jax.Array, jax.Array]:
+        return actor.forward(tree, frozen, views, legal)
+
+    def matrices(weights: list[jax.Array]) -> jax.Array:
+        return sum(jax.numpy.einsum("ni,lio->lno", jax.numpy.ones((tokens, w.shape[1])), w).sum() for w in weights)
+
+    stacked = [x for x in jax.tree.leaves(trained) if x.ndim == 3]
+    programs = {
+        "forward": (jax.jit(forward), jax.jit(matrices)),
+        "gradient": (jax.jit(jax.grad(lambda tree: sum(x.sum() for x in forward(tree)))), jax.jit(jax.grad(matrices))),
+    }
+
+    def rate(program: Callable[[Any], Any], argument: Any) -> float:
+        start = time.perf_counter()
+        for _ in range(20):
+            jax.block_until_ready(program(argument))
+        return 20 * actor.chunk / (time.perf_counter() - start)
+
+    rows = []
+    for name, (ours, limit) in programs.items():
+        rate(ours, tree), rate(limit, stacked)  # compiled
+        both = [(rate(ours, tree), rate(limit, stacked)) for _ in range(turns)]
+        rows.append(row(f"decisions of a language model, {name}", *map(list, zip(*both, strict=True)), None))
+        print(f"{rows[-1].name:44} {1e6 / rows[-1].ours:8.1f} us each, {rows[-1].ratio:.2f} of its matrix rate")
+    return rows
 
 
 @dataclasses.dataclass(frozen=True)
