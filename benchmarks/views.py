@@ -86,7 +86,7 @@ def run(name: str, seed: int, overrides: list[str]) -> tuple[float, float]:
         directory = RunDirectory(Path(folder) / "run", config)
         execute(config, directory, Display(quiet=True), Stop())
         shares = [
-            json.loads((directory.path / f"rounds/{k}/evidence.json").read_text())["sampled_valid"]
+            json.loads((directory.path / f"rounds/{k}/evidence.json").read_text(encoding="utf-8"))["sampled_valid"]
             for k in range(config.rounds.count)
         ]
         directory.close()
@@ -123,7 +123,7 @@ def main() -> None:
             for name, (end, _) in results.items()
             if name != "ours"
         ]
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

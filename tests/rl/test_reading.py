@@ -105,7 +105,10 @@ def test_a_damaged_state_is_refused_in_one_line(line):
 
 
 def test_models_that_were_taught_nothing_are_asked_for_the_words(config, states, tmp_path):
-    bare = config.model_copy(update={"warm_start": config.warm_start.model_copy(update={"steps": 0})})
+    engineer = config.engineer.model_copy(update={"template": None})
+    bare = config.model_copy(
+        update={"warm_start": config.warm_start.model_copy(update={"steps": 0}), "engineer": engineer}
+    )
     ask(bare, states, scripted(perfect(config), asked := []), tmp_path)
     assert len(asked) == 2 * COUNT and all(message.endswith(reading.REQUEST) for message in asked)
 
