@@ -35,7 +35,7 @@ from rl.run.state import needs_reference
 from rl.sampler import Sampler
 from rl.sampler.programs import abstract
 from rl.students.language import fullest
-from rl.students.player import language, ppo, view
+from rl.students.player import language_actor, ppo, view
 
 GIB = 2**30
 TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}
@@ -167,10 +167,12 @@ def player_programs(config: Config, mesh: Mesh, graph: Any, parameters: Any) -> 
     """
     settings, turns = config.student.ppo, config.student.turns
     width, parts = parameters["embed_tokens"]["weight"].shape[1], len(view.phrases())
-    prompt = language.Prompt((0,) * (config.text.max_prompt_tokens - parts), (((0,),),) * parts, (), (0,) * len(Action))
-    actor = language.LanguageActor(graph, prompt, turns.chunk, None)
+    prompt = language_actor.Prompt(
+        (0,) * (config.text.max_prompt_tokens - parts), (((0,),),) * parts, (), (0,) * len(Action)
+    )
+    actor = language_actor.LanguageActor(graph, prompt, turns.chunk, None)
     trained, frozen = lora.split(parameters)
-    tree = {"model": trained, "value": jax.eval_shape(lambda: language.first_value(width))}
+    tree = {"model": trained, "value": jax.eval_shape(lambda: language_actor.first_value(width))}
     optimizer = jax.eval_shape(actor.make_optimizer(settings).init, tree)
     largest = max(config.all_kinds, key=lambda kind: (kind.size, kind.num_agents))
     board = jax.tree.map(lambda x: x[0], fullest(largest))

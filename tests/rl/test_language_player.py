@@ -27,7 +27,7 @@ from rl.qwen3 import lora, weights
 from rl.qwen3.model import create
 from rl.qwen3.tokenizer import Tokenizer
 from rl.students import LanguagePlayer
-from rl.students.player import language, load_player, ppo, view
+from rl.students.player import language_actor, load_player, ppo, view
 from rl.students.player.actor import decide
 
 PHRASES = [phrase for part in view.phrases() for phrase in part]
@@ -86,7 +86,7 @@ def config(tmp_path_factory) -> Config:
 def made(config):
     """An actor, its policy, and parameters with a value that is not zero."""
     policy, parameters = Policy.create(config, jax.random.key(0))
-    actor, policy, parameters = language.make_actor(policy, parameters, jax.random.key(1))
+    actor, policy, parameters = language_actor.make_actor(policy, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     value = {"w": jax.random.normal(jax.random.key(2), (policy.shape.hidden_size,)), "b": jnp.ones(())}
     return actor, policy, {"model": trained, "value": value}, frozen
@@ -115,7 +115,7 @@ def test_a_view_is_a_token_a_phrase_and_the_text_reads_back_to_them(made, tmp_pa
 def test_words_of_the_tokenizer_are_padded_so_that_the_last_is_at_the_end(made):
     actor = made[0]
     parts = (((1,), (2, 3, 4)), ((5, 6), (7,)))
-    prompt = language.Prompt(before=(8, 9), parts=parts, after=(), moves=actor.prompt.moves)
+    prompt = language_actor.Prompt(before=(8, 9), parts=parts, after=(), moves=actor.prompt.moves)
     tokens, valid = prompt.tokens(np.array([[0, 1], [1, 0]], np.int8))
     rows = [np.asarray(row)[np.asarray(there)].tolist() for row, there in zip(tokens, valid, strict=True)]
     assert rows == [[8, 9, 1, 7], [8, 9, 2, 3, 4, 5, 6]]
@@ -172,7 +172,7 @@ def test_phrases_learn_what_their_properties_learn(made):
     """By a step of plain descent: a row moves by the gradients of all rows with which it shares a property."""
     actor, _, parameters, _ = made
     table, first = view.properties().table, actor.first
-    optimizer = language._by_properties(optax.sgd(1.0), first)
+    optimizer = language_actor._by_properties(optax.sgd(1.0), first)
     gradient = jax.tree.map(jnp.zeros_like, parameters)
     weight = gradient["model"]["embed_tokens"]["weight"]
     rows = np.zeros(weight.shape, np.float32)
@@ -245,7 +245,7 @@ def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
         LanguagePlayer(Config(**values))
     partly = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(PHRASES[:3]))
     with pytest.raises(ConfigError, match="has tokens of another view"):
-        language.make_actor(partly, parameters, jax.random.key(0))
+        language_actor.make_actor(partly, parameters, jax.random.key(0))
 
 
 @pytest.mark.heavy
@@ -269,9 +269,9 @@ def test_a_qwen_with_adapters_plays_and_designs_in_its_own_words(config, tmp_pat
 
 def test_views_in_qwens_words_are_the_tokens_of_the_whole_text():
     tokenizer = Tokenizer(published_tokenizer())
-    prompt = language._in_words(tokenizer)
+    prompt = language_actor._in_words(tokenizer)
     tokens, valid = prompt.tokens(some_views(40))
     for row, there, numbers in zip(np.asarray(tokens), np.asarray(valid), some_views(40).tolist(), strict=True):
-        message = language.INSTRUCTIONS + view.text(numbers)
+        message = language_actor.INSTRUCTIONS + view.text(numbers)
         assert row[there].tolist() == tokenizer.chat(message, thinking=False)
     assert prompt.length <= 136 and tokenizer.pieces(prompt.moves) == ["up", "down", "left", "right", "wait"]

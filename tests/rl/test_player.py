@@ -24,9 +24,9 @@ from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
-from rl.students.player import Player, load_player, network, ppo
+from rl.students.player import Player, load_player, network_actor, ppo
 from rl.students.player.actor import lake_of
-from rl.students.player.network import NetworkActor, flatten
+from rl.students.player.network_actor import NetworkActor, flatten
 from rl.train import main
 
 OVERRIDES = [
@@ -55,7 +55,7 @@ def batched(tree):
 def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
     """Told again in plain Python from the plan's cells alone."""
     levels, optima = boards()
-    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(1), 1))
+    learner = network_actor.begin(ACTOR, SMALL, jax.random.split(jax.random.key(1), 1))
     plans, steps = jax.tree.map(
         lambda x: np.asarray(x)[0],
         ppo.play(ACTOR, SMALL, None, learner.parameters, batched(levels), jax.random.key(2)[None], greedy),
@@ -131,7 +131,7 @@ def test_advantages_are_the_sums_of_their_definition():
 def test_a_lane_learns_the_same_alone_and_beside_others_and_its_episodes_are_counted():
     levels, optima = boards(16)
     keys = jax.random.split(jax.random.key(5), 2)
-    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(6), 2))
+    learner = network_actor.begin(ACTOR, SMALL, jax.random.split(jax.random.key(6), 2))
     many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
     together, played, metrics = ppo.train_round(
         ACTOR, SMALL, None, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
@@ -165,7 +165,7 @@ def test_a_network_learns_small_boards():
     actor = NetworkActor(NETWORK.model_copy(update={"width": 32}), settings.episode_steps)
     drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
     levels, optima = batched(drawn.instances), np.asarray(drawn.solutions.cost)
-    learner = network.begin(actor, settings, jax.random.split(jax.random.key(0), 1))
+    learner = network_actor.begin(actor, settings, jax.random.split(jax.random.key(0), 1))
     learner, _, metrics = ppo.train_round(
         actor, settings, None, learner, levels, optima[None], jax.random.split(jax.random.key(1), 1)
     )
@@ -211,8 +211,10 @@ def run(tmp_path_factory):
 
 
 def test_a_network_with_nan_is_refused(tmp_path):
-    learner = network.begin(ACTOR, SMALL, jax.random.key(0)[None])
-    network.save(tmp_path, ACTOR, ppo.lane(jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters), 0))
+    learner = network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    network_actor.save(
+        tmp_path, ACTOR, ppo.lane(jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters), 0)
+    )
     with pytest.raises(ConfigError, match="no network that can be read \\(.* has NaN or infinity"):
         load_player(Config(**LAB), tmp_path)
 

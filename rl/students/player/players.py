@@ -20,20 +20,20 @@ from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.state import make_reference, needs_reference
 from rl.run.tracking import Display
-from rl.students.player import language, network, ppo, view
-from rl.students.player.state import LanguageState, NetworkState
+from rl.students.player import language_actor, network_actor, ppo, view
+from rl.students.player.player_state import LanguageState, NetworkState
 from rl.students.player.student import Player, PlayerStudent
 
 
 class NetworkPlayer(PlayerStudent[NetworkState]):
     """A player whose actor is a small network."""
 
-    actor: network.NetworkActor
+    actor: network_actor.NetworkActor
 
     def __init__(self, config: Config):
         super().__init__(config)
-        self.actor = network.NetworkActor(config.student.network, config.student.ppo.episode_steps)
-        self._first = network.begin(self.actor, self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
+        self.actor = network_actor.NetworkActor(config.student.network, config.student.ppo.episode_steps)
+        self._first = network_actor.begin(self.actor, self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
         count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
         self.description = f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
 
@@ -50,7 +50,7 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
 
     def save(self, folder: Path) -> None:
         """Write ``network.npz`` and ``network.json``."""
-        network.save(folder, self.actor, ppo.lane(self.state.learner.parameters, 0))
+        network_actor.save(folder, self.actor, ppo.lane(self.state.learner.parameters, 0))
 
 
 class LanguagePlayer(PlayerStudent[LanguageState]):
@@ -60,16 +60,18 @@ class LanguagePlayer(PlayerStudent[LanguageState]):
       config: the run's configuration.
 
     Raises:
-      ConfigError: if model, tokenizer or devices cannot be used as the settings say; see `language.make_actor`.
+      ConfigError: if model, tokenizer or devices cannot be used as the settings say; see `language_actor.make_actor`.
     """
 
-    actor: language.LanguageActor
+    actor: language_actor.LanguageActor
 
     def __init__(self, config: Config):
         super().__init__(config)
         key = make_key(config.seed, Purpose.PARAMETERS)
         policy, parameters = Policy.create(config, key)
-        self.actor, self.policy, self._parameters = language.make_actor(policy, parameters, jax.random.fold_in(key, 1))
+        self.actor, self.policy, self._parameters = language_actor.make_actor(
+            policy, parameters, jax.random.fold_in(key, 1)
+        )
         self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
         self._optimizer = self.actor.make_optimizer(self.settings)
         self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: PPO"
@@ -77,7 +79,7 @@ class LanguagePlayer(PlayerStudent[LanguageState]):
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
         trained, self.frozen = lora.split(self._parameters)
-        value = language.first_value(self.policy.shape.hidden_size)
+        value = language_actor.first_value(self.policy.shape.hidden_size)
         value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
 
         def like(progress: Progress) -> dict[str, Any]:
@@ -143,13 +145,13 @@ def load_player(config: Config, folder: Path) -> Player:
       ConfigError: if the folder holds no such player.
     """
     if config.is_network:
-        actor, parameters = network.load(folder)
+        actor, parameters = network_actor.load(folder)
         return Player(actor, config.student.ppo, None, ppo.lanes([parameters]))
     key = make_key(config.seed, Purpose.PARAMETERS)
     policy, model = Policy.load(config, folder, key)
     if config.student.turns.tokens and policy.tokenizer.id_of(view.MOVES[0]) is None:
         raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
-    language_actor, _, model = language.make_actor(policy, model, key)
+    reader, _, model = language_actor.make_actor(policy, model, key)
     trained, frozen = lora.split(model)
-    value = language.first_value(policy.shape.hidden_size)  # nobody asks for it here
-    return Player(language_actor, config.student.ppo, frozen, ppo.lanes([{"model": trained, "value": value}]))
+    value = language_actor.first_value(policy.shape.hidden_size)  # nobody asks for it here
+    return Player(reader, config.student.ppo, frozen, ppo.lanes([{"model": trained, "value": value}]))

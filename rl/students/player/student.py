@@ -29,7 +29,7 @@ from rl.run.validation import Answers, keep_validation, stage_name
 from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 from rl.students.player import ppo
 from rl.students.player.actor import Actor
-from rl.students.player.state import LanguageState, NetworkState
+from rl.students.player.player_state import LanguageState, NetworkState
 
 StateT = TypeVar("StateT", NetworkState, LanguageState)
 

@@ -13,7 +13,7 @@ from rl.qwen3 import lora
 from rl.run.checkpoint import Snapshot
 from rl.run.progress import Progress
 from rl.run.state import TrainState
-from rl.students.player import network, ppo
+from rl.students.player import network_actor, ppo
 
 
 @dataclasses.dataclass
@@ -32,7 +32,7 @@ class NetworkState:
         return f"round {self.progress.round}, after step {self.progress.step}"
 
     @property
-    def parameters(self) -> network.Parameters:
+    def parameters(self) -> network_actor.Parameters:
         """The network's weights and biases, one lane."""
         return self.learner.parameters
 
