@@ -192,7 +192,7 @@ class Watcher(threading.Thread):
             return 0
 
 
-def write_micro(folder: Path, student: str, credit: str) -> None:
+def write_micro(folder: Path, credit: str, student: str = "policy") -> None:
     """A configuration of seconds of this student, `micro.yaml`, and the shape it names; a policy with this credit."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shape.json").write_text(json.dumps(SHAPE), encoding="utf-8")
@@ -323,7 +323,7 @@ def disturb(folder: Path, student: str, options: argparse.Namespace) -> tuple[in
     """Compare a run of a student that is killed with one that is not; return the kills, and what differs."""
     more = ("log-probs", "warm start", "rehearsal", *(["credit"] if options.credit == "exact" else []))
     kinds = WANTED if options.quick or student in ENGINEERS else (*WANTED, *more)
-    write_micro(folder, student, options.credit)
+    write_micro(folder, options.credit, student)
     whole = go(folder, "a", folder / "a.jsonl")
     if whole.code:
         raise SystemExit(f"run a: exit code {whole.code}\n{whole.output}")
