@@ -196,11 +196,7 @@ def assert_close(ours: list[dict], theirs: list[dict]) -> None:
 
 @pytest.mark.heavy
 def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_both(workspace, unbroken):
-    run = workspace / "pair_stopped"
-    shutil.copytree(workspace / "unbroken", run)
-    for _ in range(2):  # what is left is the best checkpoint, before the first round
-        drop_last_checkpoint(run)
-    (run / "metrics.jsonl").write_text("".join((run / "metrics.jsonl").read_text().splitlines(keepends=True)[:6]))
+    finish(start(workspace, "pair_stopped", "--until", "warm_start"))
     processes = start_pair(workspace, "pair_stopped")
     wait_for_step(workspace, "pair_stopped", round=0, step=1, process=processes[0])
     processes[1].send_signal(signal.SIGTERM)
@@ -215,11 +211,6 @@ def test_two_processes_go_on_with_what_one_began_and_a_signal_to_either_stops_bo
 
 def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
     return command(workspace, run, *overrides)[3:]
-
-
-def drop_last_checkpoint(run: Path) -> None:
-    """So that the run is no longer finished."""
-    shutil.rmtree(max((run / "checkpoints").iterdir(), key=lambda path: int(path.name)))
 
 
 @pytest.mark.parametrize(
