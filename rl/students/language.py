@@ -3,15 +3,12 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import jax
 import numpy as np
-from flax import nnx
 
 from engineer import Evidence
 from engineer import evidence as evidence_
-from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence, training_evidence
 from jaxlake.arguments import seed_key
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -27,7 +24,7 @@ from rl.grpo.optimizer import make_optimizer
 from rl.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
 from rl.policy import Policy, Prompts, writer
 from rl.qwen3.logprobs import Sequences
-from rl.qwen3.tokenizer import Tokenizer, check_fit
+from rl.qwen3.tokenizer import check_fit
 from rl.run.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
@@ -37,9 +34,10 @@ from rl.run.tracking import Display
 from rl.run.validation import Answers, keep_validation, stage_name
 from rl.sampler import Rollout, SamplingParams
 from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
+from rl.students.writer import Writer
 
 
-class LanguageStudent:
+class LanguageStudent(Writer):
     """A `rl.students.Student` that writes: a Qwen3 that answers boards in words.
 
     Args:
@@ -216,21 +214,6 @@ class LanguageStudent:
             sampling=sampling,
             progress=recorder.with_stop_check(lambda done: display.advance(steps=before + done - display.done)),
         )
-
-    def designer_parameters(self, engineer: str) -> nnx.State:
-        """Return the reference's parameters for the engineer `base`, else the current ones."""
-        return self.state.reference_parameters() if engineer == LanguageKind.BASE else self.state.parameters
-
-    def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
-        """Return generation with the engineer's parameters at the time when it is asked, held to the grammar."""
-        return (
-            self.policy.generation(lambda: self.designer_parameters(engineer), recorder.with_stop_check()),
-            self.policy.tokenizer,
-        )
-
-    def save(self, folder: Path) -> None:
-        """Write model and tokenizer as a Hugging Face folder."""
-        self.policy.save(folder, self.state.parameters)
 
 
 def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> BoardSet:

@@ -6,14 +6,11 @@ from typing import Any
 import jax
 from flax import nnx
 
-from engineer.engineers.language import Generate
 from rl import sft
 from rl.config import Config, ConfigError
-from rl.config.choices import LanguageKind
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.qwen3 import lora, sharding
-from rl.qwen3.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
@@ -23,6 +20,7 @@ from rl.run.tracking import Display
 from rl.students.player import language_actor, network_actor, ppo, view
 from rl.students.player.player_state import LanguageState, NetworkState
 from rl.students.player.student import Player, PlayerStudent
+from rl.students.writer import Writer
 
 
 class NetworkPlayer(PlayerStudent[NetworkState]):
@@ -53,7 +51,7 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
         network_actor.save(folder, self.actor, ppo.lane(self.state.learner.parameters, 0))
 
 
-class LanguagePlayer(PlayerStudent[LanguageState]):
+class LanguagePlayer(PlayerStudent[LanguageState], Writer):
     """A player whose actor is the model of the section `model`; the same parameters write as an engineer.
 
     Args:
@@ -121,21 +119,6 @@ class LanguagePlayer(PlayerStudent[LanguageState]):
         state.optimizer_state = self._first_optimizer("rounds", trained, state.value)
         if needs_reference(self.config):
             state.reference = make_reference(trained, self.policy)
-
-    def designer_parameters(self, engineer: str) -> nnx.State:
-        """Return the reference's parameters for the engineer `base`, else the current ones."""
-        return self.state.reference_parameters() if engineer == LanguageKind.BASE else self.state.parameters
-
-    def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
-        """Return generation with the engineer's parameters at the time when it is asked, held to the grammar."""
-        return (
-            self.policy.generation(lambda: self.designer_parameters(engineer), recorder.with_stop_check()),
-            self.policy.tokenizer,
-        )
-
-    def save(self, folder: Path) -> None:
-        """Write model and tokenizer as a Hugging Face folder; nothing but training needs the value."""
-        self.policy.save(folder, self.state.parameters)
 
 
 def load_player(config: Config, folder: Path) -> Player:
