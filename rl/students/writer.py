@@ -1,6 +1,7 @@
 """What every student whose parameters are a language model's does alike: it writes as an engineer, and is saved."""
 
 from pathlib import Path
+from typing import Any
 
 from flax import nnx
 
@@ -9,7 +10,6 @@ from rl.config.choices import LanguageKind
 from rl.policy import Policy
 from rl.qwen3.tokenizer import Tokenizer
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState
 
 
 class Writer:
@@ -21,7 +21,7 @@ class Writer:
     """
 
     policy: Policy
-    state: TrainState
+    state: Any  # a `rl.run.state.TrainState`, which each student narrows
 
     def designer_parameters(self, engineer: str) -> nnx.State:
         """Return the reference's parameters for the engineer `base`, else the current ones."""

@@ -56,9 +56,7 @@ def test_what_no_step_measured_is_not_told(finished):
     assert forecast.hours(run, PAPER) is None
 
 
-@pytest.mark.parametrize(
-    "name, said", [("none.yaml", "none.yaml: there is no such file"), ("lab.yaml", "is a player")]
-)
+@pytest.mark.parametrize("name, said", [("none.yaml", "none.yaml: there is no such file"), ("lab.yaml", "is a player")])
 def test_a_forecast_of_what_is_no_run_of_a_policy_is_refused_before_the_run(tmp_path, capsys, name, said):
     arguments = ["--run", str(tmp_path / "run"), f"tracking.forecast=[{name}]"]
     assert train.main(arguments) == 2
