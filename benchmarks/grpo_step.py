@@ -49,7 +49,7 @@ from rl.qwen3 import presets, weights
 from rl.qwen3.model import create
 from rl.qwen3.sharding import make_mesh
 from rl.qwen3.tokenizer import Tokenizer
-from rl.run.boards import BoardSet, build_boards, mixed_boards
+from rl.run.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -150,7 +150,7 @@ class Ours:
         policy, parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
         key, settings = make_key(0, Purpose.BUILD), config.validation
         draw = functools.partial(build_boards, config)
-        boards = mixed_boards(draw, config.lake.kinds, settings.holes, settings.wait, key, PROMPTS * steps)
+        boards = mixed_boards(draw, config.lake.kinds, settings.holes, VALIDATION_WAIT, key, PROMPTS * steps)
         self.lake = BoardSet.of(policy, boards)
         self.optimizer = rounds_optimizer(config)
         directory, display = RunDirectory(scratch / "run", config), Display(quiet=True)

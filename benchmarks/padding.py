@@ -46,7 +46,7 @@ from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.sampler import Sampler
 from rl.sampler.schedule import Schedule
 
-update_module = importlib.import_module("rl.grpo.update")  # rl.grpo.update is the function
+update_module: Any = importlib.import_module("rl.grpo.update")  # rl.grpo.update is the function
 
 jax.config.update("jax_platforms", "cpu")
 MEAN, SIGMA, ROOM = 1500, 0.8, 8192
@@ -110,7 +110,7 @@ def update_work(config: Qwen3Config, steps: list[Lengths]) -> tuple[float, float
     return ours, least, padded
 
 
-def plan(prompts: np.ndarray, answers: np.ndarray) -> list[update_module.MicroBatch]:
+def plan(prompts: np.ndarray, answers: np.ndarray) -> list[Any]:
     """The micro-batches of a step."""
     written = np.zeros((len(answers), ROOM), np.int32)
     sequences = join([[0] * p for p in prompts], PROMPT_ROOM, written, np.arange(ROOM) < answers[:, None])
@@ -222,7 +222,7 @@ def clock_update(rng: np.random.Generator) -> Sides:
 
     def ours() -> dict[str, float]:
         start = time.perf_counter()
-        *held[:], _ = grpo.update(graph, optimizer, *held, batch, MESH, settings, room, lambda: None)
+        held[0], held[1], _ = grpo.update(graph, optimizer, held[0], held[1], batch, MESH, settings, room, lambda: None)
         jax.block_until_ready(held)
         return {name: (prompts.sum() + answers.sum()) / (time.perf_counter() - start)}
 

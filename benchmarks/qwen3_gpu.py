@@ -226,7 +226,7 @@ def longest_kernels(call: Callable[[], object]) -> list[tuple[str, float]]:
     """Names of the three kernels that take most of the GPU's time in a call, with their shares; none off a GPU."""
     if jax.devices()[0].platform != "gpu":
         return []
-    taken: dict[str, float] = collections.Counter()
+    taken: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             call()
@@ -234,7 +234,7 @@ def longest_kernels(call: Callable[[], object]) -> list[tuple[str, float]]:
             for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
                 for line in plane.lines if plane.name.startswith("/device:GPU") else ():
                     for event in line.events if line.name.startswith("Stream") else ():
-                        taken[event.name] += event.duration_ns
+                        taken[event.name] += int(event.duration_ns)
     return [(name, ns / sum(taken.values())) for name, ns in taken.most_common(3)]
 
 

@@ -32,7 +32,7 @@ from side_by_side import ROOT, write_rows
 from rl import config as config_
 from rl import grpo
 from rl import grpo_step as one_step
-from rl.run.boards import BoardSet, build_boards, mixed_boards
+from rl.run.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -108,7 +108,7 @@ class Steps:
         self._policy, parameters = self._student.policy, self._student._parameters
         draw, wanted = functools.partial(build_boards, config), config.validation
         key = make_key(0, Purpose.BUILD)
-        drawn = mixed_boards(draw, config.lake.kinds, wanted.holes, wanted.wait, key, boards)
+        drawn = mixed_boards(draw, config.lake.kinds, wanted.holes, VALIDATION_WAIT, key, boards)
         self._boards = BoardSet.of(self._policy, drawn)
         self._order = np.random.default_rng(0).permutation(boards)
         directory, display = RunDirectory(folder, config), Display(quiet=True)

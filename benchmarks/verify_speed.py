@@ -32,6 +32,7 @@ HOLES = 9
 TARGET = 1e6  # plans per second on two cores
 SHARE = 2_000  # plans a process of the peer checks per round
 Case = tuple[list[list[int]], list[int], list[int], set[int]]
+_cases: list[Case] = []  # of a process of the peer
 
 
 def main() -> None:
