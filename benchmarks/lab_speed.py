@@ -42,6 +42,7 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side import ROOT, Peer, Row, header, interpreter, read_options, report, row
 
+from jaxlake import view
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.kinds import read_kinds
@@ -53,7 +54,7 @@ from rl.qwen3 import lora
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
-from rl.students.player import language_actor, network_actor, ppo, view
+from rl.students.player import language_actor, network_actor, ppo
 from rl.students.player.network_actor import NetworkActor
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs

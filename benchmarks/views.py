@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake import view
 from jaxlake.state import State
 from rl import config as config_
 from rl.config import SHIPPED
@@ -30,7 +31,7 @@ from rl.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students.player import language_actor, view
+from rl.students.player import language_actor
 
 DIRECTIONS = slice(2, 6)
 

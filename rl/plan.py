@@ -22,6 +22,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxlake import view
 from jaxlake.arguments import seed_key
 from jaxlake.commands import command_parser, local_path
 from jaxlake.types import Action
@@ -35,7 +36,7 @@ from rl.run.state import needs_reference
 from rl.sampler import Sampler
 from rl.sampler.programs import abstract
 from rl.students.language import fullest
-from rl.students.player import language_actor, ppo, view
+from rl.students.player import language_actor, ppo
 
 GIB = 2**30
 TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 from shapes import MEDIUM, SMALL_JSON
 
 from engineer.evidence import CHECKS
+from jaxlake import view
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
@@ -27,8 +28,9 @@ from rl.qwen3 import lora, weights
 from rl.qwen3.model import create
 from rl.qwen3.tokenizer import Tokenizer
 from rl.students import LanguagePlayer
-from rl.students.player import language_actor, load_player, ppo, view
+from rl.students.player import language_actor, load_player, ppo
 from rl.students.player.actor import decide
+from rl.students.player.properties import MOVES, properties
 
 PHRASES = [phrase for part in view.phrases() for phrase in part]
 
@@ -66,8 +68,8 @@ def test_the_clock_and_far_goals_are_told_in_steps():
 
 
 def test_phrases_are_told_apart_by_their_properties_and_share_them():
-    table, scales = view.properties()
-    assert table.shape == (len(PHRASES) + len(view.MOVES), len(scales)) and len(set(PHRASES)) == len(PHRASES)
+    table, scales = properties()
+    assert table.shape == (len(PHRASES) + len(MOVES), len(scales)) and len(set(PHRASES)) == len(PHRASES)
     near = [i for i, phrase in enumerate(PHRASES) if phrase.startswith(" up: an agent")]
     shared = table[near].min(axis=0)
     assert shared.sum() == 1 and (table[:, shared == 1].sum() == len(near) == 6)  # and nobody else has it
@@ -171,7 +173,7 @@ def test_a_gradient_in_chunks_is_that_of_the_whole_loss(made):
 def test_phrases_learn_what_their_properties_learn(made):
     """By a step of plain descent: a row moves by the gradients of all rows with which it shares a property."""
     actor, _, parameters, _ = made
-    table, first = view.properties().table, actor.first
+    table, first = properties().table, actor.first
     optimizer = language_actor._by_properties(optax.sgd(1.0), first)
     gradient = jax.tree.map(jnp.zeros_like, parameters)
     weight = gradient["model"]["embed_tokens"]["weight"]
@@ -212,7 +214,7 @@ def test_transformers_answers_the_same_moves(made, tmp_path):
     policy.save(tmp_path, parameters["model"])
     tokenizer, model = AutoTokenizer.from_pretrained(tmp_path), AutoModelForCausalLM.from_pretrained(tmp_path)
     views = some_views(16)
-    moves = [tokenizer.convert_tokens_to_ids(move) for move in view.MOVES]
+    moves = [tokenizer.convert_tokens_to_ids(move) for move in MOVES]
     ours, _ = actor.forward(parameters, frozen, views, np.ones((16, 5), bool))
     for row, numbers in zip(np.asarray(ours), views.tolist(), strict=True):
         ids = tokenizer(view.text(numbers), add_special_tokens=False, return_tensors="pt").input_ids
@@ -272,6 +274,6 @@ def test_views_in_qwens_words_are_the_tokens_of_the_whole_text():
     prompt = language_actor._in_words(tokenizer)
     tokens, valid = prompt.tokens(some_views(40))
     for row, there, numbers in zip(np.asarray(tokens), np.asarray(valid), some_views(40).tolist(), strict=True):
-        message = language_actor.INSTRUCTIONS + view.text(numbers)
+        message = view.INSTRUCTIONS + view.text(numbers)
         assert row[there].tolist() == tokenizer.chat(message, thinking=False)
     assert prompt.length <= 136 and tokenizer.pieces(prompt.moves) == ["up", "down", "left", "right", "wait"]

@@ -10,7 +10,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import EnvironmentMetadata
 
 import jaxlake
-from jaxlake import Action, AnswerFormat, Check, Instance, Lake, PromptStyle, State, TimeStep, observations
+from jaxlake import Action, AnswerFormat, Check, Instance, Lake, PromptStyle, State, TimeStep, observations, view
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.fixed_sets import Benchmark, load
 from jaxlake.processes import check_process
@@ -29,7 +29,7 @@ PREVIEW = 1000
 """Tasks of a split that are listed at once: all 21,208 of ``train`` are 30 MB of prompts."""
 
 _LETTERS = {action.name[0]: action for action in Action}
-_LAKE = Lake(observe=lambda state: ())
+_LAKE = Lake(observe=view.View())
 _reset, _step = jax.jit(_LAKE.reset), jax.jit(_LAKE.step)  # one program each: all boards are padded alike
 
 
@@ -166,25 +166,32 @@ class LakeEnvironment(Environment[LakeAction, LakeObservation, LakeState]):
 
     def _observation(self, now: tuple[State, TimeStep], **fields: Any) -> LakeObservation:
         lake, step = now
-        legal = np.asarray(step.legal_actions)[: int(lake.instance.num_agents)]
+        count = int(lake.instance.num_agents)
+        legal, views = np.asarray(step.legal_actions)[:count], np.asarray(step.observation)[:count]
         return LakeObservation(
             done=self._over,
             task=self._board[0],
             prompt=self._board[1],
             board=observations.text(lake),
             legal_moves=["".join(letter for letter, action in _LETTERS.items() if row[action]) for row in legal],
+            instructions=view.INSTRUCTIONS,
+            views=[view.text(numbers) for numbers in views],
             **fields,
         )
 
 
 def _actions(moves: str, instance: Instance) -> np.ndarray:
-    """Return int32 ``[max_agents]`` from a letter for each agent."""
-    count = int(instance.num_agents)
-    if len(moves) != count or not set(moves) <= set(_LETTERS):
-        letters = "".join(_LETTERS)
-        raise HTTPException(400, f"moves = {moves[:20]!r} must be a letter of {letters} for each of {count} agents")
+    """Return int32 ``[max_agents]`` from a letter or a word for each agent."""
+    count, words = int(instance.num_agents), moves.split()
+    chosen = list(map(view.read_move, words)) if len(words) == count else list(map(_LETTERS.get, moves))
+    if len(chosen) != count or None in chosen:
+        letters, names = "".join(_LETTERS), ", ".join(action.name.lower() for action in Action)
+        raise HTTPException(
+            400,
+            f"moves = {moves[:20]!r} must be a letter of {letters}, or a word of {names}, for each of {count} agents",
+        )
     actions = np.full(instance.max_agents, Action.WAIT, np.int32)
-    actions[:count] = [_LETTERS[letter] for letter in moves]
+    actions[:count] = chosen
     return actions
 
 

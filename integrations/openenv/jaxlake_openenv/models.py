@@ -8,7 +8,10 @@ class LakeAction(Action):
     """A whole plan, or one move of every agent; exactly one of them."""
 
     plan: str | None = Field(None, description="Every agent's path, as the prompt asks for it; ends the episode")
-    moves: str | None = Field(None, description="A letter of UDLRW (W waits) for each agent, in their order: RDW")
+    moves: str | None = Field(
+        None,
+        description="A letter of UDLRW (W waits) for each agent, in their order: RDW; or a word: right down wait",
+    )
 
     @model_validator(mode="after")
     def _has_one(self) -> "LakeAction":
@@ -28,6 +31,8 @@ class LakeObservation(Observation):
     prompt: str = Field(description="The task in words, for a language model")
     board: str = Field(description="The board as it stands: # hole, a agent 0, A its goal, b agent 1, ...")
     legal_moves: list[str] = Field(description="For each agent the letters of UDLRW that lead onto a free cell")
+    instructions: str = Field(description="The task in words, for a model that moves one agent by its view")
+    views: list[str] = Field(description="For each agent what it sees in words, to answer with one word")
     solved: bool = Field(False, description="All agents are on their goals, by a valid plan or by moves")
     optimal: bool = Field(False, description="Solved at the least sum of costs")
     cost: int | None = Field(None, description="Sum of costs where solved")

@@ -117,6 +117,24 @@ def test_agents_that_would_meet_stay_and_the_drawing_shows_it(env):
     assert env.step(LakeAction(moves="LDR")).observation.board == ".#.##\n.#.#.\na.bCB\n.#.c.\nA...#"
 
 
+def test_agents_see_words_and_words_move_them(env):
+    """The player's own view: where the goal is, what is beside and beyond, who could come there, and the clock."""
+    observation = env.reset(split="test", index=BOARD).observation
+    assert observation.instructions.endswith("Answer with one word: up, down, left, right or wait.\n")
+    assert observation.views == [
+        "goal 2 down, 1 left. up: blocked, then blocked, contested. down: blocked, then free, contested."
+        " left: free, then blocked. right: free, then free, contested. 25 or more steps left.",
+        "goal 1 down, 2 right. up: free, then blocked. down: free, then an agent, contested."
+        " left: blocked, then free, contested. right: blocked, then free. 25 or more steps left.",
+        "goal 1 up, 1 right. up: free, then an agent, contested. down: free, then blocked."
+        " left: blocked, then free, contested. right: free, then free. 25 or more steps left.",
+    ]
+    env.step(LakeAction(moves="left down right"))
+    env.step(LakeAction(moves="Down  RIGHT wait"))
+    result = env.step(LakeAction(moves="down right up"))
+    assert result.done and result.reward == 1 and result.observation.cost == 9
+
+
 def test_an_episode_ends_after_64_steps_with_nothing_earned(env):
     result = env.reset(split="test", index=BOARD)
     for step in range(64):
@@ -188,8 +206,12 @@ def test_an_action_that_does_not_fit_is_refused_in_a_line_and_plays_nothing(env)
 
     refused(LakeAction(moves="WWW"), "nothing has begun: reset must come first")
     board = env.reset(split="test", index=BOARD).observation.board
-    for moves in ("WW", "WWWW", "WXW", "www", ""):
-        refused(LakeAction(moves=moves), f"moves = {moves!r} must be a letter of UDLRW for each of 3 agents")
+    words = "up, down, left, right, wait"
+    for moves in ("WW", "WWWW", "WXW", "www", "", "up down", "up down over", "up down left wait"):
+        refused(
+            LakeAction(moves=moves),
+            f"moves = {moves!r} must be a letter of UDLRW, or a word of {words}, for each of 3 agents",
+        )
     assert env.state().step_count == 0
     assert env.step(LakeAction(moves="WWW")).observation.board == board
     refused(LakeAction(plan="0:(0,0)"), "plan begins at the start: it must be the first action after reset")

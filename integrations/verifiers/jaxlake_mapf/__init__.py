@@ -3,5 +3,6 @@
 from verifiers.v1.harnesses.null import NullHarness
 
 from jaxlake_mapf.taskset import MapfTaskset
+from jaxlake_mapf.turns import MapfEnv
 
-__all__ = ["MapfTaskset", "NullHarness"]  # the harness without tools is the default: a plan is one reply
+__all__ = ["MapfEnv", "MapfTaskset", "NullHarness"]  # the harness without tools is the default

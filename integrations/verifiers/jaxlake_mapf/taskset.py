@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator
 import jax
 import numpy as np
 import verifiers.v1 as vf
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from jaxlake import AnswerFormat, Check, Instance, LakeConfig, PromptStyle, Solution, answer, generate, solve
+from jaxlake import AnswerFormat, Check, Instance, LakeConfig, PromptStyle, Solution, answer, generate, solve, view
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.arguments import seed_key
 from jaxlake.benchmark import SETS, load
 from jaxlake.kinds import Kind, read_kinds
 from jaxlake.processes import check_process
-from jaxlake.types import Verdict
+from jaxlake.types import MAX_STEPS, Verdict
+from jaxlake_mapf.turns import Game, outcome, words
 
 _BLOCK = 256
 """Boards that are drawn at once, or solved before the first task; those that follow in a fixed set are solved together,
@@ -29,6 +30,8 @@ class MapfData(vf.TaskData):
     """The board and its least sum of costs, as ``jaxlake.adapters.text.judge`` reads it."""
     answer: str
     """An optimal plan by the exact solver, in the format that the prompt asks for. No model sees it."""
+    turns: int = 0
+    """Steps in which all agents must arrive, played turn by turn; 0 if one reply has the plan."""
 
 
 @functools.lru_cache(256)  # the reward and the metrics are asked for one after the other, by many rollouts at once
@@ -37,23 +40,33 @@ def _judged(reply: str, level: str) -> tuple[Verdict, np.ndarray]:
 
 
 class MapfTask(vf.Task[MapfData]):
-    """Plan the paths of all agents in one reply."""
+    """Plan the paths of all agents in one reply, or move them turn by turn."""
 
     @vf.reward(weight=1.0)
     async def accuracy(self, trace: vf.Trace) -> float:
-        """Return the paper's accuracy, from 0 to 1: 0 for a plan that is not valid, 1 for an optimal one."""
+        """Return the paper's accuracy, 0 for a plan that is not valid and 1 for an optimal one; 1 for solved turns."""
+        if self.data.turns:
+            return self._played(trace)["solved"]
         return float(_judged(trace.last_reply, self.data.level)[1][0])
 
     @vf.metric
-    async def verdict(self, trace: vf.Trace) -> dict[str, bool]:
-        """Return which of the eight checks pass, whether all do (``valid``), and whether the plan is ``optimal``."""
+    async def verdict(self, trace: vf.Trace) -> dict[str, float]:
+        """Return which of the eight checks pass, ``valid`` (all) and ``optimal``; in turns the outcome of the game."""
+        if self.data.turns:
+            return self._played(trace)
         found, _ = _judged(trace.last_reply, self.data.level)
         checks = {check.name.lower(): passed for check, passed in zip(Check, found.checks[0].tolist(), strict=True)}
         return checks | {"valid": found.valid.item(), "optimal": found.optimal.item()}
 
     async def validate(self, runtime: vf.Runtime) -> bool:
-        """Return whether the solver's plan, read as a reply is, is valid and costs what the board's optimum says."""
+        """Return whether the solver's plan is valid and costs what the optimum says; in turns whether it solves."""
+        if self.data.turns:
+            return bool(outcome(tuple(self.data.answer.split()), self.data.level, self.data.turns)["solved"])
         return bool(judge([self.data.answer], [self.data.level])[0].optimal[0])
+
+    def _played(self, trace: vf.Trace) -> dict[str, float]:
+        replies = tuple(message.content or "" for message in trace.assistant_messages)
+        return outcome(replies, self.data.level, self.data.turns)
 
 
 class MapfConfig(vf.TasksetConfig):
@@ -73,6 +86,9 @@ class MapfConfig(vf.TasksetConfig):
     """``verbose``, the rules in English; ``grid``, the board and a line; ``coordinates``, for models trained on it."""
     answer_format: AnswerFormat = AnswerFormat.COORDINATES
     """Form of the answer in the prompt, ``coordinates`` or ``moves``. Replies in both are read."""
+    turns: int = Field(0, ge=0, le=MAX_STEPS)
+    """Steps in which all agents must arrive, played turn by turn from each agent's own view; 0 for a plan in one reply.
+    ``style`` and ``answer_format`` are of plans alone."""
 
     @property
     def lake(self) -> LakeConfig | None:
@@ -107,7 +123,10 @@ class MapfTaskset(vf.Taskset[MapfTask, MapfConfig]):
             texts = tasks(instances, optimum, style, answer_format)
             for id_, kind, (prompt, level), plan in zip(ids, kinds, texts, solutions.plan, strict=True):
                 best = answer(plan, instances.max_size, answer_format)
-                data = MapfData(id=id_, name=str(kind), prompt=prompt, level=level, answer=best)
+                if turns := self.config.turns:
+                    prompt = view.INSTRUCTIONS + Game(level, turns).message
+                    best = words(plan, instances.max_size)
+                data = MapfData(id=id_, name=str(kind), prompt=prompt, level=level, answer=best, turns=turns)
                 yield MapfTask(data, self.config.task)
 
     def _blocks(self) -> Iterator[tuple[Iterable[str | None], Iterable[Kind], Instance, np.ndarray, Solution]]:

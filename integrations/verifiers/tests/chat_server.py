@@ -1,4 +1,4 @@
-"""A server of chat completions on this machine that answers each prompt by a function; for tests."""
+"""A server of chat completions on this machine that answers each conversation by a function; for tests."""
 
 import contextlib
 import http.server
@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def serving(reply: Callable[[str], str]) -> Iterator[str]:
-    """Yield the base URL of a server that streams ``reply(last message)``, as OpenAI's interface has it."""
+def serving(reply: Callable[[list[str]], str]) -> Iterator[str]:
+    """Yield the base URL of a server that streams ``reply(texts of all messages)``, as OpenAI's interface has it."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            content = body["messages"][-1]["content"]
-            prompt = content if isinstance(content, str) else "".join(part["text"] for part in content)
+            contents = [message["content"] for message in body["messages"]]
+            texts = [text if isinstance(text, str) else "".join(part["text"] for part in text) for text in contents]
             head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
-            delta = {"role": "assistant", "content": reply(prompt)}
+            delta = {"role": "assistant", "content": reply(texts)}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
             chunks = [
                 head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from chat_server import serving
@@ -27,27 +28,51 @@ def test_the_solvers_plans_pass_and_untouched_tasks_do_not(tmp_path):
     }
 
 
-def test_an_evaluation_pays_what_a_server_answers(tmp_path):
-    tasks = [task.data for task in MapfTaskset(MapfConfig(boards="validation", style="coordinates")).take(6)]
-    answers = {task.prompt: task.answer if number % 2 else "I cannot." for number, task in enumerate(tasks)}
-    with serving(answers.__getitem__) as url:
+def evaluated(
+    folder: Path, count: int, reply: Callable[[list[str]], str], **settings: object
+) -> dict[str, tuple[float, dict[str, float]]]:
+    """Reward and metrics of the first boards by their ids, as a server answers them that replies by a function."""
+    with serving(reply) as url:
         options = {
             "--client.base-url": url,
             "--model": "planner",
-            "--env.taskset.boards": "validation",
-            "--env.taskset.style": "coordinates",
             "--env.agent.runtime.type": "subprocess",
-            "-n": "6",
+            "-n": str(count),
             "-o": "out",
+            **{f"--env.taskset.{name}": str(value) for name, value in settings.items()},
         }
-        run(tmp_path, "vf-eval", *(word for pair in options.items() for word in pair), "--no-push")
-    (traces,) = tmp_path.glob("out/*/traces.jsonl")
+        run(folder, "vf-eval", *(word for pair in options.items() for word in pair), "--no-push")
+    (traces,) = folder.glob("out/*/traces.jsonl")
     found = {}
     for episode in map(json.loads, traces.read_text(encoding="utf-8").splitlines()):
         (trace,) = episode["traces"]
         assert not trace.get("errors")
         found[trace["task"]["data"]["id"]] = (trace["rewards"]["accuracy"]["score"], trace["metrics"])
+    return found
+
+
+def test_an_evaluation_pays_what_a_server_answers(tmp_path):
+    settings = {"boards": "validation", "style": "coordinates"}
+    tasks = [task.data for task in MapfTaskset(MapfConfig(**settings)).take(6)]
+    answers = {task.prompt: task.answer if number % 2 else "I cannot." for number, task in enumerate(tasks)}
+    found = evaluated(tmp_path, 6, lambda texts: answers[texts[-1]], **settings)
     assert set(found) == {task.id for task in tasks}
     for number, task in enumerate(tasks):
         reward, metrics = found[task.id]
         assert reward == metrics["valid"] == metrics["optimal"] == metrics["parsable"] == number % 2
+
+
+def test_an_evaluation_plays_turn_by_turn(tmp_path):
+    settings = {"boards": "validation", "turns": 5}
+    tasks = [task.data for task in MapfTaskset(MapfConfig(**settings)).take(4)]
+    scripts = {task.prompt: task.answer.split() for task in tasks[:3]} | {tasks[3].prompt: ["Hmm."] * 10}
+    assert len(scripts) == 4  # the boards are told apart by what is seen first
+
+    def reply(texts: list[str]) -> str:
+        return scripts[texts[0]][len(texts) // 2]
+
+    found = evaluated(tmp_path, 4, reply, **settings)
+    for task in tasks[:3]:
+        steps = len(task.answer.split()) / 2
+        assert found[task.id] == (1, {"solved": 1, "arrived": 1, "steps": steps, "unreadable": 0})
+    assert found[tasks[3].id] == (0, {"solved": 0, "arrived": 0, "steps": 5, "unreadable": 10})

@@ -15,11 +15,11 @@ from jaxlake.adapters.text import tasks as prompts_and_levels
 from jaxlake.benchmark import FAILURES, load, score
 
 
-def scored(task: MapfTask, reply: str) -> vf.Trace:
-    """The trace of a reply, scored by the package."""
-    node = vf.MessageNode(message=vf.AssistantMessage(content=reply), sampled=True)
+def scored(task: MapfTask, *replies: str) -> vf.Trace:
+    """The trace of replies, scored by the package."""
+    nodes = [vf.MessageNode(message=vf.AssistantMessage(content=reply), sampled=True) for reply in replies]
     recorded, agent = vf.TraceTask(type="MapfTask", data=task.data), vf.AgentInfo(config=vf.AgentConfig())
-    trace = vf.Trace(task=recorded, agent=agent, nodes=[node])
+    trace = vf.Trace(task=recorded, agent=agent, nodes=nodes)
     asyncio.run(task.score(trace))
     return trace
 

@@ -10,20 +10,15 @@ import numpy as np
 import optax
 from flax import nnx
 
+from jaxlake import view
 from jaxlake.record import Array
 from jaxlake.types import Action
 from rl.config import ConfigError, PPOSection
 from rl.policy import Policy
 from rl.qwen3.model import Qwen3, abstract, token_positions
 from rl.qwen3.tokenizer import Tokenizer, check_fit
-from rl.students.player import view
 from rl.students.player.actor import MAX_NORM, log_probabilities
-
-INSTRUCTIONS = (
-    "You move one of several agents on a frozen lake, one step at a time. All agents must reach their goals; nobody "
-    "may enter a hole, leave the board, or meet another agent. Answer with one word: up, down, left, right or wait.\n"
-)
-"""What a model is told that has words of its own for a view."""
+from rl.students.player.properties import MOVES, properties
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +101,7 @@ def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.Gra
 
     The rows themselves are what is kept, so that a checkpoint is an ordinary model.
     """
-    table = view.properties().table
+    table = properties().table
 
     def split(tree: Any) -> Any:
         weight = tree["model"]["embed_tokens"]["weight"]
@@ -148,8 +143,8 @@ def make_actor(policy: Policy, parameters: nnx.State, key: jax.Array) -> tuple[L
             "student.turns.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
         )
     phrases = [phrase for part in view.phrases() for phrase in part]
-    missing = [token for token in (*phrases, *view.MOVES) if tokenizer.id_of(token) is None]
-    if missing and len(missing) < len(phrases) + len(view.MOVES):
+    missing = [token for token in (*phrases, *MOVES) if tokenizer.id_of(token) is None]
+    if missing and len(missing) < len(phrases) + len(MOVES):
         raise ConfigError(
             f"{tokenizer.folder}: has tokens of another view of the boards and lacks {missing[0]!r}; it was trained by "
             "another version"
@@ -157,12 +152,12 @@ def make_actor(policy: Policy, parameters: nnx.State, key: jax.Array) -> tuple[L
     if missing:
         tokenizer = tokenizer.with_tokens(missing)
         policy, parameters = _grow(dataclasses.replace(policy, tokenizer=tokenizer), parameters, len(missing), key)
-    ids = {token: tokenizer.id_of(token) for token in (*phrases, *view.MOVES)}
+    ids = {token: tokenizer.id_of(token) for token in (*phrases, *MOVES)}
     prompt = Prompt(
         before=(),
         parts=tuple(tuple((ids[phrase],) for phrase in part) for part in view.phrases()),  # type: ignore[misc]
         after=(),
-        moves=tuple(ids[move] for move in view.MOVES),  # type: ignore[misc]
+        moves=tuple(ids[move] for move in MOVES),  # type: ignore[misc]
     )
     return LanguageActor(policy.graph, prompt, settings.chunk, ids[phrases[0]]), policy, parameters
 
@@ -170,7 +165,7 @@ def make_actor(policy: Policy, parameters: nnx.State, key: jax.Array) -> tuple[L
 def _in_words(tokenizer: Tokenizer) -> Prompt:
     """Return the prompt in the tokenizer's own words, within its chat format."""
     mark = "\x00"
-    before, after = tokenizer.chat_text(INSTRUCTIONS + mark, thinking=False).split(mark)
+    before, after = tokenizer.chat_text(view.INSTRUCTIONS + mark, thinking=False).split(mark)
     moves = [tokenizer.encode(action.name.lower()) for action in Action]
     if any(len(tokens) != 1 for tokens in moves) or len({tokens[0] for tokens in moves}) < len(moves):
         several = next((a for a, t in zip(Action, moves, strict=True) if len(t) != 1), Action.UP)
@@ -192,7 +187,7 @@ def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> 
     size = max(policy.shape.vocab_size, first + count)
     shape = dataclasses.replace(policy.shape, vocab_size=size)
     graph, shapes = abstract(shape, policy.mesh)
-    table, scales = view.properties()
+    table, scales = properties()
 
     def extend(path: tuple[Any, ...], old: nnx.Variable, new: nnx.Variable) -> nnx.Variable:
         if old.shape == new.shape and path[0] not in ("embed_tokens", "lm_head"):

@@ -17,8 +17,9 @@ from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.state import make_reference, needs_reference
 from rl.run.tracking import Display
-from rl.students.player import language_actor, network_actor, ppo, view
+from rl.students.player import language_actor, network_actor, ppo
 from rl.students.player.player_state import LanguageState, NetworkState
+from rl.students.player.properties import MOVES
 from rl.students.player.student import Player, PlayerStudent
 from rl.students.writer import Writer
 
@@ -132,7 +133,7 @@ def load_player(config: Config, folder: Path) -> Player:
         return Player(actor, config.student.ppo, None, ppo.lanes([parameters]))
     key = make_key(config.seed, Purpose.PARAMETERS)
     policy, model = Policy.load(config, folder, key)
-    if config.student.turns.tokens and policy.tokenizer.id_of(view.MOVES[0]) is None:
+    if config.student.turns.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
         raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
     reader, _, model = language_actor.make_actor(policy, model, key)
     trained, frozen = lora.split(model)

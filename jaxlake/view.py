@@ -7,8 +7,8 @@ then blocked. 9 to 16 steps left.`` The phrases of a view are numbers under ``ji
 import dataclasses
 import functools
 import itertools
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,25 +23,28 @@ FAR = 9
 """Rows or columns to a goal that are told apart; more count as so many."""
 CLOCK = (8, 16, 24)
 """Steps left at which another phrase begins."""
-_CELLS = ("free", "blocked", "an agent")
+CELLS = ("free", "blocked", "an agent")
+"""What a cell is to an agent beside it."""
 _NEAR = 2
 """Radius of the window that a view is made of."""
-_SCALES = {"near": 0.6, "beyond": 0.3, "contested": 0.6, "far": 0.15, "clock": 0.1, "move": 0.05}
-"""Sizes of properties' first vectors against those of the embedding's rows; 1 for signs and what all views share.
-
-Small for the moves, so that the first policy is nearly uniform."""
+INSTRUCTIONS = (
+    "You move one of several agents on a frozen lake, one step at a time. All agents must reach their goals; nobody "
+    "may enter a hole, leave the board, or meet another agent. Answer with one word: up, down, left, right or wait.\n"
+)
+"""What a model is told, before the view, that has words of its own for a view."""
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
     """An observation: int8 ``[max_agents, parts]``, the number of the phrase of each part; 0 for absent agents.
 
-    The parts are the rows to the goal, the columns, the four directions in the order of `Action`, and the steps that
+    The parts are the rows to the goal, the columns, the four directions in the order of ``Action``, and the steps that
     are left. A direction has the next cell, the one beyond, and whether another agent could enter the next one: the
-    best of the views in `benchmarks/views.py`.
+    best of six in ``benchmarks/views.py``.
     """
 
     def __call__(self, state: State) -> jax.Array:
+        """Return the view of each agent."""
         instance, positions = state.instance, state.positions
         side = instance.max_size
         window = observations.window(_NEAR)(state)
@@ -64,6 +67,7 @@ class View:
         return jnp.where((positions != ABSENT)[:, None], jnp.stack(parts, axis=-1), 0).astype(jnp.int8)
 
 
+@functools.cache
 def phrases() -> tuple[tuple[str, ...], ...]:
     """Return the phrases of each part by their numbers; one of each, in order, are a view as a person reads it."""
 
@@ -74,7 +78,7 @@ def phrases() -> tuple[tuple[str, ...], ...]:
     def direction(name: str) -> list[str]:
         return [
             f" {name}: {near}, then {beyond}{', contested' * contested}."
-            for near, beyond, contested in itertools.product(_CELLS, _CELLS, (0, 1))
+            for near, beyond, contested in itertools.product(CELLS, CELLS, (0, 1))
         ]
 
     rows = [f"goal {words}," for words in distance("up", "down", "in this row")]
@@ -86,45 +90,12 @@ def phrases() -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, [rows, columns, *map(direction, names), clock]))
 
 
-MOVES = tuple(f" move: {action.name.lower()}" for action in Action)
-"""The answers, by the numbers of `Action`."""
-
-
 def text(view: Sequence[int]) -> str:
     """Return the view ``[parts]`` of an agent in words."""
     return "".join(part[number] for part, number in zip(phrases(), view, strict=True))
 
 
-class Properties(NamedTuple):
-    """What phrases have in common.
-
-    Attributes:
-      table: float32 ``[phrases and moves, properties]``, 1 where a phrase has a property.
-      scales: float32 ``[properties]``, how large the first vector of each is.
-    """
-
-    table: np.ndarray
-    scales: np.ndarray
-
-
-@functools.cache
-def properties() -> Properties:
-    """Return the properties of all phrases, part by part, and of the moves.
-
-    Phrases of a direction share what is near, beyond and contested. Distances of one sign share the sign, those of five
-    and more their length: what small boards never show is learned with the rest.
-    """
-    rows: list[list[tuple[str, ...]]] = []
-    for axis in ("rows", "columns"):
-        for distance in range(-FAR, FAR + 1):
-            rows.append([(axis, "sign", str(np.sign(distance))), (axis, "far", str(min(abs(distance), 5)))])
-    for name in range(Action.WAIT):
-        for near, beyond, contested in itertools.product(_CELLS, _CELLS, "01"):
-            rows.append([(str(name), "near", near), (str(name), "beyond", beyond), (str(name), "contested", contested)])
-    rows += [[("", "always"), ("", "clock", str(number))] for number in range(len(CLOCK) + 1)]
-    rows += [[("", "move", move)] for move in MOVES]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    scales = [_SCALES.get(name[1], 1.0) for name in names]
-    return Properties(
-        np.array([[name in row for name in names] for row in rows], np.float32), np.array(scales, np.float32)
-    )
+def read_move(reply: str) -> Action | None:
+    """Return the action that the last word of a reply names, in any case; None if it names none."""
+    words = re.findall("[A-Z]+", reply.upper())
+    return Action.__members__.get(words[-1]) if words else None
