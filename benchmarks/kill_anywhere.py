@@ -16,7 +16,7 @@ examples:
   python benchmarks/kill_anywhere.py --student language
       the same with a language model that plays turn by turn, or a network
   python benchmarks/kill_anywhere.py --quick
-      a moment of each student, about a minute
+      a moment of each student, side by side, about two minutes
   python benchmarks/kill_anywhere.py --credit outcome
       the same with GRPO's own credit in place of the exact one
 """
@@ -36,6 +36,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -308,9 +309,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also writes the figures there")
     options = parser.parse_args()
     started, rows = time.perf_counter(), []
-    for student in ("policy", *ENGINEERS) if options.quick else (options.student,):
-        with tempfile.TemporaryDirectory() as temporary:
-            killed, found = disturb(options.work or Path(temporary), student, options)
+    students = ("policy", "language", "network") if options.quick else (options.student,)
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(2) as pool:
+        folder = options.work or Path(temporary)
+        results = list(pool.map(lambda student: disturb(folder / student, student, options), students))
+    for student, (killed, found, text) in zip(students, results, strict=True):
+        print(text)
         row = {"name": f"{student}: differences after {killed} kills", "ours": len(found), "peer": None, "ratio": None}
         rows.append(row | {"target": 0, "met": not found})
     print(f"{time.perf_counter() - started:.0f} s")
@@ -319,8 +323,8 @@ def main() -> int:
     return not all(row["met"] for row in rows)
 
 
-def disturb(folder: Path, student: str, options: argparse.Namespace) -> tuple[int, list[str]]:
-    """Compare a run of a student that is killed with one that is not; return the kills, and what differs."""
+def disturb(folder: Path, student: str, options: argparse.Namespace) -> tuple[int, list[str], str]:
+    """Compare a run of a student that is killed with one that is not; return the kills, what differs, and a text."""
     more = ("log-probs", "warm start", "rehearsal", *(["credit"] if options.credit == "exact" else []))
     kinds = WANTED if options.quick or student in ENGINEERS else (*WANTED, *more)
     write_micro(folder, options.credit, student)
@@ -329,14 +333,16 @@ def disturb(folder: Path, student: str, options: argparse.Namespace) -> tuple[in
         raise SystemExit(f"run a: exit code {whole.code}\n{whole.output}")
     starts = kill(folder, "a", "b", kinds, 1 if options.quick else 20, options.seed)
     found = differences(folder / "a", folder / "b")
-    print(f"{student + ', killed in':<24} {'steps logged':>12} {'ms into it':>11}   the same command then goes on from")
+    lines = [
+        f"{student + ', killed in':<24} {'steps logged':>12} {'ms into it':>11}   the same command then goes on from"
+    ]
     killed = [start.moment for start in starts[:-1]]
     for moment, after in zip(killed, starts[1:], strict=True):
-        print(f"{moment.kind:<24} {moment.rows:>12} {1000 * moment.seconds:>11.1f}   {after.said}")
+        lines.append(f"{moment.kind:<24} {moment.rows:>12} {1000 * moment.seconds:>11.1f}   {after.said}")
     counts = collections.Counter(moment.kind for moment in killed)
-    print(f"{len(killed)} moments: {', '.join(f'{n} x {kind}' for kind, n in counts.most_common())}")
-    print(f"differences: {len(found)}{''.join(f'{chr(10)}  {name}' for name in found)}\n")
-    return len(killed), found
+    lines.append(f"{len(killed)} moments: {', '.join(f'{n} x {kind}' for kind, n in counts.most_common())}")
+    lines.append(f"differences: {len(found)}{''.join(f'{chr(10)}  {name}' for name in found)}\n")
+    return len(killed), found, "\n".join(lines)
 
 
 def watched(spec: str, arguments: list[str]) -> int:

@@ -181,6 +181,7 @@ class Context:
         rounds = tuple(past for past in history if past.round > 0 or Module.H0 in self.modules)
         for first in range(len(rounds) + 1):
             content = _Content(
+                modules=self.modules,
                 evidence=evidence,
                 training=training,
                 kinds=history[-1].config.kinds,
@@ -209,11 +210,13 @@ class _Content:
     """Content of a message.
 
     Attributes:
+      modules: the modules that are shown.
       kinds: the kinds to be designed.
       states: validation rows by kind after every round, shown or not.
       rounds: past rounds that H, H0 and S show.
     """
 
+    modules: tuple[Module, ...]
     evidence: Evidence
     training: Training
     kinds: tuple[Kind, ...]
@@ -260,8 +263,21 @@ def _names(kinds: Iterable[Kind]) -> str:
 
 
 def _failure_breakdown(content: _Content) -> _Values:
-    rows = [_failure_row(str(row.kind), row) for row in content.evidence.by_kind]
-    return {"rows": [*rows, _failure_row("all", content.evidence)], "row": content.row}
+    rows, everything = content.evidence.by_kind, _failure_row("all", content.evidence)
+    shown = {"rows": [_failure_row(str(row.kind), row) for row in rows], "ranked": _ranked(content)}
+    return {"row": content.row, **{name: [*table, everything] for name, table in shown.items()}}
+
+
+def _ranked(content: _Content) -> list[Row]:
+    """Return the rows of F and, where R is shown, of R, from the best solved kind to the least; of R without failures.
+
+    A kind that is validated and trained on has its validation's row. Of equal shares the earlier kind comes first.
+    """
+    training = content.evidence.training if Module.R in content.modules else None
+    rows = {row.kind: row for row in (*(training.by_kind if training else ()), *content.evidence.by_kind)}
+    order = sorted(rows, key=lambda kind: (-percent(rows[kind].valid_share, 1) if rows[kind].n else 1, kind))
+    unknown = dict.fromkeys((*FAILURES.values(), "failure"), "")
+    return [{**_failure_row(str(kind), rows[kind]), **({} if kind in content.targets else unknown)} for kind in order]
 
 
 def _failure_row(name: str, row: KindEvidence | Evidence) -> Row:
@@ -333,7 +349,7 @@ _SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
     "task": (("each",), lambda content: {"each": "kind of boards" if content.families else "size N"}),
     "kinds": (("designed", "targets"), lambda c: {"designed": _names(c.kinds), "targets": _names(c.targets)}),
     **dict.fromkeys(_FAMILIES, ((), lambda content: {})),
-    "F": (("rows", "row"), _failure_breakdown),
+    "F": (("rows", "ranked", "row"), _failure_breakdown),
     "R": (("rows", "row"), _trained),
     "H": (("rows", "row"), _history),
     "S": (("rows",), _reasons),
@@ -407,6 +423,6 @@ def _fill(words: str, values: _Values, usual: str) -> str:
         if isinstance(value, str):
             return value
         columns = (placeholder[2] or usual).split()
-        return "\n".join(" ".join(row.get(column, column) for column in columns) for row in value)
+        return "\n".join(" ".join(filter(None, (row.get(column, column) for column in columns))) for row in value)
 
     return _PLACEHOLDER.sub(fill, words).strip()

@@ -45,7 +45,7 @@ def example(
     shown = modules(contexts[int(rng.integers(len(contexts)))] if len(contexts) > 1 else contexts[0])
     history = draw_history(rng, kinds, rounds, shown, targets)
     evidence = history[-1].evidence
-    config, rationale = frontier_design(evidence, tuple(kinds)), think(evidence, kinds)
+    config, rationale = frontier_design(visible(evidence, shown), tuple(kinds)), think(evidence, kinds)
     training = Training(len(history), rounds, epochs_per_round, _details(rng) if Module.TF in shown else "")
     context = Context(shown, template or Template.shipped()).build(evidence, history, training)
     return context, rationale, to_answer(config), config
@@ -92,7 +92,7 @@ def think(evidence: Evidence, kinds: Sequence[Kind]) -> str:
     comparison to learn from, and one an example was too few.
     """
     rows = known_rows(evidence)
-    ascending = sorted(evidence.by_kind, key=lambda row: percent(row.valid_share, 1))
+    ascending = sorted(reversed(evidence.by_kind), key=lambda row: percent(row.valid_share, 1))  # as a table is read up
     weakest = ";".join(map(_quote, ascending[:NEAREST]))
     failure = max(CHECKS, key=lambda check: evidence.first_failures[check])
     learnable = ";".join(_quote(rows[kind]) for kind in nearest_to_half(evidence, kinds)) or "none"
@@ -107,8 +107,13 @@ def _quote(row: KindEvidence) -> str:
 
 
 def visible(evidence: Evidence, shown: Sequence[Module]) -> Evidence:
-    """Return evidence without its training, unless a context of these modules shows it."""
-    return evidence if Module.R in shown else dataclasses.replace(evidence, training=None)
+    """Return evidence as a context of these modules shows it: its training without the failures, or no training."""
+    training = evidence.training if Module.R in shown else None
+    if training is not None:
+        none = dict.fromkeys(CHECKS, 0)
+        rows = tuple(dataclasses.replace(row, first_failures=none) for row in training.by_kind)
+        training = dataclasses.replace(training, by_kind=rows)
+    return dataclasses.replace(evidence, training=training)
 
 
 def _skills(rng: np.random.Generator, kinds: tuple[Kind, ...], validated: tuple[Kind, ...]) -> dict[Kind, float]:

@@ -45,10 +45,10 @@ class WarmStartSection(OptimizerFields):
     """Supervised steps before the first round; 0 steps for a model that can already plan and answer."""
 
     steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        460, description="number of updates; 0: no warm start"
+        710, description="number of updates; 0: no warm start"
     )
     engineer_first: Annotated[int, Field(ge=0)] = Field(
-        150, description="number of first updates, all on engineer examples"
+        400, description="number of first updates, all on engineer examples"
     )
     instances: Count = Field(20_000, description="number of boards with solved plans")
     batch: Count = Field(32, description="plans an update")

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import optax
+from flax import nnx
 
 from engineer import PastRound, Training
 from engineer.examples import think, visible
 from engineer.proposal import to_answer
 from engineer.reading import resampled
 from jaxlake.config import LakeConfig
-from rl import sft
+from rl import grpo, sft
 from rl.config import Config, ConfigError
 from rl.evaluation.reading import read_lines
 from rl.experiments.gains import read_gains
@@ -141,8 +142,7 @@ def teach(branches: Path, config: Config, out: Path, display: Display, stop: Sto
             lessons = make_lessons(read_states(branches, policy), policy)
             display.say(f"{len(lessons)} states with designs that fit")
             optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
-            optimizers = dict.fromkeys(("warm_start", "finished"), optimizer)
-            pupil = _Pupil(policy, restore(policy, parameters, optimizers, directory.checkpoints, display))
+            pupil = _Pupil(policy, _restore(policy, parameters, optimizer, directory, display))
             del parameters
         with Recorder(directory, display, stop, pupil) as recorder:
             make_updates(pupil, optimizer, lessons, recorder)
@@ -150,6 +150,19 @@ def teach(branches: Path, config: Config, out: Path, display: Display, stop: Sto
             pupil.state.progress.stage = "finished"
             recorder.save()
     display.say(f"The engineer: {out / 'final'}")
+
+
+def _restore(
+    policy: Policy,
+    parameters: nnx.State,
+    optimizer: optax.GradientTransformation,
+    directory: RunDirectory,
+    display: Display,
+) -> TrainState:
+    def begin(stage: str) -> optax.OptState:
+        return grpo.init(optimizer, parameters, policy.mesh)
+
+    return restore(policy, parameters, begin, directory.checkpoints, display)
 
 
 @dataclasses.dataclass

@@ -4,6 +4,7 @@ A checkpoint's content is restored on any mesh and any number of processes.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +12,6 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from rl import grpo
 from rl.config import Config
 from rl.config.choices import LanguageKind
 from rl.policy import Policy
@@ -29,26 +29,27 @@ class TrainState:
       parameters, optimizer_state: donated to each update and replaced by its result.
       reference: the trained part of the parameters when the rounds began, for the divergence or the engineer `base`;
         None where neither needs it, and before.
+      value: weight ``w`` and bias ``b`` of the value head of a model that plays; else None.
       progress: the run's position.
     """
 
     parameters: nnx.State
     optimizer_state: optax.OptState
     reference: nnx.State | None = None
+    value: dict[str, jax.Array] | None = None
     progress: Progress = dataclasses.field(default_factory=Progress)
 
-    def begin_rounds(self, optimizer: optax.GradientTransformation, policy: Policy) -> None:
-        """Take another optimizer for the rounds, and the reference if one is needed."""
-        self.optimizer_state = grpo.init(optimizer, self.parameters, policy.mesh)
+    def begin_rounds(self, optimizer_state: optax.OptState, policy: Policy) -> None:
+        """Take the optimizer's first state of the rounds, and the reference if one is needed."""
+        self.optimizer_state = optimizer_state
         if needs_reference(policy.config):
             self.reference = make_reference(lora.split(self.parameters)[0], policy)
 
     def snapshot(self) -> Snapshot:
         """Return what a checkpoint holds: of a model with adapters these alone, as its base never changes."""
         arrays = {"parameters": lora.split(self.parameters)[0], "optimizer": self.optimizer_state}
-        if self.reference is not None:
-            arrays["reference"] = self.reference
-        return Snapshot(self.progress, arrays)
+        others = {"reference": self.reference, "value": self.value}
+        return Snapshot(self.progress, arrays | {name: tree for name, tree in others.items() if tree is not None})
 
     def reference_parameters(self) -> nnx.State:
         """All parameters of the reference policy: its own ones with the frozen base, which never changes."""
@@ -79,16 +80,18 @@ def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:
 def restore(
     policy: Policy,
     parameters: nnx.State,
-    optimizers: dict[str, optax.GradientTransformation],
+    begin: Callable[[str], optax.OptState],
     checkpoints: Checkpoints,
     display: Display,
+    value: dict[str, jax.Array] | None = None,
 ) -> TrainState:
     """The state in the last whole checkpoint; without any, where a run begins.
 
     Args:
       parameters: the first ones.
-      optimizers: optimizer of each stage that the run may be in.
+      begin: function that returns the optimizer's state where a stage of the run begins.
       display: screen, which shows checkpoints that are damaged.
+      value: the first value head of a model that plays.
 
     Raises:
       ConfigError: if the checkpoint is of another configuration or model.
@@ -97,17 +100,20 @@ def restore(
     trained, frozen = lora.split(parameters)
 
     def like(progress: Progress) -> dict[str, Any]:
-        arrays = {"parameters": trained, "optimizer": jax.eval_shape(optimizers[progress.stage].init, trained)}
+        arrays = {"parameters": trained, "optimizer": jax.eval_shape(lambda: begin(progress.stage))}
+        if value is not None:
+            arrays["value"] = value
         if needs_reference(policy.config) and progress.stage != "warm_start":
             arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, policy), trained)
         return sharding.abstract(arrays, policy.mesh)
 
     snapshot = checkpoints.restore(like, display.say)
     if snapshot is None:
-        return TrainState(parameters, grpo.init(optimizers["warm_start"], parameters, policy.mesh))
+        return TrainState(parameters, begin("warm_start"), value=value)
     return TrainState(
         parameters=nnx.merge_state(snapshot.arrays["parameters"], frozen),
         optimizer_state=snapshot.arrays["optimizer"],
         reference=snapshot.arrays.get("reference"),
+        value=snapshot.arrays.get("value"),
         progress=snapshot.progress,
     )

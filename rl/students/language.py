@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
+import optax
 
 from engineer import Evidence
 from engineer import evidence as evidence_
@@ -16,7 +17,7 @@ from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Kind
 from jaxlake.types import Instance, coordinate
-from rl import distributed, sft
+from rl import distributed, grpo, sft
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost
@@ -66,12 +67,13 @@ class LanguageStudent(Writer):
     @property
     def training_summary(self) -> str:
         """GRPO as the settings have it, in words."""
-        grpo, reward = self.config.grpo, self.config.reward
+        settings, reward = self.config.grpo, self.config.reward
         return (
-            f"GRPO, {grpo.prompts} boards a step with {grpo.samples} answers each, temperature {grpo.temperature:g}, "
-            f"learning rate {grpo.learning_rate:g} ({grpo.schedule}), credit {grpo.credit}, advantage "
-            f"{grpo.advantage}, loss {grpo.aggregation}, clip {grpo.clip_low:g} and {grpo.clip_high:g}, KL coefficient "
-            f"{grpo.kl_coefficient:g}. Reward {reward.kind}: free length {reward.free_tokens}, limit "
+            f"GRPO, {settings.prompts} boards a step with {settings.samples} answers each, temperature "
+            f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), credit "
+            f"{settings.credit}, advantage {settings.advantage}, loss {settings.aggregation}, clip "
+            f"{settings.clip_low:g} and {settings.clip_high:g}, KL coefficient {settings.kl_coefficient:g}. "
+            f"Reward {reward.kind}: free length {reward.free_tokens}, limit "
             f"{reward.limit_tokens} tokens. {self.config.rounds.instances} boards a round."
         )
 
@@ -81,8 +83,13 @@ class LanguageStudent(Writer):
         See `check_room` and `rl.run.state.restore` for the mistakes that are found.
         """
         check_room(self.policy)
-        optimizers = {"warm_start": self._warm_optimizer, "rounds": self.optimizer, "finished": self.optimizer}
-        self.state = restore(self.policy, self._parameters, optimizers, directory.checkpoints, display)
+        parameters, mesh = self._parameters, self.policy.mesh
+
+        def begin(stage: str) -> optax.OptState:
+            optimizer = self._warm_optimizer if stage == "warm_start" else self.optimizer
+            return grpo.init(optimizer, parameters, mesh)
+
+        self.state = restore(self.policy, parameters, begin, directory.checkpoints, display)
         del self._parameters
         warm_start = self.config.warm_start
         plans = self.state.progress.stage == "warm_start" and warm_start.steps > warm_start.engineer_first
@@ -98,7 +105,7 @@ class LanguageStudent(Writer):
         if self.config.warm_start.steps:
             sft.warm_start(self.policy, self.state, recorder, self._warm_optimizer, self._plans)
             recorder.keep_best("warm_start", self.validate(recorder, "warm_start", occasion=1))
-        self.state.begin_rounds(self.optimizer, self.policy)
+        self.state.begin_rounds(grpo.init(self.optimizer, self.state.parameters, self.policy.mesh), self.policy)
 
     def build(self, lake: LakeConfig) -> Dataset:
         """Generate and solve the boards of the round."""

@@ -252,6 +252,17 @@ def test_a_template_chooses_the_columns_of_its_tables():
     assert "\n3 25 | hole 20\n4 25 | conflict 50\nall 25 | conflict 25\n" in text
 
 
+def test_ranked_rows_run_from_the_best_solved_to_the_least_and_have_those_of_the_training_among_them():
+    """Validated kinds keep the validation's row; equal shares stand in the order of the kinds."""
+    validated = evidence(row(5, 40, 10, hole_free=30), row(6, 40, 0, 0.0, conflict_free=40))
+    trained = TrainingEvidence((row(3, 80, 20), row(4, 80, 60, 0.75), row(5, 80, 80, 1.0)), ())
+    mine = changed("failing check in %\n{row} n", "failing check in %\n{ranked: row sampled failure}\n{row} n")
+    for name, expected in (("F+R", "4 75\n3 25\n5 25 hole 75\n6 0 conflict 100\nall"), ("F", "5 25 hole 75\n6 0 con")):
+        now = dataclasses.replace(validated, training=trained)
+        text = Context(modules(name), Template.parse(mine)).build(now, rounds(1), Training(1, 3, 2))
+        assert f"check in %\n{expected}" in text
+
+
 def test_messages_are_the_golden_texts(golden):
     """Of kinds with agents and families, other targets than are designed, modules beyond V6, the terse template."""
     solved, training = row("4x3", 40, 30, hole_free=10), TrainingEvidence((row("rooms5", 80, 20, hole_free=60),), ())

@@ -75,8 +75,8 @@ def saved(run: SimpleNamespace) -> TrainState:
     """What the last checkpoint of the run holds, as another process finds it."""
     checkpoints = run.recorder.directory.checkpoints
     checkpoints.close()
-    optimizers = dict.fromkeys(("warm_start", "rounds"), OPTIMIZER)
-    return restore(run.policy, parameters(0.0), optimizers, checkpoints, run.recorder.display)
+    first = grpo.init(OPTIMIZER, parameters(0.0), run.policy.mesh)
+    return restore(run.policy, parameters(0.0), lambda stage: first, checkpoints, run.recorder.display)
 
 
 def evidence(sampled_valid: float) -> Evidence:

@@ -42,15 +42,10 @@ class NetworkState:
         return Snapshot(self.progress, arrays)
 
 
-@dataclasses.dataclass
 class LanguageState(TrainState):
-    """All that a checkpoint holds of a run of a playing language model.
+    """A `TrainState` with a value head, as what PPO trains."""
 
-    Attributes:
-      value: the value head, weight ``w`` and bias ``b``.
-    """
-
-    value: dict[str, jax.Array] = dataclasses.field(default_factory=dict)
+    value: dict[str, jax.Array]
 
     @property
     def learner(self) -> ppo.Learner:
@@ -63,9 +58,3 @@ class LanguageState(TrainState):
         alone = ppo.lane(learner, 0)
         self.parameters = nnx.merge_state(alone.parameters["model"], lora.split(self.parameters)[1])
         self.value, self.optimizer_state = alone.parameters["value"], alone.optimizer
-
-    def snapshot(self) -> Snapshot:
-        """Return the content of a checkpoint."""
-        snapshot = super().snapshot()
-        snapshot.arrays["value"] = self.value
-        return snapshot

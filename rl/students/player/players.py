@@ -1,9 +1,9 @@
 """The two players: a small network, and a language model that also designs its own environments."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
+import optax
 from flax import nnx
 
 from rl import sft
@@ -15,7 +15,7 @@ from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
-from rl.run.state import make_reference, needs_reference
+from rl.run.state import restore
 from rl.run.tracking import Display
 from rl.students.player import language_actor, network_actor, ppo
 from rl.students.player.player_state import LanguageState, NetworkState
@@ -81,29 +81,15 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         value = language_actor.first_value(self.policy.shape.hidden_size)
         value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
 
-        def like(progress: Progress) -> dict[str, Any]:
-            optimizer = jax.eval_shape(lambda: self._first_optimizer(progress.stage, trained, value))
-            arrays: dict[str, Any] = {"parameters": trained, "value": value, "optimizer": optimizer}
-            if needs_reference(self.config) and progress.stage != "warm_start":
-                arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, self.policy), trained)
-            return sharding.abstract(arrays, self.policy.mesh)
+        def begin(stage: str) -> optax.OptState:
+            return self._first_optimizer(stage, trained, value)
 
-        snapshot = directory.checkpoints.restore(like, display.say)
-        if snapshot is None:
-            optimizer = self._first_optimizer("warm_start", trained, value)
-            self.state = LanguageState(self._parameters, optimizer, value=value)
-        else:
-            self.state = LanguageState(
-                parameters=nnx.merge_state(snapshot.arrays["parameters"], self.frozen),
-                optimizer_state=snapshot.arrays["optimizer"],
-                reference=snapshot.arrays.get("reference"),
-                progress=snapshot.progress,
-                value=snapshot.arrays["value"],
-            )
+        restored = restore(self.policy, self._parameters, begin, directory.checkpoints, display, value)
+        self.state = LanguageState(**vars(restored))
         del self._parameters
         self.draw_validation(directory, display)
 
-    def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array]) -> Any:
+    def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array]) -> optax.OptState:
         """Return the optimizer's state where a stage begins."""
         first, tree = self._optimizer.init, {"model": trained, "value": value}
         if stage == "warm_start":
@@ -117,9 +103,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
             sft.warm_start(self.policy, state, recorder, self._warm_optimizer, None)
             recorder.keep_best("warm_start", self.validate(recorder, "warm_start", occasion=1))
         trained = lora.split(state.parameters)[0]
-        state.optimizer_state = self._first_optimizer("rounds", trained, state.value)
-        if needs_reference(self.config):
-            state.reference = make_reference(trained, self.policy)
+        state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy)
 
 
 def load_player(config: Config, folder: Path) -> Player:
