@@ -142,7 +142,11 @@ def teach(branches: Path, config: Config, out: Path, display: Display, stop: Sto
             lessons = make_lessons(read_states(branches, policy), policy)
             display.say(f"{len(lessons)} states with designs that fit")
             optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
-            pupil = _Pupil(policy, _restore(policy, parameters, optimizer, directory, display))
+
+            def begin(stage: str, trained: nnx.State) -> optax.OptState:
+                return grpo.init(optimizer, trained, policy.mesh)
+
+            pupil = _Pupil(policy, restore(policy, parameters, begin, directory.checkpoints, display))
             del parameters
         with Recorder(directory, display, stop, pupil) as recorder:
             make_updates(pupil, optimizer, lessons, recorder)
@@ -150,19 +154,6 @@ def teach(branches: Path, config: Config, out: Path, display: Display, stop: Sto
             pupil.state.progress.stage = "finished"
             recorder.save()
     display.say(f"The engineer: {out / 'final'}")
-
-
-def _restore(
-    policy: Policy,
-    parameters: nnx.State,
-    optimizer: optax.GradientTransformation,
-    directory: RunDirectory,
-    display: Display,
-) -> TrainState:
-    def begin(stage: str) -> optax.OptState:
-        return grpo.init(optimizer, parameters, policy.mesh)
-
-    return restore(policy, parameters, begin, directory.checkpoints, display)
 
 
 @dataclasses.dataclass

@@ -4,6 +4,7 @@ A checkpoint's content is restored on any mesh and any number of processes.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,7 @@ def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:
 def restore(
     policy: Policy,
     parameters: nnx.State,
-    begin: Callable[[str], optax.OptState],
+    begin: Callable[[str, nnx.State], optax.OptState],
     checkpoints: Checkpoints,
     display: Display,
     value: dict[str, jax.Array] | None = None,
@@ -89,7 +90,7 @@ def restore(
 
     Args:
       parameters: the first ones.
-      begin: function that returns the optimizer's state where a stage of the run begins.
+      begin: function from a stage of the run and what is trained to the optimizer's state where the stage begins.
       display: screen, which shows checkpoints that are damaged.
       value: the first value head of a model that plays.
 
@@ -100,7 +101,7 @@ def restore(
     trained, frozen = lora.split(parameters)
 
     def like(progress: Progress) -> dict[str, Any]:
-        arrays = {"parameters": trained, "optimizer": jax.eval_shape(lambda: begin(progress.stage))}
+        arrays = {"parameters": trained, "optimizer": jax.eval_shape(functools.partial(begin, progress.stage), trained)}
         if value is not None:
             arrays["value"] = value
         if needs_reference(policy.config) and progress.stage != "warm_start":
@@ -109,7 +110,7 @@ def restore(
 
     snapshot = checkpoints.restore(like, display.say)
     if snapshot is None:
-        return TrainState(parameters, begin("warm_start"), value=value)
+        return TrainState(parameters, begin("warm_start", trained), value=value)
     return TrainState(
         parameters=nnx.merge_state(snapshot.arrays["parameters"], frozen),
         optimizer_state=snapshot.arrays["optimizer"],

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 import optax
+from flax import nnx
 
 from engineer import Evidence
 from engineer import evidence as evidence_
@@ -83,13 +84,12 @@ class LanguageStudent(Writer):
         See `check_room` and `rl.run.state.restore` for the mistakes that are found.
         """
         check_room(self.policy)
-        parameters, mesh = self._parameters, self.policy.mesh
 
-        def begin(stage: str) -> optax.OptState:
+        def begin(stage: str, trained: nnx.State) -> optax.OptState:
             optimizer = self._warm_optimizer if stage == "warm_start" else self.optimizer
-            return grpo.init(optimizer, parameters, mesh)
+            return grpo.init(optimizer, trained, self.policy.mesh)
 
-        self.state = restore(self.policy, parameters, begin, directory.checkpoints, display)
+        self.state = restore(self.policy, self._parameters, begin, directory.checkpoints, display)
         del self._parameters
         warm_start = self.config.warm_start
         plans = self.state.progress.stage == "warm_start" and warm_start.steps > warm_start.engineer_first

@@ -76,7 +76,7 @@ def saved(run: SimpleNamespace) -> TrainState:
     checkpoints = run.recorder.directory.checkpoints
     checkpoints.close()
     first = grpo.init(OPTIMIZER, parameters(0.0), run.policy.mesh)
-    return restore(run.policy, parameters(0.0), lambda stage: first, checkpoints, run.recorder.display)
+    return restore(run.policy, parameters(0.0), lambda stage, trained: first, checkpoints, run.recorder.display)
 
 
 def evidence(sampled_valid: float) -> Evidence:

@@ -77,11 +77,11 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
-        trained, self.frozen = lora.split(self._parameters)
+        self.frozen = lora.split(self._parameters)[1]
         value = language_actor.first_value(self.policy.shape.hidden_size)
         value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
 
-        def begin(stage: str) -> optax.OptState:
+        def begin(stage: str, trained: nnx.State) -> optax.OptState:
             return self._first_optimizer(stage, trained, value)
 
         restored = restore(self.policy, self._parameters, begin, directory.checkpoints, display, value)
