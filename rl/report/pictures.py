@@ -109,7 +109,7 @@ def _failures(run: Run) -> Figure:
         _kind_ticks(axes, places)
         axes.tick_params(axis="x", length=0)
     panels[0].set(ylim=(0, 104), yticks=range(0, 101, 20))
-    style.legend(figure, panels[:1], columns=max(1, len(seen)), side="upper")
+    style.legend(figure, panels[:1], columns=1 + len(run.stages), side="upper")
     return figure
 
 
