@@ -207,7 +207,7 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
 @pytest.mark.torch
 def test_transformers_answers_the_same_moves(made, tmp_path):
     """From the text alone, by the tokenizer and the model in the folder."""
-    import torch
+    torch = pytest.importorskip("torch")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     actor, policy, parameters, frozen = made
