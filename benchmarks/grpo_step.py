@@ -42,13 +42,13 @@ from side_by_side import ROOT, Row, alternate, connect, header, interpreter, rea
 
 from rl import config as config_
 from rl import grpo
+from rl.decoder import presets, weights
+from rl.decoder.model import create
+from rl.decoder.sharding import make_mesh
+from rl.decoder.tokenizer import Tokenizer
 from rl.grpo.optimizer import MAX_NORM
 from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.policy import Policy
-from rl.qwen3 import presets, weights
-from rl.qwen3.model import create
-from rl.qwen3.sharding import make_mesh
-from rl.qwen3.tokenizer import Tokenizer
 from rl.run.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key

@@ -37,12 +37,12 @@ from side_by_side import alternate, header, read_options, write_rows
 
 from rl import grpo
 from rl.config import GRPOSection
+from rl.decoder import lora, presets
+from rl.decoder.attention import SLOTS_AT_ONCE
+from rl.decoder.logprobs import abstract_sequences, join
+from rl.decoder.model import DecoderConfig, abstract, create
+from rl.decoder.sharding import for_rollout, make_mesh
 from rl.grpo.optimizer import make_optimizer
-from rl.qwen3 import lora, presets
-from rl.qwen3.attention import SLOTS_AT_ONCE
-from rl.qwen3.logprobs import abstract_sequences, join
-from rl.qwen3.model import Qwen3Config, abstract, create
-from rl.qwen3.sharding import for_rollout, make_mesh
 from rl.sampler import Sampler
 from rl.sampler.schedule import Schedule
 
@@ -100,7 +100,7 @@ def counted(name: str, unit: float, work: tuple[float, float, float]) -> dict:
     return figures | {"padded": padded, "padded_ratio": padded_ratio}
 
 
-def update_work(config: Qwen3Config, steps: list[Lengths]) -> tuple[float, float, float]:
+def update_work(config: DecoderConfig, steps: list[Lengths]) -> tuple[float, float, float]:
     """FLOPs of the updates: ours, of rows as long as their tokens, and of rows as long as the room."""
     flops, ours, least, padded = flops_of_rows(config), 0.0, 0.0, 0.0
     for prompts, answers in steps:
@@ -117,7 +117,7 @@ def plan(prompts: np.ndarray, answers: np.ndarray) -> list[Any]:
     return update_module.micro_batches(sequences, np.arange(len(answers)), MICRO_BATCH, MESH)
 
 
-def flops_of_rows(config: Qwen3Config) -> Callable[[int, int], float]:
+def flops_of_rows(config: DecoderConfig) -> Callable[[int, int], float]:
     """FLOPs of the products of `accumulate` on one row, by its width and the room in it for an answer.
 
     They are a polynomial of both, found from four traces and confirmed by a fifth.
@@ -169,7 +169,7 @@ def jaxprs_in(params: dict[str, Any]) -> Iterator[Any]:
                 yield one.jaxpr
 
 
-def decode_work(config: Qwen3Config, steps: list[Lengths]) -> tuple[float, float, float]:
+def decode_work(config: DecoderConfig, steps: list[Lengths]) -> tuple[float, float, float]:
     """Bytes that the tokens of the steps read, in bfloat16, by the sampler's own schedule."""
     stored = 2 * sum(leaf.size for leaf in jax.tree.leaves(abstract(config)[1]))
     token = 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim

@@ -27,13 +27,13 @@ import machine
 import numpy as np
 from side_by_side import Peer, Row, alternate, connect, header, installed, read_options, report
 
-from rl.qwen3 import weights
-from rl.qwen3.model import Qwen3Config, create
-from rl.qwen3.sharding import for_rollout, make_mesh
+from rl.decoder import weights
+from rl.decoder.model import DecoderConfig, create
+from rl.decoder.sharding import for_rollout, make_mesh
 from rl.sampler import Sampler, SamplingParams
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
-CONFIG = Qwen3Config(
+CONFIG = DecoderConfig(
     vocab_size=32_768,
     hidden_size=512,
     intermediate_size=1536,

@@ -48,10 +48,10 @@ from side_by_side import Peer, Unavailable, fail, header, read_options, report, 
 
 from rl import grpo, sft  # noqa: E402
 from rl.config import LoRASection  # noqa: E402
-from rl.qwen3 import lora, presets  # noqa: E402
-from rl.qwen3.logprobs import join  # noqa: E402
-from rl.qwen3.model import Qwen3Config, abstract, create  # noqa: E402
-from rl.qwen3.sharding import for_rollout, make_mesh, shard_batch  # noqa: E402
+from rl.decoder import lora, presets  # noqa: E402
+from rl.decoder.logprobs import join  # noqa: E402
+from rl.decoder.model import DecoderConfig, abstract, create  # noqa: E402
+from rl.decoder.sharding import for_rollout, make_mesh, shard_batch  # noqa: E402
 from rl.sampler import Sampler, SamplingParams  # noqa: E402
 
 PEAKS = {
@@ -238,7 +238,7 @@ def longest_kernels(call: Callable[[], object]) -> list[tuple[str, float]]:
     return [(name, ns / sum(taken.values())) for name, ns in taken.most_common(3)]
 
 
-def train_flops(config: Qwen3Config, length: int) -> float:
+def train_flops(config: DecoderConfig, length: int) -> float:
     """FLOPs that a token of a row of `length` takes: forward once, backward once with and once for the weights.
 
     Adapters spare the gradient of the base's weights. Attention is causal, so a token meets half the row on average.

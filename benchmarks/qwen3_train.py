@@ -36,10 +36,10 @@ from side_by_side import Row, alternate, connect, header, installed, read_option
 
 from rl import grpo, sft
 from rl.config.choices import Remat  # noqa: E402
-from rl.qwen3 import lora, presets, weights
-from rl.qwen3.logprobs import join
-from rl.qwen3.model import Qwen3Config, create
-from rl.qwen3.sharding import make_mesh, shard_batch
+from rl.decoder import lora, presets, weights
+from rl.decoder.logprobs import join
+from rl.decoder.model import DecoderConfig, create
+from rl.decoder.sharding import make_mesh, shard_batch
 
 BATCH = 8
 LAYERS = 2, 28  # of Qwen3-0.6B: ours, and all
@@ -67,7 +67,7 @@ def main() -> None:
 
 def compare(
     name: str,
-    config: Qwen3Config,
+    config: DecoderConfig,
     length: int,
     repeats: int,
     target: float | None,

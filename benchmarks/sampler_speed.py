@@ -31,9 +31,9 @@ import machine
 import numpy as np
 from side_by_side import alternate, connect, header, interpreter, read_options, report
 
-from rl.qwen3 import presets, weights
-from rl.qwen3.model import create
-from rl.qwen3.sharding import for_rollout, make_mesh
+from rl.decoder import presets, weights
+from rl.decoder.model import create
+from rl.decoder.sharding import for_rollout, make_mesh
 from rl.sampler import Sampler, SamplingParams
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs

@@ -45,8 +45,8 @@ from rl.config import (
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.config.training import RoundsSection
 from rl.context import read_context
+from rl.decoder.tokenizer import Tokenizer
 from rl.policy import SHIPPED_MODEL, Policy
-from rl.qwen3.tokenizer import Tokenizer
 from rl.run.recorder import Recorder
 from rl.students import BranchingStudent, Student, WritingStudent
 

@@ -14,9 +14,9 @@ from jaxlake.types import Verdict
 from rl import credit, distributed, grpo, metrics, reward, sft
 from rl.config import Config, GRPOSection
 from rl.config.choices import Credit
+from rl.decoder.logprobs import join
 from rl.grpo.optimizer import learning_rate, make_optimizer, updates_made
 from rl.policy import Policy
-from rl.qwen3.logprobs import join
 from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress

@@ -29,9 +29,9 @@ from jaxlake.types import Action
 from rl import command, grpo, policy, sft
 from rl import config as config_
 from rl.config import Config, ConfigError
+from rl.decoder import lora, model, sharding, weights
 from rl.grpo.optimizer import make_optimizer
 from rl.grpo_step import rounds_optimizer
-from rl.qwen3 import lora, model, sharding, weights
 from rl.run.state import needs_reference
 from rl.sampler import Sampler
 from rl.sampler.programs import abstract

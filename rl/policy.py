@@ -18,10 +18,10 @@ from jaxlake.types import MAX_STEPS, Instance, Plan, Verdict
 from jaxlake.verify import verify
 from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
 from rl.context import read_context
-from rl.qwen3 import lora, presets, weights
-from rl.qwen3.model import Qwen3, Qwen3Config, create
-from rl.qwen3.sharding import for_rollout, make_mesh
-from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
+from rl.decoder import lora, presets, weights
+from rl.decoder.model import Decoder, DecoderConfig, create
+from rl.decoder.sharding import for_rollout, make_mesh
+from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
 from rl.sampler import Rollout, Sampler, SamplingParams, ThinkingBudget
 from rl.sampler.grammar import GrammarSampler
 from rl.sampler.thinking import closing
@@ -50,8 +50,8 @@ class Prompts:
 class Policy:
     """The static half of the model with its tokenizer, its text format and the mesh it runs on."""
 
-    graph: nnx.GraphDef[Qwen3]
-    shape: Qwen3Config
+    graph: nnx.GraphDef[Decoder]
+    shape: DecoderConfig
     tokenizer: Tokenizer
     mesh: Mesh
     config: Config
@@ -264,7 +264,7 @@ def checkpoint(settings: ModelSection) -> Path | None:
     return weights.resolve(settings.path)
 
 
-def shape_of(settings: ModelSection, folder: Path | None) -> Qwen3Config:
+def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
     """The shape of the checkpoint in `folder`, or without one that of `model.shape`, computed as the settings say.
 
     Raises:

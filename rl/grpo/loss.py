@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxlake.record import Array, Record, record
 from rl.config import GRPOSection
 from rl.config.choices import Aggregation, Correction
-from rl.qwen3.logprobs import Sequences, masked_sum
+from rl.decoder.logprobs import Sequences, masked_sum
 
 MAX_CORRECTION = 2.0
 """Bound of an importance weight (Yao et al. 2025)."""

@@ -11,7 +11,7 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from jaxlake.record import Array
 from rl.config import OptimizerFields
 from rl.config.choices import Optimizer, Schedule
-from rl.qwen3.sharding import map_with_spec
+from rl.decoder.sharding import map_with_spec
 
 ADAM_RMS = 0.2
 """Typical root mean square of AdamW's update over its rate (Liu et al. 2025), so that one rate serves both."""

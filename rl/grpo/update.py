@@ -15,11 +15,11 @@ from jax.sharding import PartitionSpec as P
 from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import GRPOSection
+from rl.decoder import lora, sharding
+from rl.decoder.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
+from rl.decoder.model import Decoder
 from rl.grpo.loss import Batch, denominator, policy_loss
 from rl.grpo.optimizer import step
-from rl.qwen3 import lora, sharding
-from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
-from rl.qwen3.model import Qwen3
 
 ENOUGH_TOKENS = 4096
 """Tokens of a micro-batch on one device: more at once use an accelerator no better, and wait for a longer one."""
@@ -55,7 +55,7 @@ class Total(Record):
 
 
 def update(
-    graph: nnx.GraphDef[Qwen3],
+    graph: nnx.GraphDef[Decoder],
     optimizer: optax.GradientTransformation,
     parameters: nnx.State,
     state: optax.OptState,
@@ -118,7 +118,7 @@ def update(
 
 
 def answer_logprobs_of(
-    graph: nnx.GraphDef[Qwen3],
+    graph: nnx.GraphDef[Decoder],
     parameters: nnx.State,
     sequences: Sequences,
     mesh: Mesh,
@@ -213,7 +213,7 @@ def _filled(batch: Batch, part: MicroBatch) -> Batch:
 
 @functools.partial(jax.jit, static_argnames=("graph", "settings", "mesh"), donate_argnames=("total",))
 def accumulate(
-    graph: nnx.GraphDef[Qwen3],
+    graph: nnx.GraphDef[Decoder],
     trained: nnx.State,
     frozen: nnx.State,
     total: Total,
@@ -263,7 +263,7 @@ def apply(
 
 @functools.partial(jax.jit, static_argnames=("graph", "temperature", "mesh"))
 def logprobs_of(
-    graph: nnx.GraphDef[Qwen3], parameters: nnx.State, sequences: Sequences, *, temperature: float, mesh: Mesh
+    graph: nnx.GraphDef[Decoder], parameters: nnx.State, sequences: Sequences, *, temperature: float, mesh: Mesh
 ) -> jax.Array:
     """Compute log-probabilities of a micro-batch's answers, ``[B, T]`` over `fsdp`."""
     logprobs, _ = answer_logprobs(nnx.merge(graph, parameters), sequences, temperature)
@@ -285,7 +285,7 @@ def zeros_like(trained: nnx.State, *, mesh: Mesh) -> Total:
 
 
 def lower(
-    graph: nnx.GraphDef[Qwen3],
+    graph: nnx.GraphDef[Decoder],
     parameters: nnx.State,
     optimizer: optax.GradientTransformation,
     settings: GRPOSection,

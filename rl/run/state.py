@@ -15,8 +15,8 @@ from flax import nnx
 
 from rl.config import Config
 from rl.config.choices import LanguageKind
+from rl.decoder import lora, sharding
 from rl.policy import Policy
-from rl.qwen3 import lora, sharding
 from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.progress import Progress
 from rl.run.tracking import Display

@@ -16,7 +16,7 @@ from flax import nnx
 from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import ConfigError, RunError
-from rl.qwen3.sharding import abstract_batch, local_rows, shard_batch
+from rl.decoder.sharding import abstract_batch, local_rows, shard_batch
 from rl.sampler.draw import SamplingParams
 from rl.sampler.programs import Arrivals, SamplerSpec, abstract, programs, threefry
 from rl.sampler.schedule import Schedule, prompts_at_once

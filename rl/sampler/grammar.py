@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 
 from rl.config import EngineerSection
-from rl.qwen3.tokenizer import Tokenizer, check_fit
+from rl.decoder.tokenizer import Tokenizer, check_fit
 from rl.sampler import Guide, Sampler, SamplingParams
 from rl.sampler.thinking import closing
 

@@ -11,9 +11,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
-from rl.qwen3.attention import device_of
-from rl.qwen3.model import KVCache, Qwen3, Qwen3Config
-from rl.qwen3.sharding import abstract_at
+from rl.decoder.attention import device_of
+from rl.decoder.model import Decoder, DecoderConfig, KVCache
+from rl.decoder.sharding import abstract_at
 from rl.sampler.draw import SamplingParams, draw
 from rl.sampler.thinking import ThinkingBudget
 
@@ -32,8 +32,8 @@ class SamplerSpec:
       thinking: the cap on thoughts; None for none.
     """
 
-    graph: nnx.GraphDef[Qwen3]
-    config: Qwen3Config
+    graph: nnx.GraphDef[Decoder]
+    config: DecoderConfig
     mesh: Mesh
     rows: int
     max_prompt_tokens: int

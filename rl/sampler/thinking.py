@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.record import Array
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder.tokenizer import Tokenizer
 
 
 def closing(tokenizer: Tokenizer, sentence: str | None) -> list[int]:

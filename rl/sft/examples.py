@@ -8,9 +8,9 @@ from engineer import examples
 from jaxlake import text
 from jaxlake.types import Instance
 from rl.config import ConfigError
+from rl.decoder.logprobs import Sequences, join
+from rl.decoder.tokenizer import Tokenizer, check_fit
 from rl.policy import Policy
-from rl.qwen3.logprobs import Sequences, join
-from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.run.boards import Draw, mixed_boards
 from rl.run.keys import Purpose, make_key
 from rl.run.tracking import Display

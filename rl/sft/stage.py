@@ -8,10 +8,10 @@ import numpy as np
 import optax
 from flax import nnx
 
+from rl.decoder import lora, sharding
+from rl.decoder.logprobs import Sequences, take
 from rl.grpo.optimizer import learning_rate, updates_made
 from rl.policy import Policy
-from rl.qwen3 import lora, sharding
-from rl.qwen3.logprobs import Sequences, take
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import TrainState

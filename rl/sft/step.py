@@ -8,17 +8,17 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from rl.config import WarmStartSection
+from rl.decoder import lora, sharding
+from rl.decoder.logprobs import Sequences, abstract_sequences, answer_logprobs, masked_sum
+from rl.decoder.model import Decoder
 from rl.grpo.optimizer import step
-from rl.qwen3 import lora, sharding
-from rl.qwen3.logprobs import Sequences, abstract_sequences, answer_logprobs, masked_sum
-from rl.qwen3.model import Qwen3
 
 
 @functools.partial(
     jax.jit, static_argnames=("graph", "optimizer", "mesh"), donate_argnames=("trained", "optimizer_state")
 )
 def update(
-    graph: nnx.GraphDef[Qwen3],
+    graph: nnx.GraphDef[Decoder],
     optimizer: optax.GradientTransformation,
     trained: nnx.State,
     frozen: nnx.State,
@@ -46,7 +46,7 @@ def update(
 
 
 def lower(
-    graph: nnx.GraphDef[Qwen3],
+    graph: nnx.GraphDef[Decoder],
     parameters: nnx.State,
     optimizer: optax.GradientTransformation,
     settings: WarmStartSection,

@@ -15,7 +15,7 @@ from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from jaxlake.types import Instance
 from rl.config import Config
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display

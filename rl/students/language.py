@@ -22,11 +22,11 @@ from rl import distributed, grpo, sft
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
 from rl.credit import first_lost
+from rl.decoder.logprobs import Sequences
+from rl.decoder.tokenizer import check_fit
 from rl.grpo.optimizer import make_optimizer
 from rl.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
 from rl.policy import Policy, Prompts, writer
-from rl.qwen3.logprobs import Sequences
-from rl.qwen3.tokenizer import check_fit
 from rl.run.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key

@@ -12,8 +12,8 @@ from stage import Said
 
 from rl import config as config_
 from rl import evaluate, train
+from rl.decoder import lora
 from rl.policy import Policy
-from rl.qwen3 import lora
 from rl.run.checkpoint import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key

@@ -12,7 +12,7 @@ from jaxlake.levels import stack
 from jaxlake.types import ABSENT, STEPS, Plan
 from rl.config import Config, ConfigError
 from rl.credit import first_lost, token_credit
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder.tokenizer import Tokenizer
 from rl.students.language import LanguageStudent, check_room
 
 LONGEST = 6

@@ -9,9 +9,9 @@ from shapes import SMALL
 from tokenizers import Tokenizer as Backend
 
 from rl import evaluate
-from rl.qwen3 import weights
-from rl.qwen3.model import abstract
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder import weights
+from rl.decoder.model import abstract
+from rl.decoder.tokenizer import Tokenizer
 
 SHAPE = dataclasses.replace(SMALL, vocab_size=900)
 

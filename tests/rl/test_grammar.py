@@ -14,9 +14,9 @@ from engineer import proposal
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 from rl.config import EngineerSection
-from rl.qwen3.model import abstract, create
-from rl.qwen3.sharding import make_mesh, rollout_shardings
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder.model import abstract, create
+from rl.decoder.sharding import make_mesh, rollout_shardings
+from rl.decoder.tokenizer import Tokenizer
 from rl.sampler import Sampler
 from rl.sampler.grammar import GrammarSampler, Script
 from rl.sampler.programs import programs

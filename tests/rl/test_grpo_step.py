@@ -18,10 +18,10 @@ from jaxlake.levels import stack
 from jaxlake.types import Check
 from rl import distributed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
+from rl.decoder.tokenizer import Tokenizer
 from rl.grpo import policy_loss
 from rl.grpo_step import Collected, make_batch, sample
 from rl.policy import Policy
-from rl.qwen3.tokenizer import Tokenizer
 from rl.run.boards import BoardSet
 from rl.run.keys import Purpose, make_key
 from rl.run.state import TrainState

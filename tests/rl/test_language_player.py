@@ -23,10 +23,10 @@ from jaxlake.levels import stack
 from jaxlake.state import Params
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
+from rl.decoder import lora, weights
+from rl.decoder.model import create
+from rl.decoder.tokenizer import Tokenizer
 from rl.policy import Policy
-from rl.qwen3 import lora, weights
-from rl.qwen3.model import create
-from rl.qwen3.tokenizer import Tokenizer
 from rl.students import LanguagePlayer
 from rl.students.player import language_actor, load_player, ppo
 from rl.students.player.actor import decide

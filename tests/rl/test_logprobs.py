@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl.qwen3 import logprobs
-from rl.qwen3.sharding import make_mesh, shard_batch
+from rl.decoder import logprobs
+from rl.decoder.sharding import make_mesh, shard_batch
 
 
 def plain(hidden, head, targets, temperature):

@@ -10,8 +10,8 @@ from flax import nnx
 from shapes import SMALL
 
 from rl.config import GRPOSection, OptimizerFields
+from rl.decoder.model import create
 from rl.grpo.optimizer import learning_rate, make_optimizer
-from rl.qwen3.model import create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

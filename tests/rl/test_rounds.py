@@ -9,11 +9,11 @@ import rl.sft.stage
 from rl import distributed
 from rl import grpo_step as one_step
 from rl.config import GRPOSection
+from rl.decoder.logprobs import join
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
 from rl.grpo_step import minibatch_rows, summary
 from rl.policy import Policy
-from rl.qwen3.logprobs import join
 from rl.run.signals import Interrupted
 
 pytestmark = pytest.mark.heavy  # its stage compiles for 25 seconds

@@ -20,8 +20,8 @@ from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from rl import grpo
 from rl.config import Config, GRPOSection, RunError
+from rl.decoder.sharding import make_mesh, shard_parameters
 from rl.policy import Policy, Prompts
-from rl.qwen3.sharding import make_mesh, shard_parameters
 from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress

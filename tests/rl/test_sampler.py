@@ -8,9 +8,9 @@ from flax import nnx
 from shapes import MEDIUM
 
 from rl.config import ConfigError, RunError
-from rl.qwen3.logprobs import join
-from rl.qwen3.model import abstract, create, token_positions
-from rl.qwen3.sharding import make_mesh, rollout_shardings
+from rl.decoder.logprobs import join
+from rl.decoder.model import abstract, create, token_positions
+from rl.decoder.sharding import make_mesh, rollout_shardings
 from rl.run.keys import Purpose, make_key
 from rl.sampler import Sampler, SamplingParams
 from rl.sampler.draw import draw, likeliest

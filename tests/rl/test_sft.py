@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 from shapes import SMALL, SMALL_JSON
 
 from rl import grpo, sft, train
-from rl.qwen3 import lora
-from rl.qwen3.logprobs import join, take
-from rl.qwen3.model import abstract, create, token_positions
-from rl.qwen3.sharding import make_mesh, rows_for, shard_batch, shard_parameters
+from rl.decoder import lora
+from rl.decoder.logprobs import join, take
+from rl.decoder.model import abstract, create, token_positions
+from rl.decoder.sharding import make_mesh, rows_for, shard_batch, shard_parameters
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -11,10 +11,10 @@ from jaxlake.benchmark import load, take
 from jaxlake.board_text import from_text
 from jaxlake.types import Objective
 from rl.config import Config, ConfigError
+from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer
 from rl.evaluation.record import Answer
 from rl.evaluation.suite import score_answers
 from rl.policy import Policy
-from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
 from rl.sampler import Rollout
 from rl.sft.examples import response
 

@@ -9,9 +9,9 @@ import pytest
 from flax import nnx
 from shapes import SMALL
 
-from rl.qwen3.logprobs import answer_logprobs, join
-from rl.qwen3.model import create, token_positions
-from rl.qwen3.sharding import make_mesh
+from rl.decoder.logprobs import answer_logprobs, join
+from rl.decoder.model import create, token_positions
+from rl.decoder.sharding import make_mesh
 from rl.sampler import Sampler, SamplingParams, ThinkingBudget
 
 STOP, OPEN, END = 3, 2, 5

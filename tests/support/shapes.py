@@ -1,8 +1,8 @@
 """Shapes of models that are small enough to compile in a moment, for tests that do not care which."""
 
-from rl.qwen3.model import Qwen3Config
+from rl.decoder.model import DecoderConfig
 
-SMALL = Qwen3Config(
+SMALL = DecoderConfig(
     vocab_size=16,
     hidden_size=16,
     intermediate_size=24,
@@ -14,7 +14,7 @@ SMALL = Qwen3Config(
 )
 """One layer, two heads that share their keys and values, sixteen tokens without a tokenizer."""
 
-MEDIUM = Qwen3Config(
+MEDIUM = DecoderConfig(
     vocab_size=64,
     hidden_size=32,
     intermediate_size=48,

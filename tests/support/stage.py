@@ -18,11 +18,11 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from rl.config import Config
+from rl.decoder import lora
 from rl.engineer_factory import make_engineer
 from rl.grpo import init
 from rl.grpo_step import grpo_step, rounds_optimizer
 from rl.policy import Policy
-from rl.qwen3 import lora
 from rl.rounds import design
 from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory

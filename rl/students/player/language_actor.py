@@ -14,9 +14,9 @@ from jaxlake import view
 from jaxlake.record import Array
 from jaxlake.types import Action
 from rl.config import ConfigError, PPOSection
+from rl.decoder.model import Decoder, abstract, token_positions
+from rl.decoder.tokenizer import Tokenizer, check_fit
 from rl.policy import Policy
-from rl.qwen3.model import Qwen3, abstract, token_positions
-from rl.qwen3.tokenizer import Tokenizer, check_fit
 from rl.students.player.actor import MAX_NORM, log_probabilities
 from rl.students.player.properties import MOVES, properties
 
@@ -75,7 +75,7 @@ class LanguageActor:
       observe: the view of an agent, in numbers of phrases.
     """
 
-    graph: nnx.GraphDef[Qwen3]
+    graph: nnx.GraphDef[Decoder]
     prompt: Prompt
     chunk: int
     first: int | None

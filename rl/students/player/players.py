@@ -8,9 +8,9 @@ from flax import nnx
 
 from rl import sft
 from rl.config import Config, ConfigError
+from rl.decoder import lora, sharding
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
-from rl.qwen3 import lora, sharding
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress

@@ -9,7 +9,7 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 from rl import grpo
-from rl.qwen3.sharding import make_mesh
+from rl.decoder.sharding import make_mesh
 
 ADAM = optax.adam(1e-2)
 ONE = make_mesh(1, 1)

@@ -13,9 +13,9 @@ from shapes import SMALL
 from rl import grpo
 from rl.config import GRPOSection
 from rl.config.choices import Advantage
-from rl.qwen3.logprobs import join
-from rl.qwen3.model import create, token_positions
-from rl.qwen3.sharding import make_mesh
+from rl.decoder.logprobs import join
+from rl.decoder.model import create, token_positions
+from rl.decoder.sharding import make_mesh
 
 ONE = make_mesh(1, 1)
 

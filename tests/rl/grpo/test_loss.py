@@ -7,8 +7,8 @@ import pytest
 
 from rl.config import GRPOSection
 from rl.config.choices import Aggregation, Correction
+from rl.decoder.logprobs import Sequences
 from rl.grpo import Batch, denominator, policy_loss
-from rl.qwen3.logprobs import Sequences
 
 PLAIN = GRPOSection()
 

@@ -14,11 +14,11 @@ from shapes import SMALL
 from rl import distributed, grpo
 from rl.config import GRPOSection, LoRASection
 from rl.config.choices import Aggregation
+from rl.decoder import lora
+from rl.decoder.logprobs import join
+from rl.decoder.model import abstract, create, token_positions
+from rl.decoder.sharding import make_mesh, shard_parameters, shardings
 from rl.grpo.optimizer import make_optimizer
-from rl.qwen3 import lora
-from rl.qwen3.logprobs import join
-from rl.qwen3.model import abstract, create, token_positions
-from rl.qwen3.sharding import make_mesh, shard_parameters, shardings
 
 update_module = importlib.import_module("rl.grpo.update")  # rl.grpo.update is the function
 

@@ -19,8 +19,8 @@ from jax.sharding import PartitionSpec as P
 from jaxlake.record import Array, Record, record
 from rl.config import LoRASection
 from rl.config.choices import AttentionKind, Remat
-from rl.qwen3.attention import attend, attend_cached, choose_kernel, device_of
-from rl.qwen3.sharding import cache_spec, named_sharding
+from rl.decoder.attention import attend, attend_cached, choose_kernel, device_of
+from rl.decoder.sharding import cache_spec, named_sharding
 
 CHECKPOINTS = {
     Remat.NONE: lambda body: body,
@@ -32,7 +32,7 @@ CHECKPOINTS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Qwen3Config:
+class DecoderConfig:
     """Shape of a dense Qwen3, in the names of its `config.json`, and how it is computed.
 
     Attributes:
@@ -70,13 +70,13 @@ class KVCache(Record):
     values: Array
 
     @classmethod
-    def zeros(cls, config: Qwen3Config, batch: int, slots: int) -> "KVCache":
+    def zeros(cls, config: DecoderConfig, batch: int, slots: int) -> "KVCache":
         """Return an empty cache with room for `slots` tokens of `batch` sequences."""
         shape = (config.num_hidden_layers, batch, config.num_key_value_heads, slots, config.head_dim)
         return cls(keys=jnp.zeros(shape, config.dtype), values=jnp.zeros(shape, config.dtype))
 
     @staticmethod
-    def spec(config: Qwen3Config, mesh: Mesh) -> P:
+    def spec(config: DecoderConfig, mesh: Mesh) -> P:
         """Return the spec of both arrays on a mesh: rows over `fsdp`, heads over `tp` where it divides them."""
         return cache_spec(config.num_key_value_heads, mesh)
 
@@ -102,7 +102,7 @@ def _normal(
     return x if sharding is None else jax.lax.with_sharding_constraint(x, sharding)
 
 
-def base_dtype(config: Qwen3Config) -> Any:
+def base_dtype(config: DecoderConfig) -> Any:
     """Return the dtype of the base's stored matrices: float32 where they are trained, else that of the work."""
     return jnp.float32 if config.lora is None else config.dtype
 
@@ -159,7 +159,7 @@ class Projection(nnx.Module):
     """Linear maps without bias, one a layer, with an adapter if the config asks."""
 
     def __init__(
-        self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None, name: str, inputs: int, outputs: int, spec: P
+        self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None, name: str, inputs: int, outputs: int, spec: P
     ):
         layers = config.num_hidden_layers
         w = init_matrix(rngs, (layers, inputs, outputs), inputs, spec, mesh, base_dtype(config))
@@ -182,7 +182,7 @@ class Projection(nnx.Module):
 class Attention(nnx.Module):
     """Self-attention with QK-norm and rotary positions; the caller's `attention_fn` says which tokens are read."""
 
-    def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None):
+    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         d, n, k, h = config.hidden_size, config.num_attention_heads, config.num_key_value_heads, config.head_dim
         self.q_proj = Projection(config, rngs, mesh, "q_proj", d, n * h, P("fsdp", "tp"))
         self.k_proj = Projection(config, rngs, mesh, "k_proj", d, k * h, P("fsdp", "tp"))
@@ -212,7 +212,7 @@ AttentionFn = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
 class MLP(nnx.Module):
     """SwiGLU feed-forward."""
 
-    def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None):
+    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         d, f = config.hidden_size, config.intermediate_size
         self.gate_proj = Projection(config, rngs, mesh, "gate_proj", d, f, P("fsdp", "tp"))
         self.up_proj = Projection(config, rngs, mesh, "up_proj", d, f, P("fsdp", "tp"))
@@ -230,7 +230,7 @@ class DecoderLayer(nnx.Module):
     Made with the parameters of all layers, stacked along a leading axis; called with those of one.
     """
 
-    def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None):
+    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         norm = (config.num_hidden_layers, config.hidden_size)
         self.input_layernorm = RMSNorm(norm, config.rms_norm_eps, mesh)
         self.self_attn = Attention(config, rngs, mesh)
@@ -248,12 +248,12 @@ class DecoderLayer(nnx.Module):
 class Embedding(nnx.Module):
     """A table with one row a token: the embedding, and the head where it is not tied."""
 
-    def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None):
+    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         v, d, spec = config.vocab_size, config.hidden_size, P("tp", "fsdp")
         self.weight = nnx.Param(init_matrix(rngs, (v, d), d, spec, mesh, base_dtype(config)), spec=spec)
 
 
-class Qwen3(nnx.Module):
+class Decoder(nnx.Module):
     """A dense Qwen3; its layers are scanned.
 
     Args:
@@ -265,7 +265,7 @@ class Qwen3(nnx.Module):
       ConfigError: if the attention kernel asked for cannot run there; before any weight is read.
     """
 
-    def __init__(self, config: Qwen3Config, rngs: nnx.Rngs, mesh: Mesh | None = None):
+    def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None = None):
         self.config = config
         self.mesh = mesh
         self.kernel = choose_kernel(config.attention, device_of(mesh), config.dtype, config.head_dim)
@@ -382,9 +382,9 @@ def token_positions(valid: Array) -> jax.Array:
     return jnp.maximum(jnp.cumsum(valid, axis=-1) - 1, 0)
 
 
-def abstract(config: Qwen3Config, mesh: Mesh | None = None) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
+def abstract(config: DecoderConfig, mesh: Mesh | None = None) -> tuple[nnx.GraphDef[Decoder], nnx.State]:
     """Return the two halves of a model without its numbers: each parameter a ShapeDtypeStruct with its sharding."""
-    graph, shapes = nnx.split(nnx.eval_shape(lambda: Qwen3(config, nnx.Rngs(0), mesh)))
+    graph, shapes = nnx.split(nnx.eval_shape(lambda: Decoder(config, nnx.Rngs(0), mesh)))
 
     def place(variable: nnx.Variable) -> nnx.Variable:
         shape, dtype = variable.shape, variable.dtype
@@ -393,9 +393,9 @@ def abstract(config: Qwen3Config, mesh: Mesh | None = None) -> tuple[nnx.GraphDe
     return graph, jax.tree.map(place, shapes, is_leaf=lambda x: isinstance(x, nnx.Variable))
 
 
-def create(config: Qwen3Config, key: jax.Array, mesh: Mesh | None = None) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
+def create(config: DecoderConfig, key: jax.Array, mesh: Mesh | None = None) -> tuple[nnx.GraphDef[Decoder], nnx.State]:
     """Return the two halves of a model with random weights, each made where it belongs: no device ever holds them all.
 
     The same key gives the same weights on every mesh.
     """
-    return nnx.split(Qwen3(config, nnx.Rngs(key), mesh))
+    return nnx.split(Decoder(config, nnx.Rngs(key), mesh))

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from rl.config import ConfigError
-from rl.qwen3.model import Qwen3Config
+from rl.decoder.model import DecoderConfig
 
 FIELDS = (
     "vocab_size",
@@ -39,7 +39,7 @@ BUILT = {
 """Values of other fields that the model computes, the last for an absent one; with others it would be wrong."""
 
 # The shipped tokenizer has 896 tokens; sequences are short, hence the small base of the angles.
-_TINY = Qwen3Config(
+_TINY = DecoderConfig(
     vocab_size=896,
     hidden_size=96,
     intermediate_size=256,
@@ -50,7 +50,7 @@ _TINY = Qwen3Config(
     rope_theta=1e4,
 )
 # What the published ones share; theirs is https://huggingface.co/Qwen/Qwen3-<size>/blob/main/config.json.
-_4B = Qwen3Config(
+_4B = DecoderConfig(
     vocab_size=151_936,
     hidden_size=2560,
     intermediate_size=9728,
@@ -61,7 +61,7 @@ _4B = Qwen3Config(
     rope_theta=1e6,
 )
 
-PRESETS: dict[str, Qwen3Config] = {
+PRESETS: dict[str, DecoderConfig] = {
     "tiny": _TINY,
     "small": dataclasses.replace(
         _TINY,
@@ -85,7 +85,7 @@ PRESETS: dict[str, Qwen3Config] = {
 """Matrix work in float32 and no adapters: a run replaces what its configuration says."""
 
 
-def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
+def shape_of(name: str | Path, dtype: Any = jnp.float32) -> DecoderConfig:
     """Return the shape of a preset's name, a config.json or a folder with one.
 
     Raises:
@@ -99,7 +99,7 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> Qwen3Config:
     return read_config(path, dtype)
 
 
-def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
+def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
     """Read the shape in a config.json, raw: no class default stands in for a missing value.
 
     Args:
@@ -128,4 +128,4 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> Qwen3Config:
         problems.append(f"lacks {', '.join(missing)}")
     if problems:
         raise ConfigError(f"{path}: must be of a dense Qwen3: {'; '.join(problems)}")
-    return Qwen3Config(**{name: raw[name] for name in FIELDS} | {"rope_theta": float(raw["rope_theta"])}, dtype=dtype)
+    return DecoderConfig(**{name: raw[name] for name in FIELDS} | {"rope_theta": float(raw["rope_theta"])}, dtype=dtype)

@@ -10,9 +10,9 @@ import pytest
 
 from rl.config import ConfigError
 from rl.config.choices import AttentionKind
-from rl.qwen3 import attention
-from rl.qwen3.attention import attend, attend_cached, choose_kernel, cudnn, flash_decoding, read_rows, splash, xla
-from rl.qwen3.sharding import make_mesh
+from rl.decoder import attention
+from rl.decoder.attention import attend, attend_cached, choose_kernel, cudnn, flash_decoding, read_rows, splash, xla
+from rl.decoder.sharding import make_mesh
 
 CPU = SimpleNamespace(platform="cpu", device_kind="cpu")
 TPU = SimpleNamespace(platform="tpu", device_kind="TPU v5 lite")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from rl.config import ConfigError
-from rl.qwen3.tokenizer import TINY_TOKENIZER, Tokenizer
+from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from rl.qwen3 import weights
-from rl.qwen3.model import Qwen3Config, abstract, token_positions
-from rl.qwen3.presets import read_config
-from rl.qwen3.sharding import for_rollout, make_mesh
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder import weights
+from rl.decoder.model import DecoderConfig, abstract, token_positions
+from rl.decoder.presets import read_config
+from rl.decoder.sharding import for_rollout, make_mesh
+from rl.decoder.tokenizer import Tokenizer
 from rl.sampler import Sampler, SamplingParams
 
 DATA = Path(__file__).parent / "data"
@@ -143,7 +143,7 @@ def test_a_saved_model_writes_the_same_greedy_tokens_in_transformers(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = Tokenizer()
-    shape = Qwen3Config(**BASE | {"vocab_size": len(tokenizer), "num_key_value_heads": 4})
+    shape = DecoderConfig(**BASE | {"vocab_size": len(tokenizer), "num_key_value_heads": 4})
     shapes = abstract(shape)[1]
     noise = np.random.default_rng(7)
     parameters = jax.tree.map(lambda x: jnp.array(noise.normal(size=x.shape) * 0.5, x.dtype), shapes)

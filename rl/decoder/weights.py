@@ -26,10 +26,10 @@ from safetensors import SafetensorError, safe_open
 
 from rl import distributed
 from rl.config import ConfigError
-from rl.qwen3 import lora
-from rl.qwen3.model import Qwen3, Qwen3Config, abstract
-from rl.qwen3.presets import FIELDS
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder import lora
+from rl.decoder.model import Decoder, DecoderConfig, abstract
+from rl.decoder.presets import FIELDS
+from rl.decoder.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
 EMBEDDING = "model.embed_tokens.weight"
@@ -139,8 +139,8 @@ def _tensors(base: nnx.State) -> list[Tensor]:
 
 
 def load(
-    folder: Path | str, config: Qwen3Config, mesh: Mesh | None = None, key: jax.Array | None = None
-) -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
+    folder: Path | str, config: DecoderConfig, mesh: Mesh | None = None, key: jax.Array | None = None
+) -> tuple[nnx.GraphDef[Decoder], nnx.State]:
     """Read single or sharded safetensors straight into their shardings, tensor by tensor.
 
     Host memory stays below the largest file plus one tensor, device memory at the parameters plus one tensor. Each
@@ -201,14 +201,14 @@ def _is_finite(tensor: jax.Array) -> jax.Array:
 
 
 @functools.cache
-def _adapters(config: Qwen3Config, mesh: Mesh | None) -> Callable[[jax.Array | None], nnx.State]:
+def _adapters(config: DecoderConfig, mesh: Mesh | None) -> Callable[[jax.Array | None], nnx.State]:
     """Return a function that makes fresh adapters, those of `create` with the same key, without the random base.
 
     Kept, as it compiles for seconds: a notebook reads its model before a run, in it, and after it.
     """
     shapes = lora.split(abstract(config, mesh)[1])[0]
     return jax.jit(
-        lambda key: lora.split(nnx.split(Qwen3(config, nnx.Rngs(key), mesh))[1])[0],
+        lambda key: lora.split(nnx.split(Decoder(config, nnx.Rngs(key), mesh))[1])[0],
         out_shardings=jax.tree.map(lambda x: x.sharding, shapes),
     )
 
@@ -283,7 +283,7 @@ def _files(folder: Path) -> tuple[list[Path], list[str]]:
 
 def save(
     folder: Path | str,
-    config: Qwen3Config,
+    config: DecoderConfig,
     parameters: nnx.State,
     tokenizer: Tokenizer | None = None,
     *,
@@ -395,7 +395,7 @@ def _write(path: Path, parts: Iterable[bytes | np.ndarray]) -> None:
             os.fsync(file.fileno())
 
 
-def _config_json(config: Qwen3Config, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:
+def _config_json(config: DecoderConfig, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:
     """Write config.json in the spelling of the published checkpoints, which transformers 4 and 5 read."""
     beside = tokenizer and tokenizer.folder / "config.json"
     published = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}

@@ -1,6 +1,6 @@
 """Writes two small checkpoints and the reference implementation's logits on them; needs torch, their test does not.
 
-python tests/rl/qwen3/make_golden.py
+python tests/rl/decoder/make_golden.py
 """
 
 from pathlib import Path

@@ -19,11 +19,11 @@ from safetensors.numpy import load_file, save_file
 from shapes import MEDIUM
 
 from rl.config import ConfigError, LoRASection
-from rl.qwen3 import lora, weights
-from rl.qwen3.model import abstract
-from rl.qwen3.presets import read_config
-from rl.qwen3.sharding import make_mesh
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder import lora, weights
+from rl.decoder.model import abstract
+from rl.decoder.presets import read_config
+from rl.decoder.sharding import make_mesh
+from rl.decoder.tokenizer import Tokenizer
 
 SHAPE = dataclasses.replace(MEDIUM, vocab_size=40, hidden_size=16, intermediate_size=24, rope_theta=5e6)
 SHARDS = 6_000
@@ -283,9 +283,9 @@ def test_loading_and_saving_hold_one_tensor_on_the_host(tmp_path):
     program = """
         import dataclasses, resource, sys, threading, tracemalloc
         import jax, jax.numpy as jnp
-        from rl.qwen3 import weights
-        from rl.qwen3.model import abstract
-        from rl.qwen3.presets import PRESETS, read_config
+        from rl.decoder import weights
+        from rl.decoder.model import abstract
+        from rl.decoder.presets import PRESETS, read_config
 
         def zeros(shape):
             return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), abstract(shape)[1])
@@ -329,9 +329,9 @@ def test_two_processes_read_their_parts_and_write_the_same_files(tmp_path):
     program = """
         import sys, jax, jax.numpy as jnp
         from rl import distributed
-        from rl.qwen3 import weights
-        from rl.qwen3.presets import read_config
-        from rl.qwen3.sharding import make_mesh
+        from rl.decoder import weights
+        from rl.decoder.presets import read_config
+        from rl.decoder.sharding import make_mesh
 
         port, process, folder = sys.argv[1:]
         distributed.initialize(f"127.0.0.1:{port}", 2, int(process))

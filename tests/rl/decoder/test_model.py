@@ -12,8 +12,8 @@ from flax import nnx
 from shapes import MEDIUM
 
 from rl.config.choices import Remat
-from rl.qwen3.model import KVCache, Qwen3, abstract, create, token_positions
-from rl.qwen3.sharding import make_mesh, shard_parameters
+from rl.decoder.model import Decoder, KVCache, abstract, create, token_positions
+from rl.decoder.sharding import make_mesh, shard_parameters
 
 TINY = dataclasses.replace(MEDIUM, num_hidden_layers=3)
 
@@ -27,7 +27,7 @@ def all_logits(graph, parameters, tokens, valid) -> jax.Array:
 
 
 @pytest.fixture(scope="module")
-def model() -> tuple[nnx.GraphDef[Qwen3], nnx.State]:
+def model() -> tuple[nnx.GraphDef[Decoder], nnx.State]:
     return create(TINY, jax.random.key(0))
 
 

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxlake.record import Array
 from rl.config import ConfigError
 from rl.config.choices import AttentionKind
-from rl.qwen3.sharding import cache_spec
+from rl.decoder.sharding import cache_spec
 
 ROW_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
 """How a cache lies in memory, its axes in their own order: XLA:TPU would lay it out for the write, and copy it."""

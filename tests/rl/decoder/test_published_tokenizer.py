@@ -15,9 +15,9 @@ from rl import config as config_
 from rl.command import shipped
 from rl.config import EngineerSection
 from rl.config.choices import Credit
+from rl.decoder.sharding import make_mesh
+from rl.decoder.tokenizer import Tokenizer
 from rl.policy import Policy
-from rl.qwen3.sharding import make_mesh
-from rl.qwen3.tokenizer import Tokenizer
 from rl.sampler import Guide
 from rl.sampler.grammar import GrammarSampler, Script
 from rl.sampler.thinking import closing

@@ -13,8 +13,8 @@ from shapes import MEDIUM
 
 from rl import grpo
 from rl.config import ConfigError
-from rl.qwen3 import sharding
-from rl.qwen3.model import create
+from rl.decoder import sharding
+from rl.decoder.model import create
 
 SHAPE = dataclasses.replace(MEDIUM, hidden_size=16, intermediate_size=24, num_hidden_layers=3, dtype=jnp.bfloat16)
 

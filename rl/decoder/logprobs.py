@@ -12,8 +12,8 @@ from jax.custom_derivatives import SymbolicZero
 from jax.sharding import Mesh
 
 from jaxlake.record import Array, Record, record
-from rl.qwen3.attention import device_of
-from rl.qwen3.model import Qwen3, constrain, token_positions
+from rl.decoder.attention import device_of
+from rl.decoder.model import Decoder, constrain, token_positions
 
 BLOCK_BYTES = 2**26
 """Most memory a device should spend on one block of float32 logits: 64 MiB."""
@@ -91,7 +91,7 @@ def abstract_sequences(rows: int, prompt_tokens: int, answer_tokens: int) -> Seq
     return jax.eval_shape(lambda: join(prompts, prompt_tokens, answers, answers == 0))
 
 
-def answer_logprobs(model: Qwen3, sequences: Sequences, temperature: float) -> tuple[jax.Array, jax.Array]:
+def answer_logprobs(model: Decoder, sequences: Sequences, temperature: float) -> tuple[jax.Array, jax.Array]:
     """Return the log-probability of each answer token, and the entropy of the distribution it came from.
 
     The head sees the answers' positions only.

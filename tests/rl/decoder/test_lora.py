@@ -14,11 +14,11 @@ from shapes import MEDIUM
 
 from rl.config import ConfigError, LoRASection
 from rl.config import load as load_config
+from rl.decoder import lora, weights
+from rl.decoder.model import abstract, create, token_positions
+from rl.decoder.sharding import make_mesh, shard_parameters
+from rl.decoder.tokenizer import Tokenizer
 from rl.policy import Policy
-from rl.qwen3 import lora, weights
-from rl.qwen3.model import abstract, create, token_positions
-from rl.qwen3.sharding import make_mesh, shard_parameters
-from rl.qwen3.tokenizer import Tokenizer
 
 PLAIN = MEDIUM
 ADAPTED = dataclasses.replace(

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 from rl.config import ConfigError
-from rl.qwen3.model import abstract
-from rl.qwen3.presets import PRESETS, read_config, shape_of
-from rl.qwen3.tokenizer import Tokenizer
+from rl.decoder.model import abstract
+from rl.decoder.presets import PRESETS, read_config, shape_of
+from rl.decoder.tokenizer import Tokenizer
 
 PUBLISHED = {
     # Bytes in bfloat16 of the hub's safetensors. Those of 0.6B and 1.7B carry the tied head a second time.
