@@ -210,7 +210,6 @@ class _Content:
     """Content of a message.
 
     Attributes:
-      modules: the modules that are shown.
       kinds: the kinds to be designed.
       states: validation rows by kind after every round, shown or not.
       rounds: past rounds that H, H0 and S show.

@@ -31,7 +31,6 @@ def example(
     The answer follows from nothing that the context leaves out.
 
     Args:
-      rng: the source of every draw.
       kinds: kinds of boards to be designed, ascending.
       rounds: rounds of the run, round 0 included; at least 2.
       epochs_per_round: epochs of a round, which the context may show.

@@ -73,7 +73,6 @@ def without_signal(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> flo
     """Return the share of piloted boards answered all validly or all invalidly, kinds weighted by their data ratios.
 
     Args:
-      config: the piloted configuration.
       shares: float ``[boards]`` for each kind, share of a board's answers that are valid.
     """
     return mean_by_data(config, {kind: float(((p == 0) | (p == 1)).mean()) for kind, p in shares.items()})

@@ -74,7 +74,6 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: 
     the projection would give the previous configuration and call it repaired.
 
     Args:
-      answer: the text.
       parsed: the ratios that were read in the answer.
     """
     if not answer.strip():
@@ -125,7 +124,6 @@ class Proposal:
     """Proposal of an engineer, and what became of it; one that computes and writes no words needs two fields.
 
     Attributes:
-      engineer: the engineer's name.
       raw: the engineer's whole answer, verbatim: its last one; empty where it wrote nothing.
       thinking: the part before the answer. It enters later contexts through module S alone.
       parsed: the object read from the answer, None where none could be read.

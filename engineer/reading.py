@@ -49,7 +49,6 @@ def mark(thought: str, evidence: Evidence, kinds: Sequence[Kind]) -> Marks:
     most learnable one of those that can be designed and are validated or trained on.
 
     Args:
-      thought: any text.
       evidence: the table that the thought is about.
       kinds: the kinds that can be designed.
     """

@@ -43,7 +43,6 @@ class AutoReset:
     """A lake that begins again; hashable, so it can be a static argument.
 
     Attributes:
-      lake: the rules.
       mode: when the next episode begins; an ``AutoResetMode`` or its word.
     """
 
@@ -62,8 +61,6 @@ class AutoReset:
         """Play one step, and begins the next episode as the mode says, with the same params.
 
         Args:
-          bank: bank of ``reset``.
-          state: the state of ``reset`` or the step before.
           actions: int32 ``[max_agents]``.
           key: the key of a slip and of the next level.
         """

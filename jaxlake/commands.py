@@ -29,7 +29,6 @@ def mistakes_in_one_line(parser: argparse.ArgumentParser, stopped: str = "stoppe
     """Exit with status 2 for what a user can put right, and with 130 for Ctrl-C, instead of a traceback.
 
     Args:
-      parser: the command's.
       stopped: the message on Ctrl-C.
       needs: the purpose of a module that is not installed.
     """

@@ -89,8 +89,6 @@ class LakeConfig:
         """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005.
 
         Args:
-          kinds: the kinds, in ascending order.
-          key: the key of the draw.
           concentration: the Dirichlet distribution's parameter; below 1 few kinds have most of the data.
         """
         check_process()

@@ -106,7 +106,6 @@ class Lake:
         """Play one step; after the end of the episode nothing changes and nothing is rewarded.
 
         Args:
-          state: the state of ``reset`` or the step before.
           actions: int32 ``[max_agents]`` of ``Action``; any other number waits, and so do agents that are not there.
           key: consumed where ``params.slip`` is set, unused otherwise.
 

@@ -48,7 +48,6 @@ def record(
     Args:
       instance: the board; the record does not depend on its padding.
       identifier: name of the board, unique in a file.
-      status: the end of the search for an optimal plan.
       optimum: the least sum of costs.
       lower_bound: the sum of the agents' independent shortest paths.
       needs_wait: every optimal plan contains a wait before an arrival.
@@ -185,7 +184,6 @@ def read_parts(
     """Read the parts of a text file, at least one.
 
     Args:
-      path: the file.
       divide: the text into parts with their line numbers, such as ``lines``.
       read: a part, such as ``from_json``; ValueError where it cannot be.
       what: one of them is called.

@@ -24,8 +24,6 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
 
     Args:
       instance: any leading batch axes.
-      max_size: side of the new padded board.
-      max_agents: agent slots of the new one.
 
     Raises:
       ValueError: if a board or its agents would not fit.
@@ -61,7 +59,6 @@ def build(
     """Build an instance from plain numbers; numpy arrays without batch axes.
 
     Args:
-      size: side of the board.
       holes: bool, of as many cells as the padded board has.
       starts, goals: cells of the padded board, one for each agent.
       max_agents: agent slots, the number of agents by default.

@@ -97,7 +97,6 @@ def bounds(observe: Callable[[State], Any], max_agents: int) -> tuple[float, flo
 
     Args:
       observe: ``planes``, ``one_hot``, ``flat``, what ``window`` returns, or a function of your own.
-      max_agents: agent slots of the levels that are played.
     """
     if observe is planes or isinstance(observe, _Window):
         return 0.0, float(max_agents)

@@ -70,11 +70,8 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
     A move off the board, or into a hole that is ``IMPASSABLE``, wants the agent's own cell.
 
     Args:
-      instance: the level.
       positions: int32 ``[agents]`` different cells, ``ABSENT`` for agents that are not there.
       actions: integers ``[agents]``; what is no ``Action`` waits.
-      holes: the effect of a move into a hole.
-      conflicts: the effect of a conflict.
 
     Raises:
       ValueError: for more than 32 agent slots, or a word that is no rule.

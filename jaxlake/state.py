@@ -37,9 +37,7 @@ class State(Record):
     """The state of one episode.
 
     Attributes:
-      instance: the level being played.
       distances: int8 ``[max_agents, cells]`` as of ``levels.distances``, or None where nothing needs them.
-      params: the settings given to ``reset``.
       positions: int32 ``[max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
       time: int32 ``[]`` steps so far.
       arrivals: int16 ``[max_agents]`` cost so far: the time of the last arrival of an agent on its goal, the time so
@@ -103,7 +101,6 @@ class TimeStep(Record):
       truncated: bool ``[]``, out of steps and not terminated.
       legal_actions: bool ``[max_agents, 5]`` in the order of ``Action``, for the next step: moves to a cell of the
         board that can be entered, whoever stands there, and WAIT. Only WAIT for agents that are not there.
-      info: the events of the step.
     """
 
     observation: Any
@@ -122,7 +119,6 @@ class Transition(Record):
     Attributes:
       before, after: the states around it.
       actions: int32 ``[max_agents]`` as chosen, before any slip.
-      info: the events of the step.
       terminated, truncated: bool ``[]``, of ``after``.
     """
 

@@ -43,7 +43,6 @@ def verify(
       instances: ``[...]``.
       plans: ``[...]``; agents from ``num_agents`` on count for ``num_named`` only.
       optimum: int32 ``[...]``, or ``[]`` for all, the least cost; ``ABSENT`` where unknown: nothing is optimal then.
-      objective: the cost; an ``Objective`` or its word.
 
     Raises:
       ValueError: for a word that is no objective, and for arrays of other shapes or kinds than these.

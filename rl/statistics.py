@@ -71,7 +71,6 @@ class Interval:
     """A mean over seeds with two 95 % intervals.
 
     Attributes:
-      mean: mean over the seeds.
       low, high: ends of the bootstrap interval.
       t_low, t_high: ends of Student's t interval over the seeds, with the boards as they are; None with one seed.
       by_seed: values of the single seeds.
@@ -139,7 +138,6 @@ def intervals(
       weights: float ``[groups, boards]``: a row makes a number of the boards, such as the mean over those of a size;
         the same for all boards of a stratum.
       strata: int ``[boards]``: the boards are drawn within these.
-      resamples: number of resamples.
 
     Returns:
       By name an interval for each group.

@@ -20,7 +20,6 @@ class KindEvidence:
     """One kind of boards' row: of a validation, or of a round's training rollouts.
 
     Attributes:
-      kind: the kind of the boards.
       n: answers counted; of a validation one greedy answer per prompt, of training every sampled answer.
       valid: number of answers that pass all eight checks.
       optimal: number of answers that are valid and at the optimum's cost.
@@ -34,8 +33,7 @@ class KindEvidence:
       answer_tokens, answer_tokens_se: mean length of the ``n`` answers in tokens, and its standard error over prompts.
       truncated: number of answers that hit the length cap.
       advantage: mean absolute advantage of a training answer in its group, whatever credit its tokens were given, the
-        bandit's reward; an answer that was left out of its
-        step's batch has 0. None in a validation.
+        bandit's reward; an answer that was left out of its step's batch has 0. None in a validation.
     """
 
     kind: Kind
@@ -66,7 +64,6 @@ class KindEnvironment:
     """The boards of one kind that evidence was measured on.
 
     Attributes:
-      kind: the kind of the boards.
       instances: number of boards.
       requested: ratios by their names (data, hole, wait) as asked for; None for boards that no configuration asked for.
       realised: the ratios as measured.
@@ -90,7 +87,6 @@ class Trajectory:
     """One failed greedy answer.
 
     Attributes:
-      kind: the kind of the board.
       check: the first check that it fails.
       board: drawn as text, with the answered paths where they can be read.
       answer: the text as it was written, without thoughts; the end of a long one.

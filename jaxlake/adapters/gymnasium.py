@@ -54,7 +54,6 @@ class VectorLake(VectorEnv):
 
     Args:
       bank, lake, params, render_mode, kind: the arguments of ``CentralLake``.
-      num_envs: the number of environments.
       autoreset_mode: when the next episode begins; Gymnasium's default.
       max_episode_steps: Gymnasium's name for a limit beside that of ``params``: the lower one holds; -1 is none.
 

@@ -126,10 +126,6 @@ def _widest_first(leaves: Sequence[Any]) -> list[int]:
 
 def pictures(state: State, mode: str) -> tuple[Any, ...]:
     """Return each board of a batch in one of the ``RENDER_MODES``: texts, or pictures of one size, white off the board.
-
-    Args:
-      state: ``[batch]``.
-      mode: ``"ansi"`` or ``"rgb_array"``.
     """
     check_process()
     boards = [_picture(board, mode) for board in jax.device_get(state)]
@@ -156,7 +152,6 @@ def bank_of(bank: LevelBank | None, kind: Kind | str | int | None) -> LevelBank:
     """Return the bank, or where there is none 1,024 generated levels, the same ones every time.
 
     Args:
-      bank: the levels, or None.
       kind: the kind of the boards to generate, at a density of .2; random ones of size 4 with two agents by default.
 
     Raises:

@@ -39,9 +39,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
     JaxMARL passes no parameters, so the bank and ``params`` are constants of the compiled program.
 
     Args:
-      bank: the levels.
       lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
-      params: time limit and slip.
 
     Raises:
       ValueError: when the observation is not such an array.

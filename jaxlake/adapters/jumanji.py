@@ -54,9 +54,7 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
     """Episodes on levels drawn from a bank, which is a constant of the compiled program, as a Jumanji generator is.
 
     Args:
-      bank: the levels.
       lake: the rules; ``observe`` must give one array.
-      params: time limit and slip.
 
     Raises:
       ValueError: when the observation is not one array.

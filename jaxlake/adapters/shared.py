@@ -29,9 +29,7 @@ def box_of(lake: Lake, seen: Any, max_agents: int) -> tuple[float, float, tuple[
     The bounds are those of the dtype where the observation is none of ``jaxlake``'s.
 
     Args:
-      lake: the rules, with the function that observes.
       seen: the observation's shape and dtype, as ``jax.eval_shape`` gives it.
-      max_agents: agent slots of the levels that are played.
 
     Raises:
       ValueError: when the observation is not one array.

@@ -48,7 +48,6 @@ def trl_rows(
     Args:
       instances: ``[n]``, of sides up to 10 with up to 5 agents.
       optimum: int32 ``[n]``, the least sum of costs.
-      style: the prompts' style.
       answer_format: the format that the prompts ask for; answers in either are read.
 
     Raises:

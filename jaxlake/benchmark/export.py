@@ -39,7 +39,6 @@ def export(benchmark: Benchmark, folder: Path, form: str) -> Path:
     """Write ``<set>.<form>`` into the folder, which ``datasets.load_dataset(folder)`` then takes for a split.
 
     Args:
-      benchmark: the set.
       folder: folder to write, made if missing.
       form: one of ``FORMATS``.
 

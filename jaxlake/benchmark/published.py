@@ -28,7 +28,6 @@ class Published:
     """The paper's figures.
 
     Attributes:
-      source: publication of the figures.
       rows: all tables, ascending in the number of agents, the models in the paper's order.
       contexts: percent valid by wait subset, mean over agents and sizes, of the policies that came of each of the six
         contexts that the engineer was given.

@@ -64,7 +64,6 @@ class Scores:
     """The verdicts on answers to a fixed set; numpy arrays.
 
     Attributes:
-      benchmark: the set.
       objective: cost that an optimal plan minimises.
       answers: int ``[n]``, how many each instance has.
       valid, optimal: float ``[n]``, share of the instance's answers; 0 without any.
@@ -241,7 +240,6 @@ def score(
     Args:
       answers: answers by id, one text or several samples; an instance without any counts as invalid.
       benchmark: the set, by default ``load("test")``.
-      objective: cost that an optimal plan minimises.
 
     Raises:
       ValueError: for an id that the set does not have, an answer that is not a text, or a word that is no objective.

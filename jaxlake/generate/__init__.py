@@ -38,14 +38,11 @@ def generate(
     A random board of side N with n agents has ``floor(hole * (N**2 - 2 * n))`` holes; starts and goals are on different
     cells, all 2 n of them. What ``hole`` means for other families says ``Family``. Boards whose agents cannot all
     arrive, that occurred before, that are in ``exclude`` or in one of the package's fixed sets (``jaxlake.benchmark``)
-    are dropped. If a kind's candidate budget ends before a
-    quota is reached, instances that need no wait take the missing places; if it does not have enough different
-    instances at all, those found are repeated.
+    are dropped. If a kind's candidate budget ends before a quota is reached, instances that need no wait take the
+    missing places; if it does not have enough different instances at all, those found are repeated.
 
     Args:
-      config: the ratios.
       key: the result depends on config, key, count and the numbers below alone.
-      count: instances in all.
       max_size: side of the padded board, the largest of the config's kinds by default.
       max_agents: agent slots, the most of the config's kinds by default.
       max_steps: horizon of the solver and length of the plans less one.

@@ -21,7 +21,6 @@ class KindReport:
     of the batches in which they were searched.
 
     Attributes:
-      kind: the boards' kind.
       requested, realised: number of instances.
       requested_waits, realised_waits: number of them in which every optimal plan waits.
       requested_interacting, realised_interacting: number of them in which somebody waits or the optimum exceeds the
@@ -105,8 +104,6 @@ def assemble(parts: Sequence[Found], report: Sequence[KindReport], key: Array) -
 
     Args:
       parts: the boards of each kind that has some, in the order of the report.
-      report: an entry for each kind.
-      key: the key of the order.
     """
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     order = np.asarray(jax.random.permutation(key, len(together.numbers)))

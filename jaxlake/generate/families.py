@@ -232,7 +232,6 @@ def lay_out(family: Family, numbers: Numbers, size: Array, num_agents: Array, de
 
     Args:
       family: any but `random`.
-      numbers: random numbers of this board, for its padded side.
       size, num_agents: int32 scalars.
       density: float32 scalar in [0, .5].
       slots: the length of the padded starts and goals.

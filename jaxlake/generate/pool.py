@@ -31,10 +31,7 @@ class _Cell(NamedTuple):
     """The boards of a kind at one density.
 
     Attributes:
-      stock: the stock that contains them.
       rows: places of the boards in the stock, int ``[n]``.
-      density: density of the boards.
-      account: the account of the search that found them.
     """
 
     stock: Benchmark
@@ -65,9 +62,7 @@ def draw(
     The report says both.
 
     Args:
-      config: the ratios.
       key: the result depends on config, key, count and what follows alone.
-      count: boards in all.
       validation: draw from the quarter that is kept for validation instead of the rest.
       max_size: side of the padded board, the largest of the config's kinds by default.
       max_agents: agent slots, the most of the config's kinds by default.

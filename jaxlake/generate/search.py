@@ -39,7 +39,6 @@ class Found(Record):
     """Solved boards ``[n]`` in the order of their numbers, none twice.
 
     Attributes:
-      instances, solutions: ``[n]``.
       needs_wait: bool ``[n]``.
       numbers: int64 ``[n]``, the candidates' numbers.
     """
@@ -86,8 +85,6 @@ def first_boards(
     does not depend on the size of the batches in which candidates are searched.
 
     Args:
-      shape: the boards' kind, density and padding.
-      key: the key of the candidates.
       quotas: the numbers of boards; fewer come back where there are not as many, None for none.
       excluded: fingerprints of boards that must not occur.
       budget: candidates that may be tried, rounded up to whole steps.

@@ -85,7 +85,6 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
     """Return the shapes of an instance (no batch axes), back to front.
 
     Args:
-      instance: the board.
       plan: the paths that are drawn, if any; cells off the padded board are left out.
       positions: cells ``[max_agents]`` where the agents are, their starts by default.
     """
@@ -141,7 +140,6 @@ def walks(instance: Instance, moves: Plan | np.ndarray) -> np.ndarray:
     """Return the agents' cells, int32 ``[times, agents]``, negative for nowhere.
 
     Args:
-      instance: the board, without batch axes.
       moves: a plan, whose agents stay at the ends of their paths and those without one on their starts; or cells
         ``[times, max_agents]``, such as the positions of a rollout.
     """
@@ -159,7 +157,6 @@ def alarms(instance: Instance, positions: np.ndarray) -> list[Mark]:
     """Return a star where agents share a cell or swap cells, a ring where one has fallen into a hole.
 
     Args:
-      instance: the board, without batch axes.
       positions: cells as ``walks`` returns them.
     """
     max_size = instance.max_size

@@ -23,7 +23,6 @@ def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] |
     an arrow at their end. ``+2`` in a corner of a cell: the agent waits there two steps before its last arrival.
 
     Args:
-      instance: the board.
       plan: the paths that are drawn, if any; cells off the padded board are left out.
       positions: cells ``[max_agents]`` where the agents are, their starts by default.
     """
@@ -37,7 +36,6 @@ def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
     off the padded board is hidden.
 
     Args:
-      instance: the board.
       moves: a plan, or cells ``[times, max_agents]``.
     """
     positions = scene.walks(instance, moves)

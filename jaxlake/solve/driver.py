@@ -103,7 +103,6 @@ def without_waiting(
       instances: ``[batch]``, or one without batch axes.
       solutions: result of ``solve`` for them under the same objective. Where it is not ``SOLVED`` its own status is
         repeated.
-      objective: the cost, as in ``solve``.
 
     Raises:
       ValueError: for an instance that cannot be played, and solutions of another number of instances.
@@ -168,7 +167,6 @@ class _Task:
       bounds: int32 ``[batch + 1]``, the greatest cost of interest.
       pair_costs: int32 ``[batch + 1, pairs]``, what each two agents cost at least, filled in for the hard ones.
       may_wait: bool ``[]``.
-      objective: the cost that is minimised.
       result: ``[batch]`` in numpy, filled in by and by.
     """
 

@@ -33,7 +33,6 @@ def search_exhaustively(
       instance: one, in numpy, with at least one agent.
       cost_bound: ``tree.UNBOUNDED`` for none.
       may_wait: whether agents may wait before their last arrival.
-      objective: the cost that is minimised.
 
     Returns:
       ``SOLVED`` and the agents' cells over time, int ``[steps + 1, agents]``; or without a plan ``UNSOLVABLE`` as

@@ -78,7 +78,6 @@ def step(now: Array, before: Array, after: Array, spread: Array, rules: Rules) -
     Args:
       now, before, after: the sets for the distances t, t - 1 and t + 1.
       spread: scratch space, what ``scratch`` gave or ``step`` returned.
-      rules: the boards' rules.
 
     Returns:
       The new ``after``, and the scratch space.
@@ -118,7 +117,6 @@ def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array
     """Return from each of three sets where one agent is while the other one is on a given cell.
 
     Args:
-      sets: three of them.
       cells: int32 ``[2, lanes]``, the agents' cells of interest.
 
     Returns:

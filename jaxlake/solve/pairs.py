@@ -84,8 +84,6 @@ def search_pairs(
       instances: ``[batch]``; one without agents is padding and solved at once.
       cost_bound: int32 ``[batch]``, ``tree.UNBOUNDED`` for none.
       may_wait: bool ``[]``, whether agents may wait before their last arrival.
-      max_steps: the horizon.
-      objective: the cost that is minimised.
 
     Raises:
       ValueError: for boards larger than ``MAX_SIZE`` or a horizon above 127.

@@ -72,8 +72,6 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     paths with one conflict or two from the others as well saves no node of the tree, and costs half as much again.
 
     Args:
-      query: the agents, their constraints and deadlines.
-      max_size: side of the padded board.
       earliest: the paths must arrive as early as any.
     """
     steps, words = query.allowed.shape[0] - 1, query.allowed.shape[1]
@@ -182,8 +180,6 @@ def swaps(cells: Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
 
     Args:
       cells: uint8 ``[agents, steps + 1, lanes]``, ``NOWHERE`` for an agent that does not count.
-      max_size: side of the padded board.
-      words: the words of a bitboard.
     """
     before, after = cells[:, :-1], cells[:, 1:]
     change = before.astype(jnp.int8) - after.astype(jnp.int8)

@@ -82,7 +82,6 @@ def advance(
       may_wait: bool ``[]``, whether agents may wait before their last arrival.
       iterations: int32 ``[]``, after how many a lane gives up.
       enough: int32 ``[]``, how many lanes may still be searching when this ends.
-      objective: cost to minimise.
     """
     steps = search.node.paths.shape[1] - 1
     fresh = begin(instances, cost_bound, pair_costs, steps, objective)

@@ -379,9 +379,7 @@ def follow(steps: list[Step], origin: int | None, side: int, continues: bool) ->
     A cell behind a move says where it leads; it is no further step.
 
     Args:
-      steps: a body's steps.
       origin: the cell that a move without a cell before it begins from; None if nobody knows.
-      side: the padded board's side.
       continues: the path has ``origin`` already, and only what follows it is returned.
     """
     if set(map(type, steps)) == {int} and not continues:

@@ -82,8 +82,6 @@ def read(
     top of this file).
 
     Args:
-      text: the model's answer.
-      max_size: side of the padded board.
       max_agents: number of paths that the plan holds; agents from there on are counted and not held.
       max_steps: the plan holds one cell more for each agent.
       starts: cells ``[max_agents]`` that moves begin from; None reads coordinates alone, and moves behind them.

@@ -80,11 +80,6 @@ def prompt(
     ``4x4 holes(1,1)(2,3) 0(0,0)(3,3) 1(2,0)(0,2)``; without a hole ``4x4 holes 0(0,0)...``. It is the same line for
     every answer format.
 
-    Args:
-      instance: the board.
-      style: words for the instance; a ``PromptStyle`` or its word.
-      answer_format: form of the plan; an ``AnswerFormat`` or its word.
-
     Raises:
       ValueError: for a word that is none of them, and for batch axes.
     """

@@ -93,7 +93,6 @@ class Asker:
 
         Args:
           block: questions of a call.
-          identity: values that affect the answers.
         """
 
         def ask(questions: Sequence[Question], missing: np.ndarray, within: Say) -> Generator[list[Answer], None, None]:

@@ -120,7 +120,6 @@ def questions(states: Sequence[State], asker: Asker, config: Config) -> list[Que
     """Return two questions for every state.
 
     Args:
-      asker: a model with room for the messages.
       config: the configuration whose context the messages have; who was not taught is also asked for the words.
 
     Raises:

@@ -57,7 +57,6 @@ class Evaluation:
     Attributes:
       about: the model that answered, and how it was asked; plain values.
       samples: number of answers asked for to each board.
-      scores: the verdicts.
       chances: the verdicts by k on k answers to a board; empty for a single answer.
       lengths: mean and 90th percentile of the answers' tokens, and the percent that the limit cut off; None if unknown.
     """

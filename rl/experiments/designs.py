@@ -53,7 +53,6 @@ class BranchPlan:
     Attributes:
       state: the state's name.
       round: number of the round that the designs are for.
-      designs: the configurations to be tried.
       repeats: branches of each design, with keys and boards of their own.
       updates: updates of a branch.
     """
@@ -102,14 +101,7 @@ def deduplicate(designs: Sequence[Design]) -> list[Design]:
 
 
 def draw_designs(kinds: Sequence[Kind], random: int, each_kind: bool, seed: int) -> list[Design]:
-    """Return random designs and, if asked for, one for each kind; always the same for a seed.
-
-    Args:
-      kinds: the kinds that a configuration has rows for, ascending.
-      random: number of random designs.
-      each_kind: add a design for each kind.
-      seed: the run's seed.
-    """
+    """Return random designs and, if asked for, one for each kind; always the same for a seed."""
     designs = [Design(RANDOM, config) for config in random_designs(kinds, make_key(seed, Purpose.BRANCH), random)]
     for kind in kinds if each_kind else ():
         shared = LakeConfig.uniform(kinds, HOLE, WAIT)

@@ -58,7 +58,6 @@ class Row(Gain):
       round: number of the round that the design is for.
       updates: updates that the branch trains for.
       design, repeat: numbers of the design and of the repeat.
-      config: the design.
       origin: the design's proposers, see `Design`.
     """
 
@@ -76,7 +75,6 @@ class StateGains:
     """The gains of the designs tried from one state, each in all repeats: K designs, R repeats, J validated kinds.
 
     Attributes:
-      name: the state's name.
       round: number of the round that the designs are for.
       updates: updates of each branch.
       before: valid share of the plays of the validation boards before the branches, the mean over them.

@@ -23,8 +23,6 @@ class RunPlan:
     """A run to make.
 
     Attributes:
-      path: folder of the run.
-      config: the run's configuration.
       origin: the run that this one continues from its end; None for one that begins.
       stop_after: the number of rounds after which it ends, see `rl.rounds.execute`.
     """

@@ -46,7 +46,6 @@ class Total(Record):
     """Sums over the micro-batches so far.
 
     Attributes:
-      gradients: gradients of the trained parameters.
       loss: float32 scalar.
     """
 
@@ -154,8 +153,7 @@ def micro_batches(sequences: Sequences, rows: np.ndarray, most: int, mesh: Mesh)
     rounded up to one of `widths`. For 64 answers of 1,500 tokens on average, log-normal and cut off at 8,192, that is
     1.15 times the work of the tokens that there are, where padding all of them is 5.9 times (benchmarks/padding.py).
 
-    All processes list the same sizes and widths. A process fills its missing rows with rows that do not
-    count.
+    All processes list the same sizes and widths. A process fills its missing rows with rows that do not count.
     """
     lengths = sequences.valid.sum(axis=-1, dtype=np.int32)
     order = rows[np.argsort(-lengths[rows], kind="stable")]

@@ -66,7 +66,6 @@ def write(folder: Path, file: Path | None = None) -> Path:
     """Write the page of a folder with ``gains.jsonl``, its pictures and its numbers; return the page's path.
 
     Args:
-      folder: the folder of the branches.
       file: the page; ``report/branch.html`` in the folder if None.
 
     Raises:

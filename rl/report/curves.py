@@ -26,7 +26,6 @@ class Panel:
 
     Attributes:
       curves: key of a metric, colour, and label; no label where the title says it.
-      scale: factor of the values.
       stacked: areas on top of each other, of those that are not always 0.
     """
 

@@ -25,7 +25,6 @@ def write(run_dir: str | Path, file: Path | None = None) -> Path:
     """Write the report of a finished or unfinished run from nothing but its directory; return the page's path.
 
     Args:
-      run_dir: the run's directory.
       file: the page; ``report/report.html`` in the run if None.
 
     Raises:

@@ -75,7 +75,6 @@ class Run:
     """A run as its directory describes it.
 
     Attributes:
-      name: the directory's name.
       settings: the configuration by dotted key.
       origins: the origin of a setting by dotted key, see `rl.config.provenance`; empty for a run without any.
       stages: the validations in the order in which they happened.

@@ -38,7 +38,6 @@ class Snapshot:
     """Content of one checkpoint.
 
     Attributes:
-      progress: the run's position.
       arrays: pytrees of JAX arrays by name, such as "parameters".
     """
 

@@ -47,8 +47,6 @@ class Recorder:
     Use as a context manager around the run: it makes the folder, and cuts the logs back to the run's saved state.
 
     Args:
-      directory: the run's directory.
-      display: the screen.
       stop: the wish to stop, set by a signal to this process and honoured by all at the next safe moment.
       learner: whatever learns; its state is looked up whenever it is needed.
 
@@ -94,8 +92,6 @@ class Recorder:
         Args:
           metrics: the step's metrics, and its `phase`.
           seconds: the step's parts, as measured by the clock.
-          status: a few words for the display.
-          save_every: steps between two checkpoints.
         """
         progress = self.progress
         progress.step += 1
@@ -170,7 +166,6 @@ class Recorder:
 
         Args:
           name: the validation: "warm_start" or "rounds/<k>".
-          evidence: the validation's evidence.
         """
         progress = self.progress
         if progress.best is not None and evidence.sampled_valid <= progress.best["sampled_valid"]:
@@ -186,7 +181,6 @@ class Recorder:
         """Write what learns as a folder of the run, which is never half there.
 
         Args:
-          name: the folder's name.
           validation: its scores, which go to validation.json in it.
 
         Raises:

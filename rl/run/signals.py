@@ -13,11 +13,7 @@ from rl import distributed
 
 
 class Interrupted(Exception):
-    """A signal asked to stop; everything is saved.
-
-    Args:
-      number: number of the signal.
-    """
+    """A signal asked to stop; everything is saved."""
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)

@@ -22,7 +22,6 @@ class StallWatch:
 
     Args:
       seconds: time in which something must move.
-      say: shows a line to the user.
       ends: kill the process instead of waiting on, unless it waits for another thread.
     """
 

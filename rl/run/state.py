@@ -31,7 +31,6 @@ class TrainState:
       reference: the trained part of the parameters when the rounds began, for the divergence or the engineer `base`;
         None where neither needs it, and before.
       value: weight ``w`` and bias ``b`` of the value head of a model that plays; else None.
-      progress: the run's position.
     """
 
     parameters: nnx.State

@@ -139,8 +139,6 @@ class Trackers:
 
     Args:
       config: the run's configuration; Weights & Biases shows all of it.
-      run: directory of the run.
-      say: shows a line to the user.
 
     Raises:
       ConfigError: if a package is missing, or nobody is logged in to Weights & Biases.

@@ -155,7 +155,6 @@ class Sampler(SamplerSpec):
 
         Args:
           parameters: ShapeDtypeStructs with the shardings of `sharding.rollout_shardings`.
-          samples: answers to a prompt.
         """
         state, width = abstract(self), self.width(samples)
         nobody = arrange([[]] * self.shards, width, prompts_at_once(width, samples), [], self._buckets[-1], 0)

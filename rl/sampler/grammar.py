@@ -36,7 +36,6 @@ class GrammarSampler:
 
     Attributes:
       sampler: the same model's sampler, for text without a grammar.
-      tokenizer: the model's tokenizer.
       settings: room for the message in its chat format, caps of thought and answer, and how both are drawn.
       early_stop: sentence that ends a thought at its cap; None for none.
       rows: responses that are written at once; more than these wait for each other.

@@ -24,7 +24,6 @@ class SamplerSpec:
 
     Attributes:
       graph: static half of the model.
-      config: the model's shape.
       mesh: devices along the axes `fsdp`, over which rows are shared out, and `tp`.
       rows: answers under way at once on all devices.
       max_prompt_tokens, max_new_tokens: P and T.

@@ -19,8 +19,6 @@ def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
     """Write the page of a comparison, its pictures and its numbers; return the page's path.
 
     Args:
-      out: the comparison's directory.
-      comparison: the content of the directory.
       file: the page; ``report/comparison.html`` in the directory if None.
     """
     file, drawn = file or out / "report" / "comparison.html", draw_all(comparison)

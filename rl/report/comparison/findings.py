@@ -71,7 +71,6 @@ class Rate:
 
     Attributes:
       agents: number of agents on the boards; None for all.
-      answers: number of answers.
       share: the mean with Wilson's interval for as many answers, as if no two were to the same board; it speaks of
         these seeds and no others.
     """

@@ -51,8 +51,6 @@ class FinishedRun:
     """A finished run of one engineer with one seed; the first round is the one that all engineers share.
 
     Attributes:
-      designs: the configuration of each round.
-      curve: the validations after the rounds.
       before: answers after the first round.
       after: answers in the end.
     """
@@ -68,10 +66,8 @@ class Comparison:
     """The finished part of a comparison.
 
     Attributes:
-      name: the directory's name.
       baseline: the engineer that the others are measured against.
       engineers: settings of each engineer with a finished run, the baseline first.
-      boards: the boards held out from training.
       runs: runs by engineer, in the order of ``engineers``, and seed.
       left_out: names of the runs that are not finished.
     """
