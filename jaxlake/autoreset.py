@@ -93,5 +93,4 @@ def _select(condition: Array, if_true: Any, if_false: Any) -> Any:
 
 
 def _with_final(time_step: TimeStep, final_observation: Any) -> AutoResetTimeStep:
-    fields = {field.name: getattr(time_step, field.name) for field in dataclasses.fields(time_step)}
-    return AutoResetTimeStep(**fields, final_observation=final_observation)
+    return AutoResetTimeStep(**vars(time_step), final_observation=final_observation)

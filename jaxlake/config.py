@@ -44,11 +44,7 @@ class LakeConfig:
     if TYPE_CHECKING:  # what is given may be less plain than what is kept
 
         def __init__(
-            self,
-            kinds: Sequence[Kind | str | int],
-            data: Sequence[float],
-            hole: Sequence[float],
-            wait: Sequence[float],
+            self, kinds: Sequence[Kind | str | int], data: Sequence[float], hole: Sequence[float], wait: Sequence[float]
         ) -> None: ...
 
     def __post_init__(self) -> None:

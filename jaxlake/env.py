@@ -96,9 +96,8 @@ class Lake:
             )
         )
         none, nobody = jnp.zeros_like(state.time), jnp.zeros_like(state.fallen)
-        time_step = self._time_step(
-            state, jnp.zeros_like(state.positions, jnp.float32), _info(state, none, none, nobody, nobody)
-        )
+        info = _info(state, none, none, nobody, nobody)
+        time_step = self._time_step(state, jnp.zeros_like(state.positions, jnp.float32), info)
         # Each array its own, so that whoever donates one of the two keeps the other, and the level.
         return jax.tree.map(jnp.copy, (state, time_step))
 
@@ -146,14 +145,8 @@ class Lake:
         info = _info(
             after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
         )
-        transition = Transition(
-            before=state,
-            after=after,
-            actions=actions,
-            info=info,
-            terminated=after.terminated,
-            truncated=after.truncated,
-        )
+        ends = {"terminated": after.terminated, "truncated": after.truncated}
+        transition = Transition(before=state, after=after, actions=actions, info=info, **ends)
         paid = jnp.asarray(self.reward(transition), jnp.float32)
         if paid.shape != (agents,):
             raise ValueError(
@@ -201,9 +194,8 @@ def _check(instance: Instance, params: Params, distances: Array | None) -> None:
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:
     draw = jax.random.uniform(key, actions.shape, jnp.float32)
-    first = jnp.where(
-        actions < Action.LEFT, np.int32(Action.LEFT), np.int32(Action.UP)
-    )  # of the two perpendicular to the action
+    # Of the two perpendicular to the action.
+    first = jnp.where(actions < Action.LEFT, np.int32(Action.LEFT), np.int32(Action.UP))
     slipped = jnp.where(draw < slip / 2, first, first + 1)
     moves = (actions >= Action.UP) & (actions < Action.WAIT)
     return jnp.where((draw < slip) & moves, slipped, actions)

@@ -117,7 +117,7 @@ def plan_of(entry: Record) -> Plan | None:
     paths, size, agents = (_plain(entry.get(key)) for key in ("plan", "size", "agents"))
     if paths is None:
         return None
-    if not (isinstance(paths, list) and len(paths) == agents and all(map(_is_path, paths))):
+    if not (isinstance(paths, list) and len(paths) == agents and all(map(is_path, paths))):
         raise ValueError(f"plan = {_short(paths)} must be a list of [row, column] for each of {agents} agents")
     lengths = np.array(list(map(len, paths)), np.int32)
     cells = np.full((agents, max(lengths.max(), 1)), ABSENT, np.int32)
@@ -311,7 +311,7 @@ def _pairs(cells: Iterable[int], max_size: int) -> list[list[int]]:
 
 def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
     pairs = _plain(pairs)
-    if not _is_path(pairs):
+    if not is_path(pairs):
         raise ValueError(f"{key} = {_short(pairs)} must be a list of [row, column]")
     for pair in pairs:
         if not all(0 <= coordinate < size for coordinate in pair):
@@ -319,7 +319,8 @@ def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
     return [row * max_size + column for row, column in pairs]
 
 
-def _is_path(value: Any) -> bool:
+def is_path(value: Any) -> bool:
+    """Return whether a value is a list of [row, column], of any whole numbers."""
     return isinstance(value, list) and all(
         isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) for pair in value
     )

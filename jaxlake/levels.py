@@ -228,10 +228,7 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
     off_board = ring >= np.clip(size, 0, side).astype(np.int16)[:, None]
     named = np.arange(agents) < count[:, None]
     faults: list[tuple[Array, str]] = [
-        (
-            ((size < 1) | (size > side))[:, None],
-            "size = {size} must be from 1 to {side}, the side of the padded board",
-        ),
+        (((size < 1) | (size > side))[:, None], "size = {size} must be from 1 to {side}, the side of the padded board"),
         (((count < 1) | (count > agents))[:, None], "num_agents = {count} must be from 1 to {agents}, the agent slots"),
         (holes & off_board, "there is a hole at {cell}, off the board of side {size}"),
     ]
@@ -259,14 +256,8 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
 def _words(instance: Instance, entry: int) -> dict[str, Any]:
     """The words of a fault of one instance: the entry is an agent or a cell."""
     side, agents = instance.max_size, instance.max_agents
-    words: dict[str, Any] = {
-        "size": instance.size,
-        "count": instance.num_agents,
-        "side": side,
-        "agents": agents,
-        "entry": entry,
-    }
-    words["cell"] = coordinate(entry, side)
+    words: dict[str, Any] = {"size": instance.size, "count": instance.num_agents, "side": side, "agents": agents}
+    words |= {"entry": entry, "cell": coordinate(entry, side)}
     for name, cells in (("start", instance.starts), ("goal", instance.goals)):
         cell = cells[min(entry, agents - 1)]
         words |= {name: cell, f"{name}_cell": coordinate(cell, side), f"{name}_owner": cells.tolist().index(cell)}

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from jaxlake.arguments import short_repr
+from jaxlake.files import is_path
 from jaxlake.movingai import Cell, PathLike, instance_on_map
 from jaxlake.types import Instance
 
@@ -103,13 +104,9 @@ def _rows(where: str, text: Any) -> list[str]:
 
 def _cells(where: str, key: str, value: Any) -> list[Cell]:
     """[row, column] of each agent; the file calls them x and y."""
-    if not (isinstance(value, list) and value and all(map(_is_cell, value))):
+    if not (value and is_path(value)):
         raise ValueError(f"{where}: {key} = {short_repr(value)} must be a list with one [row, column] for each agent")
     return [(row, column) for row, column in value]
-
-
-def _is_cell(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
 
 
 def _from_letters(where: str, text: Any) -> Instance:

@@ -143,13 +143,7 @@ def _staying(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:
 
 @functools.partial(jax.jit, static_argnames="objective")
 def _judge(
-    instances: Instance,
-    plans: Plan,
-    optimum: Array,
-    cells: Array,
-    goals: Array,
-    costs: Costs,
-    objective: Objective,
+    instances: Instance, plans: Plan, optimum: Array, cells: Array, goals: Array, costs: Costs, objective: Objective
 ) -> Verdict:
     expected, named = _named(instances, plans)
     paths = jnp.unstack(cells, axis=-2)

@@ -100,16 +100,12 @@ def _check(options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.branch", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--run", type=local_path, metavar="DIR", help="run to branch from, at its last state")
+    command.add_path(parser, "--run", "DIR", "run to branch from, at its last state")
     parser.add_argument(
         "--states", type=int, metavar="N", help="branch from N runs of --config, each with its own seed and engineer"
     )
-    parser.add_argument(
-        "--teach", type=local_path, metavar="DIR", help="folder of --states from which a language model learns"
-    )
-    parser.add_argument(
-        "--config", type=local_path, metavar="FILE", help="YAML file of the runs, or of the model (default: teach.yaml)"
-    )
+    command.add_path(parser, "--teach", "DIR", "folder of --states from which a language model learns")
+    command.add_path(parser, "--config", "FILE", "YAML file of the runs, or of the model (default: teach.yaml)")
     parser.add_argument("--rules", action="store_true", help="add the designs of all rules")
     parser.add_argument(
         "--model",
@@ -128,12 +124,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--samples", type=int, default=4, metavar="N", help="plays of each board before and after (default: 4)"
     )
-    parser.add_argument(
-        "--out",
-        type=local_path,
-        metavar="DIR",
-        help="folder of the results (default: branches/ of the run, runs/states, runs/teach)",
-    )
+    out = "folder of the results (default: branches/ of the run, runs/states, runs/teach)"
+    command.add_path(parser, "--out", "DIR", out)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the configuration")
     return parser
 

@@ -127,6 +127,11 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     return options
 
 
+def add_path(parser: Any, option: str, metavar: str, help: str) -> None:
+    """Give a parser, or a group of its options, one that takes a path on this machine."""
+    parser.add_argument(option, type=local_path, metavar=metavar, help=help)
+
+
 def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
     """Give a parser --config and KEY=VALUE, and an epilog with every key and, where a terminal ends, examples."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -134,9 +139,7 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
         "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
         f"{_settings()}\n\nexamples:\n{textwrap.indent(examples, '  ')}"
     )
-    parser.add_argument(
-        "--config", type=local_path, metavar="FILE", help="YAML file of the run (default: the shipped tiny.yaml)"
-    )
+    add_path(parser, "--config", "FILE", "YAML file of the run (default: the shipped tiny.yaml)")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
 
 

@@ -5,7 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from jaxlake.commands import command_parser, local_path
+from jaxlake.commands import command_parser
 from rl import command
 from rl.config import ConfigError
 from rl.experiments.comparison import load, open_folder, reopen
@@ -76,15 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         DESCRIPTION,
         f"in DIR:\n{textwrap.indent(LAYOUT, '  ')}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
     )
-    parser.add_argument(
-        "--config",
-        type=local_path,
-        metavar="FILE",
-        help="YAML file of the comparison (default: the shipped compare-tiny.yaml)",
-    )
-    parser.add_argument(
-        "--out", type=local_path, metavar="DIR", help="folder of the comparison (default: runs/<name of FILE>)"
-    )
+    config = "YAML file of the comparison (default: the shipped compare-tiny.yaml)"
+    command.add_path(parser, "--config", "FILE", config)
+    command.add_path(parser, "--out", "DIR", "folder of the comparison (default: runs/<name of FILE>)")
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="processes on this machine that share the work (default: 1)"
     )

@@ -24,11 +24,7 @@ _BEGUN = re.compile(r"(?:\((?:\d{1,3}(?:,(?:\d{1,3})?)?)?)?", re.ASCII)
 
 
 def token_credit(
-    instances: Instance,
-    optima: Array,
-    pieces: Sequence[Sequence[str]],
-    rewarded: Array,
-    room: int,
+    instances: Instance, optima: Array, pieces: Sequence[Sequence[str]], rewarded: Array, room: int
 ) -> np.ndarray:
     """Say of each token whether it is right, loses the reward, or comes after it is lost.
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import jax
 
 from jaxlake.benchmark import load, spread, take
-from jaxlake.commands import command_parser, local_path
+from jaxlake.commands import command_parser
 from jaxlake.files import write_whole
 from rl import config as config_
 from rl import distributed
-from rl.command import add_job_options, guarded, join, parse, shipped
+from rl.command import add_job_options, add_path, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
 from rl.engineer_factory import make_client
 from rl.evaluation import reading, suite
@@ -242,12 +242,7 @@ def _ask_server(options: Options, config: Config, sampling: SamplingParams, say:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("rl.evaluate", _DESCRIPTION, _EPILOG)
     subject = parser.add_mutually_exclusive_group(required=True)
-    subject.add_argument(
-        "--run",
-        type=local_path,
-        metavar="DIR",
-        help="folder of a run; its policy is final/, or best/ of an unfinished run",
-    )
+    add_path(subject, "--run", "DIR", "folder of a run; its policy is final/, or best/ of an unfinished run")
     subject.add_argument("--model", metavar="PATH", help="checkpoint: a folder, or an id of the Hugging Face hub")
     subject.add_argument(
         "--api",
@@ -273,18 +268,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="T",
         help="0 is greedy (default: 0 for one answer, validation.temperature for several or with thinking)",
     )
-    parser.add_argument(
-        "--out",
-        type=local_path,
-        metavar="DIR",
-        help="folder of the evaluation (default: DIR/evaluations/SUITE of the run, else evaluations/MODEL/SUITE)",
-    )
-    parser.add_argument(
-        "--config",
-        type=local_path,
-        metavar="FILE",
-        help=f"YAML file of the prompt style, lengths and more, for --model and --api (default: the shipped {SHIPPED})",
-    )
+    out = "folder of the evaluation (default: DIR/evaluations/SUITE of the run, else evaluations/MODEL/SUITE)"
+    add_path(parser, "--out", "DIR", out)
+    config = f"YAML file of the prompt style, lengths and more, for --model and --api (default: the shipped {SHIPPED})"
+    add_path(parser, "--config", "FILE", config)
     api = parser.add_argument_group("with --api")
     api.add_argument("--concurrency", type=int, metavar="N", help=f"requests at once (default: {CONCURRENCY})")
     add_job_options(parser)

@@ -147,11 +147,7 @@ def add_logprobs(
 
 
 def make_updates(
-    policy: Policy,
-    state: TrainState,
-    recorder: Recorder,
-    batch: grpo.Batch,
-    optimizer: optax.GradientTransformation,
+    policy: Policy, state: TrainState, recorder: Recorder, batch: grpo.Batch, optimizer: optax.GradientTransformation
 ) -> list[dict[str, float]]:
     """Make the updates on the answers of a step, and return the metrics of each.
 

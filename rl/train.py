@@ -5,7 +5,6 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jaxlake.commands import local_path
 from rl import command, distributed, forecast
 from rl import config as config_
 from rl.config import ConfigError
@@ -67,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     options = argparse.ArgumentParser(prog="python -m rl.train", description=DESCRIPTION)
     command.add_config_options(options, EXAMPLES)
-    options.add_argument(
-        "--run", type=local_path, metavar="DIR", help="directory of the run (default: runs/<name of FILE>)"
-    )
+    command.add_path(options, "--run", "DIR", "directory of the run (default: runs/<name of FILE>)")
     options.add_argument(
         "--until",
         choices=["warm_start"],

@@ -164,10 +164,7 @@ def _row(kind: str, counted: dict[str, Any]) -> KindEvidence:
 def _sampled(row: KindEvidence, shares: Array) -> KindEvidence:
     """Return a validation's row with the valid shares ``[prompts]`` of its samples."""
     return dataclasses.replace(
-        row,
-        sampled_valid=float(shares.mean()),
-        sampled_se=standard_error(shares),
-        **count_groups(shares),
+        row, sampled_valid=float(shares.mean()), sampled_se=standard_error(shares), **count_groups(shares)
     )
 
 

@@ -251,7 +251,5 @@ def _step_batch(
 
 
 gymnasium.register(
-    "jaxlake/Lake-v0",
-    entry_point=f"{__name__}:CentralLake",
-    vector_entry_point=f"{__name__}:VectorLake",
+    "jaxlake/Lake-v0", entry_point=f"{__name__}:CentralLake", vector_entry_point=f"{__name__}:VectorLake"
 )

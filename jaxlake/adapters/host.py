@@ -125,8 +125,7 @@ def _widest_first(leaves: Sequence[Any]) -> list[int]:
 
 
 def pictures(state: State, mode: str) -> tuple[Any, ...]:
-    """Return each board of a batch in one of the ``RENDER_MODES``: texts, or pictures of one size, white off the board.
-    """
+    """Return each board of a batch in one of the ``RENDER_MODES``: texts, or pictures of one size, white outside."""
     check_process()
     boards = [_picture(board, mode) for board in jax.device_get(state)]
     if mode == "ansi":
@@ -140,11 +139,7 @@ def _picture(state: State, mode: str) -> Any:
 
 
 def infos_of(timestep: TimeStep) -> Infos:
-    """Return a time step's legal actions as ``action_mask``, int8 ``[..., max_agents, 5]``, and its ``Info`` by name.
-
-    Args:
-      timestep: timestep in numpy, with any batch axes.
-    """
+    """Return a time step's legal actions as ``action_mask``, int8 ``[..., max_agents, 5]``, and its ``Info``."""
     return {"action_mask": timestep.legal_actions.astype(np.int8), **arrays_by_name(timestep.info)}
 
 

@@ -68,11 +68,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
     def step_env(
         self, key: jax.Array, state: LakeState, actions: multi_agent_env.Actions
     ) -> tuple[
-        multi_agent_env.Observations,
-        LakeState,
-        multi_agent_env.Rewards,
-        multi_agent_env.Dones,
-        multi_agent_env.Infos,
+        multi_agent_env.Observations, LakeState, multi_agent_env.Rewards, multi_agent_env.Dones, multi_agent_env.Infos
     ]:
         """Play one step without reset.
 

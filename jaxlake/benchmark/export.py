@@ -36,11 +36,7 @@ def rows(benchmark: Benchmark) -> Iterator[Record]:
 
 
 def export(benchmark: Benchmark, folder: Path, form: str) -> Path:
-    """Write ``<set>.<form>`` into the folder, which ``datasets.load_dataset(folder)`` then takes for a split.
-
-    Args:
-      folder: folder to write, made if missing.
-      form: one of ``FORMATS``.
+    """Write ``<set>.<form>`` into the folder, made if missing; ``datasets.load_dataset(folder)`` takes it for a split.
 
     Raises:
       ModuleNotFoundError: if Parquet is asked for and pyarrow is not installed.

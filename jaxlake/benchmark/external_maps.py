@@ -63,11 +63,7 @@ def load_maps(path: str | Path) -> Benchmark:
         family=np.full(count, "other"),
         hole_ratio=np.asarray(instances.holes.sum(axis=1) / instances.size**2),
         wait_subset=np.full(count, needs_wait.mean()),
-        account={
-            "sha256": content_hash(vars(instances)),
-            "instances": count,
-            "left_out": left_out,
-        },
+        account={"sha256": content_hash(vars(instances)), "instances": count, "left_out": left_out},
     )
 
 

@@ -90,7 +90,6 @@ def _records(dataset: Dataset) -> Iterator[files.Record]:
 
 
 def _summary(dataset: Dataset) -> str:
-    """Quotas and what was drawn per kind, and a line for each quota that was lowered."""
     lines = [
         f"{entry.kind}: {entry.realised} boards with {entry.holes:.3g} holes ({entry.hole_ratio:.1%}), "
         f"{entry.realised_waits} of {entry.requested_waits} need a wait; {entry.candidates} tried, "

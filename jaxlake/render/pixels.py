@@ -30,7 +30,6 @@ def png(
 
 
 def _image(instance: Instance, shapes: Sequence[scene.Shape], cell: int) -> Any:
-    """The shapes as a Pillow image."""
     from PIL import Image, ImageDraw, ImageFont
 
     unit = cell * _FINER

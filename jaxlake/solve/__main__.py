@@ -55,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _solved(entries: Sequence[files.Record], instances: Instance, max_steps: int) -> list[files.Record]:
-    """The records with what the search found in place of what they held."""
     solutions = solve(instances, max_steps=max_steps)
     without = without_waiting(instances, solutions)
     found = []
@@ -71,7 +70,6 @@ def _solved(entries: Sequence[files.Record], instances: Instance, max_steps: int
 
 
 def _summary(entries: Sequence[files.Record]) -> str:
-    """Count the boards by status, and give the share of the solved boards that need a wait."""
     ends = collections.Counter(entry["status"] for entry in entries)
     waits = [entry["needs_wait"] for entry in entries if "needs_wait" in entry]
     return (

@@ -143,11 +143,7 @@ def find_conflicts(paths: Array, on: Array) -> tuple[jax.Array, jax.Array, jax.A
 
     count, key, edges = materialize(on, at_all_times, paths)
     edges = fold(jnp.bitwise_or, edges).astype(jnp.int32)
-    return (
-        fold(jnp.add, count).astype(jnp.int32),
-        fold(jnp.minimum, key).astype(jnp.int32),
-        edges,
-    )
+    return (fold(jnp.add, count).astype(jnp.int32), fold(jnp.minimum, key).astype(jnp.int32), edges)
 
 
 def branch_on(

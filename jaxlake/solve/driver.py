@@ -278,7 +278,6 @@ def _exhaust(task: _Task, index: int) -> None:
 
 
 def _batch_of(part: Any) -> Any:
-    """One record as a batch of one."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[None], part)
 
 

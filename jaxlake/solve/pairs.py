@@ -17,12 +17,6 @@ from jaxlake.record import Array, Record, record
 from jaxlake.solve import pair_reach as reach
 from jaxlake.types import ABSENT, MAX_SIZE, STEPS, Instance, Objective, Plan, Solution, Status
 
-
-def _lanes(max_size: int) -> int:
-    """Instances searched together: as many as have their sets, 0.6 MiB at 10x10, in a core's cache."""
-    return 64 if max_size > 8 else 256
-
-
 _STRAGGLERS = 8
 """The search of a group stops when one in so many lanes is left; the left-overs of all groups run on together."""
 
@@ -91,7 +85,8 @@ def search_pairs(
     if instances.max_size > MAX_SIZE or max_steps > 127:
         raise ValueError(f"max_size {instances.max_size} and max_steps {max_steps} must be at most {MAX_SIZE} and 127")
     batch = instances.size.shape[0]
-    lanes = min(_lanes(instances.max_size), batch)
+    # Searched together: as many as have their sets, 0.6 MiB at 10x10, in a core's cache.
+    lanes = min(64 if instances.max_size > 8 else 256, batch)
     lacking = -batch % lanes
 
     def padded(part, value):
@@ -144,23 +139,12 @@ def search_pairs(
     named = jnp.arange(max_steps + 1, dtype=jnp.int32) < lengths[..., None]
     paths = jnp.where(named, paths, np.int8(ABSENT)).astype(jnp.int32)
     solved = status == Status.SOLVED
-    plan = Plan(
-        parsable=solved,
-        num_named=jnp.where(solved, instances.num_agents, 0),
-        paths=paths,
-        lengths=lengths,
-    )
+    plan = Plan(parsable=solved, num_named=jnp.where(solved, instances.num_agents, 0), paths=paths, lengths=lengths)
     return Solution(status=status, plan=plan, cost=cost, lower_bound=lower_bound, expansions=steps)
 
 
 def _problem(
-    may_wait: Array,
-    size: Array,
-    holes: Array,
-    starts: Array,
-    goals: Array,
-    num_agents: Array,
-    cost_bound: Array,
+    may_wait: Array, size: Array, holes: Array, starts: Array, goals: Array, num_agents: Array, cost_bound: Array
 ) -> _Problem:
     max_size = math.isqrt(holes.shape[1])
     axis = jnp.arange(max_size, dtype=jnp.int32)
@@ -276,12 +260,7 @@ def _search(
 
 
 def _paths(
-    problem: _Problem,
-    best: _Parking,
-    solved: Array,
-    sets: tuple[jax.Array, ...],
-    rest: Array,
-    max_steps: int,
+    problem: _Problem, best: _Parking, solved: Array, sets: tuple[jax.Array, ...], rest: Array, max_steps: int
 ) -> tuple[jax.Array, jax.Array]:
     """int8 ``[max_steps + 1, 2, lanes]``, and the times of the last arrivals, int32 ``[2, lanes]``.
 

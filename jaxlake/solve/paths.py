@@ -9,15 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.record import Array, Record, record
-from jaxlake.solve.bitboard import (
-    NOWHERE,
-    is_empty,
-    is_single,
-    lowest,
-    offsets,
-    one_hot,
-    shifted,
-)
+from jaxlake.solve.bitboard import NOWHERE, is_empty, is_single, lowest, offsets, one_hot, shifted
 from jaxlake.solve.lanes import materialize
 
 NARROW = 128
@@ -166,7 +158,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     times = jnp.arange(steps + 1, dtype=jnp.int32)[:, None]
     narrow |= times >= end
     away = (path != query.goal) & (times <= end)
-    arrival = end if earliest else _last(away)
+    arrival = end if earliest else jnp.max(jnp.where(away, times + 1, 0), axis=0)
     return Answer(path=path | jnp.where(narrow, np.uint8(NARROW), np.uint8(0)), arrival=arrival, found=end >= 0)
 
 
@@ -193,11 +185,6 @@ def _any_of(boards: Array) -> jax.Array:
     for board in boards[1:]:
         together = together | board
     return together
-
-
-def _last(times: Array) -> jax.Array:
-    """One more than the last time, int32 ``[lanes]``, at which bool ``[steps, lanes]`` holds; 0 for never."""
-    return jnp.max(jnp.where(times, jnp.arange(1, times.shape[0] + 1, dtype=jnp.int32)[:, None], 0), axis=0)
 
 
 def _spread(board: Array, max_size: int) -> Array:

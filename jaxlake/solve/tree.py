@@ -182,7 +182,6 @@ class _Turn(Record):
 
 
 def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -> _Turn:
-    """The step to undo and the step to try next."""
     on = node.iterations[0] >= 0
     words = problem.free.shape[0]
     running = (node.status == RUNNING) & (node.iterations < budget)

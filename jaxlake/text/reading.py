@@ -21,16 +21,7 @@ import numpy as np
 
 from jaxlake.record import Array
 from jaxlake.text.canonical import read_as_asked
-from jaxlake.text.grammar import (
-    Body,
-    Label,
-    follow,
-    has_compass,
-    is_walk,
-    labels,
-    read_body,
-    without_remarks,
-)
+from jaxlake.text.grammar import Body, Label, follow, has_compass, is_walk, labels, read_body, without_remarks
 from jaxlake.text.markup import plain, rows_as_lines
 from jaxlake.types import ABSENT, OUTSIDE, Plan
 
@@ -373,8 +364,9 @@ def _choose(answers: list[_Answer], mentioned: set[str], behind: str) -> tuple[P
         return {}, [next(faults, "no agent has a whole path")]
     whole = [index for index, answer in enumerate(answers) if not answer.faults and len(answer.paths) == most]
     chosen = whole[-1]
-    earliest = next((index for index in whole if _repeats(answers[chosen], answers[index])), chosen)
-    named = dict(answers[earliest].paths)
+    # The first that says all of it already: the last one only repeats that.
+    repeated = (answers[index] for index in whole if not answers[index].cut)
+    named = dict(next((one for one in repeated if answers[chosen].agrees(one.paths)), answers[chosen]).paths)
     problems: list[str] = []
     meant = len(answers) > 1 and _is_meant(answers[chosen].lead)
     for index, answer in enumerate(answers):
@@ -398,11 +390,6 @@ def _choose(answers: list[_Answer], mentioned: set[str], behind: str) -> tuple[P
 
 def _is_meant(lead: str) -> bool:
     return bool(_MEANT.search(lead)) and not _EITHER.search(lead)
-
-
-def _repeats(answer: _Answer, earlier: _Answer) -> bool:
-    """Whether it says nothing that the earlier one does not say, so that the earlier one is the whole of it."""
-    return answer.agrees(earlier.paths) and not earlier.cut
 
 
 def _numbered_from_zero(named: Paths, limits: _Limits, problems: list[str]) -> tuple[Paths, list[str]]:

@@ -86,7 +86,8 @@ def prompt(
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     check_unbatched(instance)
     size, max_size = int(instance.size), instance.max_size
-    ends = [(coordinate(start, max_size), coordinate(goal, max_size)) for start, goal in _agents(instance)]
+    cells = (np.asarray(part)[: int(instance.num_agents)] for part in (instance.starts, instance.goals))
+    ends = [(coordinate(start, max_size), coordinate(goal, max_size)) for start, goal in zip(*cells, strict=True)]
     if style is PromptStyle.COORDINATES:
         holes = "".join(coordinate(cell, max_size) for cell in np.flatnonzero(instance.holes).tolist())
         agents = " ".join(f"{agent}{start}{goal}" for agent, (start, goal) in enumerate(ends))
@@ -143,8 +144,3 @@ def _moves(cells: list[int], max_size: int) -> str:
     if OUTSIDE in cells or any(step not in _MOVES for step in steps):
         raise ValueError(f"the path {_path(cells, max_size)} is no sequence of moves on the board")
     return "".join(f" {_MOVES[step].name[0]}" for step in steps)
-
-
-def _agents(instance: Instance) -> list[tuple[int, int]]:
-    count = int(instance.num_agents)
-    return list(zip(np.asarray(instance.starts)[:count], np.asarray(instance.goals)[:count], strict=True))

@@ -128,7 +128,6 @@ class Evaluation:
         return facts
 
     def _pass_at(self) -> Table:
-        """Show pass@k of each number of agents, means over sizes."""
         means = {k: {row.num_agents: row.mean for row in scores.rows} for k, scores in self.chances.items()}
         return Table.grid(
             "pass@k: chance in % that of k answers one is valid (optimal), mean over sizes",
@@ -140,7 +139,6 @@ class Evaluation:
         )
 
     def _beside_published(self) -> Table:
-        """Show the means over sizes beside the paper's."""
         # The last row of a number of agents is over all its boards.
         means = {(OURS, r.num_agents): (r.mean.valid, r.mean.optimal) for r in self.scores.rows if r.num_agents}
         agents = {number: f"{number} agents" for _, number in means}

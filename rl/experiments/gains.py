@@ -207,7 +207,6 @@ def _read_rows(path: Path) -> tuple[list[Row], int]:
 
 
 def _state(rows: dict[int, list[Row]]) -> StateGains:
-    """Stack the rows of a state, designs by repeats."""
     first, *_ = next(iter(rows.values()))
     kinds = tuple(sorted(first.by_kind))
 

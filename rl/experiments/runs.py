@@ -39,7 +39,6 @@ class RunPlan:
 
     @property
     def can_begin(self) -> bool:
-        """Whether its origin is done."""
         return self.origin is None or self.origin.is_done
 
 

@@ -129,7 +129,6 @@ def _start(out: Path, log: Path, number: int, jobs: int) -> subprocess.Popen:
 
 
 def _last_words(worker: subprocess.Popen, log: Path) -> str:
-    """Say what ended a worker that did not end well."""
     if worker.returncode < 0:
         return f"ended by {signal.Signals(-worker.returncode).name}"
     return (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"])[-1]

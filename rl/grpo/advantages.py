@@ -23,7 +23,6 @@ def advantages(rewards: np.ndarray, groups: np.ndarray, kind: Advantage, epsilon
     rewards, size = rewards.astype(np.float64), sizes[group]
 
     def mean(values: np.ndarray) -> np.ndarray:
-        """Return the mean over each answer's group."""
         return (np.bincount(group, values) / sizes)[group]
 
     centered = rewards - mean(rewards)

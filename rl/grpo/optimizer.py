@@ -115,7 +115,6 @@ def _is_of_layers(parameters: nnx.State) -> nnx.State:
 
 
 def _axes(matrices: nnx.State) -> nnx.State:
-    """Say which axes of stacked matrices are a matrix."""
     return jax.tree.map(lambda _: MuonDimensionNumbers(reduction_axis=1, output_axis=2), matrices)
 
 

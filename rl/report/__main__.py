@@ -36,7 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write(folders: Sequence[Path], file: Path | None) -> Path:
-    """Write the page of what the folders hold, and return its path."""
     first, *others = folders
     if others:
         return write_several(folders, file or Path(FILE))

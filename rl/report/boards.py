@@ -71,7 +71,6 @@ def _walk(sample: dict[str, Any], when: str) -> Walk:
 
 
 def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
-    """Choose a few boards, evenly spread from the smallest to the largest."""
     ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
     return [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, COLUMNS).astype(int))]
 

@@ -307,7 +307,6 @@ def _named(number: int, design: Design) -> str:
 
 
 def _data(design: Design) -> str:
-    """Name the kinds with most of the data of a design."""
     shares = sorted(zip(design.config.data, design.config.kinds, strict=True), key=lambda pair: -pair[0])
     texts = [f"{kind} {100 * share:.0f} %" for share, kind in shares if share > 0]
     return ", ".join(texts[:SHOWN] + ["..."] * (len(texts) > SHOWN))

@@ -58,7 +58,6 @@ def training(run: Run) -> Figure | None:
 
 
 def _known(panel: Panel, rows: Sequence[dict[str, Any]]) -> list[Curve]:
-    """Return the curves of a panel that have values."""
     curves = [(panel.scale * style.values(rows, key), colour, label) for key, colour, label in panel.curves]
     if panel.log:
         curves = [(np.where(series > 0, series, np.nan), *drawn) for series, *drawn in curves]

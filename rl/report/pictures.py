@@ -1,6 +1,6 @@
 """The pictures of a run, drawn off-screen and returned as PNG bytes; writes no file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS, wilson
 from jaxlake.config import MAX_HOLE
-from jaxlake.kinds import Kind, row_name
+from jaxlake.kinds import row_name
 from rl.report import boards, curves, style
 from rl.report.run import RATIOS, Round, Run, Stage
 from rl.report.style import BLUE, CHECK_COLOURS, GREY, PURPLE, SKY, VERMILION
@@ -106,7 +106,9 @@ def _failures(run: Run) -> Figure:
             axes.bar(at, share, 0.78, bottom, label=NAMES[check], **drawn)
             bottom += share
         axes.set_title(stage.title)
-        _kind_ticks(axes, places)
+        axes.set_xticks(list(places.values()), list(map(str, places)))
+        if row_name(places) == "kind":
+            axes.tick_params(axis="x", rotation=60, labelsize=7)
         axes.tick_params(axis="x", length=0)
     panels[0].set(ylim=(0, 104), yticks=range(0, 101, 20))
     style.legend(figure, panels[:1], columns=1 + len(run.stages), side="upper")
@@ -137,12 +139,6 @@ def _allocation(run: Run) -> Figure | None:
     return figure
 
 
-def _kind_ticks(axes: Axes, places: Mapping[Kind, int]) -> None:
-    axes.set_xticks(list(places.values()), list(map(str, places)))
-    if row_name(places) == "kind":
-        axes.tick_params(axis="x", rotation=60, labelsize=7)
-
-
 PICTURES: dict[str, style.Drawing] = {
     "learning.png": (
         _learning,
@@ -158,10 +154,7 @@ PICTURES: dict[str, style.Drawing] = {
         _allocation,
         "The environment of each round as requested, and in brackets as realised on its boards where that differs.",
     ),
-    "failures.png": (
-        _failures,
-        "Greedy answers that fail, by their first failing check.",
-    ),
+    "failures.png": (_failures, "Greedy answers that fail, by their first failing check."),
     "samples.png": (
         boards.samples,
         "The same boards at each validation, with the plans that the policy answered; no paths where the "

@@ -32,7 +32,6 @@ class Stage:
 
     @property
     def title(self) -> str:
-        """The name with "after" where it needs one."""
         return self.name if self.name == "before" else f"after {self.name}"
 
     @property
@@ -57,7 +56,6 @@ class Round:
 
     @property
     def name(self) -> str:
-        """The name in tables and pictures."""
         return f"round {self.index}"
 
     def requested(self, kind: Kind, ratio: str) -> float | None:
@@ -112,7 +110,6 @@ class Run:
 
     @property
     def axis_name(self) -> str:
-        """The label of an axis with kinds."""
         return {"size": "board size", "kind": "kind of boards"}[self.row_name]
 
     def places(self, kinds: Sequence[Kind]) -> dict[Kind, int]:
@@ -120,7 +117,6 @@ class Run:
         return {kind: kind.size if self.row_name == "size" else place for place, kind in enumerate(kinds)}
 
     def stage(self, name: str) -> Stage | None:
-        """Return the validation of that name, if there has been one."""
         return next((stage for stage in self.stages if stage.name == name), None)
 
 

@@ -88,7 +88,6 @@ class RunDirectory:
 
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
-        """Checkpoints of this run."""
         return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep)
 
     @property
@@ -109,7 +108,6 @@ class RunDirectory:
                 self._lock = None
 
     def _take(self) -> None:
-        """Locks the folder for this job."""
         if self._is_taken:
             return
         holder = ""
@@ -165,7 +163,6 @@ class RunDirectory:
             self.write(name, held)
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Adds a row to a JSON-lines file."""
         if not distributed.is_main():
             return
         with (self.path / name).open("a", encoding="utf-8") as file:

@@ -71,7 +71,6 @@ class Recorder:
 
     @property
     def progress(self) -> Progress:
-        """The run's position."""
         return self._state.progress
 
     @property

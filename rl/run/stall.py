@@ -31,7 +31,6 @@ class StallWatch:
         self.touch()
 
     def touch(self) -> None:
-        """Note that something has moved."""
         self._moved, self._used = time.monotonic(), time.process_time()
 
     def __enter__(self) -> "StallWatch":

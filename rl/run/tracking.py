@@ -191,7 +191,6 @@ class TensorBoard:
             self._writer.add_scalar(name, value, step)
 
     def close(self, failed: bool) -> None:
-        """Closes the file."""
         if self._writer is not None:
             self._writer.close()
 

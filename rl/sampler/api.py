@@ -258,7 +258,6 @@ class ChatClient:
     async def _try(
         self, client: openai.AsyncOpenAI, request: Request, attempts: int, dropped: frozenset[str]
     ) -> Completion | RequestFailed:
-        """Ask without some optional fields."""
         limit_key = self._limit_key
         fields = {limit_key: request.max_tokens}
         fields |= {name: value for name, value in request.optional().items() if name not in dropped}

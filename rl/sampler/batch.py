@@ -114,11 +114,7 @@ class Sampler(SamplerSpec):
         masks = Masks(self, guides) if guides else None
         compiled = programs(self)
         call = functools.partial(
-            compiled.decode,
-            parameters,
-            key=np.asarray(threefry(key)),
-            sampling=sampling,
-            truncated=sampling.truncated,
+            compiled.decode, parameters, key=np.asarray(threefry(key)), sampling=sampling, truncated=sampling.truncated
         )
         state = compiled.empty()
         while schedule.active:

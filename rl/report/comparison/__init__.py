@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from jaxlake.table import WIDTH
-from rl.report import page
+from rl.report import page, style
 from rl.report.comparison.findings import findings
-from rl.report.comparison.pictures import draw_all
+from rl.report.comparison.pictures import PICTURES
 from rl.report.comparison.runs import Comparison, read
 from rl.report.comparison.tables import notes, tables
 
-__all__ = ["Comparison", "draw_all", "findings", "notes", "read", "tables", "to_text", "write"]
+__all__ = ["Comparison", "findings", "notes", "read", "tables", "to_text", "write"]
 
 
 def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
@@ -21,7 +21,7 @@ def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
     Args:
       file: the page; ``report/comparison.html`` in the directory if None.
     """
-    file, drawn = file or out / "report" / "comparison.html", draw_all(comparison)
+    file, drawn = file or out / "report" / "comparison.html", style.draw(PICTURES, comparison)
     page.save(
         file,
         {file.parent: drawn},

@@ -61,7 +61,6 @@ class Validated:
     headroom: Mapping[str, Headroom]
 
     def mean(self, measure: str) -> float:
-        """Return the mean of a measure over the seeds."""
         return float(np.mean(self.measures[measure]))
 
 

@@ -17,11 +17,6 @@ MANY_KINDS = 10
 """Kinds of boards up to which the cells of a heat map have their values written in."""
 
 
-def draw_all(comparison: Comparison) -> dict[str, style.Picture]:
-    """Return pictures by file name; one for which the comparison holds nothing is left out."""
-    return style.draw(PICTURES, comparison)
-
-
 def _validation(comparison: Comparison) -> Figure | None:
     curves = {one.engineer: 100 * np.array(one.curves) for one in findings(comparison).validated}
     if not curves:

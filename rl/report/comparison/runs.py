@@ -91,12 +91,10 @@ class Comparison:
 
     @property
     def axis_name(self) -> str:
-        """The label of an axis with the kinds that are designed."""
         kinds = next(iter(self.runs[self.baseline].values())).designs[0].kinds
         return "board size" if row_name(kinds) == "size" else "kind of boards"
 
     def of_kind(self, kind: str) -> str | None:
-        """Return the name of the first engineer of a kind; None if there is none."""
         return next((name for name, settings in self.engineers.items() if settings.kind == kind), None)
 
     def paired_seeds(self, engineer: str) -> tuple[int, ...]:

@@ -4,17 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
-from rl.report.comparison.findings import (
-    AREA,
-    CEILING,
-    END,
-    FLOOR,
-    MEASURES,
-    START,
-    Headroom,
-    findings,
-    metrics,
-)
+from rl.report.comparison.findings import AREA, CEILING, END, FLOOR, MEASURES, START, Headroom, findings, metrics
 from rl.report.comparison.runs import Comparison
 from rl.statistics import Interval
 
@@ -77,7 +67,7 @@ def _validated_tables(comparison: Comparison) -> Iterator[Table]:
         [
             (
                 one.engineer,
-                *(_percent(one.mean(measure), 1) for measure in MEASURES),
+                *(f"{100 * one.mean(measure):.1f}" for measure in MEASURES),
                 *(_captured(one.headroom.get(measure)) for measure in headroom.values()),
                 str(len(one.curves)),
             )
@@ -124,10 +114,6 @@ def _seed_table(title: str, less: Mapping[str, Interval]) -> Iterator[Table]:
     rows = [(name, _difference(one), _t(one), _by_seed(one.by_seed)) for name, one in less.items()]
     if rows:
         yield Table(title, ("engineer", "bootstrap", "t interval", "by seed"), rows)
-
-
-def _percent(share: float, digits: int = 0) -> str:
-    return f"{100 * share:.{digits}f}"
 
 
 def _difference(interval: Interval) -> str:
