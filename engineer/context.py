@@ -370,10 +370,7 @@ _USUAL = _COLUMNS | {"F": _COLUMNS["F"].removesuffix(" failure")}
 
 
 def main_failure(row: KindEvidence | Evidence | None) -> str:
-    """Return the check that most answers fail first and the percentage that do (``conflict 12``), else ``none``.
-
-    A kind that was not validated has a dash.
-    """
+    """Return the check that most answers fail first, in percent (``conflict 12``), or ``none``; a dash for no row."""
     if row is None:
         return "-"
     if row.valid == row.n:
@@ -411,11 +408,7 @@ def _excerpt(text: str) -> str:
 
 
 def _fill(words: str, values: _Values, usual: str) -> str:
-    """Fill a section in.
-
-    Args:
-      usual: columns of its table where the words choose none.
-    """
+    """Fill a section in; ``usual`` are the columns of its table where the words choose none."""
 
     def fill(placeholder: re.Match[str]) -> str:
         value = values[placeholder[1]]

@@ -70,11 +70,7 @@ class Gated:
 
 
 def without_signal(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> float:
-    """Return the share of piloted boards answered all validly or all invalidly, kinds weighted by their data ratios.
-
-    Args:
-      shares: float ``[boards]`` for each kind, share of a board's answers that are valid.
-    """
+    """Return the share of boards answered all validly or all invalidly, kinds weighted by data, of ``[boards]``."""
     return mean_by_data(config, {kind: float(((p == 0) | (p == 1)).mean()) for kind, p in shares.items()})
 
 

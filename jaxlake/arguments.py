@@ -32,11 +32,7 @@ class Word(enum.Enum):
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return an argument as a whole number, from any type that can be one: 100, ``np.int64(100)``, 100.0 and 1e2.
-
-    Raises:
-      ValueError: for a number out of range, one with a fraction, a bool and whatever is no number.
-    """
+    """Return a whole number in a range, of any type (100, ``np.int64(100)``, 1e2); ValueError for others and bools."""
     number = None
     if isinstance(value, (int, float)) or _has_real_dtype(value):
         # float() of 2 ** 60 + 1 would lose digits, operator.index() of 1e2 raises.

@@ -40,11 +40,7 @@ class AutoResetTimeStep(TimeStep):
 
 @dataclasses.dataclass(frozen=True)
 class AutoReset:
-    """A lake that begins again; hashable, so it can be a static argument.
-
-    Attributes:
-      mode: when the next episode begins; an ``AutoResetMode`` or its word.
-    """
+    """A lake that begins again when ``mode`` says; hashable, so it can be a static argument."""
 
     lake: Lake
     mode: AutoResetMode = AutoResetMode.SAME_STEP

@@ -240,11 +240,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that at no time a part of it is there under its name.
-
-    Raises:
-      OSError: naming the path, if it cannot be written.
-    """
+    """Write a file so that at no time a part of it is there under its name; OSError, naming it, if that cannot be."""
     path = Path(path)
     if path.exists() and not path.is_file():  # Such as /dev/null, in whose place a file would do harm.
         path.write_bytes(content)

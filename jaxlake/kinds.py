@@ -112,11 +112,7 @@ class Kind:
 
     @staticmethod
     def of(value: Any) -> "Kind":
-        """Return the kind of a value: a Kind, its name, or a size of random boards with two agents.
-
-        Raises:
-          ValueError: for anything else, and for a kind that cannot be.
-        """
+        """Return the kind of a Kind, of its name, or of a size of random boards with two agents; else ValueError."""
         if not isinstance(value, str):
             return value if isinstance(value, Kind) else Kind(Family.RANDOM, value)
         if len(kinds := Kind.range(value)) != 1:
@@ -125,11 +121,7 @@ class Kind:
 
     @staticmethod
     def range(text: str) -> "tuple[Kind, ...]":
-        """Return the kinds that a text names, ascending in size: ``6``, ``6x3``, ``rooms6``, ``corridor6-8x3``.
-
-        Raises:
-          ValueError: a text of another form, and a kind that cannot be.
-        """
+        """Return the kinds that a text (``6``, ``6x3``, ``corridor6-8x3``) names, ascending; ValueError for others."""
         match = _RANGE.fullmatch(text)
         if match is None or int(match[2]) > int(match[3] or match[2]):
             raise ValueError(
@@ -142,11 +134,7 @@ class Kind:
 
 
 def read_kinds(values: Iterable[Any]) -> tuple[Kind, ...]:
-    """Return the kinds of values, ascending and each once; a value is one for `Kind.of` or the text of a range.
-
-    Raises:
-      ValueError: for anything else, and for a kind that cannot be.
-    """
+    """Return the kinds of values, each for `Kind.of` or a range, ascending and each once; ValueError for others."""
     ranges = (Kind.range(value) if isinstance(value, str) else (Kind.of(value),) for value in values)
     return tuple(sorted({kind for kinds in ranges for kind in kinds}))
 

@@ -74,11 +74,7 @@ def build(
 
 
 def stack(instances: Sequence[Instance]) -> Instance:
-    """Join instances without batch axes to one ``[n]``, padded to the largest of them; numpy arrays.
-
-    Raises:
-      ValueError: if there is none, or one has batch axes.
-    """
+    """Join instances without batch axes to ``[n]``, padded to the largest, in numpy; ValueError for others or none."""
     if not isinstance(instances, Iterable) or not all(isinstance(instance, Instance) for instance in instances):
         raise ValueError(f"{short_repr(instances)} must be a sequence of Instances")
     if not len(instances):
@@ -116,11 +112,7 @@ def validate(instance: Instance) -> None:
 
 
 def check_shapes(instance: Instance) -> tuple[int, ...]:
-    """Return the batch axes of what has the arrays of an instance, with any values; also under ``jit``.
-
-    Raises:
-      ValueError: naming what has another shape or dtype than the other arrays or the documentation say.
-    """
+    """Return the batch axes of an instance, also under ``jit``; ValueError for arrays of another shape or dtype."""
     if not isinstance(instance, Instance):
         raise ValueError(f"{short_repr(instance)} must be an Instance; levels.stack makes one of several")
     axes = np.shape(instance.size)

@@ -93,11 +93,7 @@ def flat(state: State) -> jax.Array:
 
 
 def bounds(observe: Callable[[State], Any], max_agents: int) -> tuple[float, float] | None:
-    """Return the least and the greatest value that an observation of this module can hold; None for any other function.
-
-    Args:
-      observe: ``planes``, ``one_hot``, ``flat``, what ``window`` returns, or a function of your own.
-    """
+    """Return the least and greatest value that an observation of this module can hold; None for any other function."""
     if observe is planes or isinstance(observe, _Window):
         return 0.0, float(max_agents)
     if observe is one_hot:

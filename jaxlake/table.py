@@ -11,11 +11,7 @@ WIDTH = 80
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Cells as text; the first column names the row.
-
-    Attributes:
-      note: text below the table.
-    """
+    """Cells as text, with a note below them; the first column names the row."""
 
     title: str
     header: Sequence[str]

@@ -97,11 +97,7 @@ def _fail(error: Exception, code: int) -> int:
 
 
 def join(options: argparse.Namespace, stop: Stop) -> None:
-    """Join this process with the others of its job, as the options of `add_job_options` say.
-
-    Raises:
-      ConfigError: see `distributed.initialize`; or if the devices that JAX_PLATFORMS asks for are not here.
-    """
+    """Join this process with its job's others; ConfigError as `distributed.initialize`, or if devices are missing."""
     distributed.initialize(options.coordinator, options.processes, options.process)
     try:
         jax.devices()

@@ -7,11 +7,7 @@ from rl.config import ConfigError, EngineerSection
 
 
 def read_context(settings: EngineerSection) -> Context:
-    """Return what an engineer reads, in which words.
-
-    Raises:
-      ConfigError: if `engineer.template` cannot be read or is no template.
-    """
+    """Return what an engineer reads, in which words; ConfigError if `engineer.template` cannot be read or is none."""
     shown, name = modules(settings.context), settings.template or Template.NAMES[0]
     if name in Template.NAMES:
         return Context(shown, Template.shipped(name))

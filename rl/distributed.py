@@ -80,11 +80,7 @@ def is_main() -> bool:
 
 
 def share(count: int, what: str) -> slice:
-    """Return this process's contiguous part of `count` things.
-
-    Raises:
-      ConfigError: if they cannot be divided equally; `what` names the setting to change.
-    """
+    """Return this process's contiguous part of `count` things; ConfigError, naming `what`, if parts are not equal."""
     part, rest = divmod(count, jax.process_count())
     if rest:
         raise ConfigError(f"{what} = {count}: must be a multiple of the {jax.process_count()} processes of this job")
@@ -114,11 +110,7 @@ def is_same(text: str) -> bool:
 
 
 def from_main(work: Callable[[], Any]) -> Any:
-    """Let process 0 alone do `work`, and return its plain JSON values on all processes.
-
-    Raises:
-      ConfigError: on all, if it does there.
-    """
+    """Let process 0 alone do `work`, and return its plain JSON values on all; all raise the ConfigError it raises."""
     if jax.process_count() == 1:
         return work()
     content, refusal = b"", None

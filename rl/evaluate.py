@@ -105,11 +105,7 @@ class Options:
     overrides: list[str]
 
     def check(self) -> None:
-        """Refuse options that have no meaning, or none together.
-
-        Raises:
-          ConfigError: naming them.
-        """
+        """Refuse options that have no meaning, or none together: ConfigError naming them."""
         for name in ("limit", "samples", "concurrency"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"--{name} {value}: must be at least 1")

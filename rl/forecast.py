@@ -12,11 +12,7 @@ TRAINING = ("host", "credit", "logprob", "update")
 
 
 def configurations(config: Config) -> dict[str, Config]:
-    """Return the configurations that `tracking.forecast` names; names of shipped files need no folder.
-
-    Raises:
-      ConfigError: if one cannot be read, or its student is a player.
-    """
+    """Return what `tracking.forecast` names, shipped files by name; ConfigError if unreadable or a player's."""
     others = {}
     for name in config.tracking.forecast or ():
         others[name] = load(SHIPPED / name if (SHIPPED / name).exists() else Path(name))

@@ -98,11 +98,7 @@ def length_penalty(tokens: Array, free: int, limit: int) -> np.ndarray:
 
 
 def weight_accuracy(short_share: float) -> float:
-    """Return w_acc: .5 up to a moving share of short answers of .5, .8 from .9 on, linear between; w_len is the rest.
-
-    Args:
-      short_share: moving share of answers with at most L1 tokens.
-    """
+    """Return w_acc by the moving share of answers within L1 tokens: .5 up to .5, .8 from .9 on, linear between."""
     return 0.5 + 0.3 * min(max((short_share - 0.5) / 0.4, 0.0), 1.0)
 
 

@@ -42,12 +42,7 @@ class Share:
 
 
 def cell_weights(cells: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return float ``[boards]`` that sum to 1: boards count so that the cells among them count the same.
-
-    Args:
-      cells: int ``[boards]``.
-      chosen: bool ``[boards]``; the others get 0.
-    """
+    """Return float ``[boards]`` that sum to 1, 0 unless ``chosen``: the cells among the boards count the same."""
     _, place, count = np.unique(cells[chosen], return_inverse=True, return_counts=True)
     weights = np.zeros(len(cells))
     weights[chosen] = 1 / (len(count) * count[place])
@@ -73,7 +68,6 @@ class Interval:
     Attributes:
       low, high: ends of the bootstrap interval.
       t_low, t_high: ends of Student's t interval over the seeds, with the boards as they are; None with one seed.
-      by_seed: values of the single seeds.
     """
 
     mean: float

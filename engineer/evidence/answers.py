@@ -122,13 +122,7 @@ def add(
 
 
 def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-    """Return the rows of a round's rollouts and of its boards.
-
-    Args:
-      sums: the sums of all the round's steps, advantages included.
-      boards: the boards of the round.
-      requested: the configuration that they were asked for with.
-    """
+    """Return the rows of a round's rollouts, from the sums of all its steps with advantages, and of its boards."""
     rows = []
     for kind, counted in (sums or {}).items():
         answers, groups = counted["answers"], counted["groups"]

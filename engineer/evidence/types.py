@@ -64,7 +64,6 @@ class KindEnvironment:
     """The boards of one kind that evidence was measured on.
 
     Attributes:
-      instances: number of boards.
       requested: ratios by their names (data, hole, wait) as asked for; None for boards that no configuration asked for.
       realised: the ratios as measured.
       optimal_cost: mean of the least costs; None without instances.
@@ -163,11 +162,7 @@ class Evidence:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Evidence":
-        """Read what ``to_json`` wrote.
-
-        Raises:
-          ValueError: if it is of another version.
-        """
+        """Read what ``to_json`` wrote; ValueError if it is of another version."""
         fields = dict(data)
         if (version := fields.pop("version", None)) != VERSION:
             raise ValueError(f"evidence of version {version!r}: this program reads version {VERSION}")

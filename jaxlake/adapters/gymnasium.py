@@ -173,7 +173,6 @@ class CentralLake(gymnasium.Env):
     Args:
       bank: the levels; by default 1,024 generated ones, the same every time.
       lake: the rules; ``observe`` must give one array.
-      params: time limit and slip.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
       kind: the kind of generated levels, random ones of size 4 with two agents by default.
 

@@ -92,11 +92,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
     def step_env(
         self, key: jax.Array, state: State, action: Array, params: LakeParams
     ) -> tuple[Array, State, Array, Array, dict]:
-        """Play one step without reset.
-
-        Returns:
-          Observation, state, summed reward, terminated, and info: the core's ``Info`` by name, and ``rewards``.
-        """
+        """Play one step without reset; the info has the core's ``Info`` by name, and ``rewards``."""
         actions = split_actions(action, self.num_agents)
         state, timestep = self.lake.step(with_params(state, params), actions, key)
         info = {**vars(timestep.info), "rewards": timestep.rewards}

@@ -24,11 +24,7 @@ from jaxlake.types import Action
 
 @struct.dataclass
 class LakeState(multi_agent_env.State):
-    """JaxMARL's state, ``done`` bool ``[]`` and ``step`` int32 ``[]``, around the core's.
-
-    Attributes:
-      episode: the core's ``State``.
-    """
+    """JaxMARL's state, ``done`` bool ``[]`` and ``step`` int32 ``[]``, around the core's."""
 
     episode: State
 

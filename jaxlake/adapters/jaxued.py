@@ -24,12 +24,7 @@ from jaxlake.types import MAX_AGENTS, MAX_STEPS, Instance
 
 @record
 class EnvParams(Record):
-    """The core's ``Params`` by JaxUED's names; they can be vmapped.
-
-    Attributes:
-      max_steps_in_episode: int32 ``[]``.
-      slip: float32 ``[]``, or None for none.
-    """
+    """The core's ``Params`` by JaxUED's names: int32 ``[]``, and float32 ``[]`` or None for no slip; can be vmapped."""
 
     max_steps_in_episode: Array | int = MAX_STEPS
     slip: Array | float | None = None
@@ -37,11 +32,7 @@ class EnvParams(Record):
 
 @record
 class Observation(Record):
-    """An observation under the name that JaxUED's networks read.
-
-    Attributes:
-      image: float32 ``[max_size, max_size, 1 + 2 * max_agents]``, ``observations.one_hot`` with the channels last.
-    """
+    """``image`` is ``observations.one_hot``, channels last: float32 ``[max_size, max_size, 1 + 2 * max_agents]``."""
 
     image: Array
 
@@ -61,7 +52,6 @@ class UnderspecifiedLake(UnderspecifiedEnv):
     """An episode on the level that it is reset to, an ``Instance``; the state is the core's ``State``.
 
     Args:
-      max_agents: agent slots of the levels.
       lake: the rules. Levels carry no distances, so neither its reward nor its observation can use them.
 
     Raises:

@@ -25,12 +25,7 @@ from jaxlake.types import Action
 
 @record
 class State(Record):
-    """The core's state, and the key that Jumanji keeps beside it.
-
-    Attributes:
-      key: the key from which slips and the next automatic reset derive theirs.
-      episode: the core's ``State``.
-    """
+    """The core's state, and the key from which slips and the next automatic reset derive theirs."""
 
     key: jax.Array
     episode: core.State

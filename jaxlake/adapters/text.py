@@ -78,11 +78,7 @@ def verl_rows(
     style: PromptStyle | str = PromptStyle.VERBOSE,
     answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
 ) -> list[dict[str, Any]]:
-    """A row for each instance, as verl's datasets have them; arguments as for ``trl_rows``.
-
-    Args:
-      split: ``"train"`` or ``"test"``, a note that verl keeps.
-    """
+    """A row for each instance, as verl's datasets have them; it keeps ``split``, which is ``"train"`` or ``"test"``."""
     return [
         {
             "data_source": DATA_SOURCE,

@@ -64,7 +64,6 @@ class Scores:
     """The verdicts on answers to a fixed set; numpy arrays.
 
     Attributes:
-      objective: cost that an optimal plan minimises.
       answers: int ``[n]``, how many each instance has.
       valid, optimal: float ``[n]``, share of the instance's answers; 0 without any.
       failures: int ``[n, 9]``, its invalid answers by ``FAILURES``; one that is missing for an instance without any.

@@ -57,11 +57,7 @@ def draw(key: Array, first: int, count: int, shape: Shape) -> Instance:
 
 
 def fingerprints(instances: Instance) -> list[bytes]:
-    """Equal for equal instances, however they are padded, and for no others.
-
-    Raises:
-      ValueError: if a board is larger than ``MAX_SIZE`` or has more agents than ``MAX_AGENTS``.
-    """
+    """Equal for equal instances, however padded, and for no others; ValueError beyond ``MAX_SIZE``, ``MAX_AGENTS``."""
     batch, max_size = len(instances.size), instances.max_size
     size, num_agents = (int(np.max(numbers, initial=0)) for numbers in (instances.size, instances.num_agents))
     if size > MAX_SIZE or num_agents > MAX_AGENTS:

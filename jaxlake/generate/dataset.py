@@ -100,11 +100,7 @@ class Dataset:
 
 
 def assemble(parts: Sequence[Found], report: Sequence[KindReport], key: Array) -> Dataset:
-    """Return the boards of all kinds in one random order.
-
-    Args:
-      parts: the boards of each kind that has some, in the order of the report.
-    """
+    """Return all boards in one random order; ``parts`` are those of each kind that has some, in the report's order."""
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     order = np.asarray(jax.random.permutation(key, len(together.numbers)))
     shuffled, kinds = together[order], np.repeat([entry.kind for entry in report], [entry.realised for entry in report])

@@ -28,11 +28,7 @@ HELD_OUT = 4
 
 
 class _Cell(NamedTuple):
-    """The boards of a kind at one density.
-
-    Attributes:
-      rows: places of the boards in the stock, int ``[n]``.
-    """
+    """The boards of a kind at one density; rows are their places in the stock, int ``[n]``."""
 
     stock: Benchmark
     rows: np.ndarray

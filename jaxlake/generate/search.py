@@ -23,7 +23,6 @@ class Quotas(NamedTuple):
     """The numbers of instances that are wanted.
 
     Attributes:
-      total: all of them.
       waits: the number that need a wait; None for no quota: as many as come.
       interacting: the number that need a wait or cost more than the agents' shortest paths, at least ``waits``; None
         for no quota.
@@ -36,12 +35,7 @@ class Quotas(NamedTuple):
 
 @record
 class Found(Record):
-    """Solved boards ``[n]`` in the order of their numbers, none twice.
-
-    Attributes:
-      needs_wait: bool ``[n]``.
-      numbers: int64 ``[n]``, the candidates' numbers.
-    """
+    """Solved boards ``[n]`` in the order of their candidates' numbers, int64 ``[n]``, none twice."""
 
     instances: Instance
     solutions: Solution

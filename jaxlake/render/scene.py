@@ -154,11 +154,7 @@ def walks(instance: Instance, moves: Plan | np.ndarray) -> np.ndarray:
 
 
 def alarms(instance: Instance, positions: np.ndarray) -> list[Mark]:
-    """Return a star where agents share a cell or swap cells, a ring where one has fallen into a hole.
-
-    Args:
-      positions: cells as ``walks`` returns them.
-    """
+    """Return a star where agents in ``walks`` share a cell or swap cells, a ring where one has fallen into a hole."""
     max_size = instance.max_size
     marks: list[Mark] = []
     for time, cells in enumerate(positions.tolist()):

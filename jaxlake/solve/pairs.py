@@ -309,10 +309,7 @@ def _paths(
 
 
 def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
-    """uint8 ``[2, lanes]``, the start's distance to the goal; and ``[2, size, size, lanes]`` around the other's goal.
-
-    ``_FAR`` where there is no path.
-    """
+    """uint8 ``[2, lanes]`` from start to goal, and ``[2, size, size, lanes]`` around the other's goal, or ``_FAR``."""
     size, _, lanes = problem.free.shape
     cell = np.arange(size * size, dtype=np.int32).reshape(size, size, 1)
     goals = problem.goals[:, None, None]

@@ -284,11 +284,7 @@ def load_askers(config: Config, path: str, suite: Benchmark, say: Say) -> Callab
 
 
 def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:
-    """Return a language model on the devices here that writes an engineer's responses, as its own settings say.
-
-    Args:
-      parameters: parameters from `Policy.create` or `Policy.load`.
-    """
+    """Return a language model on the devices here that writes an engineer's responses, as its own settings say."""
     settings, copy, key = policy.config.engineer, policy.rollout_parameters(parameters), seed_key(policy.config.seed)
 
     def fits(message: str) -> bool:

@@ -43,12 +43,7 @@ REQUEST = (
 
 
 class State(NamedTuple):
-    """A state that an engineer designs from.
-
-    Attributes:
-      origin: ``drawn`` or ``real``.
-      history: finished rounds, at whose end the evidence is.
-    """
+    """A state that an engineer designs from, ``drawn`` or ``real``: finished rounds, at whose end the evidence is."""
 
     name: str
     origin: str
@@ -87,11 +82,7 @@ def write_state(name: str, history: Sequence[PastRound]) -> dict[str, Any]:
 
 
 def read_lines(path: Path, lines: Sequence[str]) -> list[State]:
-    """Return the states of a file's lines, as `write_state` makes them.
-
-    Raises:
-      ConfigError: naming the line that is damaged.
-    """
+    """Return the states of a file's lines, as `write_state` makes them; ConfigError naming a line that is damaged."""
     states = []
     for number, line in enumerate(lines, 1):
         try:

@@ -22,7 +22,6 @@ class Answer:
     Attributes:
       id: the question's, such as a board's.
       sample: number of the answer among those to its question, from 0.
-      answer: the text.
       tokens: length of the answer; None where a server does not count.
       truncated: whether the limit on tokens ended it.
     """
@@ -81,11 +80,7 @@ class Record:
         self._file.close()
 
     def add(self, answers: Sequence[Answer]) -> None:
-        """Append answers.
-
-        Raises:
-          OSError: if the disk does not take them; a part of a line is dropped when the folder is opened again.
-        """
+        """Append answers; what a full disk takes of a line is dropped when the folder is opened again."""
         self._file.write("".join(json.dumps(dataclasses.asdict(answer)) + "\n" for answer in answers).encode())
         self._file.flush()
         self.answers |= {(answer.id, answer.sample): answer for answer in answers}

@@ -32,9 +32,6 @@ class BranchRequest:
     """The user's request for branches from a state.
 
     Attributes:
-      designs: number of random designs.
-      each_kind: add a design for each kind, with all data on it.
-      rules: add the designs of all rules.
       models: folders of language models whose designs are added, from evidence as it is and shuffled.
       repeats: branches of each design.
       updates: updates of a branch; None: those of a round.
@@ -97,11 +94,7 @@ def _designs(student: Student, request: BranchRequest) -> list[Design]:
 
 
 class BranchTrainer:
-    """Trains branches of a network from its state, all repeats of several designs in one program; measures their gains.
-
-    Args:
-      samples: plays of each board, before and after.
-    """
+    """Trains branches of a network from its state, all repeats of several designs in one program, and their gains."""
 
     def __init__(self, student: PlayerStudent, plan: BranchPlan, samples: int):
         self._student, self._repeats, self._samples = student, plan.repeats, samples

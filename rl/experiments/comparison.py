@@ -151,11 +151,7 @@ def _decisive(comparison: Resolved, engineers: Collection[str]) -> dict[str, Any
 
 
 def reopen(out: Path) -> Resolved:
-    """Read the comparison that a folder holds.
-
-    Raises:
-      ConfigError: if it holds none.
-    """
+    """Read the comparison that a folder holds; ConfigError if it holds none."""
     target = out / "compare.yaml"
     if not target.exists():
         raise ConfigError(f"{out}: no comparison (it has no compare.yaml); python -m rl.compare begins one")

@@ -48,14 +48,7 @@ class Design(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BranchPlan:
-    """The branches to be trained from one state.
-
-    Attributes:
-      state: the state's name.
-      round: number of the round that the designs are for.
-      repeats: branches of each design, with keys and boards of their own.
-      updates: updates of a branch.
-    """
+    """The branches to be trained from one state for a round; repeats have keys and boards of their own."""
 
     state: str
     round: int

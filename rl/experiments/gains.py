@@ -35,13 +35,7 @@ class KindRow(Section):
 
 
 class Gain(Section, extra="ignore"):
-    """The outcome of one branch.
-
-    Attributes:
-      before, after, gain: valid share of the plays of the validation boards, and its change.
-      gain_se: standard error of the change over boards.
-      by_kind: valid shares by kind.
-    """
+    """The outcome of a branch: valid share of the validation's plays, its change, and the error over boards."""
 
     before: float
     after: float
@@ -76,7 +70,6 @@ class StateGains:
 
     Attributes:
       round: number of the round that the designs are for.
-      updates: updates of each branch.
       before: valid share of the plays of the validation boards before the branches, the mean over them.
       designs: the designs by their number in the file, ascending.
       kinds: the validated kinds, ascending.
@@ -106,7 +99,6 @@ class Gains:
     """The finished part of a file.
 
     Attributes:
-      name: name of its folder.
       states: the states in the order of the file, each with at least two designs.
       left_out: words for the designs that lack a repeat which others of their state have, and states with less than two
         complete designs.
@@ -195,11 +187,7 @@ def read_gains(folder: Path) -> Gains:
 
 
 def _read_rows(path: Path) -> tuple[list[Row], int]:
-    """Read the whole lines of a file; also return their bytes.
-
-    Raises:
-      ConfigError: naming the line that is damaged.
-    """
+    """Read the whole lines of a file, and return their bytes too; ConfigError naming a line that is damaged."""
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     lines = enumerate(whole.splitlines(), 1)

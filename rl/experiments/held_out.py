@@ -61,11 +61,7 @@ class HeldOut(Section):
 
 
 def read_held_out(path: Path) -> HeldOut:
-    """Read a run's ``evaluation.json``.
-
-    Raises:
-      ConfigError: if it is damaged; one line.
-    """
+    """Read a run's ``evaluation.json``; ConfigError, in one line, if it is damaged."""
     return config_.parse(HeldOut, path.read_bytes(), str(path))
 
 

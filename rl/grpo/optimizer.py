@@ -93,11 +93,7 @@ def step(
 
 
 def updates_made(state: optax.OptState) -> int:
-    """Return how many updates the optimizer has made: the next one's place in the schedule; skipped ones do not count.
-
-    Args:
-      state: state of an optimizer of `make_optimizer`.
-    """
+    """Return how many updates the optimizer has made: the next one's place in the schedule, without skipped ones."""
     return int(optax.tree_utils.tree_get_all_with_path(state[1], "count")[0][1])
 
 

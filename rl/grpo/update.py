@@ -43,11 +43,7 @@ class MicroBatch(NamedTuple):
 
 @record
 class Total(Record):
-    """Sums over the micro-batches so far.
-
-    Attributes:
-      loss: float32 scalar.
-    """
+    """Sums of gradients and losses over the micro-batches so far."""
 
     gradients: nnx.State
     loss: Array
@@ -220,11 +216,7 @@ def accumulate(
     settings: GRPOSection,
     mesh: Mesh,
 ) -> tuple[Total, dict[str, jax.Array]]:
-    """Add a micro-batch's unreduced loss and gradient to those before it, which are donated.
-
-    Returns:
-      The new total, and what `policy_loss` says of the micro-batch.
-    """
+    """Add a micro-batch's unreduced loss and gradient to the total, which is donated; also return what describes it."""
 
     def loss(trained: nnx.State) -> tuple[jax.Array, dict[str, jax.Array]]:
         logprobs, entropy = answer_logprobs(nnx.merge(graph, trained, frozen), batch.sequences, settings.temperature)
@@ -291,12 +283,7 @@ def lower(
     answer_tokens: int,
     mesh: Mesh,
 ) -> dict[str, jax.stages.Lowered]:
-    """Lower the programs of `update` and `answer_logprobs_of`, for the longest answers, made from shapes alone.
-
-    Args:
-      parameters: ShapeDtypeStructs (`model.abstract`).
-      prompt_tokens, answer_tokens: room for each.
-    """
+    """Lower the programs of `update` and `answer_logprobs_of` for the longest answers, from ShapeDtypeStructs alone."""
     trained, frozen = sharding.abstract(lora.split(parameters), mesh)
     state = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
     room = prompt_tokens + answer_tokens

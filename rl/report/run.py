@@ -121,11 +121,7 @@ class Run:
 
 
 def read(run_dir: str | Path) -> Run:
-    """Read a finished or unfinished run.
-
-    Raises:
-      ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
-    """
+    """Read a finished or unfinished run; ValueError, in one line, without a validation or for a file that is broken."""
     directory = Path(run_dir)
     designed = [path.parent for path in (directory / "rounds").glob("*/config.json") if path.parent.name.isdecimal()]
     rounds = tuple(_round(path) for path in sorted(designed, key=lambda path: int(path.name)))

@@ -83,11 +83,7 @@ def join_boards(parts: Sequence[Dataset]) -> Dataset:
 
 
 def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None) -> Dataset:
-    """The generator with the run's objective, padded so that all boards of a run share the programs that read them.
-
-    Raises:
-      ConfigError: if it finds no solvable board.
-    """
+    """Generate boards with the objective and padding that a run's boards share; ConfigError if none is solvable."""
     try:
         return generate(
             lake,

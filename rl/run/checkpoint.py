@@ -35,11 +35,7 @@ class _Damaged(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """Content of one checkpoint.
-
-    Attributes:
-      arrays: pytrees of JAX arrays by name, such as "parameters".
-    """
+    """Content of one checkpoint: the run's position, and pytrees of JAX arrays by name, such as "parameters"."""
 
     progress: Progress
     arrays: dict[str, Any]
@@ -96,11 +92,7 @@ class Checkpoints:
         )
 
     def copy_latest(self, source: "Checkpoints") -> Progress:
-        """Copy another run's latest checkpoint to be the first here, and return its progress.
-
-        Raises:
-          RunError: if the checkpoint is damaged.
-        """
+        """Copy another run's latest checkpoint to be the first here, return its progress; RunError if it is damaged."""
         step = source.steps[-1]
         try:
             progress, _ = source._read(step)
@@ -111,20 +103,12 @@ class Checkpoints:
         return progress
 
     def check(self) -> None:
-        """Raises what went wrong in the background, if anything has.
-
-        Raises:
-          RunError: as `save`.
-        """
+        """Raise what went wrong in the background, if anything has: RunError as `save`."""
         if "_manager" in vars(self):
             self._written(self._manager.check_for_errors)
 
     def close(self) -> None:
-        """Waits until everything is written.
-
-        Raises:
-          RunError: as `save`.
-        """
+        """Wait until everything is written; RunError as `save`."""
         if "_manager" in vars(self):
             manager = vars(self).pop("_manager")
             try:
@@ -183,11 +167,7 @@ class Checkpoints:
         return snapshot
 
     def _latest(self, read: Callable[[int], T]) -> tuple[T | None, dict[int, str]]:
-        """Return `read` of the latest checkpoint that is not damaged, and the problems of those after it.
-
-        Raises:
-          RunError: if there are checkpoints, and all are damaged.
-        """
+        """Return `read` of the latest whole checkpoint, and the problems of those after; RunError if none is whole."""
         problems: dict[int, str] = {}
         for step in reversed(self.steps):
             try:

@@ -63,11 +63,7 @@ class RunDirectory:
             raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
 
     def create(self) -> None:
-        """Makes the folder, with the configuration in it, which may have changed in part since the run began.
-
-        Raises:
-          InUse: if another process has made it in the meantime.
-        """
+        """Make the folder with the configuration, which may change in part; InUse if another process was faster."""
         if not self._is_run:
             self.claim()
             if distributed.agree((self.path / "config.yaml").exists()):
@@ -77,11 +73,7 @@ class RunDirectory:
         self.write("provenance.json", provenance(self.config))
 
     def claim(self) -> None:
-        """Keeps other jobs away from now on, also where there is no run yet; a mistake can still be found then.
-
-        Raises:
-          InUse: if another process has it.
-        """
+        """Keep other jobs away, also where there is no run yet: a mistake may still be found. InUse if one is here."""
         if distributed.is_main():
             self.path.mkdir(parents=True, exist_ok=True)
         self._take()

@@ -78,20 +78,11 @@ class Recorder:
         return self._learner.state
 
     def save(self) -> None:
-        """Save all of the state in one atomic step.
-
-        Raises:
-          RunError: if it cannot be written; the checkpoints before it are untouched.
-        """
+        """Save the state in one atomic step; RunError if it cannot be written, with those before it untouched."""
         self.directory.save(self._state.snapshot())
 
     def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int) -> None:
-        """Count and log a step, save every `save_every` of them, and stop where the user asked for it.
-
-        Args:
-          metrics: the step's metrics, and its `phase`.
-          seconds: the step's parts, as measured by the clock.
-        """
+        """Count and log a step (metrics with its `phase`), save every `save_every`, and stop if the user asked to."""
         progress = self.progress
         progress.step += 1
         progress.total_steps += 1
@@ -128,11 +119,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def save_on_interrupt(self) -> Iterator[None]:
-        """Surround long work that does not change the state: a signal ends it, see `Stop.interrupt_immediately`.
-
-        Raises:
-          Interrupted: with everything saved as it was before.
-        """
+        """Surround long work that does not change the state: a signal ends it, and everything is saved as before."""
         try:
             with self.stop.interrupt_immediately():
                 yield
@@ -141,11 +128,7 @@ class Recorder:
             raise
 
     def note_update(self, metrics: dict[str, float]) -> None:
-        """Count the updates in a row that were skipped, as their loss or gradient was not finite.
-
-        Raises:
-          RunError: after `MAX_SKIPPED` of them; none of them has changed the parameters.
-        """
+        """Count updates in a row that were skipped, as loss or gradient were not finite; RunError at `MAX_SKIPPED`."""
         progress = self.progress
         if not metrics["update_skipped"]:
             progress.skipped = 0
@@ -161,11 +144,7 @@ class Recorder:
             )
 
     def keep_best(self, name: str, evidence: Evidence) -> None:
-        """Keep what learns in `best/` if no validation before had more valid samples; a checkpoint must follow.
-
-        Args:
-          name: the validation: "warm_start" or "rounds/<k>".
-        """
+        """Keep what learns in `best/` if no validation had more valid samples; a checkpoint must follow."""
         progress = self.progress
         if progress.best is not None and evidence.sampled_valid <= progress.best["sampled_valid"]:
             return

@@ -21,11 +21,7 @@ class Interrupted(Exception):
 
 
 class Stop:
-    """A wish to stop, from Ctrl-C, SIGTERM or a terminal that is closed (SIGHUP).
-
-    Attributes:
-      number: number of the signal, 0 before it.
-    """
+    """A wish to stop, from Ctrl-C, SIGTERM or a terminal that is closed (SIGHUP): the signal's number, 0 before it."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -88,9 +88,7 @@ def restore(
     """The state in the last whole checkpoint; without any, where a run begins.
 
     Args:
-      parameters: the first ones.
       begin: function from a stage of the run and what is trained to the optimizer's state where the stage begins.
-      display: screen, which shows checkpoints that are damaged.
       value: the first value head of a model that plays.
 
     Raises:

@@ -26,7 +26,6 @@ class Answers:
       sampled_valid: float, share of the sampled answers that are valid.
       samples: number of sampled answers to a board.
       plans, texts: give the greedy answers to the boards with these indices.
-      prompt: function that writes a board's prompt.
       first_lost: of answers to the boards with these indices, the place in each that loses the last valid plan
         (`rl.credit.first_lost`); None where nobody writes.
     """
@@ -49,12 +48,7 @@ class Answers:
 def keep_validation(
     recorder: Recorder, name: str, answers: Answers, training: TrainingEvidence | None = None
 ) -> Evidence:
-    """Make evidence of a validation's answers; write ``evidence.json`` and ``samples.json``.
-
-    Args:
-      name: folder in the run directory.
-      training: training of the round that ends with this validation; goes into the evidence.
-    """
+    """Make evidence of a validation and the training before it; write ``evidence.json`` and ``samples.json``."""
     evidence = evidence_.evidence_from_verdicts(
         kinds=answers.kinds,
         checks=answers.verdicts.checks,

@@ -51,11 +51,7 @@ class ApiError(ConfigError, openai.OpenAIError):
 
 
 class RequestFailed(Exception):
-    """A request that got no answer; one line says why.
-
-    Attributes:
-      named: the optional fields that were sent and that the server names in its refusal.
-    """
+    """A request without an answer; one line says why, ``named`` the optional fields that the server refuses in it."""
 
     named: frozenset[str] = frozenset()
 
@@ -145,7 +141,6 @@ class ChatClient:
 
     Args:
       url: such as ``http://localhost:8000/v1``; ``/chat/completions`` is added.
-      model: name of the model on the server.
       key: sent as a bearer token; None or empty for servers that want none.
       key_name: the user's name of the key, for messages.
       timeout: seconds for one attempt.

@@ -147,11 +147,7 @@ class Sampler(SamplerSpec):
         return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=~ended)
 
     def lower(self, parameters: nnx.State, samples: int) -> dict[str, jax.stages.Lowered]:
-        """Lower the two programs as `generate` runs them for the longest prompts, for a mesh that need not be here.
-
-        Args:
-          parameters: ShapeDtypeStructs with the shardings of `sharding.rollout_shardings`.
-        """
+        """Lower `generate`'s programs for the longest prompts, from shapes with `sharding.rollout_shardings` alone."""
         state, width = abstract(self), self.width(samples)
         nobody = arrange([[]] * self.shards, width, prompts_at_once(width, samples), [], self._buckets[-1], 0)
         arrivals = abstract_batch(nobody, self.mesh)
@@ -170,11 +166,7 @@ class Sampler(SamplerSpec):
         }
 
     def width(self, samples: int) -> int:
-        """Return the number of rows of a shard.
-
-        Raises:
-          ConfigError: if the answers to one prompt do not fit into them.
-        """
+        """Return the number of rows of a shard; ConfigError if the answers to one prompt do not fit into them."""
         width = self.rows // self.shards
         if samples > width:
             raise ConfigError(

@@ -23,7 +23,6 @@ class SamplerSpec:
     """Static settings that a sampler's programs are compiled for; equal ones share them.
 
     Attributes:
-      graph: static half of the model.
       mesh: devices along the axes `fsdp`, over which rows are shared out, and `tp`.
       rows: answers under way at once on all devices.
       max_prompt_tokens, max_new_tokens: P and T.

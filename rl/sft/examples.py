@@ -62,11 +62,7 @@ def response(tokenizer: Tokenizer, thinking: str, answer: str) -> list[int]:
 
 
 def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Sequence[list[int]]) -> Sequences:
-    """Return contexts with what is taught to follow each, as tokens, in the room that the settings give.
-
-    Raises:
-      ConfigError: if one does not fit.
-    """
+    """Return contexts, each with what is taught to follow it, as tokens; ConfigError if one does not fit its room."""
     settings = policy.config.warm_start
     check_fit(contexts, settings.max_context_tokens, "warm_start.max_context_tokens")
     padded = policy.tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens")
@@ -76,11 +72,7 @@ def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Se
 def engineer_texts(
     policy: Policy, rng: np.random.Generator, count: int, variants: Sequence[str] = ()
 ) -> list[tuple[list[int], list[int], list[int]]]:
-    """Tokens of `count` examples: the context, what is taught to follow it (thought and answer), the answer alone.
-
-    Args:
-      variants: names of the contexts; the warm start's where it is empty.
-    """
+    """Return the tokens of `count` examples: context, what is taught to follow it, answer alone; of all `variants`."""
     config, tokenizer = policy.config, policy.tokenizer
     rounds, template = max(config.rounds.count, 2), policy.context.template
     rows = []

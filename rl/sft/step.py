@@ -54,12 +54,7 @@ def lower(
     answer_tokens: int,
     mesh: Mesh,
 ) -> dict[str, jax.stages.Lowered]:
-    """`update` as a run with these settings would compile it, on plans and on engineer examples, from shapes alone.
-
-    Args:
-      parameters: ShapeDtypeStructs (`model.abstract`).
-      prompt_tokens, answer_tokens: room for a plan's.
-    """
+    """Lower `update` as a run would compile it, on plans with this room and on engineer examples, from shapes alone."""
     trained, frozen = sharding.abstract(lora.split(parameters), mesh)
     state = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
     shapes = {

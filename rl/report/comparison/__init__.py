@@ -16,11 +16,7 @@ __all__ = ["Comparison", "findings", "notes", "read", "tables", "to_text", "writ
 
 
 def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
-    """Write the page of a comparison, its pictures and its numbers; return the page's path.
-
-    Args:
-      file: the page; ``report/comparison.html`` in the directory if None.
-    """
+    """Write the page, ``report/comparison.html`` by default, its pictures and numbers; return the page's path."""
     file, drawn = file or out / "report" / "comparison.html", style.draw(PICTURES, comparison)
     page.save(
         file,

@@ -48,12 +48,7 @@ class Boards:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedRun:
-    """A finished run of one engineer with one seed; the first round is the one that all engineers share.
-
-    Attributes:
-      before: answers after the first round.
-      after: answers in the end.
-    """
+    """A finished run with one seed: its answers after the round that all engineers share, and in the end."""
 
     designs: tuple[LakeConfig, ...]
     curve: Curve
@@ -66,7 +61,6 @@ class Comparison:
     """The finished part of a comparison.
 
     Attributes:
-      baseline: the engineer that the others are measured against.
       engineers: settings of each engineer with a finished run, the baseline first.
       runs: runs by engineer, in the order of ``engineers``, and seed.
       left_out: names of the runs that are not finished.
