@@ -49,11 +49,7 @@ _EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
 
 
 def modules(name: str) -> tuple[Module, ...]:
-    """Return the modules of a context such as ``V6``, ``V6+R`` or ``F+G``, in the order of ``Module``.
-
-    Raises:
-      ValueError: an unknown part, none that says how the policy fails (F), or two forms of one module.
-    """
+    """Return the modules of a context such as ``V6``, ``V6+R`` or ``F+G``, in order; ValueError naming what is none."""
     chosen: set[Module] = set()
     for part in name.split("+"):
         if part not in VARIANTS and part not in Module.__members__:
@@ -70,11 +66,7 @@ def modules(name: str) -> tuple[Module, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Bookkeeping of a run's training: the round being designed (from 0), how many there are, and epochs in each.
-
-    Attributes:
-      details: the algorithm and its settings in words; only TF shows them.
-    """
+    """Bookkeeping of training: the round designed (from 0), how many there are, epochs in each, and details for TF."""
 
     round: int
     rounds: int
@@ -84,11 +76,7 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class PastRound:
-    """A finished round: its configuration as realised, and the validation after it.
-
-    Attributes:
-      rationale: the engineer's thoughts when it designed the round; only S shows them.
-    """
+    """A finished round: its configuration as realised, the validation after it, and the engineer's thoughts, for S."""
 
     round: int
     config: LakeConfig
@@ -172,7 +160,6 @@ class Context:
         A message that does not fit without any is returned nevertheless.
 
         Args:
-          evidence: the latest validation.
           history: the finished rounds in ascending order, at least one; the kinds of the last are to be designed. The
             validation after round 0 is also the state before round 1, whether H or H0 shows it.
           training: stage of the run, for T and TF.
@@ -370,7 +357,7 @@ _USUAL = _COLUMNS | {"F": _COLUMNS["F"].removesuffix(" failure")}
 
 
 def main_failure(row: KindEvidence | Evidence | None) -> str:
-    """Return the check that most answers fail first, in percent (``conflict 12``), or ``none``; a dash for no row."""
+    """Return the check that most answers fail first, in percent (``conflict 12``), or ``none``; a dash for None."""
     if row is None:
         return "-"
     if row.valid == row.n:

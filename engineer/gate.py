@@ -25,7 +25,6 @@ class Gated:
     current policy gets too many of them the proposal is refused.
 
     Attributes:
-      engineer: the engineer whose proposals are piloted.
       pilot: a few boards of each kind with data, answered by the current policy.
       mix: a refused proposal is mixed half and half with the previous configuration; if not, it is replaced by it.
       bound: largest share of boards without signal, kinds weighted by their data ratios.
@@ -70,7 +69,11 @@ class Gated:
 
 
 def without_signal(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> float:
-    """Return the share of boards answered all validly or all invalidly, kinds weighted by data, of ``[boards]``."""
+    """Return the share of piloted boards answered all validly or all invalidly, kinds weighted by their data ratios.
+
+    Args:
+      shares: float ``[boards]`` for each kind, share of a board's answers that are valid.
+    """
     return mean_by_data(config, {kind: float(((p == 0) | (p == 1)).mean()) for kind, p in shares.items()})
 
 

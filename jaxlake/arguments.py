@@ -32,7 +32,7 @@ class Word(enum.Enum):
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return a whole number in a range, of any type (100, ``np.int64(100)``, 1e2); ValueError for others and bools."""
+    """Return an argument, such as 100, ``np.int64(100)`` or 1e2, as a whole number in a range; else ValueError."""
     number = None
     if isinstance(value, (int, float)) or _has_real_dtype(value):
         # float() of 2 ** 60 + 1 would lose digits, operator.index() of 1e2 raises.

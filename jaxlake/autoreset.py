@@ -54,12 +54,7 @@ class AutoReset:
         return state, _with_final(time_step, jax.tree.map(jnp.copy, time_step.observation))
 
     def step(self, bank: LevelBank, state: State, actions: Array, key: Array) -> tuple[State, AutoResetTimeStep]:
-        """Play one step, and begins the next episode as the mode says, with the same params.
-
-        Args:
-          actions: int32 ``[max_agents]``.
-          key: the key of a slip and of the next level.
-        """
+        """Play one step of actions int32 ``[max_agents]``, and begin the next episode as the mode says."""
         if state.params.slip is None:
             draw_key, slip_key = key, None
         else:

@@ -14,11 +14,7 @@ def command_parser(module: str, description: str, examples: str) -> argparse.Arg
 
 
 def local_path(text: str) -> Path:
-    """Return the path that an argument names, for its ``type``; ``~`` is the home, also where no shell has seen it.
-
-    Raises:
-      argparse.ArgumentTypeError: for an address such as a bucket's, of which a path would make a folder here.
-    """
+    """Return the path that an argument names, ``~`` for the home; ArgumentTypeError for an address, as a bucket's."""
     if "://" in text:
         raise argparse.ArgumentTypeError(f"{text} must be a path on this machine; mount the bucket, or copy its files")
     return Path(os.path.expanduser(text))
@@ -26,12 +22,7 @@ def local_path(text: str) -> Path:
 
 @contextlib.contextmanager
 def mistakes_in_one_line(parser: argparse.ArgumentParser, stopped: str = "stopped", needs: str = "") -> Iterator[None]:
-    """Exit with status 2 for what a user can put right, and with 130 for Ctrl-C, instead of a traceback.
-
-    Args:
-      stopped: the message on Ctrl-C.
-      needs: the purpose of a module that is not installed.
-    """
+    """Exit with 2 for mistakes and missing modules (saying what ``needs`` them), with 130 for Ctrl-C (``stopped``)."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -82,11 +82,7 @@ class LakeConfig:
 
     @staticmethod
     def random(kinds: Sequence[Kind | str | int], key: Array, concentration: float = 1.0) -> "LakeConfig":
-        """Round 0's draw: data ~ Dirichlet(1), hole ~ U[0, MAX_HOLE], wait ~ U[0, 1], all multiples of 0.005.
-
-        Args:
-          concentration: the Dirichlet distribution's parameter; below 1 few kinds have most of the data.
-        """
+        """Draw data ~ Dirichlet(concentration), hole ~ U[0, MAX_HOLE] and wait ~ U[0, 1], all multiples of 0.005."""
         check_process()
         check_key(key)
         data_key, hole_key, wait_key = jax.random.split(key, 3)

@@ -223,12 +223,7 @@ def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Return if ``write`` has a chance, for a command to ask before it begins a long work.
-
-    Raises:
-      ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``, or is a folder, or if its folder is not there or
-        cannot be written to.
-    """
+    """Return if ``write`` has a chance, for a command to ask before a long work; else ValueError naming the fault."""
     _format(path)
     folder = Path(path).parent
     if not folder.is_dir():

@@ -72,11 +72,7 @@ class Benchmark:
 
 @functools.cache
 def load(name: str = "test") -> Benchmark:
-    """Load one of the sets that come with the package; its arrays are read-only, since every caller gets the same.
-
-    Raises:
-      ValueError: for a name that is neither in ``SETS`` nor in ``POOLS``, or if the file is not what the manifest says.
-    """
+    """Load a set of the package, with read-only arrays; ValueError for another name, or if the file has changed."""
     if name not in (*SETS, *POOLS):
         raise ValueError(f"set = {name!r} must be one of {', '.join(SETS)}")
     with np.load(FOLDER / f"{name}.npz") as file:

@@ -92,7 +92,7 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> I
 
 
 def instance_on_map(where: str, blocked: np.ndarray, starts: Sequence[Cell], goals: Sequence[Cell]) -> Instance:
-    """Return the instance of a map, bool ``[height, width]``, with (row, column) on it; ValueError naming its file."""
+    """Return the instance of a map, bool ``[height, width]``, and (row, column) cells; ValueError naming ``where``."""
     size = max(blocked.shape)
     holes = np.ones((size, size), bool)
     holes[: blocked.shape[0], : blocked.shape[1]] = blocked

@@ -134,7 +134,7 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
 
 
 def legal_actions(instance: Instance, positions: Array, holes: HoleRule) -> jax.Array:
-    """Return bool ``[agents, 5]`` by ``Action``: moves to cells that can be entered, and WAIT, alone for the absent."""
+    """Return bool ``[agents, 5]`` by ``Action``: moves to cells that can be entered, WAIT; WAIT alone if absent."""
     holes, side = HoleRule(holes), instance.max_size
     inside = jax.vmap(lambda cell: _inside(cell, instance.size, side))(jnp.stack(_compact(positions, side)))
     columns = []

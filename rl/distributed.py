@@ -10,13 +10,15 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from rl.config import ConfigError
+
+T = TypeVar("T")
 
 
 def initialize(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
@@ -109,18 +111,23 @@ def is_same(text: str) -> bool:
     return bool((all_gather(digest[None]) == digest).all())
 
 
+def together(work: Callable[[], T], kind: type[Exception], elsewhere: str) -> T:
+    """Return the result of `work`; where one process raises `kind`, all do, the others with the words `elsewhere`."""
+    result, refusal = None, None
+    try:
+        result = work()
+    except kind as error:
+        refusal = error
+    if agree(refusal is not None):
+        raise refusal or kind(elsewhere)
+    return cast(T, result)
+
+
 def from_main(work: Callable[[], Any]) -> Any:
     """Let process 0 alone do `work`, and return its plain JSON values on all; all raise the ConfigError it raises."""
     if jax.process_count() == 1:
         return work()
-    content, refusal = b"", None
-    if is_main():
-        try:
-            content = json.dumps(work()).encode()
-        except ConfigError as error:
-            refusal = error
-    if agree(refusal is not None):
-        raise refusal or ConfigError("refused by process 0")
+    content = together(lambda: json.dumps(work()).encode() if is_main() else b"", ConfigError, "refused by process 0")
     room = int(all_gather(np.array([len(content)])).max())
     mine = np.frombuffer(content.ljust(room), np.uint8)
     return json.loads(all_gather(mine[None])[0].tobytes())

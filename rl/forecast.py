@@ -12,7 +12,7 @@ TRAINING = ("host", "credit", "logprob", "update")
 
 
 def configurations(config: Config) -> dict[str, Config]:
-    """Return what `tracking.forecast` names, shipped files by name; ConfigError if unreadable or a player's."""
+    """Return the configurations that `tracking.forecast` names; ConfigError if one cannot be read, or is a player's."""
     others = {}
     for name in config.tracking.forecast or ():
         others[name] = load(SHIPPED / name if (SHIPPED / name).exists() else Path(name))

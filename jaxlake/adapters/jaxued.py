@@ -32,7 +32,7 @@ class EnvParams(Record):
 
 @record
 class Observation(Record):
-    """``image`` is ``observations.one_hot``, channels last: float32 ``[max_size, max_size, 1 + 2 * max_agents]``."""
+    """``observations.one_hot`` by JaxUED's name: float32 ``[max_size, max_size, 1 + 2 * max_agents]``."""
 
     image: Array
 

@@ -82,12 +82,7 @@ class Mark:
 
 
 def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None) -> list[Shape]:
-    """Return the shapes of an instance (no batch axes), back to front.
-
-    Args:
-      plan: the paths that are drawn, if any; cells off the padded board are left out.
-      positions: cells ``[max_agents]`` where the agents are, their starts by default.
-    """
+    """Return the shapes of an instance (no batch axes), back to front; arguments as of ``svg``."""
     shapes, numbers = background(instance)
     count, max_size = int(instance.num_agents), instance.max_size
     labels: list[Shape] = []

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +176,12 @@ def collect(
       ConfigError: if the folder holds something else, or another process writes there.
       Interrupted: on all processes, if a signal came to one; the answers that arrived are kept.
     """
-    with _opened(folder, identity | asker.identity) as record:
+    opened = distributed.together(
+        lambda: Record(folder, identity | asker.identity) if distributed.is_main() else None,
+        ConfigError,
+        f"{folder}: refused by process 0",
+    )
+    with opened or contextlib.nullcontext() as record:
         known = record.answers if record else {}
         missing = np.array([(question.id, question.sample) not in known for question in questions])
         missing = distributed.all_gather(missing[None])[0]  # process 0 knows what there is
@@ -198,21 +203,6 @@ def collect(
                 display.advance(steps=len(answers))
                 within()
         return record
-
-
-@contextlib.contextmanager
-def _opened(folder: Path, identity: dict[str, Any]) -> Iterator[Record | None]:
-    """Open the record on process 0, nothing on the others; where that one is refused, all stop."""
-    record, refusal = None, None
-    if distributed.is_main():
-        try:
-            record = Record(folder, identity)
-        except ConfigError as error:
-            refusal = error
-    if distributed.agree(refusal is not None):
-        raise refusal or ConfigError(f"{folder}: refused by process 0")
-    with record or contextlib.nullcontext():
-        yield record
 
 
 def suite_identity(config: Config, sampling: SamplingParams, samples: int) -> dict[str, Any]:

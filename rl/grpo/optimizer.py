@@ -78,9 +78,6 @@ def step(
 ) -> tuple[nnx.State, optax.OptState, jax.Array, jax.Array]:
     """Make one update, inside jit; where the loss or the norm is not finite, nothing changes, the count included.
 
-    Args:
-      loss: any sum or mean of it.
-
     Returns:
       Parameters, state, the gradients' global norm before it is clipped, and whether it and the loss are finite.
     """

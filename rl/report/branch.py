@@ -63,14 +63,7 @@ class Transfer(NamedTuple):
 
 
 def write(folder: Path, file: Path | None = None) -> Path:
-    """Write the page of a folder with ``gains.jsonl``, its pictures and its numbers; return the page's path.
-
-    Args:
-      file: the page; ``report/branch.html`` in the folder if None.
-
-    Raises:
-      ConfigError: if `rl.experiments.gains.read_gains` cannot read the folder; one line.
-    """
+    """Write the page, ``report/branch.html`` in the folder by default, pictures and numbers; return the page's path."""
     gains, file = read_gains(folder), file or folder / "report" / "branch.html"
     drawn = style.draw(PICTURES, gains)
     page.save(

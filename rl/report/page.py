@@ -22,10 +22,7 @@ _TEMPLATES.filters["headings"] = re.compile('<h2 id="(.*?)">(.*?)</h2>').findall
 
 
 def write(run_dir: str | Path, file: Path | None = None) -> Path:
-    """Write the report of a finished or unfinished run from nothing but its directory; return the page's path.
-
-    Args:
-      file: the page; ``report/report.html`` in the run if None.
+    """Write the report of a run, by default to its ``report/report.html``; return the page's path.
 
     Raises:
       ValueError: the directory holds no validation, or a file that is broken or of another version; one line.

@@ -12,7 +12,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 class _Damaged(Exception):
     """A checkpoint is not what was saved, or cannot be read; says in what."""
+
+
+_together = functools.partial(distributed.together, kind=_Damaged, elsewhere="another process cannot read it")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +139,7 @@ class Checkpoints:
             raise ConfigError(
                 f"{self.folder.parent}: not all processes see the same run there; they need a disk that all share"
             )
-        return self._latest(lambda step: self._together(lambda: self._read(step))[0])[0]
+        return self._latest(lambda step: _together(lambda: self._read(step))[0])[0]
 
     def restore(self, like: Callable[[Progress], dict[str, Any]], say: Callable[[str], None]) -> Snapshot | None:
         """The latest checkpoint that is whole, None without any; damaged ones after it are set aside.
@@ -153,9 +156,9 @@ class Checkpoints:
         """
 
         def whole(step: int) -> Snapshot:
-            progress, record = self._together(lambda: self._read(step))
+            progress, record = _together(lambda: self._read(step))
             self._refuse_other_model(step, record, wanted := like(progress))
-            arrays = self._together(lambda: self._load(step, wanted))
+            arrays = _together(lambda: self._load(step, wanted))
             for name, now in _describe(arrays).items():  # only now, as all processes compute the sums together
                 if now["sums"] != record["arrays"][name]["sums"]:
                     raise _Damaged(f"{name} is not what was saved")
@@ -180,17 +183,6 @@ class Checkpoints:
                 f"{self.folder}: all checkpoints are damaged ({step}: {problem}); choose another directory with --run"
             )
         return None, problems
-
-    def _together(self, action: Callable[[], T]) -> T:
-        """Return the result of `action`, if no process finds damage; else all raise."""
-        result, problem = None, ""
-        try:
-            result = action()
-        except _Damaged as damage:
-            problem = str(damage)
-        if distributed.agree(bool(problem)):
-            raise _Damaged(problem or "another process cannot read it")
-        return cast(T, result)
 
     def _read(self, step: int) -> tuple[Progress, dict[str, Any]]:
         """The progress, and all that is no array, checked."""

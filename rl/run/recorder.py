@@ -78,7 +78,7 @@ class Recorder:
         return self._learner.state
 
     def save(self) -> None:
-        """Save the state in one atomic step; RunError if it cannot be written, with those before it untouched."""
+        """Save the state in one atomic step; RunError if it cannot be written, and the checkpoints before it stay."""
         self.directory.save(self._state.snapshot())
 
     def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int) -> None:
@@ -144,7 +144,7 @@ class Recorder:
             )
 
     def keep_best(self, name: str, evidence: Evidence) -> None:
-        """Keep what learns in `best/` if no validation had more valid samples; a checkpoint must follow."""
+        """Keep what learns in `best/` if "warm_start" or "rounds/<k>" is the best so far; a checkpoint must follow."""
         progress = self.progress
         if progress.best is not None and evidence.sampled_valid <= progress.best["sampled_valid"]:
             return

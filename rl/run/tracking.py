@@ -137,9 +137,6 @@ class Trackers:
     The x axis of both is the step of the whole run, so a curve runs through warm start and rounds. Nothing is
     opened, and no file written, before the first step.
 
-    Args:
-      config: the run's configuration; Weights & Biases shows all of it.
-
     Raises:
       ConfigError: if a package is missing, or nobody is logged in to Weights & Biases.
     """

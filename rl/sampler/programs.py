@@ -245,11 +245,9 @@ def decode(
         written = alive[:, None] & (jnp.arange(time) == state.count[:, None])
         count = state.count + alive
         stopped = (token[:, None] == jnp.array(spec.stop_ids)).any(axis=1)
-        state = State(
+        state = state.replace(
             cache=cache,
-            lengths=state.lengths,
             last=jnp.where(alive, token, state.last),
-            requests=state.requests,
             count=count,
             tokens=jnp.where(written, token[:, None], state.tokens),
             logprobs=jnp.where(written, logprob[:, None], state.logprobs),

@@ -72,7 +72,7 @@ def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Se
 def engineer_texts(
     policy: Policy, rng: np.random.Generator, count: int, variants: Sequence[str] = ()
 ) -> list[tuple[list[int], list[int], list[int]]]:
-    """Return the tokens of `count` examples: context, what is taught to follow it, answer alone; of all `variants`."""
+    """Return the tokens of `count` examples: context, thought and answer, answer alone; by default the warm start's."""
     config, tokenizer = policy.config, policy.tokenizer
     rounds, template = max(config.rounds.count, 2), policy.context.template
     rows = []

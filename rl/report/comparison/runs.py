@@ -48,7 +48,7 @@ class Boards:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedRun:
-    """A finished run with one seed: its answers after the round that all engineers share, and in the end."""
+    """A finished run: designs and validations, answers after the first round, which all share, and in the end."""
 
     designs: tuple[LakeConfig, ...]
     curve: Curve
