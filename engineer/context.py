@@ -49,7 +49,7 @@ _EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
 
 
 def modules(name: str) -> tuple[Module, ...]:
-    """Return the modules of a context such as ``V6``, ``V6+R`` or ``F+G``, in order; ValueError naming what is none."""
+    """Return the modules of a context such as ``V6+R`` in order; ValueError if unknown, without F, or two of one."""
     chosen: set[Module] = set()
     for part in name.split("+"):
         if part not in VARIANTS and part not in Module.__members__:

@@ -261,11 +261,13 @@ def sample(
         sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, progress.round, number)))
         rollout, verdicts = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
         valid = verdicts.valid.reshape(-1, settings.samples)
-        groups = np.flatnonzero(has_signal(valid)) if settings.resampling else np.arange(len(valid))
+        has_signal = valid.any(axis=-1) & ~valid.all(axis=-1)
+        groups = np.flatnonzero(has_signal) if settings.resampling else np.arange(len(valid))
         if len(groups) >= settings.prompts:
             break
     answered = upcoming[: len(sampled) * settings.prompts]
-    return Sampled(answered, rollout, verdicts, pad_indices(groups, settings.prompts))
+    filled = np.concatenate([groups, np.full(settings.prompts, -1)])[: settings.prompts]
+    return Sampled(answered, rollout, verdicts, filled)
 
 
 def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Sampled, watch: Stopwatch) -> Collected:
@@ -366,16 +368,6 @@ def _add(sums: evidence.Sums | None, data: BoardSet, sampled: Sampled, advantage
         truncated=grouped(rollout.truncated),
         advantages=grouped(advantages),
     )
-
-
-def has_signal(valid: np.ndarray) -> np.ndarray:
-    """Return which groups hold valid and invalid answers both, bool ``[groups]`` of bool ``[groups, samples]``."""
-    return np.logical_and(valid.any(axis=-1), ~valid.all(axis=-1))
-
-
-def pad_indices(groups: np.ndarray, count: int) -> np.ndarray:
-    """Return the first `count` of the groups' indices, int ``[count]``; -1 where there are no more of them."""
-    return np.concatenate([groups, np.full(count, -1)])[:count]
 
 
 def rows_of_groups(groups: np.ndarray, samples: int) -> np.ndarray:

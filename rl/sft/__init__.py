@@ -3,15 +3,3 @@
 from rl.sft.examples import engineer_sequences, engineer_texts, plan_examples
 from rl.sft.stage import generator, rehearse, teach, warm_start
 from rl.sft.step import lower, update
-
-__all__ = [
-    "engineer_sequences",
-    "engineer_texts",
-    "generator",
-    "lower",
-    "plan_examples",
-    "rehearse",
-    "teach",
-    "update",
-    "warm_start",
-]
