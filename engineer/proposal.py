@@ -72,9 +72,6 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: 
 
     One finite ratio of one of the kinds is enough: the projection fills in the rest and reports it. With none at all
     the projection would give the previous configuration and call it repaired.
-
-    Args:
-      parsed: the ratios that were read in the answer.
     """
     if not answer.strip():
         return "the answer is empty"
@@ -96,9 +93,6 @@ def distance(
 
     The sum over kinds of the data ratios' absolute differences, plus the mean over kinds of the hole ratios' and that
     of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing.
-
-    Args:
-      a, b: legal configurations, or ratios read from an answer.
 
     Returns:
       The distance; None where they have no ratio in common, or are further apart than a float can say.

@@ -37,7 +37,6 @@ def token_credit(
       optima: int32 ``[P]``, their least sums of costs.
       pieces: the texts of each answer's tokens, "" for the end token, ``S`` answers to a board side by side.
       rewarded: bool ``[P * S]``, whether the answer got its reward.
-      room: tokens that an answer may have.
 
     Returns:
       int8 ``[P * S, room]``: 1 for a right token, -1 for the one after which no plan that is rewarded can follow, 0

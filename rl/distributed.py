@@ -29,8 +29,6 @@ def initialize(coordinator: str | None = None, processes: int | None = None, pro
 
     Args:
       coordinator: HOST:PORT of process 0, a free port there.
-      processes: number of processes.
-      process: number of this process, from 0.
 
     Where the others do not come within five minutes, JAX ends this process with a trace of its own (SIGABRT).
 

@@ -80,13 +80,10 @@ def _own(name: str, verdict: Verdict, optima: Array, tokens: Array) -> np.ndarra
 
 
 def steps_passed(verdict: Verdict) -> np.ndarray:
-    """Return partial credit: the share of the eight checks and optimality passed before the first that fails.
+    """Return partial credit, float32 ``[B]``: the share of checks and optimality passed before the first that fails.
 
     So a text that cannot be read gets 0, a valid plan 8/9 and an optimal one 1. A plain share of the checks passed
     would give such a text 6/8, as a check passes where there is nothing to object to.
-
-    Returns:
-      float32 ``[B]``.
     """
     ladder = np.concatenate([verdict.checks, verdict.optimal[:, None]], axis=-1)
     return np.logical_and.accumulate(ladder, axis=-1).sum(axis=-1, dtype=np.float32) / np.float32(len(Check) + 1)

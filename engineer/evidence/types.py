@@ -65,7 +65,6 @@ class KindEnvironment:
 
     Attributes:
       requested: ratios by their names (data, hole, wait) as asked for; None for boards that no configuration asked for.
-      realised: the ratios as measured.
       optimal_cost: mean of the least costs; None without instances.
       interaction_gap: mean of the least cost less that of the agents' shortest paths, each on its own; None without
         instances.
@@ -121,7 +120,6 @@ class Evidence:
       samples_per_prompt: 0 when nothing was sampled.
       answer_tokens: mean length of a greedy answer, in tokens.
       truncated: share of greedy answers that hit the length cap.
-      environment: the validation's boards.
       training: the round that ended with this validation; None before the first.
       trajectories: a few failures, at most one of a kind and check, the most frequent first.
     """

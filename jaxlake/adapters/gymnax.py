@@ -51,7 +51,6 @@ class CentralLake(environment.Environment[State, LakeParams]):
     Args:
       bank: the levels of ``default_params``; those of any other parameters have the same ``max_agents``.
       lake: the rules; ``observe`` must give one array.
-      params: time limit and slip of ``default_params``.
 
     Raises:
       ValueError: when there are too many agents to number their joint actions.

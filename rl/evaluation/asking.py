@@ -65,7 +65,6 @@ class Asker:
       identity: plain values that affect the answers, beside the questions.
       ask: takes questions, which of them lack an answer, and what hears how far it is; yields answers as they come. All
         processes of a job call it alike.
-      fits: says whether there is room for a message.
       client: the server's; None for a model on the devices here.
       failures: why, for each id and sample that got no answer.
     """
@@ -117,9 +116,7 @@ class Asker:
 
         Args:
           request: makes what is sent of a message and a ``seed``.
-          concurrency: requests under way at once.
           identity: values that affect the answers, beside the server and its requests.
-          say: gets a line on what the server refuses.
 
         Raises:
           ApiError: if the first question gets no answer; from `ask`, if no request can succeed, or `FAILURES_IN_A_ROW`
@@ -165,9 +162,7 @@ def collect(
 
     Args:
       questions: questions in a fixed order, whatever their number, so that the same place has the same answer.
-      folder: the record's.
       identity: values that affect the answers, beside the asker's own; a folder with others is refused.
-      task: name of the work in the progress display.
 
     Returns:
       The record, closed, with answers to other questions among its own; None on all processes but the first.
@@ -217,7 +212,6 @@ def load_askers(config: Config, path: str, suite: Benchmark, say: Say) -> Callab
     Args:
       config: the configuration of the checkpoint's run, or one that fits it.
       suite: the whole set: prompts get the room that its longest one needs.
-      say: gets what was found, a line each.
 
     Returns:
       What makes an asker of the checkpoint, by sampling and answers to each board.

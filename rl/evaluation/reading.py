@@ -108,14 +108,7 @@ def histories(state: State) -> dict[str, list[PastRound]]:
 
 
 def questions(states: Sequence[State], asker: Asker, config: Config) -> list[Question]:
-    """Return two questions for every state.
-
-    Args:
-      config: the configuration whose context the messages have; who was not taught is also asked for the words.
-
-    Raises:
-      ConfigError: if a message has no room.
-    """
+    """Return two questions for every state, which ask untaught models for words too; ConfigError if one has no room."""
     taught = config.warm_start.steps or config.engineer.template == "terse"
     context, request = read_context(config.engineer), "" if taught else REQUEST
     asked: list[Question] = []
@@ -191,7 +184,6 @@ def run(
     """Ask, score, and write ``reading.json`` into the folder; return the scores by origin.
 
     Args:
-      label: name of the model that is asked.
       limit: most states of either origin.
 
     Raises:

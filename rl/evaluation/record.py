@@ -40,7 +40,6 @@ class Record:
     """The folder of an evaluation; a context manager, which one process at a time may hold.
 
     Args:
-      folder: folder to write, made if missing.
       identity: plain JSON values that say whose answers these are and to what; a folder with others is refused.
 
     Attributes:

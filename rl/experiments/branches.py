@@ -33,7 +33,6 @@ class BranchRequest:
 
     Attributes:
       models: folders of language models whose designs are added, from evidence as it is and shuffled.
-      repeats: branches of each design.
       updates: updates of a branch; None: those of a round.
       samples: plays of a board before and after a branch.
     """

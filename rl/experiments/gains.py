@@ -45,15 +45,7 @@ class Gain(Section, extra="ignore"):
 
 
 class Row(Gain):
-    """One branch as a line of ``gains.jsonl``; other values, which earlier versions wrote, are left out.
-
-    Attributes:
-      state: name of the state that the branch starts from.
-      round: number of the round that the design is for.
-      updates: updates that the branch trains for.
-      design, repeat: numbers of the design and of the repeat.
-      origin: the design's proposers, see `Design`.
-    """
+    """One branch as a line of ``gains.jsonl``, its origin as of `Design`; what earlier versions wrote is left out."""
 
     state: str
     round: int
@@ -69,7 +61,6 @@ class StateGains:
     """The gains of the designs tried from one state, each in all repeats: K designs, R repeats, J validated kinds.
 
     Attributes:
-      round: number of the round that the designs are for.
       before: valid share of the plays of the validation boards before the branches, the mean over them.
       designs: the designs by their number in the file, ascending.
       kinds: the validated kinds, ascending.

@@ -33,7 +33,6 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
     Parameters are float32 whatever the model computes in, as a bfloat16 weight of 1 swallows any update below 2^-9.
 
     Args:
-      settings: settings of the warm start or of the rounds.
       updates: number of updates of the stage, over which the rate runs its course.
     """
     scaled = optax.scale_by_adam(b2=B2)

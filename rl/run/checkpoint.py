@@ -45,14 +45,10 @@ class Snapshot:
 
 
 class Checkpoints:
-    """The numbered checkpoints in a folder, the latest ones.
+    """The numbered checkpoints in a folder, of which the latest `keep` stay.
 
     All processes of a job call the same methods; the folder lies on a disk that they share. Nothing is written before
     the first `save`.
-
-    Args:
-      folder: directory, made if it does not exist.
-      keep: number of the latest that stay.
     """
 
     def __init__(self, folder: Path, keep: int):

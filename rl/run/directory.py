@@ -33,7 +33,6 @@ class RunDirectory:
     just written; all save and restore arrays, so the folder lies on a disk that all of them share.
 
     Args:
-      path: the folder, which need not exist.
       config: the run's configuration. A folder of another configuration is refused, unless only settings that are
         `FREE` or `ROUNDING` differ.
 

@@ -24,7 +24,6 @@ class Progress:
       training: running sums of the answers of the round under way (`engineer.evidence.add`); None before the first.
         They move with `cursor`, so that none of them counts twice.
       lake: configuration of the round under way, None if it is still to be designed.
-      rationale: thoughts of its engineer.
       history: finished rounds, as `engineer.PastRound.from_json` reads them; their configurations are as realised.
       best: the best validation after the warm start and the rounds: {"round" (or "warm_start"), "sampled_valid"}; None
         before the first.

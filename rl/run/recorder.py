@@ -156,14 +156,7 @@ class Recorder:
         progress.best = where
 
     def export(self, name: str, validation: dict[str, Any] | None = None) -> None:
-        """Write what learns as a folder of the run, which is never half there.
-
-        Args:
-          validation: its scores, which go to validation.json in it.
-
-        Raises:
-          ConfigError: if the folder cannot be written.
-        """
+        """Write what learns as a folder, never half there, its scores in validation.json; ConfigError if that fails."""
         with self.directory.replaced(name) as folder:
             self._learner.save(folder)
             if validation is not None:

@@ -173,9 +173,6 @@ class ChatClient:
     def check(self, request: Request, say: Callable[[str], None]) -> None:
         """Ask a small question in the manner of a request, so that a mistake shows before there is work to lose.
 
-        Args:
-          say: gets a line on what the server refuses.
-
         Raises:
           ApiError: if it gets no answer, also without what the server refuses.
         """
@@ -332,11 +329,7 @@ class _HttpClient(openai.DefaultAsyncHttpxClient):
 
 
 def _read(answer: Any) -> Completion:
-    """Read a completion; the package checks nothing of it.
-
-    Raises:
-      RequestFailed: if it is none, as some servers send errors with status 200, or holds no text that a limit cut off.
-    """
+    """Read a completion, of which the package checks nothing; RequestFailed for another thing, or without a text."""
     try:
         choice, usage = answer.choices[0], answer.usage
         message, truncated = choice.message, choice.finish_reason == "length"

@@ -27,7 +27,6 @@ class SamplerSpec:
       rows: answers under way at once on all devices.
       max_prompt_tokens, max_new_tokens: P and T.
       stop_ids: tokens that end an answer.
-      thinking: the cap on thoughts; None for none.
     """
 
     graph: nnx.GraphDef[Decoder]
