@@ -61,8 +61,8 @@ class Policy:
         """The policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
 
         Raises:
-          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, or the mesh or `model.attention` does
-            not fit the devices.
+          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, or cannot think as `text.thinking`
+            asks, or the mesh or `model.attention` does not fit the devices.
         """
         mesh = make_mesh(config.mesh.fsdp, config.mesh.tp)
         folder = checkpoint(config.model)
@@ -73,6 +73,10 @@ class Policy:
             raise ConfigError(
                 f"{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be at least the "
                 f"{len(tokenizer)} tokens of its tokenizer"
+            )
+        if config.text.thinking and tokenizer.end_think_id is None:
+            raise ConfigError(
+                f"text.thinking = true: must be false, as the tokenizer in {tokenizer.folder} has no token </think>"
             )
         if folder is None:
             graph, parameters = create(shape, seed_key, mesh)
@@ -125,8 +129,9 @@ class Policy:
         """Return a line for the user: how large the policy is, how much of it is trained, and what it runs on."""
         devices, trained = self.mesh.devices, lora.split(parameters)[0]
         count, part = (sum(x.size for x in jax.tree.leaves(tree)) for tree in (parameters, trained))
+        name = presets.family_of(self.shape).capitalize()
         of_them = "" if part == count else f", {part / 1e6:.2f} M of them trained,"
-        return f"Qwen3 with {count / 1e6:.2f} M parameters{of_them} on {devices.size} x {devices.flat[0].device_kind}"
+        return f"{name} with {count / 1e6:.2f} M parameters{of_them} on {devices.size} x {devices.flat[0].device_kind}"
 
     def rollout_parameters(self, parameters: nnx.State) -> nnx.State:
         """The parameters as the samplers want them: cast to the compute dtype, whole on every row of the mesh."""
@@ -154,6 +159,7 @@ class Policy:
                     "and a plan besides"
                 )
             (open_id,) = [None] if self.tokenizer.opened(thinking=True) else self.tokenizer.encode("<think>")
+            assert self.tokenizer.end_think_id is not None  # as `create` makes sure
             thinking = ThinkingBudget(cap, end, open_id, self.tokenizer.end_think_id)
         return Sampler(
             graph=self.graph,

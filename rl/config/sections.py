@@ -57,7 +57,7 @@ class LoRASection(Section):
 
 
 class ModelSection(Section):
-    """The policy: a checkpoint in Hugging Face format, or the shape of a Qwen3 to start from scratch."""
+    """The policy: a checkpoint in Hugging Face format, or a shape to start from scratch."""
 
     shape: Annotated[str | None, paper("qwen3-4b", "the backbone")] = Field(
         "tiny", description="name of a preset, or a config.json (file or its folder); null: the shape in model.path"

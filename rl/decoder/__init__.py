@@ -1,1 +1,1 @@
-"""Qwen3 in Flax: its shapes, weights, tokenizer, adapters, attention, sharding, and log-probs of answers."""
+"""Dense decoders in Flax: its shapes, weights, tokenizer, adapters, attention, sharding, and log-probs of answers."""

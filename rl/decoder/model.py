@@ -1,4 +1,4 @@
-"""Qwen3 in Flax nnx, dense variants: one class for the 0.5 M model of `configs/tiny.yaml` and for Qwen3-8B.
+"""A dense decoder in Flax nnx: one class for Qwen3, Qwen2, Llama and Mistral, from 0.5 M parameters to 8 B.
 
 Names follow the reference implementation (`input_layernorm`, `q_norm`), so that loading weights is a flat table.
 Axis letters, in einsum strings and comments alike: B batch, T query time, S key time, D hidden, N query heads,
@@ -7,6 +7,7 @@ K key-value heads, G query heads per key-value head, H head, F feed-forward, V v
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,10 +33,36 @@ CHECKPOINTS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class DecoderConfig:
-    """Shape of a dense Qwen3, in the names of its `config.json`, and how it is computed.
+class RopeScaling:
+    """Llama 3's scaling of rotary frequencies for long texts (`rope_type` llama3), in the names of its `config.json`.
 
     Attributes:
+      factor: number by which slow frequencies are divided.
+      low_freq_factor, high_freq_factor: a frequency with fewer turns in a text than the first is slow, one with more
+        than the second stays as it is, and those between are mixtures of both.
+      original_max_position_embeddings: number of tokens of that text.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+    def scale(self, frequency: jax.Array) -> jax.Array:
+        """Scale frequencies, in radians a token."""
+        turns = self.original_max_position_embeddings * frequency / (2 * math.pi)
+        kept = jnp.clip((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor), 0, 1)
+        return frequency * (kept + (1 - kept) / self.factor)
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderConfig:
+    """Shape of a dense decoder, in the names of its `config.json`, and how it is computed. The defaults are Qwen3's.
+
+    Attributes:
+      rope_scaling: scaling of the rotary frequencies; None for none.
+      qk_norm: queries and keys are normed before they are rotated.
+      qkv_bias: the projections to queries, keys and values have biases.
       dtype: type of the matrix work; trained parameters are float32 whatever it is.
       remat: memory against time in training.
       attention: the kernel of whole sequences.
@@ -52,6 +79,9 @@ class DecoderConfig:
     rope_theta: float
     rms_norm_eps: float = 1e-6
     tie_word_embeddings: bool = True
+    rope_scaling: RopeScaling | None = None
+    qk_norm: bool = True
+    qkv_bias: bool = False
     dtype: Any = jnp.float32
     remat: Remat = Remat.FULL
     attention: AttentionKind = AttentionKind.AUTO
@@ -124,16 +154,19 @@ Rotation = tuple[jax.Array, jax.Array]
 """Cosines and sines of the rotary embedding's angles, float32 ``[B, T, 1, H / 2]`` each."""
 
 
-def make_rotation(positions: Array, size: int, theta: float) -> Rotation:
+def make_rotation(positions: Array, size: int, theta: float, scaling: RopeScaling | None = None) -> Rotation:
     """Return the rotation of the heads at these positions, the same for every layer (Su et al. 2021).
 
     Args:
       positions: int32 ``[B, T]``.
       size: a head's size.
       theta: base of the frequencies; 1e6 for Qwen3-4B, 5e6 for its 2507 models.
+      scaling: scaling of the frequencies; None for none.
     """
     half = size // 2
     frequency = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
+    if scaling is not None:
+        frequency = scaling.scale(frequency)
     angle = positions[..., None, None].astype(jnp.float32) * frequency
     return jnp.cos(angle), jnp.sin(angle)
 
@@ -156,15 +189,26 @@ def project(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 class Projection(nnx.Module):
-    """Linear maps without bias, one a layer, with an adapter if the config asks."""
+    """Linear maps, one a layer, with an adapter if the config asks."""
 
     def __init__(
-        self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None, name: str, inputs: int, outputs: int, spec: P
+        self,
+        config: DecoderConfig,
+        rngs: nnx.Rngs,
+        mesh: Mesh | None,
+        name: str,
+        inputs: int,
+        outputs: int,
+        spec: P,
+        bias: bool = False,
     ):
         layers = config.num_hidden_layers
         w = init_matrix(rngs, (layers, inputs, outputs), inputs, spec, mesh, base_dtype(config))
         self.weight = nnx.Param(w, spec=spec)
-        self.scale = None
+        self.has_bias, self.scale = bias, None
+        if bias:
+            zeros = jnp.zeros((layers, outputs), device=named_sharding(P(spec[1]), (layers, outputs), mesh))
+            self.bias = nnx.Param(zeros, spec=P(spec[1]))
         if config.lora is not None and name in config.lora.targets:
             rank = config.lora.rank
             self.scale = config.lora.alpha / rank
@@ -176,20 +220,24 @@ class Projection(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         y = project(x, self.weight[...])
+        if self.has_bias:
+            y = y + self.bias[...].astype(y.dtype)
         return y if self.scale is None else y + self.scale * project(project(x, self.lora_a[...]), self.lora_b[...])
 
 
 class Attention(nnx.Module):
-    """Self-attention with QK-norm and rotary positions; the caller's `attention_fn` says which tokens are read."""
+    """Self-attention with rotary positions; the caller's `attention_fn` says which tokens are read."""
 
     def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         d, n, k, h = config.hidden_size, config.num_attention_heads, config.num_key_value_heads, config.head_dim
-        self.q_proj = Projection(config, rngs, mesh, "q_proj", d, n * h, P("fsdp", "tp"))
-        self.k_proj = Projection(config, rngs, mesh, "k_proj", d, k * h, P("fsdp", "tp"))
-        self.v_proj = Projection(config, rngs, mesh, "v_proj", d, k * h, P("fsdp", "tp"))
+        self.q_proj = Projection(config, rngs, mesh, "q_proj", d, n * h, P("fsdp", "tp"), config.qkv_bias)
+        self.k_proj = Projection(config, rngs, mesh, "k_proj", d, k * h, P("fsdp", "tp"), config.qkv_bias)
+        self.v_proj = Projection(config, rngs, mesh, "v_proj", d, k * h, P("fsdp", "tp"), config.qkv_bias)
         self.o_proj = Projection(config, rngs, mesh, "o_proj", n * h, d, P("tp", "fsdp"))
-        self.q_norm = RMSNorm((config.num_hidden_layers, h), config.rms_norm_eps, mesh)
-        self.k_norm = RMSNorm((config.num_hidden_layers, h), config.rms_norm_eps, mesh)
+        self.qk_norm = config.qk_norm
+        if self.qk_norm:
+            self.q_norm = RMSNorm((config.num_hidden_layers, h), config.rms_norm_eps, mesh)
+            self.k_norm = RMSNorm((config.num_hidden_layers, h), config.rms_norm_eps, mesh)
         self.head_dim = h
         self.mesh = mesh
 
@@ -200,8 +248,9 @@ class Attention(nnx.Module):
             constrain(y.reshape(*x.shape[:2], -1, self.head_dim), self.mesh, "fsdp", None, "tp", None)
             for y in (q, k, v)
         )
-        q, k = rope(self.q_norm(q), rotation), rope(self.k_norm(k), rotation)
-        y, cached = attention_fn(q, k, v)
+        if self.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        y, cached = attention_fn(rope(q, rotation), rope(k, rotation), v)
         return self.o_proj(y.reshape(*x.shape[:2], -1)), cached
 
 
@@ -254,7 +303,7 @@ class Embedding(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """A dense Qwen3; its layers are scanned.
+    """A dense decoder; its layers are scanned.
 
     Args:
       config: the model's shape.
@@ -353,7 +402,7 @@ class Decoder(nnx.Module):
 
     def _rotation(self, positions: Array) -> Rotation:
         # Once a forward pass: within the scan over layers each computed it anew, in the backward pass too.
-        return make_rotation(positions, self.config.head_dim, self.config.rope_theta)
+        return make_rotation(positions, self.config.head_dim, self.config.rope_theta, self.config.rope_scaling)
 
     def _embed(self, tokens: Array) -> jax.Array:
         x = self.embed_tokens.weight[...][tokens].astype(self.config.dtype)

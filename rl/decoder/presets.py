@@ -1,4 +1,4 @@
-"""Shapes of dense Qwen3 models: by name, those trained from scratch here and those published, or from a config.json."""
+"""Shapes of dense decoders: by name, those trained from scratch here and those published, or from a config.json."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from rl.config import ConfigError
-from rl.decoder.model import DecoderConfig
+from rl.decoder.model import DecoderConfig, RopeScaling
 
 FIELDS = (
     "vocab_size",
@@ -24,16 +24,20 @@ FIELDS = (
     "tie_word_embeddings",
 )
 """Fields of config.json under the same names as ours."""
+FAMILIES = {"qwen3": (True, False), "qwen2": (False, True), "llama": (False, False), "mistral": (False, False)}
+"""Values of `model_type` that are read, each with `qk_norm` and `qkv_bias`; tensors have the same names in all."""
 BUILT = {
-    "model_type": ("qwen3",),
-    "architectures": (["Qwen3ForCausalLM"], None),
+    "model_type": tuple(FAMILIES),
     "hidden_act": ("silu",),
     "attention_bias": (False, None),
+    "mlp_bias": (False, None),
     "use_sliding_window": (False, None),
     "num_experts": (0, None),
     "quantization_config": (None,),
-    "rope_type": ("default", None),
-    "type": ("default", None),
+    "rope_type": ("default", "llama3", None),
+    "type": ("default", "llama3", None),
+    "rope_interleaved": (False, None),
+    "use_mrope": (False, None),
     "partial_rotary_factor": (1, None),
 }
 """Values of other fields that the model computes, the last for an absent one; with others it would be wrong."""
@@ -49,7 +53,7 @@ _TINY = DecoderConfig(
     head_dim=32,
     rope_theta=1e4,
 )
-# What the published ones share; theirs is https://huggingface.co/Qwen/Qwen3-<size>/blob/main/config.json.
+# What the published Qwen3 share; theirs is https://huggingface.co/Qwen/Qwen3-<size>/blob/main/config.json.
 _4B = DecoderConfig(
     vocab_size=151_936,
     hidden_size=2560,
@@ -59,6 +63,20 @@ _4B = DecoderConfig(
     num_key_value_heads=8,
     head_dim=128,
     rope_theta=1e6,
+)
+
+# https://huggingface.co/HuggingFaceTB/SmolLM2-135M/blob/main/config.json
+_SMOLLM2 = DecoderConfig(
+    vocab_size=49_152,
+    hidden_size=576,
+    intermediate_size=1536,
+    num_hidden_layers=30,
+    num_attention_heads=9,
+    num_key_value_heads=3,
+    head_dim=64,
+    rope_theta=1e5,
+    rms_norm_eps=1e-5,
+    qk_norm=False,
 )
 
 PRESETS: dict[str, DecoderConfig] = {
@@ -81,6 +99,40 @@ PRESETS: dict[str, DecoderConfig] = {
     "qwen3-4b": _4B,
     "qwen3-4b-2507": dataclasses.replace(_4B, rope_theta=5e6),  # Instruct and Thinking alike
     "qwen3-8b": dataclasses.replace(_4B, hidden_size=4096, intermediate_size=12_288, tie_word_embeddings=False),
+    "smollm2-135m": _SMOLLM2,
+    # https://huggingface.co/HuggingFaceTB/SmolLM2-360M/blob/main/config.json
+    "smollm2-360m": dataclasses.replace(
+        _SMOLLM2,
+        hidden_size=960,
+        intermediate_size=2560,
+        num_hidden_layers=32,
+        num_attention_heads=15,
+        num_key_value_heads=5,
+    ),
+    # https://huggingface.co/Qwen/Qwen2.5-0.5B-Instruct/blob/main/config.json
+    "qwen2.5-0.5b": dataclasses.replace(
+        _4B,
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        head_dim=64,
+        qk_norm=False,
+        qkv_bias=True,
+    ),
+    # https://huggingface.co/meta-llama/Llama-3.2-1B-Instruct/blob/main/config.json
+    "llama-3.2-1b": dataclasses.replace(
+        _SMOLLM2,
+        vocab_size=128_256,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        rope_theta=5e5,
+        rope_scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
+    ),
 }
 """Matrix work in float32 and no adapters: a run replaces what its configuration says."""
 
@@ -89,7 +141,7 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> DecoderConfig:
     """Return the shape of a preset's name, a config.json or a folder with one.
 
     Raises:
-      ConfigError: if it is none of them, or the config.json is not one of a dense Qwen3.
+      ConfigError: if it is none of them, or the config.json is of no model that is built here.
     """
     if str(name) in PRESETS:
         return dataclasses.replace(PRESETS[str(name)], dtype=dtype)
@@ -117,15 +169,47 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
         raise ConfigError(f"{path}: cannot read it ({error})") from None
     # transformers 4 writes rope_theta at the top and any scaling into rope_scaling, 5 both into rope_parameters.
     raw = (raw.get("rope_scaling") or {}) | (raw.get("rope_parameters") or {}) | raw
+    family = str(raw.get("model_type"))
+    built = BUILT | {"architectures": ([architecture(family)], None)}
+    if family == "mistral":
+        raw, built = {"sliding_window": 4096} | raw, built | {"sliding_window": (None,)}  # its class's default
     problems = [
-        f"{name} = {raw[name]!r} must be {allowed[0]!r}"
-        for name, allowed in BUILT.items()
+        f"{name} = {raw.get(name)!r} must be {' or '.join(repr(x) for x in allowed if x is not None) or None}"
+        for name, allowed in built.items()
         if raw.get(name, allowed[-1]) not in allowed
     ]
     if set(raw.get("layer_types") or ()) - {"full_attention"}:
         problems.append("layer_types must be full_attention alone")
-    if missing := [name for name in FIELDS if raw.get(name) is None]:
+    if family != "qwen3" and raw.get("head_dim") is None and not {"hidden_size", "num_attention_heads"} - raw.keys():
+        raw["head_dim"] = raw["hidden_size"] // raw["num_attention_heads"]  # Qwen3's class has a number of its own
+    scaled = "llama3" in (raw.get("rope_type"), raw.get("type"))
+    scaling = [field.name for field in dataclasses.fields(RopeScaling)] if scaled else []
+    if missing := [name for name in (*FIELDS, *scaling) if raw.get(name) is None]:
         problems.append(f"lacks {', '.join(missing)}")
     if problems:
-        raise ConfigError(f"{path}: must be of a dense Qwen3: {'; '.join(problems)}")
-    return DecoderConfig(**{name: raw[name] for name in FIELDS} | {"rope_theta": float(raw["rope_theta"])}, dtype=dtype)
+        raise ConfigError(f"{path}: must be of a dense decoder: {'; '.join(problems)}")
+    qk_norm, qkv_bias = FAMILIES[family]
+    return DecoderConfig(
+        **{name: raw[name] for name in FIELDS} | {"rope_theta": float(raw["rope_theta"])},
+        rope_scaling=RopeScaling(*(raw[name] for name in scaling)) if scaled else None,
+        qk_norm=qk_norm,
+        qkv_bias=qkv_bias,
+        dtype=dtype,
+    )
+
+
+def family_of(config: DecoderConfig) -> str:
+    """Return the first `model_type` of `FAMILIES` that computes a shape: Mistral without windows is Llama's.
+
+    Raises:
+      ValueError: if there is none.
+    """
+    for family, parts in FAMILIES.items():
+        if parts == (config.qk_norm, config.qkv_bias):
+            return family
+    raise ValueError("no family of models has both norms of queries and keys, and biases")
+
+
+def architecture(family: str) -> str:
+    """Return the class of a `model_type` in `transformers`."""
+    return f"{family.capitalize()}ForCausalLM"

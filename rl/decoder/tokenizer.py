@@ -1,4 +1,4 @@
-"""Text to tokens and back by Qwen's chat template, with a checkpoint's tokenizer or the small one that ships.
+"""Text to tokens and back by a chat template, with a checkpoint's tokenizer or the small one that ships.
 
 The shipped one (`tiny_tokenizer/`, Hugging Face format) is for models trained from scratch: a byte-level BPE of 896
 tokens with Qwen's special ones, in which every coordinate is one token, and every number from 0 to 100 with its blank.
@@ -16,6 +16,8 @@ from jinja2 import TemplateError
 
 from rl.config import ConfigError
 
+ANSWER = "answer"
+"""Content of an assistant's turn whose end is looked for in the chat template."""
 TINY_TOKENIZER = Path(__file__).parent / "tiny_tokenizer"
 
 FILES = (
@@ -32,19 +34,21 @@ FILES = (
 
 
 class Tokenizer:
-    """A Hugging Face tokenizer with Qwen's chat format.
+    """A Hugging Face tokenizer with a chat template.
 
     Args:
       path: folder with `tokenizer.json` and `tokenizer_config.json`; of a checkpoint, or the shipped one.
 
     Attributes:
       folder: the path.
-      stop_ids: any of these ends an answer: `<|im_end|>` first, then those of generation_config.json.
-      pad_id, end_think_id: ids of `<|endoftext|>` and `</think>`.
+      stop_ids: any of these ends an answer: first the one that ends the assistant's turn in the chat template (without
+        one there, tokenizer_config.json's `eos_token`), then those of generation_config.json.
+      pad_id: id of tokenizer_config.json's `pad_token`; without one, the first of `stop_ids`.
+      end_think_id: id of `</think>`; None where that is no token of its own, but text in several.
       suppressed: ids that are read and never written, such as those of `with_tokens`.
 
     Raises:
-      ConfigError: if there is none, it is not Qwen's, or has no chat template.
+      ConfigError: if there is none, or it has no chat template or no token that ends an answer.
     """
 
     def __init__(self, path: Path | str = TINY_TOKENIZER):
@@ -63,38 +67,40 @@ class Tokenizer:
             )
         except Exception as error:  # the class that `tokenizers` raises
             raise ConfigError(f"{path}: cannot read its tokenizer ({str(error).splitlines()[0]})") from None
-        ids = self._tokenizer.convert_tokens_to_ids
-        vocabulary = self._tokenizer.get_vocab()  # an unknown token's id may be that of another
-        missing = [name for name in ("<|im_end|>", "<|endoftext|>", "</think>") if name not in vocabulary]
-        if missing:
-            raise ConfigError(f"{path}: must be a tokenizer of Qwen3, and lacks {', '.join(missing)}")
         # Kept here, not by `functools.cache`, which would keep every tokenizer for good.
         self._pieces: dict[int, str] = {}
         self._grammar_tokenizers: dict[int, Any] = {}
+        try:
+            _, answer, after = self._render(("user", ""), ("assistant", ANSWER)).rpartition(ANSWER)
+        except (TemplateError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{self.folder}: cannot use its chat template ({str(error).splitlines()[0]}); chat_template.jinja of "
+                "the model that this one was trained from belongs beside tokenizer.json"
+            ) from None
         self._generation = self._read_generation_config()
         ends = self._generation.get("eos_token_id", [])
         ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
         if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
             file = self.folder / "generation_config.json"
             raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
-        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([ids("<|im_end|>"), *ends]))
-        self.pad_id: int = ids("<|endoftext|>")
-        self.end_think_id: int = ids("</think>")
+        added = self._tokenizer.added_tokens_decoder
+        turn = [token for token in self.encode(after if answer else "") if token in added and added[token].special]
+        first = turn[0] if turn else self._tokenizer.eos_token_id
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*([] if first is None else [first]), *ends]))
+        if not self.stop_ids:
+            raise ConfigError(f"{self.folder}/tokenizer_config.json: must name the eos_token that ends an answer")
+        pad = self._tokenizer.pad_token_id
+        self.pad_id: int = self.stop_ids[0] if pad is None else pad
+        self.end_think_id: int | None = self.id_of("</think>")
         self.suppressed: tuple[int, ...] = tuple(self._generation.get("suppress_tokens") or ())
         self._added: list[dict[str, Any]] = []
-        try:
-            self.chat_text("", thinking=True)
-        except (TemplateError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{self.folder}: cannot use its chat template ({str(error).splitlines()[0]}); chat_template.jinja of "
-                "the model that this one was trained from belongs beside tokenizer.json"
-            ) from None
 
     def _read_generation_config(self) -> dict[str, Any]:
-        """Return what the checkpoint's generation_config.json says; without one, that <|endoftext|> ends an answer."""
+        """Return what the checkpoint's generation_config.json says; without one, that eos and padding end an answer."""
         file = self.folder / "generation_config.json"
         if not file.exists():
-            return {"eos_token_id": self._tokenizer.convert_tokens_to_ids("<|endoftext|>")}
+            ends = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
+            return {"eos_token_id": [end for end in ends if end is not None]}
         try:
             return dict(json.loads(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
@@ -139,9 +145,13 @@ class Tokenizer:
 
     def chat_text(self, message: str, *, thinking: bool) -> str:
         """Return the text that `chat` encodes: the message in the chat template, control tokens and all."""
-        return self._tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
-        )
+        return self._render(("user", message), add_generation_prompt=True, enable_thinking=thinking)
+
+    def _render(self, *turns: tuple[str, str], **settings: bool) -> str:
+        """Return turns, each a role and a content, in the chat template."""
+        messages = [{"role": role, "content": content} for role, content in turns]
+        # The date is Llama 3's default where there is no clock: a prompt must not change from day to day.
+        return self._tokenizer.apply_chat_template(messages, tokenize=False, date_string="26 Jul 2024", **settings)
 
     def opened(self, *, thinking: bool) -> str:
         """Return the text of a thought that the chat template has begun where the assistant speaks, "" if none is open.

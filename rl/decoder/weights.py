@@ -1,4 +1,4 @@
-"""Qwen3 checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle.
+"""Checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle.
 
 Both ways one tensor is in flight at a time: a shard of a stacked parameter is filled on its device layer by layer, and
 a file is written while its tensors are fetched. A tensor of a checkpoint has its output axis first, ours its inputs.
@@ -28,7 +28,7 @@ from rl import distributed
 from rl.config import ConfigError
 from rl.decoder import lora
 from rl.decoder.model import Decoder, DecoderConfig, abstract
-from rl.decoder.presets import FIELDS
+from rl.decoder.presets import FIELDS, architecture, family_of
 from rl.decoder.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
@@ -37,7 +37,7 @@ LFS = b"version https://git-lfs.github.com/spec/"
 MOST_PROBLEMS = 6
 """Tensors to name; a checkpoint of another model has hundreds that do not fit."""
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-"""Names in safetensors of the dtypes that a dense Qwen3 may be stored in."""
+"""Names in safetensors of the dtypes that a model may be stored in."""
 
 
 def resolve(path: str | Path) -> Path:
@@ -99,7 +99,7 @@ class Tensor:
       path: the parameter's path.
       layer: its place along the leading axis; None if the parameter is not stacked.
       shape: shape in the checkpoint.
-      transposed: whether it is the transpose of ours; norms, embedding and head are not.
+      transposed: whether it is the transpose of ours; norms, biases, embedding and head are not.
     """
 
     path: tuple[str, ...]
@@ -247,7 +247,8 @@ def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[s
                 problems.append(f"{name} is in {' and in '.join(file.name for file, *_ in several)}")
     if tied:
         holders.pop(f"{prefix}lm_head.weight", None)  # some tied checkpoints carry a copy, those of 0.6B and 1.7B
-    problems += [f"{name} is not of this model" for name in holders]
+    # Early Llamas carry the angles' frequencies, which are computed from config.json.
+    problems += [f"{name} is not of this model" for name in holders if not name.endswith(".rotary_emb.inv_freq")]
     if problems:
         more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
         raise ConfigError(f"model.path = {folder}: {'; '.join(problems[:MOST_PROBLEMS])}{more}")
@@ -399,9 +400,11 @@ def _config_json(config: DecoderConfig, tokenizer: Tokenizer | None, dtype: np.d
     """Write config.json in the spelling of the published checkpoints, which transformers 4 and 5 read."""
     beside = tokenizer and tokenizer.folder / "config.json"
     published = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
-    raw: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+    family, scaling = family_of(config), config.rope_scaling
+    raw: dict[str, Any] = {"architectures": [architecture(family)], "model_type": family}
     raw |= {name: getattr(config, name) for name in FIELDS}
-    raw |= {"rope_theta": config.rope_theta, "rope_scaling": None, "hidden_act": "silu", "attention_bias": False}
+    raw |= {"rope_scaling": None if scaling is None else {"rope_type": "llama3"} | dataclasses.asdict(scaling)}
+    raw |= {"hidden_act": "silu", "attention_bias": False}
     raw |= {"use_sliding_window": False, "torch_dtype": dtype.name}
     raw |= {"max_position_embeddings": published.get("max_position_embeddings", 40_960)}
     if tokenizer:

@@ -14,6 +14,7 @@ from rl.sampler import Guide, Sampler, SamplingParams
 from rl.sampler.thinking import closing
 
 OPEN = "<think>\n"
+CLOSE = "</think>"
 BETWEEN = "\n\n"
 """Follows the end of a thought; one that the model closes itself stays as it wrote it."""
 
@@ -88,7 +89,7 @@ class GrammarSampler:
             responses.append(
                 Written(
                     raw=(opened or OPEN) + tokenizer.decode(tokens),
-                    thinking=tokenizer.decode(tokens[: script.thought_to]).strip(),
+                    thinking=tokenizer.decode(tokens[: script.thought_to]).strip().removesuffix(CLOSE).strip(),
                     answer=tokenizer.decode(tokens[script.answer_from :]),
                     tokens=len(tokens),
                 )
@@ -114,7 +115,7 @@ class Script:
     """The allowed next tokens of one response, step by step: thought, its end, answer, end.
 
     Attributes:
-      thought_to, answer_from: tokens before the thought's end and before the answer, once these are reached.
+      thought_to, answer_from: numbers of tokens up to the thought's end and up to the answer, once these are reached.
     """
 
     def __init__(self, sampler: GrammarSampler, vocabulary: Any, grammar: str):
@@ -129,21 +130,26 @@ class Script:
         """Begin the response; the sampler asks what this returns. Not kept in here, as a cycle would outlive both."""
         return self._write().send
 
-    def _write(self) -> Generator[np.ndarray, int | None, None]:
+    def _write(self) -> Generator[np.ndarray, Any, None]:
         """Yield bool ``[V]`` before each token, and be sent the one that came."""
         tokenizer = self.tokenizer
         tokens = np.arange(self.vocabulary_size)
         text = tokens < len(tokenizer)
         text[[*tokenizer.stop_ids, *tokenizer.suppressed]] = False
 
-        self.thought_to, closed = 0, False
-        while self.thought_to < self.settings.max_thinking_tokens and not closed:
-            closed = (yield text) == tokenizer.end_think_id
-            self.thought_to += not closed
-        forced = tokenizer.encode(BETWEEN) if closed else closing(tokenizer, self.early_stop)
+        thought: list[int] = []
+        forced = closing(tokenizer, self.early_stop)
+        while len(thought) < self.settings.max_thinking_tokens:
+            thought.append((yield text))
+            # A tokenizer without a token for it writes the tag as text, in at most as many tokens as it has letters.
+            written = thought[-1:] if tokenizer.end_think_id is not None else thought[-len(CLOSE) :]
+            _, closed, begun = tokenizer.decode(written).partition(CLOSE)
+            if closed:
+                forced = tokenizer.encode(BETWEEN.removeprefix(begun))
+                break
         for token in forced:
             yield tokens == token
-        self.answer_from = self.thought_to + closed + len(forced)
+        self.thought_to, self.answer_from = len(thought), len(thought) + len(forced)
 
         for _ in range(self.settings.max_answer_tokens):
             allowed = text & self._grammatical()

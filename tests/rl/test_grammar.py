@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import json
+import shutil
 import weakref
 
 import jax
@@ -16,7 +17,7 @@ from jaxlake.kinds import Kind
 from rl.config import EngineerSection
 from rl.decoder.model import abstract, create
 from rl.decoder.sharding import make_mesh, rollout_shardings
-from rl.decoder.tokenizer import Tokenizer
+from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer
 from rl.sampler import Sampler
 from rl.sampler.grammar import GrammarSampler, Script
 from rl.sampler.programs import programs
@@ -101,6 +102,36 @@ def test_a_thought_at_its_cap_is_closed_by_force(noise):
         allowed = allow(forced[-1])
     assert tokenizer.decode(forced) == "\n</think>\n\n"
     assert {tokenizer.decode([token])[0] for token in np.flatnonzero(allowed)} == {"y", "n"}
+
+
+def test_a_thought_without_a_token_for_its_end_is_closed_by_the_text(noise, tmp_path):
+    shutil.copytree(TINY_TOKENIZER, tmp_path, dirs_exist_ok=True)
+    raw = json.loads((tmp_path / "tokenizer.json").read_text())
+    raw["added_tokens"] = [token for token in raw["added_tokens"] if "think" not in token["content"]]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(raw))
+    tokenizer = Tokenizer(tmp_path)
+    assert tokenizer.end_think_id is None
+    sampler = dataclasses.replace(noise.sampler, tokenizer=tokenizer)
+    for closed, forced in ("</think>", "\n\n"), ("<think></think>", "\n\n"), ("</think", None):
+        script = Script(sampler, tokenizer.grammar_tokenizer(SHAPE.vocab_size), 'start: "yes" | "no"')
+        allow = script.guide()
+        allowed = allow(None)
+        thought = tokenizer.encode(f"north, then east{closed}")
+        for token in thought:
+            assert allowed[token] and allowed.sum() > 100
+            allowed = allow(token)
+        if forced is None:
+            assert allowed.sum() > 100
+            continue
+        written = []
+        while allowed.sum() == 1:
+            written.append(int(allowed.argmax()))
+            allowed = allow(written[-1])
+        assert tokenizer.decode(written) == forced
+        assert script.answer_from == len(thought) + len(written)
+    (response,) = sampler.write(noise.parameters, [("design", 'start: "yes" | "no"')], jax.random.key(0))
+    assert response.raw == f"<think>\n{response.raw[8:].partition('</think>')[0]}</think>\n\n{response.answer}"
+    assert response.answer in ("yes", "no") and response.thinking and "</think>" not in response.thinking
 
 
 def test_other_messages_and_grammars_compile_nothing(noise, texts):

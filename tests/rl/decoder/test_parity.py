@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from families import CONFIGS, LLAMA3, write_checkpoint
 from flax import nnx
+from safetensors.numpy import load_file
 
 from rl.decoder import weights
 from rl.decoder.model import DecoderConfig, abstract, token_positions
@@ -48,22 +50,25 @@ def assert_close(ours, theirs):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * spread)
 
 
-@pytest.mark.parametrize("name", ["tied", "untied"])
-def test_logits_equal_the_stored_ones_of_the_reference_implementation(name):
+@pytest.mark.parametrize("name", ["tied", "untied", *CONFIGS])
+def test_logits_equal_the_stored_ones_of_the_reference_implementation(tmp_path, name):
+    folder = DATA / name
+    if name in CONFIGS:
+        folder = tmp_path
+        write_checkpoint(folder, CONFIGS[name])
     golden = np.load(DATA / "logits.npz")
     where = golden["mask"]
-    assert_close(logits_of(DATA / name, golden["tokens"], where)[where], golden[name][where])
+    assert_close(logits_of(folder, golden["tokens"], where)[where], golden[name][where])
 
 
-def reference(folder, **changes):
+def reference(folder, model_type="qwen3", **changes):
     """A random reference model in torch, saved in its format; norms are random too, where the fresh ones are one."""
     torch = pytest.importorskip("torch")
-    from transformers import Qwen3Config as ReferenceConfig
-    from transformers import Qwen3ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(1)
-    config = ReferenceConfig(**BASE | changes, max_position_embeddings=1024)
-    model = Qwen3ForCausalLM(config).eval()
+    config = AutoConfig.for_model(model_type, **BASE | changes, max_position_embeddings=1024)
+    model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn_like(parameter)
@@ -109,12 +114,69 @@ def padded(length, left, right, rows=2):
         ),
         pytest.param({"head_dim": 8, "rope_theta": 5e6}, 512, 100, 0, id="narrow heads, 512 tokens, left padding"),
         pytest.param({"rope_theta": 1e6, "tie_word_embeddings": False}, 512, 0, 200, id="512 tokens, right padding"),
+        pytest.param({"model_type": "qwen2"}, 512, 100, 0, id="Qwen2, 512 tokens, left padding"),
+        pytest.param(
+            {"model_type": "qwen2", "head_dim": 12, "num_key_value_heads": 1, "tie_word_embeddings": False},
+            100,
+            7,
+            30,
+            id="Qwen2, untied, both paddings",
+        ),
+        pytest.param({"model_type": "llama", "rope_theta": 1e4}, 512, 0, 200, id="Llama, 512 tokens, right padding"),
+        pytest.param(
+            {"model_type": "llama", "rope_theta": 1e4, "rope_scaling": LLAMA3, "tie_word_embeddings": False},
+            512,
+            100,
+            0,
+            id="Llama 3, 512 tokens, left padding",
+        ),
+        pytest.param(
+            {"model_type": "mistral", "sliding_window": None, "head_dim": 32, "num_key_value_heads": 1},
+            512,
+            100,
+            30,
+            id="Mistral, 512 tokens, both paddings",
+        ),
     ],
 )
 def test_logits_equal_the_reference_implementations(tmp_path, changes, length, left, right):
     model = reference(tmp_path, **changes)
     tokens, mask = padded(length, left, right)
     assert_close(logits_of(tmp_path, tokens, mask)[mask], their_logits(model, tokens, mask)[mask])
+
+
+def test_scaled_frequencies_change_the_logits(tmp_path):
+    golden = np.load(DATA / "logits.npz")
+    write_checkpoint(tmp_path, CONFIGS["llama3"] | {"rope_scaling": None})
+    plain = logits_of(tmp_path, golden["tokens"], golden["mask"])
+    assert np.abs(plain - golden["llama3"])[golden["mask"]].max() > 0.1
+
+
+@pytest.mark.torch
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_folder_goes_to_transformers_and_back_bit_for_bit(tmp_path, name):
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModelForCausalLM
+
+    numbers = write_checkpoint(tmp_path / "first", CONFIGS[name])
+    shape = read_config(tmp_path / "first")
+    weights.save(tmp_path / "ours", shape, weights.load(tmp_path / "first", shape)[1])
+    assert read_config(tmp_path / "ours") == shape
+    ours, faults = AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(faults.values())
+    ours.save_pretrained(tmp_path / "theirs")
+    assert read_config(tmp_path / "theirs") == shape
+    weights.save(tmp_path / "again", shape, weights.load(tmp_path / "theirs", shape)[1])
+    for folder in "ours", "theirs", "again":
+        read = load_file(tmp_path / folder / "model.safetensors")
+        assert read.keys() == numbers.keys()
+        assert all(np.array_equal(read[key], numbers[key]) for key in numbers)
+
+    tokens, mask = padded(40, 3, 9)
+    first = AutoModelForCausalLM.from_pretrained(tmp_path / "first", dtype=torch.float32)
+    tokens %= shape.vocab_size
+    np.testing.assert_array_equal(their_logits(ours, tokens, mask), their_logits(first, tokens, mask))
 
 
 @pytest.mark.torch

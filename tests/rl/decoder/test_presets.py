@@ -1,4 +1,4 @@
-"""The shapes by name are those that Qwen published, and a config.json is believed only as far as it is understood."""
+"""The shapes by name are those that were published, and a config.json is believed only as far as it is understood."""
 
 import dataclasses
 import json
@@ -21,6 +21,10 @@ PUBLISHED = {
     "qwen3-4b": 8_044_936_192,
     "qwen3-4b-2507": 8_044_936_192,
     "qwen3-8b": 16_381_470_720,
+    "smollm2-135m": 2 * 134_515_008,
+    "smollm2-360m": 2 * 361_821_120,
+    "qwen2.5-0.5b": 2 * 494_032_768,
+    "llama-3.2-1b": 2 * 1_235_814_400,
 }
 
 # Of https://huggingface.co/Qwen/Qwen3-4B-Instruct-2507, what says how it is computed.
@@ -71,6 +75,117 @@ def test_theta_is_read_in_every_spelling(tmp_path, spelling):
     assert read_config(written(tmp_path, **spelling)).rope_theta == 1e6
 
 
+PUBLISHED_CONFIGS = {
+    "smollm2-135m": {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "hidden_act": "silu",
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "is_llama_config": True,
+        "model_type": "llama",
+        "num_attention_heads": 9,
+        "num_hidden_layers": 30,
+        "num_key_value_heads": 3,
+        "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05,
+        "rope_interleaved": False,
+        "rope_scaling": None,
+        "rope_theta": 100000,
+        "tie_word_embeddings": True,
+        "vocab_size": 49152,
+    },
+    "qwen2.5-0.5b": {
+        "architectures": ["Qwen2ForCausalLM"],
+        "hidden_act": "silu",
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "max_window_layers": 24,
+        "model_type": "qwen2",
+        "num_attention_heads": 14,
+        "num_hidden_layers": 24,
+        "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000.0,
+        "sliding_window": 32768,
+        "tie_word_embeddings": True,
+        "use_mrope": False,
+        "use_sliding_window": False,
+        "vocab_size": 151936,
+    },
+    "llama-3.2-1b": {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "mlp_bias": False,
+        "model_type": "llama",
+        "num_attention_heads": 32,
+        "num_hidden_layers": 16,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": {
+            "factor": 32.0,
+            "high_freq_factor": 4.0,
+            "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192,
+            "rope_type": "llama3",
+        },
+        "rope_theta": 500000.0,
+        "tie_word_embeddings": True,
+        "vocab_size": 128256,
+    },
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_CONFIGS)
+def test_a_published_config_is_its_preset(tmp_path, name):
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED_CONFIGS[name]))
+    assert read_config(tmp_path) == PRESETS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "complaint"),
+    [
+        ("smollm2-135m", {"attention_bias": True}, "attention_bias = True must be False"),
+        ("smollm2-135m", {"mlp_bias": True}, "mlp_bias = True must be False"),
+        ("smollm2-135m", {"hidden_act": "gelu"}, "hidden_act = 'gelu' must be 'silu'"),
+        ("smollm2-135m", {"rope_interleaved": True}, "rope_interleaved = True must be False"),
+        (
+            "smollm2-135m",
+            {"architectures": ["LlamaForCausalLM", "LlamaForSequenceClassification"]},
+            "architectures = ['LlamaForCausalLM', 'LlamaForSequenceClassification'] must be ['LlamaForCausalLM']",
+        ),
+        (
+            "smollm2-135m",
+            {"model_type": "gemma", "architectures": ["GemmaForCausalLM"]},
+            "model_type = 'gemma' must be 'qwen3' or 'qwen2' or 'llama' or 'mistral'",
+        ),
+        ("smollm2-135m", {"model_type": "mistral", "architectures": None}, "sliding_window = 4096 must be None"),
+        ("smollm2-135m", {"hidden_size": "absent"}, "lacks hidden_size, head_dim"),
+        ("smollm2-135m", {"quantization_config": {"quant_method": "gptq"}}, "must be None"),
+        ("qwen2.5-0.5b", {"use_sliding_window": True}, "use_sliding_window = True must be False"),
+        ("qwen2.5-0.5b", {"layer_types": ["full_attention", "sliding_attention"]}, "must be full_attention alone"),
+        ("qwen2.5-0.5b", {"use_mrope": True}, "use_mrope = True must be False"),
+        ("llama-3.2-1b", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type = 'yarn' must be 'default' or 'llama3'"),
+        (
+            "llama-3.2-1b",
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+            "lacks low_freq_factor, high_freq_factor, original_max_position_embeddings",
+        ),
+    ],
+)
+def test_what_no_family_computes_is_refused_in_one_line(tmp_path, name, changes, complaint):
+    raw = {key: value for key, value in (PUBLISHED_CONFIGS[name] | changes).items() if value != "absent"}
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    with pytest.raises(ConfigError) as error:
+        read_config(tmp_path)
+    assert complaint in str(error.value) and "\n" not in str(error.value)
+    assert str(tmp_path / "config.json") in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -96,5 +211,5 @@ def test_no_config_no_shape(tmp_path):
         read_config(tmp_path)
     for text in ("{", "[]"):
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(ConfigError, match=r"config.json: (cannot read it|must be of a dense Qwen3)"):
+        with pytest.raises(ConfigError, match=r"config.json: (cannot read it|must be of a dense decoder)"):
             read_config(tmp_path)

@@ -1,4 +1,4 @@
-"""The shipped tokenizer speaks Qwen's format and reads every text back, as a checkpoint's does."""
+"""The shipped tokenizer speaks Qwen's format and reads every text back, as a checkpoint's of any family does."""
 
 import json
 import shutil
@@ -96,12 +96,49 @@ def error_of(folder) -> str:
     return str(error.value)
 
 
-def test_no_tokenizer_or_another_familys_is_one_line(tmp_path, checkpoint):
-    assert error_of(tmp_path / "nowhere").endswith("nowhere: must hold a tokenizer, and has no tokenizer.json")
+LLAMA3_TEMPLATE = (
+    "{{ bos_token }}{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
+    "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ date_string + m.content | trim }}"
+    "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+)
+
+
+def test_special_tokens_have_the_names_that_the_files_say(checkpoint):
+    """In the manner of Llama 3: other names, no padding, no thoughts, and a date in each prompt."""
+    names = {"<|im_start|>": "<|start_header_id|>", "<|im_end|>": "<|eot_id|>", "<|endoftext|>": "<|end_of_text|>"}
     raw = json.loads((checkpoint / "tokenizer.json").read_text())
     raw["added_tokens"] = [token for token in raw["added_tokens"] if "think" not in token["content"]]
+    for token in raw["added_tokens"]:
+        token["content"] = names.get(token["content"], token["content"])
     (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
-    assert "must be a tokenizer of Qwen3, and lacks </think>" in error_of(checkpoint)
+    settings = json.loads((checkpoint / "tokenizer_config.json").read_text())
+    del settings["pad_token"]
+    settings |= {"bos_token": "<|start_header_id|>", "eos_token": "<|end_of_text|>", "chat_template": LLAMA3_TEMPLATE}
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer = Tokenizer(checkpoint)
+    turn, end = (tokenizer.id_of(name) for name in ("<|eot_id|>", "<|end_of_text|>"))
+    assert tokenizer.stop_ids == (turn, end) and tokenizer.end_think_id is None
+    assert tokenizer.pad_id == turn  # any token will do
+    assert tokenizer.completion("go")[-1] == turn
+    for thinking in True, False:
+        assert "user<|end_header_id|>\n\n26 Jul 2024go<|eot_id|>" in tokenizer.chat_text("go", thinking=thinking)
+        assert tokenizer.opened(thinking=thinking) == ""
+    text = "<think>\nleft or right?\n</think>"
+    assert len(tokenizer.encode("</think>")) > 1 and tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_a_base_models_answers_end_as_the_template_ends_a_turn(checkpoint, tokenizer):
+    file = checkpoint / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": "<|endoftext|>"}))
+    assert Tokenizer(checkpoint).stop_ids == tokenizer.stop_ids
+
+
+def test_no_tokenizer_or_a_damaged_one_or_one_without_an_end_is_one_line(tmp_path, checkpoint):
+    assert error_of(tmp_path / "nowhere").endswith("nowhere: must hold a tokenizer, and has no tokenizer.json")
+    file = checkpoint / "tokenizer_config.json"
+    settings = json.loads(file.read_text()) | {"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"}
+    file.write_text(json.dumps({name: x for name, x in settings.items() if name not in ("eos_token", "pad_token")}))
+    assert error_of(checkpoint).endswith("tokenizer_config.json: must name the eos_token that ends an answer")
     (checkpoint / "tokenizer.json").write_text('{"version": "1.0", "added')
     assert "cannot read its tokenizer (" in error_of(checkpoint)
 
