@@ -128,6 +128,7 @@ class Proposal:
       errors: why an answer could not be used, a line for each such attempt in turn.
       candidates: the legal configurations that there were to choose from, in the order in which they were proposed.
       chosen: index of the candidate that was taken; ``projected`` is it, or what a gate made of it.
+      scores: how good the student was after a branch of each candidate, higher for better; empty where none was tried.
       gate: the findings and the action of a gate, as JSON values; None where there was none to pass.
     """
 
@@ -142,6 +143,7 @@ class Proposal:
     errors: tuple[str, ...] = ()
     candidates: tuple[LakeConfig, ...] = ()
     chosen: int = 0
+    scores: tuple[float, ...] = ()
     gate: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -151,6 +153,7 @@ class Proposal:
             "projected": self.projected.to_dict(),
             "repairs": list(self.repairs),
             "errors": list(self.errors),
+            "scores": list(self.scores),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "distances": {"parsed_projected": None if self.parsed is None else distance(self.parsed, self.projected)},
         }

@@ -11,9 +11,7 @@ import numpy as np
 
 from engineer.context import FAILURES, PastRound, percent
 from engineer.engineers.rules import known_rows
-from engineer.engineers.shuffle import relabelled
 from engineer.evidence import CHECKS, Evidence, KindEvidence
-from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 
 
@@ -116,38 +114,6 @@ _CHECK_OF = {name: check for check, name in FAILURES.items()}
 _CLAUSE = re.compile(r"[;\n]|[.,](?!\d)")
 _WORD = re.compile(r"[a-z]*\d+(?:x\d+|\.\d+)?|[a-z]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-
-
-def permutation(history: Sequence[PastRound], rng: np.random.Generator) -> dict[Kind, Kind]:
-    """Draw another name for each kind of a history; those that are validated stay so, as do those that are not.
-
-    Of two or more kinds none keeps its name: each group is rotated once in a random order.
-    """
-    validated = [row.kind for row in history[-1].evidence.by_kind]
-    others = [kind for kind in history[-1].config.kinds if kind not in validated]
-    labels: dict[Kind, Kind] = {}
-    for group in (validated, others):
-        cycle = [group[i] for i in rng.permutation(len(group))]
-        labels |= dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
-    return labels
-
-
-def permuted(history: Sequence[PastRound], labels: Mapping[Kind, Kind]) -> list[PastRound]:
-    """Return a history with everything of each kind under another's name: validations, training and configurations.
-
-    Who reads nothing but the numbers designs the same with the names exchanged.
-    """
-    return [
-        dataclasses.replace(
-            past, config=renamed(past.config, labels), evidence=relabelled(past.evidence, labels), rationale=""
-        )
-        for past in history
-    ]
-
-
-def renamed(config: LakeConfig, labels: Mapping[Kind, Kind]) -> LakeConfig:
-    """Return a configuration with each kind's ratios under another's name, which must be one of its kinds too."""
-    return LakeConfig.from_dict({str(labels[Kind.of(kind)]): row for kind, row in config.to_dict().items()})
 
 
 def resampled(history: Sequence[PastRound], rng: np.random.Generator) -> list[PastRound]:

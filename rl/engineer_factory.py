@@ -22,6 +22,7 @@ from engineer import (
     Generation,
     Hindsight,
     LanguageEngineer,
+    Learning,
     NoAnswer,
     PastRound,
     RuleEngineer,
@@ -48,7 +49,7 @@ from rl.context import read_context
 from rl.decoder.tokenizer import Tokenizer
 from rl.policy import SHIPPED_MODEL, Policy
 from rl.run.recorder import Recorder
-from rl.students import BranchingStudent, Student, WritingStudent
+from rl.students import BranchingStudent, LearningStudent, Student, WritingStudent
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient, Request
@@ -89,8 +90,9 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     engineer: Engineer
     if settings.kind == BranchKind.HINDSIGHT:
         assert isinstance(student, BranchingStudent)  # as Config makes sure
-        scores = functools.partial(student.branch_scores, recorder.display)
-        engineer = Hindsight(scores, tuple(RULES.values()), settings.branches)
+        engineer = Hindsight(
+            functools.partial(student.branch_scores, recorder.display), tuple(RULES.values()), settings.branches
+        )
     elif settings.kind in RULES or extensions.is_own(settings.kind):
         engineer = rule_engineer(settings, config.lake.kinds)
     else:
@@ -99,10 +101,11 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
         else:
             generate, tokenizer = _generation(student, recorder)
             written = text_engineer(settings, context, training, generate, tokenizer)
-        engineer = dataclasses.replace(
-            written,
-            generate=_recorded(recorder, written.generate),
-        )
+        engineer = written = dataclasses.replace(written, generate=_recorded(recorder, written.generate))
+        if settings.kind == LanguageKind.CHECKPOINT_LEARNING:
+            assert isinstance(student, BranchingStudent) and isinstance(student, LearningStudent)
+            scores = functools.partial(student.branch_scores, recorder.display)
+            engineer = Learning(written, scores, student.learn, settings.branches)
     if settings.gate is not GateAction.OFF:
         engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
     return engineer
@@ -152,6 +155,7 @@ def text_engineer(
         training=training,
         attempts=settings.attempts,
         shuffled=settings.kind in SHUFFLED,
+        renamed=settings.kind == LanguageKind.CHECKPOINT_RENAMED,
         fits=lambda text: tokenizer.fits(text, settings.max_prompt_tokens),
     )
 

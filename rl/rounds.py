@@ -106,6 +106,10 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
     config, progress = student.config, student.state.progress
     history, k = past_rounds(progress), progress.round
     key = make_key(config.seed, Purpose.DESIGN, k)
+    author = student.state.parameters
+    if k and isinstance(student, WritingStudent):
+        author = student.designer_parameters(config.engineer.kind)
+    author = fingerprint(author)  # before an engineer that learns changes them
     if k == 0:
         proposal = RandomEngineer(config.lake.kinds).propose(None, history, key)
     else:
@@ -113,11 +117,8 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
         if not distributed.is_same(proposal.raw):
             raise RuntimeError(f"round {k}: the engineer's proposal is not the same on all processes")
         announce(recorder.display, k, proposal)
-    author = student.state.parameters
-    if isinstance(student, WritingStudent):
-        author = student.designer_parameters(proposal.engineer)
     recorder.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
-    recorder.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": fingerprint(author)})
+    recorder.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": author})
     return proposal
 
 

@@ -48,6 +48,12 @@ class Draw(enum.IntEnum):
     SHUFFLE = 2**16
     GATE = 2**16 + 2
     BRANCH = 2**16 + 3
+    LEARN = 2**16 + 4
+
+
+def generator(key: jax.Array) -> np.random.Generator:
+    """Return a generator for draws on the host."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,12 +7,13 @@ import jax
 
 from engineer import proposal
 from engineer.context import Context, PastRound, Training
-from engineer.engineers.base import Draw
-from engineer.engineers.shuffle import derangement, relabelled
+from engineer.engineers.base import Draw, generator
+from engineer.engineers.shuffle import derangement, permutation, permuted, relabelled, renamed
 from engineer.evidence import Evidence
 from engineer.lenient_json import parse_lenient
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig, project
+from jaxlake.kinds import Kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,8 @@ class LanguageEngineer:
       masked: the answers follow the grammar. If not, a repeated question names the fault of the last answer.
       shuffled: the model reads each kind's evidence under another kind's name. One that does as well as before does
         not read it.
+      renamed: as `shuffled`, but past designs, too, have the other names, and the answer is read under them. What is
+        said is true then, and only a habit, such as a liking for the kind that usually comes first, leads astray.
       fits: function that says whether a user message has room.
     """
 
@@ -71,6 +74,7 @@ class LanguageEngineer:
     attempts: int
     masked: bool = True
     shuffled: bool = False
+    renamed: bool = False
     fits: Callable[[str], bool] = lambda text: True
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
@@ -85,15 +89,17 @@ class LanguageEngineer:
           history: every finished round in ascending order, at least round 0.
           key: the random key of the model's sampling in the first attempt, from which the keys of all else are derived.
         """
-        previous, training = history[-1].config, self.training(history[-1].round + 1)
-        if self.shuffled:
+        labels: dict[Kind, Kind] = {}
+        if self.renamed:
+            labels = permutation(history, generator(jax.random.fold_in(key, Draw.SHUFFLE)))
+            history = permuted(history, labels)
+            evidence = history[-1].evidence
+        elif self.shuffled:
             validated = (row.kind for row in evidence.by_kind)
-            labels = derangement(sorted({*previous.kinds, *validated}), jax.random.fold_in(key, Draw.SHUFFLE))
+            labels = derangement(sorted({*history[-1].config.kinds, *validated}), jax.random.fold_in(key, Draw.SHUFFLE))
             evidence = relabelled(evidence, labels)
             history = [dataclasses.replace(past, evidence=relabelled(past.evidence, labels)) for past in history]
-
-        def prompt(complaint: str) -> str:
-            return self.context.build(evidence, history, training, lambda text: self.fits(text + complaint)) + complaint
+        previous = history[-1].config
 
         grammar, complaint = proposal.grammar(previous.kinds), ""
         read = Proposal(engineer=self.name, projected=previous)
@@ -101,7 +107,7 @@ class LanguageEngineer:
         for attempt in range(self.attempts):
             attempt_key = jax.random.fold_in(key, attempt) if attempt else key
             try:
-                generation = self.generate(prompt(complaint), grammar, attempt_key)
+                generation = self.generate(self.message(evidence, history, complaint), grammar, attempt_key)
             except NoAnswer as error:
                 errors.append(str(error))
                 continue
@@ -112,6 +118,9 @@ class LanguageEngineer:
             if not self.masked:
                 complaint = _COMPLAINT.format(fault=errors[-1])
         fallback = len(errors) == self.attempts
+        if self.renamed:
+            back = {label: kind for kind, label in labels.items()}
+            read = dataclasses.replace(read, projected=renamed(read.projected, back))
         return dataclasses.replace(
             read,
             fallback=fallback,
@@ -119,6 +128,11 @@ class LanguageEngineer:
             errors=tuple(errors),
             candidates=() if fallback else (read.projected,),
         )
+
+    def message(self, evidence: Evidence, history: Sequence[PastRound], complaint: str = "") -> str:
+        """Return what the model reads: the context of the next round, and what was wrong with its last answer."""
+        training = self.training(history[-1].round + 1)
+        return self.context.build(evidence, history, training, lambda text: self.fits(text + complaint)) + complaint
 
 
 def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> Proposal:

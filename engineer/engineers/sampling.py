@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from engineer.context import PastRound
-from engineer.engineers.base import legal, with_data
+from engineer.engineers.base import generator, legal, with_data
 from engineer.engineers.rules import HOLE_STEP, WAIT_STEP, training_rows
 from engineer.evidence import Evidence
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -81,11 +81,6 @@ def mutate_best(evidence: Evidence, history: Sequence[PastRound], key: jax.Array
 
 
 _STEPS = {"data": DATA_STEP, "hole": HOLE_STEP, "wait": WAIT_STEP}
-
-
-def generator(key: jax.Array) -> np.random.Generator:
-    """Return a generator for draws on the host."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def _replay_probabilities(cells: Sequence[tuple[float, int]], now: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from jaxlake import Objective, PromptStyle
 from jaxlake.kinds import Kind
 from jaxlake.types import MAX_STEPS
 from rl.config.choices import (
+    OWN,
     SHUFFLED,
     ActorKind,
     AttentionKind,
@@ -179,6 +180,12 @@ class TurnsSection(Section):
         True, description="a token of the vocabulary for each phrase of a view, added to it; false: the tokenizer's own"
     )
     chunk: Count = Field(128, description="decisions computed at once")
+    rehearsals: Annotated[int, Field(ge=0)] = Field(
+        0, description="updates after each round on the warm start's engineer examples; 0: none"
+    )
+    engineer_rate: Rate = Field(
+        2e-4, description="learning rate of rehearsals and of engineer.kind = checkpoint_learning"
+    )
 
 
 class StudentSection(Section):
@@ -235,7 +242,7 @@ class EngineerSection(Section):
         None, description="folder of the language model of engineer.kind = model; null: the shipped model"
     )
     branches: Annotated[int, Field(ge=2)] = Field(
-        16, description="designs that engineer.kind = hindsight tries in each round"
+        16, description="designs that engineer.kind = hindsight, or checkpoint_learning, tries in each round"
     )
     template: str | None = Field(
         "terse",
@@ -325,7 +332,7 @@ class Config(Section):
                 f"kinds and {len(self.validation.holes)} hole ratios: evidence says nothing of a kind without boards"
             )
         kind = self.engineer.kind
-        if kind in SHUFFLED and len(self.lake.kinds) < 2:
+        if kind in (*SHUFFLED, LanguageKind.CHECKPOINT_RENAMED) and len(self.lake.kinds) < 2:
             raise ValueError(f"engineer.kind = {kind} needs at least two kinds in lake.kinds")
         if self.plays:
             return self
@@ -360,7 +367,9 @@ class Config(Section):
         kind, first, steps = self.engineer.kind, self.warm_start.engineer_first, self.warm_start.steps
         if kind == BranchKind.HINDSIGHT and not self.plays:
             raise ValueError("engineer.kind = hindsight needs student.kind = player, which trains a branch in seconds")
-        if kind in (LanguageKind.CHECKPOINT, LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.BASE) and self.is_network:
+        if kind == LanguageKind.CHECKPOINT_LEARNING and not self.plays:
+            raise ValueError(f"engineer.kind = {kind} needs student.kind = player, which trains a branch in seconds")
+        if kind in OWN and self.is_network:
             raise ValueError(
                 f"engineer.kind = {kind} needs a student that writes, and a network writes nothing: set "
                 "student.actor=language or student.kind=language; model, api and the rules design for any student"

@@ -16,8 +16,9 @@ import numpy as np
 from engineer import Generation, PastRound, Training, grammar
 from engineer.engineers.language import read_answer
 from engineer.engineers.rules import frontier_design
+from engineer.engineers.shuffle import permutation, permuted
 from engineer.examples import draw_history, visible
-from engineer.reading import mark, permutation, permuted
+from engineer.reading import mark
 from jaxlake.config import FIELDS
 from jaxlake.files import write_whole
 from jaxlake.kinds import Kind

@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 
 from rl.decoder import lora, sharding
-from rl.decoder.logprobs import Sequences, take
+from rl.decoder.logprobs import Sequences, fill, take
 from rl.grpo.optimizer import learning_rate, updates_made
 from rl.policy import Policy
 from rl.run.keys import Purpose, make_key
@@ -69,9 +69,16 @@ def warm_start(
 
 
 def rehearse(
-    policy: Policy, state: TrainState, optimizer: optax.GradientTransformation, note_update: NoteUpdate
+    policy: Policy,
+    state: TrainState,
+    optimizer: optax.GradientTransformation,
+    note_update: NoteUpdate,
+    number: int = 0,
 ) -> float:
     """Make one update of the rounds on fresh engineer examples; the same on every process.
+
+    Args:
+      number: of several updates after one step, the number of this one.
 
     Returns:
       The examples' loss before it, in nats a token.
@@ -80,7 +87,7 @@ def rehearse(
       RunError: see `Recorder.note_update`.
     """
     config, progress = policy.config, state.progress
-    rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
+    rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step + number))
     rows = np.arange(config.warm_start.engineer_batch)
     return teach(policy, state, optimizer, engineer_examples(policy, rng), rows, note_update)["loss"]
 
@@ -97,11 +104,13 @@ def teach(
     examples: Sequences,
     rows: np.ndarray,
     note_update: NoteUpdate,
+    weights: np.ndarray | None = None,
 ) -> dict[str, float]:
-    """Make an update on these rows of the examples, of which each process takes its part."""
+    """Make an update on these rows of the examples, of which each process takes its part; see `rl.sft.step.update`."""
     trained, frozen = lora.split(state.parameters)
     count = sharding.rows_for(len(rows), policy.mesh)
-    batch = take(examples, rows[jax.process_index() * count :][:count], count)
+    mine = slice(jax.process_index() * count, (jax.process_index() + 1) * count)
+    batch = take(examples, rows[mine], count)
     trained, state.optimizer_state, scalars = update(
         policy.graph,
         optimizer,
@@ -109,6 +118,7 @@ def teach(
         frozen,
         state.optimizer_state,
         sharding.shard_batch(batch, policy.mesh),
+        None if weights is None else sharding.shard_batch(fill(weights, rows[mine], count), policy.mesh),
         mesh=policy.mesh,
     )
     state.parameters = nnx.merge_state(trained, frozen)

@@ -8,9 +8,10 @@ import pytest
 from engineer import Evidence
 from engineer.context import modules, percent
 from engineer.engineers.rules import frontier_design, known_rows
+from engineer.engineers.shuffle import permutation, permuted, renamed
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from engineer.examples import draw_history, think
-from engineer.reading import leading_failures, mark, permutation, permuted, renamed
+from engineer.reading import leading_failures, mark
 from jaxlake.kinds import Kind
 
 KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))

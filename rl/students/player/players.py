@@ -1,14 +1,22 @@
 """The two players: a small network, and a language model that also designs its own environments."""
 
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jax
+import numpy as np
 import optax
 from flax import nnx
 
-from rl import sft
+from engineer.evidence import TrainingEvidence
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset
+from rl import grpo, sft
 from rl.config import Config, ConfigError
 from rl.decoder import lora, sharding
+from rl.decoder.logprobs import join
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.run.directory import RunDirectory
@@ -73,6 +81,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         )
         self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
         self._optimizer = self.actor.make_optimizer(self.settings)
+        self._engineer_optimizer = _engineer_optimizer(config.student.turns.engineer_rate)
         self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: PPO"
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
@@ -104,6 +113,46 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
             recorder.keep_best("warm_start", self.validate(recorder, "warm_start", occasion=1))
         trained = lora.split(state.parameters)[0]
         state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy)
+
+    def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
+        """Train one round as any player does, then rehearse the engineer's examples if the settings ask for it."""
+        training = super().train(recorder, boards, requested)
+        with self._as_engineer():
+            for number in range(self.config.student.turns.rehearsals):
+                sft.rehearse(self.policy, self.state, self._engineer_optimizer, recorder.note_update, number)
+        return training
+
+    def learn(self, message: str, responses: Sequence[str], advantages: np.ndarray) -> None:
+        """Make responses to an engineer's message likelier by their advantages; see `LearningStudent`."""
+        tokenizer, settings = self.policy.tokenizer, self.config.engineer
+        opened = tokenizer.opened(thinking=True)
+        written = [tokenizer.completion(response.removeprefix(opened)) for response in responses]
+        room = settings.max_thinking_tokens + settings.max_answer_tokens + 16
+        tokens, mask = tokenizer.pad_right(written, room, "engineer.max_answer_tokens")
+        contexts = [tokenizer.chat(message, thinking=True)] * len(responses)
+        examples = join(contexts, settings.max_prompt_tokens, tokens, mask)
+        rows, weights = np.arange(len(responses)), advantages.astype(np.float32)
+        with self._as_engineer():
+            sft.teach(self.policy, self.state, self._engineer_optimizer, examples, rows, lambda metrics: None, weights)
+
+    @contextlib.contextmanager
+    def _as_engineer(self) -> Iterator[None]:
+        """Within, the optimizer is a fresh one of the engineer's updates.
+
+        Through PPO's, whose moments are those of other gradients, a rehearsal harmed play.
+        """
+        state, kept = self.state, self.state.optimizer_state
+        state.optimizer_state = grpo.init(self._engineer_optimizer, state.parameters, self.policy.mesh)
+        try:
+            yield
+        finally:
+            state.optimizer_state = kept
+
+
+@functools.cache
+def _engineer_optimizer(rate: float) -> optax.GradientTransformation:
+    """Return Adam on gradients clipped by their norm; one object for equal rates, for which programs are compiled."""
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate, b2=0.98))
 
 
 def load_player(config: Config, folder: Path) -> Player:
