@@ -70,14 +70,14 @@ checkpoint: {every_steps: 2}
 """
 PLAYER = """
 base: lab.yaml
-student: {actor: ACTOR, turns: {chunk: 8},
+student: {actor: ACTOR, turns: {chunk: 8, rehearsals: 2},
           ppo: {episode_steps: 6, environments: 8, rollout_steps: 8, updates: 2, epochs: 1, minibatches: 2}}
 lake: {kinds: [3, 4]}
 rounds: {count: 3, instances: 16}
 validation: {kinds: [4], instances: 12, samples: 1, holes: [0.2, 0.4]}
 engineer: {kind: ENGINEER, max_thinking_tokens: 8, max_answer_tokens: 128}
 """
-ENGINEERS = {"network": "learnability", "language": "checkpoint"}
+ENGINEERS = {"network": "learnability", "language": "checkpoint_learning, branches: 2, temperature: 1.5"}
 """The engineer of each player."""
 REWARDS = {"exact": "optimal", "outcome": "paper"}
 """The reward that goes with each credit."""

@@ -1,5 +1,6 @@
 """The language model as an actor: its views in words, their tokens, and decisions computed in chunks."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from lab import SMALL, turns, whole
 from published_tokenizer import published_tokenizer
 from safetensors.numpy import load_file
@@ -24,9 +26,12 @@ from jaxlake.state import Params
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
 from rl.decoder import lora, weights
+from rl.decoder.logprobs import answer_logprobs, join
 from rl.decoder.model import create
 from rl.decoder.tokenizer import Tokenizer
 from rl.policy import Policy
+from rl.run.directory import RunDirectory
+from rl.run.tracking import Display
 from rl.students import LanguagePlayer
 from rl.students.player import language_actor, load_player, ppo
 from rl.students.player.actor import decide
@@ -231,6 +236,31 @@ def test_an_engineer_writes_no_phrase(made, config):
     script = Script(sampler, policy.tokenizer.grammar_tokenizer(policy.shape.vocab_size), 'start: "x"')
     allowed = script.guide()(None)
     assert allowed[:896].any() and not allowed[896:].any()
+
+
+def test_what_gained_becomes_likelier_and_ppo_keeps_its_moments(config, tmp_path):
+    student = LanguagePlayer(config)
+    directory = RunDirectory(tmp_path / "run", config)
+    with contextlib.closing(directory), Display(quiet=True) as display:
+        student.restore(directory, display)
+    student.warm_start(None)
+    moments = jax.tree.map(np.asarray, student.state.optimizer_state)
+    message, responses = "3 9\n4 1", ["<think>\n3\n</think>\n\n{3}", "<think>\n4\n</think>\n\n{4}"]
+    policy, tokenizer = student.policy, student.policy.tokenizer
+    written = [tokenizer.completion(response.removeprefix(tokenizer.opened(thinking=True))) for response in responses]
+    padded = tokenizer.pad_right(written, 40, "room")
+    context = tokenizer.chat(message, thinking=True)
+    examples = join([context] * 2, len(context), *padded)
+
+    def likelihoods() -> np.ndarray:
+        logprobs, _ = answer_logprobs(nnx.merge(policy.graph, student.state.parameters), examples, 1.0)
+        return np.where(examples.mask, logprobs, 0).sum(axis=1)
+
+    before = likelihoods()
+    student.learn(message, responses, np.array([1.0, -1.0]))
+    after = likelihoods()
+    assert after[0] - before[0] > 0.01 and after[1] - before[1] < after[0] - before[0] - 0.01
+    jax.tree.map(np.testing.assert_array_equal, moments, student.state.optimizer_state)
 
 
 def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
