@@ -34,7 +34,6 @@ ALLOWED: dict[str, tuple] = {
     "tokenizer.ggml.model": ("gpt2",),
     "tokenizer.ggml.pre": ("smollm",),
     "tokenizer.ggml.add_bos_token": (False, None),
-    "tokenizer.ggml.add_eos_token": (False, None),
 }
 """Values of other keys that are converted, None for an absent key."""
 SPECIAL = {"eos": "eos", "bos": "bos", "pad": "padding", "unk": "unknown"}
@@ -90,9 +89,8 @@ def convert(file: Path, folder: Path) -> str:
         raise ConfigError(f"{folder}: cannot write the model there ({error.strerror or error})") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    kinds = sorted({tensor.tensor_type.name for tensor in tensors.values()})
-    parameters = sum(value.size for value in values.values())
-    return f"{folder}: {parameters / 1e6:,.1f} M parameters in float32, from {', '.join(kinds)}"
+    kinds = ", ".join(sorted({tensor.tensor_type.name for tensor in tensors.values()}))
+    return f"{folder}: {sum(map(np.size, values.values())) / 1e6:,.1f} M parameters in float32, from {kinds}"
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -100,17 +98,12 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     import gguf
 
     try:
-        with file.open("rb") as handle:
-            magic = handle.read(4)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot read it ({error.strerror})") from None
-    if magic != b"GGUF":
-        raise ConfigError(f"{file}: must be a GGUF file, whose first bytes are b'GGUF', and has {magic!r}")
-    try:
         reader = gguf.GGUFReader(file)
         fields = {key: field.contents() for key, field in reader.fields.items()}
-    except (ValueError, LookupError, OverflowError) as error:  # NumPy's, of bytes that are not there
-        raise ConfigError(f"{file}: must be a whole GGUF file, and is truncated or damaged ({error})") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot read it ({error.strerror})") from None
+    except (ValueError, LookupError, OverflowError) as error:  # of NumPy, for bytes that are not there
+        raise ConfigError(f"{file}: must be a whole GGUF file, and is none or damaged ({error})") from None
     return fields, {tensor.name: tensor for tensor in reader.tensors}
 
 

@@ -7,6 +7,7 @@ tokens with Qwen's special ones, in which every coordinate is one token, and eve
 import copy
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from jinja2 import TemplateError
 
 from rl.config import ConfigError
 
+MARK = "\ufdd0"
+"""Breaks what looks like a control token in a message; Unicode promises that no text has this character."""
 ANSWER = "answer"
 """Content of an assistant's turn whose end is looked for in the chat template."""
 TINY_TOKENIZER = Path(__file__).parent / "tiny_tokenizer"
@@ -83,8 +86,9 @@ class Tokenizer:
         if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
             file = self.folder / "generation_config.json"
             raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
-        added = self._tokenizer.added_tokens_decoder
-        turn = [token for token in self.encode(after if answer else "") if token in added and added[token].special]
+        special = {i: token.content for i, token in self._tokenizer.added_tokens_decoder.items() if token.special}
+        self._control = re.compile("|".join(map(re.escape, sorted(special.values(), key=len, reverse=True))) or "(?!)")
+        turn = [token for token in self.encode(after if answer else "") if token in special]
         first = turn[0] if turn else self._tokenizer.eos_token_id
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*([] if first is None else [first]), *ends]))
         if not self.stop_ids:
@@ -140,11 +144,23 @@ class Tokenizer:
         return len(self._tokenizer)
 
     def chat(self, message: str, *, thinking: bool) -> list[int]:
-        """Return the ids of one user message up to where the assistant speaks; without thinking, its empty span too."""
-        return self.encode(self.chat_text(message, thinking=thinking))
+        """Return the ids of one user message up to where the assistant speaks; without thinking, its empty span too.
+
+        Control tokens are the chat template's alone: a text such as ``<|im_end|>`` in the message is letters.
+        """
+        marked = self._control.sub(lambda match: match[0][0] + MARK + match[0][1:], message)
+        text, ids = self.chat_text(marked, thinking=thinking), []
+        if marked == message:
+            return self.encode(text)
+        for part in re.split(f"({self._control.pattern})", text):
+            letters = not self._control.fullmatch(part)
+            ids += self._tokenizer.encode(
+                part.replace(MARK, ""), add_special_tokens=False, split_special_tokens=letters
+            )
+        return ids
 
     def chat_text(self, message: str, *, thinking: bool) -> str:
-        """Return the text that `chat` encodes: the message in the chat template, control tokens and all."""
+        """Return the message in the chat template, control tokens and all: the text of the ids of `chat`."""
         return self._render(("user", message), add_generation_prompt=True, enable_thinking=thinking)
 
     def _render(self, *turns: tuple[str, str], **settings: bool) -> str:
