@@ -57,8 +57,9 @@ def engineer_examples(policy: Policy, rng: np.random.Generator) -> Sequences:
 
 def response(tokenizer: Tokenizer, thinking: str, answer: str) -> list[int]:
     """Return the tokens of what an engineer writes behind its prompt: a thought, the configuration, the end."""
-    written = f"<think>\n{thinking}\n</think>\n\n{answer}"
-    return tokenizer.completion(written.removeprefix(tokenizer.opened(thinking=True)))
+    thought = f"<think>\n{thinking}\n</think>\n\n".removeprefix(tokenizer.opened(thinking=True))
+    # Apart, as the sampler writes them: in one text some tokenizers make other tokens of the lines between them.
+    return [*tokenizer.encode(thought), *tokenizer.completion(answer)]
 
 
 def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Sequence[list[int]]) -> Sequences:

@@ -2,11 +2,15 @@
 
 import json
 import shutil
+from pathlib import Path
 
+import jax
 import pytest
+from shapes import SMALL_JSON
 
-from rl.config import ConfigError
+from rl.config import ConfigError, load
 from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer
+from rl.policy import Policy
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +141,17 @@ def test_special_tokens_have_the_names_that_the_files_say(checkpoint):
         assert tokenizer.opened(thinking=thinking) == ""
     text = "<think>\nleft or right?\n</think>"
     assert len(tokenizer.encode("</think>")) > 1 and tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_a_model_without_the_token_that_ends_a_thought_cannot_be_asked_to_think(checkpoint):
+    raw = json.loads((checkpoint / "tokenizer.json").read_text())
+    raw["added_tokens"] = [token for token in raw["added_tokens"] if token["content"] != "</think>"]
+    (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
+    (checkpoint / "config.json").write_text(json.dumps(SMALL_JSON))
+    settings = [f"model.path={checkpoint}", "model.shape=null", "text.thinking=true", "grpo.credit=outcome"]
+    config = load(Path("configs/tiny.yaml"), settings)
+    with pytest.raises(ConfigError, match=f"^text.thinking = true: must be false, as the .* in {checkpoint} has no "):
+        Policy.create(config, jax.random.key(0))
 
 
 def test_a_base_models_answers_end_as_the_template_ends_a_turn(checkpoint, tokenizer):
