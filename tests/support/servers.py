@@ -19,7 +19,11 @@ TRANSFORMERS = "import sys; from transformers.cli.transformers import app; app(s
 LLAMA_CPP = """
 import sys, threading, xllamacpp
 settings = xllamacpp.CommonParams()
-settings.model.path, settings.port, settings.n_ctx, settings.n_parallel = sys.argv[1], int(sys.argv[2]), 8192, 2
+settings.model.path, settings.port, settings.n_ctx, settings.n_parallel = sys.argv[1], int(sys.argv[3]), 8192, 2
+settings.cpuparams.n_threads = 1  # two would wait for each other where other tests run beside
+if sys.argv[2] == "float32":
+    settings.cache_type_k = settings.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    settings.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
 server = xllamacpp.Server(settings)
 threading.Event().wait()
 """
@@ -34,10 +38,14 @@ def transformers_serve(folder: Path) -> contextlib.AbstractContextManager[str]:
 @contextlib.contextmanager
 def llama_cpp(folder: Path) -> Iterator[str]:
     """llama.cpp's server with the model of a folder, which becomes one file in its own format; gives its URL."""
-    file, port = folder / "model.gguf", _free_port()
-    write_gguf(folder, file)
-    with _running([LLAMA_CPP, str(file), port]) as url:
+    write_gguf(folder, folder / "model.gguf")
+    with llama_cpp_file(folder / "model.gguf") as url:
         yield url
+
+
+def llama_cpp_file(file: Path, cache: str = "float16") -> contextlib.AbstractContextManager[str]:
+    """llama.cpp's server with a file in its format and the type of its cache, float16 or float32; gives its URL."""
+    return _running([LLAMA_CPP, str(file), cache, _free_port()])
 
 
 def _free_port() -> str:
