@@ -10,15 +10,13 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from rl.config import ConfigError
-
-T = TypeVar("T")
 
 
 def initialize(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
@@ -109,7 +107,7 @@ def is_same(text: str) -> bool:
     return bool((all_gather(digest[None]) == digest).all())
 
 
-def together(work: Callable[[], T], kind: type[Exception], elsewhere: str) -> T:
+def together(work: Callable[[], Any], kind: type[Exception], elsewhere: str) -> Any:
     """Return the result of `work`; where one process raises `kind`, all do, the others with the words `elsewhere`."""
     result, refusal = None, None
     try:
@@ -118,7 +116,7 @@ def together(work: Callable[[], T], kind: type[Exception], elsewhere: str) -> T:
         refusal = error
     if agree(refusal is not None):
         raise refusal or kind(elsewhere)
-    return cast(T, result)
+    return result
 
 
 def from_main(work: Callable[[], Any]) -> Any:
