@@ -4,10 +4,12 @@ import warnings
 
 import jax
 
+from jaxlake import pibt
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text, to_text
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.env import CLASSIC_SLIP, Lake
+from jaxlake.flood import distance_fields
 from jaxlake.generate import Dataset, KindReport, generate
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import LevelBank, pad, stack, validate
@@ -80,6 +82,7 @@ __all__ = [
     "answer",
     "completion_costs",
     "counts",
+    "distance_fields",
     "draw",
     "first_failure",
     "from_text",
@@ -89,6 +92,7 @@ __all__ = [
     "pad",
     "parse",
     "parse_batch",
+    "pibt",
     "png",
     "project",
     "prompt",

@@ -11,6 +11,8 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE
 MIN_SIZE = 3
 MIN_FAMILY_SIZE = 5
 """Below it a board has no room for two rooms, a shelf or a place to pass."""
+LARGEST_SIZE, MOST_AGENTS = 64, 128
+"""Limits of kinds; those that can be solved exactly end at ``MAX_SIZE`` and ``MAX_AGENTS``."""
 
 
 class Family(Word, argument="family"):
@@ -46,7 +48,7 @@ _HARDER = {
     Family.CORRIDOR: 4.0,
 }
 _ORDER = {family: place for place, family in enumerate(Family)}
-_RANGE = re.compile(r"([a-z]*)([0-9]{1,2})(?:-([0-9]{1,2}))?(?:x([0-9]))?", re.ASCII)
+_RANGE = re.compile(r"([a-z]*)([0-9]{1,2})(?:-([0-9]{1,2}))?(?:x([0-9]{1,3}))?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -55,8 +57,9 @@ class Kind:
 
     Attributes:
       family: a `Family` or its word.
-      size: side N of the board, from 3 to 10; of other families than `random` from 5 on.
-      num_agents: number of agents, 1 to 5; at most half the cells, on a `corridor` or `crossing` the side less one.
+      size: side N of the board, from 3 to 64; of other families than `random` from 5 on.
+      num_agents: number of agents, 1 to 128; at most half the cells, on a `corridor` or `crossing` the side less one,
+        in the other families five or a sixth of the cells. Optima (`is_exact`) reach sides of 10 with 5 agents.
 
     Raises:
       ValueError: naming the kind, the value and what it must be.
@@ -69,9 +72,14 @@ class Kind:
     def __post_init__(self) -> None:
         object.__setattr__(self, "family", Family(self.family))
         least = MIN_SIZE if self.family is Family.RANDOM else MIN_FAMILY_SIZE
-        size = whole_number(f"size of {self.family.value} boards", self.size, least, MAX_SIZE)
-        lane = self.family in (Family.CORRIDOR, Family.CROSSING)  # whose cells are few
-        most = min(MAX_AGENTS, size - 1 if lane else size**2 // 2)
+        size = whole_number(f"size of {self.family.value} boards", self.size, least, LARGEST_SIZE)
+        if self.family is Family.RANDOM:
+            most = size**2 // 2
+        elif self.family in (Family.CORRIDOR, Family.CROSSING):
+            most = size - 1
+        else:  # at the highest density a third of the cells is free, and an agent takes two
+            most = max(MAX_AGENTS, size**2 // 6)
+        most = min(MOST_AGENTS, most)
         agents = whole_number(f"num_agents on {self.family.value} boards of size {size}", self.num_agents, 1, most)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "num_agents", agents)
@@ -90,6 +98,11 @@ class Kind:
     def difficulty(self) -> float:
         """The kind's difficulty in sides of random boards with two agents: what orders kinds in a curriculum; ours."""
         return self.size + _AGENT * (self.num_agents - 2) + _HARDER[self.family]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the solver reaches the kind's boards, so that they have optima."""
+        return self.size <= MAX_SIZE and self.num_agents <= MAX_AGENTS
 
     @property
     def label(self) -> int | str:

@@ -21,7 +21,7 @@ from jaxlake import levels
 from jaxlake.arguments import short_repr
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
+from jaxlake.types import ABSENT, MAX_AGENTS, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
 
 _WORD = 32
 Asked = tuple[Instance, Plan, Array]
@@ -146,22 +146,17 @@ def _judge(
     instances: Instance, plans: Plan, optimum: Array, cells: Array, goals: Array, costs: Costs, objective: Objective
 ) -> Verdict:
     expected, named = _named(instances, plans)
-    paths = jnp.unstack(cells, axis=-2)
-    pairs = list(itertools.combinations(paths, 2))
-    ever = functools.partial(_ever, shape=cells.shape[:-2])
-    line = np.arange(instances.max_size) >= np.arange(instances.max_size + 1)[:, None]
-    beyond = _packed(jnp.asarray((line[:, :, None] | line[:, None, :]).reshape(len(line), -1)))[instances.size]
-    holes = _packed(instances.holes)
-
+    breaks = _breaks_of_few if instances.max_agents <= MAX_AGENTS else _breaks_of_many
+    outside, hole, jump, conflict = breaks(instances, cells)
     checks = jnp.stack(
         [
             plans.parsable,
             (plans.num_named == instances.num_agents) & jnp.all(named == expected, axis=-1),
             jnp.all(~named | (cells[..., 0] == instances.starts), axis=-1),
-            ~ever((path == OUTSIDE) | _within(path, beyond) for path in paths),
-            ~ever(_within(path, holes) for path in paths),
-            ~ever(_jumps(path, instances.max_size) for path in paths),
-            ~(ever(itertools.starmap(_share, pairs)) | ever(itertools.starmap(_swap, pairs))),
+            ~outside,
+            ~hole,
+            ~jump,
+            ~conflict,
             jnp.all(cells[..., -1] == goals, axis=-1),
         ],
         axis=-1,
@@ -170,6 +165,42 @@ def _judge(
     costs = jax.tree.map(lambda cost: jnp.where(valid, cost, ABSENT), costs)
     cost = costs.sum_of_costs if objective is Objective.SUM_OF_COSTS else costs.makespan
     return Verdict(checks=checks, valid=valid, cost=cost, costs=costs, optimal=valid & (cost == optimum))
+
+
+def _breaks_of_few(instances: Instance, cells: Array) -> tuple[jax.Array, ...]:
+    """Whether a path leaves the board, enters a hole, jumps, and is in conflict with another, bool ``[...]`` each."""
+    paths = jnp.unstack(cells, axis=-2)
+    pairs = list(itertools.combinations(paths, 2))
+    ever = functools.partial(_ever, shape=cells.shape[:-2])
+    line = np.arange(instances.max_size) >= np.arange(instances.max_size + 1)[:, None]
+    beyond = _packed(jnp.asarray((line[:, :, None] | line[:, None, :]).reshape(len(line), -1)))[instances.size]
+    holes = _packed(instances.holes)
+    return (
+        ever((path == OUTSIDE) | _within(path, beyond) for path in paths),
+        ever(_within(path, holes) for path in paths),
+        ever(_jumps(path, instances.max_size) for path in paths),
+        ever(itertools.starmap(_share, pairs)) | ever(itertools.starmap(_swap, pairs)),
+    )
+
+
+def _breaks_of_many(instances: Instance, cells: Array) -> tuple[jax.Array, ...]:
+    """The same by loops of the program: 8,128 pairs of 128 agents, one after another in it, would not compile."""
+    axes, agents = cells.shape[:-2], cells.shape[-2]
+    places = jnp.maximum(cells, 0).astype(jnp.int32)
+    furthest = jnp.maximum(*jnp.divmod(places, np.int32(instances.max_size)))
+    size = jnp.asarray(instances.size)[..., None, None]
+    hole = jnp.take_along_axis(jnp.asarray(instances.holes), places.reshape(*axes, -1), axis=-1).reshape(cells.shape)
+
+    def meet(distance: jax.Array, conflict: jax.Array) -> jax.Array:
+        others = jnp.roll(cells, distance, axis=-2)
+        return conflict | jnp.any(_share(cells, others), axis=(-2, -1)) | jnp.any(_swap(cells, others), axis=(-2, -1))
+
+    return (
+        jnp.any((cells == OUTSIDE) | (cells >= 0) & (furthest >= size), axis=(-2, -1)),
+        jnp.any((cells >= 0) & hole, axis=(-2, -1)),
+        jnp.any(_jumps(cells, instances.max_size), axis=(-2, -1)),
+        jax.lax.fori_loop(1, agents // 2 + 1, meet, jnp.zeros(axes, bool)),
+    )
 
 
 def _packed(cells: Array) -> jax.Array:

@@ -1,14 +1,17 @@
 """Solved instances to a config's quotas: ``generate``; a quota that cannot be met is lowered and reported."""
 
+import os
+
 import jax
 import numpy as np
 
 from jaxlake.arguments import check_key, is_number, short_repr, whole_number
 from jaxlake.config import LakeConfig, counts
+from jaxlake.generate.bounded import first_reachable
 from jaxlake.generate.candidates import Shape, fingerprints, fixed_fingerprints
 from jaxlake.generate.dataset import Dataset, KindReport, assemble, report_kind
 from jaxlake.generate.search import Found, Quotas, first_boards, rounded
-from jaxlake.kinds import Family, Kind
+from jaxlake.kinds import LARGEST_SIZE, MOST_AGENTS, Family, Kind
 from jaxlake.levels import stack, validate
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array
@@ -32,6 +35,7 @@ def generate(
     objective: Objective | str = Objective.SUM_OF_COSTS,
     interacting: float | None = None,
     exclude: Instance | None = None,
+    exact: bool = True,
 ) -> Dataset:
     """Draws boards until every kind has its instances, of which its share needs a wait.
 
@@ -51,9 +55,13 @@ def generate(
         or the optimum exceeds the agents' independent shortest paths. A higher wait ratio is kept. None leaves it as it
         comes, which for two agents on open 10x10 boards is 1 % of those that need no wait.
       exclude: ``[n]`` instances of any padding that must not occur, such as a validation set of one's own.
+      exact: whether boards are solved; sides reach to 10 then and agents to 5. Without it they reach to 64 and 128. On
+        every board each goal can be reached, the agents' shortest paths are the `lower_bound`, statuses are
+        ``OUT_OF_BUDGET``, plans are empty, and there are no quotas of waits: `wait` must be 0, `interacting` None.
 
     Raises:
-      ValueError: naming the argument that is out of its range, or a kind for which no solvable board is found.
+      ValueError: naming the argument that is out of its range, a kind that cannot be solved, or one for which no
+        solvable board is found; and for arrays that need more than half of the machine's memory.
       RuntimeError: in a process forked from one in which JAX had run.
     """
     if not isinstance(config, LakeConfig):
@@ -62,8 +70,11 @@ def generate(
     objective, count = Objective(objective), whole_number("count", count, 1)
     max_steps = whole_number("max_steps", max_steps, 1, MAX_HORIZON)
     side, agents = (max(getattr(kind, field) for kind in config.kinds) for field in ("size", "num_agents"))
-    max_size = side if max_size is None else whole_number("max_size", max_size, side, MAX_SIZE)
-    max_agents = agents if max_agents is None else whole_number("max_agents", max_agents, agents, MAX_AGENTS)
+    _check_kinds(config, exact, interacting)
+    most = (MAX_SIZE, MAX_AGENTS) if exact else (LARGEST_SIZE, MOST_AGENTS)
+    max_size = side if max_size is None else whole_number("max_size", max_size, side, most[0])
+    max_agents = agents if max_agents is None else whole_number("max_agents", max_agents, agents, most[1])
+    _check_memory(count * (max_size**2 + 4 * max_agents * ((max_steps if exact else 0) + 5)), count, max_size)
     if interacting is not None and not (is_number(interacting) and 0 <= interacting <= 1):
         raise ValueError(f"interacting = {short_repr(interacting)} must be a share from 0 to 1")
     if exclude is not None:
@@ -78,7 +89,10 @@ def generate(
         shape = Shape(kind, config.hole[index], max_size, max_agents, max_steps, objective)
         quotas = Quotas(requested, waits, least)
         budget = _CANDIDATES[0] + _CANDIDATES[1] * requested
-        found, account = first_boards(shape, _key_of(kind, key), quotas, excluded, budget)
+        if exact:
+            found, account = first_boards(shape, _key_of(kind, key), quotas, excluded, budget)
+        else:
+            found, account = first_reachable(shape, _key_of(kind, key), requested, excluded, budget)
         if requested and found is None:
             raise ValueError(
                 f"{kind.words} at hole ratio {config.hole[index]:g} has no solvable board with {kind.num_agents} "
@@ -92,10 +106,34 @@ def generate(
     return assemble(parts, report, jax.random.fold_in(key, 0))
 
 
+def _check_kinds(config: LakeConfig, exact: bool, interacting: float | None) -> None:
+    """Raises ValueError for kinds that are too large to be solved, and for quotas that need optima without them."""
+    for kind, wait in zip(config.kinds, config.wait, strict=True):
+        if exact and not kind.is_exact:
+            raise ValueError(
+                f"{kind.words} is too large to be solved: optima reach sides of {MAX_SIZE} with {MAX_AGENTS} agents; "
+                "generate(..., exact=False) draws boards with lower bounds instead"
+            )
+        if not exact and (wait or interacting is not None):
+            quota = f"wait of {kind.words} = {wait:g} must be 0" if wait else "interacting must be None"
+            raise ValueError(f"{quota} with exact=False: only optima tell whether agents must wait or interact")
+
+
+def _check_memory(needed: int, count: int, side: int) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory / 2:
+        raise ValueError(
+            f"count = {count:,} boards of side {side} need {needed / 1e9:.1f} GB: it must be at most half of this "
+            f"machine's {memory / 1e9:.1f} GB"
+        )
+
+
 def _key_of(kind: Kind, key: Array) -> jax.Array:
     """A key for each kind; that of the paper's is of their size alone."""
     key = jax.random.fold_in(key, kind.size)
-    number = 8 * list(Family).index(kind.family) + kind.num_agents
+    number = list(Family).index(kind.family) * 8 + kind.num_agents
+    if kind.num_agents >= 8:
+        number += 1024 + 248 * list(Family).index(kind.family)  # 256 numbers for each family
     return key if number == 2 else jax.random.fold_in(key, number)
 
 

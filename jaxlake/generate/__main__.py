@@ -17,6 +17,7 @@ examples:
   python -m jaxlake.generate -o boards.jsonl
   python -m jaxlake.generate --kinds 4x3,8x3 --waits .8 -o boards.txt
   python -m jaxlake.generate --kinds rooms6,corridor6-8x3 -o mixed.jsonl
+  python -m jaxlake.generate --kinds 32x32,warehouse64x128 --bounded -o large.jsonl
 
 A .jsonl file takes boards with optimal plans, a .txt file the boards alone.
 The same command writes the same file.
@@ -46,7 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="density; on random boards the share of holes among the cells without start or goal (default: .2)",
     )
     parser.add_argument(
-        "--waits", type=float, default=0.5, help="share of boards on which every optimal plan waits (default: .5)"
+        "--waits", type=float, help="share of boards on which every optimal plan waits (default: .5, with --bounded 0)"
+    )
+    parser.add_argument(
+        "--bounded",
+        action="store_true",
+        help="boards of any size, up to 64x128, with lower bounds instead of optima and plans",
     )
     parser.add_argument("--count", type=int, default=100, help="number of boards (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw (default: 0)")
@@ -57,13 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         whole_number("--count", options.count, 1, _MOST)
         whole_number("--seed", options.seed, 0, 2**32 - 1)
         files.check_target(options.output)
+        waits = options.waits if options.waits is not None else 0.0 if options.bounded else 0.5
         dataset = generate(
-            LakeConfig.uniform(options.kinds, options.holes, options.waits),
+            LakeConfig.uniform(options.kinds, options.holes, waits),
             seed_key(options.seed),
             options.count,
             exclude=None if options.exclude is None else files.read(options.exclude, MAX_SIZE, MAX_AGENTS)[0],
+            exact=not options.bounded,
         )
-        files.write(options.output, _records(dataset))
+        files.write(options.output, _records(dataset, exact=not options.bounded))
     print(_summary(dataset))
     return 0
 
@@ -75,15 +83,18 @@ def _kinds(text: str) -> tuple[Kind, ...]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _records(dataset: Dataset) -> Iterator[files.Record]:
+def _records(dataset: Dataset, exact: bool) -> Iterator[files.Record]:
     solved = zip(dataset.instances, dataset.solutions, dataset.needs_wait, strict=True)
     for index, (instance, solution, needs_wait) in enumerate(solved):
+        if not exact:
+            yield files.record(instance, str(index), lower_bound=solution.lower_bound)
+            continue
         yield files.record(
             instance,
             str(index),
+            lower_bound=solution.lower_bound,
             status=Status(int(solution.status)),
             optimum=solution.cost,
-            lower_bound=solution.lower_bound,
             needs_wait=needs_wait,
             plan=solution.plan,
         )

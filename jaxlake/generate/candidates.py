@@ -12,7 +12,7 @@ from jaxlake.fixed_sets import SETS, load
 from jaxlake.generate.families import Numbers, draw_numbers, lay_out
 from jaxlake.kinds import Family, Kind
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
+from jaxlake.types import ABSENT, MAX_STEPS, Instance, Objective
 
 BLOCK = 128
 """Candidates are drawn in whole blocks, so that one compiled program serves every number of them."""
@@ -48,7 +48,7 @@ def draw(key: Array, first: int, count: int, shape: Shape) -> Instance:
     if kind.family is Family.RANDOM:
         draw_block = functools.partial(_draw_block, key, holes=shape.holes)
     else:
-        draw_block = functools.partial(_draw_family_block, key, family=kind.family, density=shape.density)
+        draw_block = functools.partial(draw_family_block, key, family=kind.family, density=shape.density)
     blocks = [
         draw_block(first=number, size=kind.size, num_agents=kind.num_agents, max_size=padded[0], max_agents=padded[1])
         for number in range(first, first + count, BLOCK)
@@ -56,38 +56,34 @@ def draw(key: Array, first: int, count: int, shape: Shape) -> Instance:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
 
 
+def draw_family_block(
+    key: Array, first: int, family: Family, size: int, num_agents: int, density: float, max_size: int, max_agents: int
+) -> Instance:
+    """Draw ``BLOCK`` boards of a family other than `random`, each from a key of its own, which may have no plan."""
+    numbers = _draw_numbers(key, first, max_size)
+    return _lay_out(family, numbers, jnp.int32(size), jnp.int32(num_agents), jnp.float32(density), max_agents)
+
+
 def fingerprints(instances: Instance) -> list[bytes]:
-    """Equal for equal instances, however padded, and for no others; ValueError beyond ``MAX_SIZE``, ``MAX_AGENTS``."""
-    batch, max_size = len(instances.size), instances.max_size
-    size, num_agents = (int(np.max(numbers, initial=0)) for numbers in (instances.size, instances.num_agents))
-    if size > MAX_SIZE or num_agents > MAX_AGENTS:
-        raise ValueError(f"size {size} with {num_agents} agents: they must be at most {MAX_SIZE} and {MAX_AGENTS}")
-    holes = np.zeros((batch, MAX_SIZE, MAX_SIZE), bool)
-    on_board = np.asarray(instances.holes).reshape(batch, max_size, max_size)[:, :size, :size]
-    holes[:, :size, :size] = on_board
-    ends = np.full((batch, 2, MAX_AGENTS), ABSENT, np.int8)
-    for slot, cells in enumerate((instances.starts, instances.goals)):
-        cells = np.asarray(cells)[:, :num_agents]
-        row, column = np.divmod(cells, max_size)
-        ends[:, slot, :num_agents] = np.where(cells == ABSENT, ABSENT, row * MAX_SIZE + column)
-    head = np.asarray(instances.size).astype(np.uint8)[:, None]
-    packed = np.packbits(holes.reshape(batch, -1), axis=1)
-    rows = np.concatenate([head, packed, ends.reshape(batch, -1).view(np.uint8)], axis=1)
-    return [row.tobytes() for row in rows]
+    """Return bytes that are equal for equal instances, however padded, and for no others."""
+    count, side = np.asarray(instances.num_agents), instances.max_size
+    row, column = np.divmod(np.arange(side * side), side)
+    # Cells in the order of the squares around (0,0): a cell has the same number on padded boards of any side.
+    ring = np.maximum(row, column)
+    number = (ring * ring + ring + row - column).astype(np.uint32)
+    holes = np.packbits(np.asarray(instances.holes)[:, np.argsort(number)], axis=1)
+    ends = number[np.stack([instances.starts, instances.goals], axis=-1)]
+    head = np.stack([instances.size, count], axis=-1).astype(np.uint32)
+    return [
+        head[index].tobytes() + ends[index, : count[index]].tobytes() + holes[index].tobytes().rstrip(b"\0")
+        for index in range(len(count))
+    ]
 
 
 @functools.cache
 def fixed_fingerprints() -> frozenset[bytes]:
     """Return the fingerprints of all boards of the package's fixed sets, which training must not see."""
     return frozenset(fingerprint for name in SETS for fingerprint in fingerprints(load(name).instances))
-
-
-def _draw_family_block(
-    key: Array, first: int, family: Family, size: int, num_agents: int, density: float, max_size: int, max_agents: int
-) -> Instance:
-    """``BLOCK`` boards of a family, each from a key of its own."""
-    numbers = _draw_numbers(key, first, max_size)
-    return _lay_out(family, numbers, jnp.int32(size), jnp.int32(num_agents), jnp.float32(density), max_agents)
 
 
 @functools.partial(jax.jit, static_argnames="side")

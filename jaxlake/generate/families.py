@@ -52,6 +52,9 @@ class Board(NamedTuple):
     goals: Array
 
 
+_FAR = 1 << 20  # beyond any place on a road
+
+
 def side_of(grid: Grid) -> int:
     """Return the side of the padded board."""
     return math.isqrt(grid.row.shape[0])
@@ -87,7 +90,9 @@ def turned(grid: Grid, free: Array, starts: Array, goals: Array) -> Board:
     source = jnp.where(grid.on_board, moved(jnp.arange(side * side)), 0)
     turned_free = jnp.zeros_like(free).at[source].max(free & grid.on_board)
     agent = jnp.arange(len(starts))
-    order = jnp.argsort(jnp.where(agent < grid.num_agents, grid.numbers.line[-1, : len(starts)], 2.0))
+    # Boards with more agents than rows have enough cells; their families' walls use the same numbers otherwise.
+    numbers = grid.numbers.line[-1] if len(starts) <= side else grid.numbers.chance
+    order = jnp.argsort(jnp.where(agent < grid.num_agents, numbers[: len(starts)], 2.0))
     return Board(turned_free, moved(starts)[order], moved(goals)[order])
 
 
@@ -96,12 +101,13 @@ def rooms(grid: Grid, closed: Array, slots: int) -> Board:
     first = 1 + grid.numbers.bits[:2].astype(jnp.int32) % 3
     top, left = jnp.where((grid.size - 1 - first) % 4 == 0, first % 3 + 1, first)  # no wall along the board's edge
     across, down = (grid.row - top) % 4 == 0, (grid.column - left) % 4 == 0
-    band = (grid.row - top) // 4 * 8 + (grid.column - left) // 4
-    side = jnp.where(across, band, band + 256)
+    bands = side_of(grid) // 4 + 2
+    band = ((grid.row - top) // 4 + 1) * bands + (grid.column - left) // 4 + 1
+    side = jnp.where(across, band, band + bands**2)
     wall = (across | down) & grid.on_board
     straight = wall & ~(across & down)
-    same = (side[:, None] == side[None]) & straight[None]
-    door = straight & ~(same & (grid.numbers.order[None] < grid.numbers.order[:, None])).any(axis=1)
+    order = jnp.where(straight, grid.numbers.order, 2.0)
+    door = straight & (order == jnp.full(2 * bands**2, 2.0, order.dtype).at[side].min(order)[side])
     free = grid.on_board & ~(wall & ~door & (grid.numbers.chance < closed))
     return Board(free, *anywhere(grid, free, slots))
 
@@ -180,8 +186,8 @@ def bays(grid: Grid, closed: Array, slots: int) -> Board:
     stops = lowest(grid.numbers.ends, road, 2 * count)
     begins = lowest(grid.numbers.ends, stops, count)  # the same order: half of the stops, as likely as any
     agent = jnp.arange(slots)
-    starts = jnp.argsort(jnp.where(begins, way, 1000)).astype(jnp.int32)[agent]
-    ends = jnp.argsort(jnp.where(stops & ~begins, way, 1000)).astype(jnp.int32)
+    starts = jnp.argsort(jnp.where(begins, way, _FAR)).astype(jnp.int32)[agent]
+    ends = jnp.argsort(jnp.where(stops & ~begins, way, _FAR)).astype(jnp.int32)
     return turned(grid, free, starts, ends[jnp.maximum(count - 1 - agent, 0)])
 
 

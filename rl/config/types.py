@@ -25,7 +25,10 @@ def _known_modules(context: str) -> str:
 def _read_kinds(values: Any) -> tuple[Kind, ...]:
     if not isinstance(values, list | tuple) or not values:
         raise ValueError("must be a list of kinds of boards, at least one, such as [3-6, rooms6, corridor8x3]")
-    return read_kinds(values)
+    for kind in (kinds := read_kinds(values)):
+        if not kind.is_exact:
+            raise ValueError(f"{kind} is too large: training needs optima, which reach sides of 10 with 5 agents")
+    return kinds
 
 
 def _labels(kinds: tuple[Kind, ...]) -> tuple[int | str, ...]:

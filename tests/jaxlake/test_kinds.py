@@ -42,6 +42,8 @@ def test_every_kind_is_its_name_and_no_two_share_one():
         (Kind("rooms", 10), "rooms10", "rooms10", "kind rooms10"),
         (Kind(Family.CORRIDOR, np.int64(8), np.float32(3)), "corridor8x3", "corridor8x3", "kind corridor8x3"),
         (Kind.of("random6x2"), "6", 6, "size 6"),
+        (Kind.of("32x32"), "32x32", "32x32", "kind 32x32"),
+        (Kind.of("random64x128"), "64x128", "64x128", "kind 64x128"),
     ],
 )
 def test_random_and_two_agents_go_without_saying(kind, name, label, words):
@@ -67,9 +69,13 @@ def test_a_range_of_sizes_is_a_kind_for_each():
     [
         ("alley8", "family = 'alley' must be one of 'random', 'rooms', "),
         (None, "size of random boards = None must be a whole number"),
-        ("rooms4", "size of rooms boards = 4 must be a whole number from 5 to 10"),
-        ("6x0", "num_agents on random boards of size 6 = 0 must be a whole number from 1 to 5"),
+        ("rooms4", "size of rooms boards = 4 must be a whole number from 5 to 64"),
+        ("6x0", "num_agents on random boards of size 6 = 0 must be a whole number from 1 to 18"),
         ("3x5", "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
+        ("10x200", "num_agents on random boards of size 10 = 200 must be a whole number from 1 to 50"),
+        ("maze12x25", "num_agents on maze boards of size 12 = 25 must be a whole number from 1 to 24"),
+        ("64x129", "num_agents on random boards of size 64 = 129 must be a whole number from 1 to 128"),
+        ("65", "size of random boards = 65 must be a whole number from 3 to 64"),
         ("6-8", "kind = '6-8' must be a single one"),
         *(
             (wrong, f"kind = {wrong!r} must be a size with")

@@ -170,7 +170,7 @@ def test_a_file_describes_a_curriculum(tmp_path):
     ("text", "line"),
     [
         ("kinds: 3-4", "kinds = '3-4' must be a list such as [3-6, rooms6, corridor8x3]"),
-        ("kinds: [2]", "size of random boards = 2 must be a whole number from 3 to 10"),
+        ("kinds: [2]", "size of random boards = 2 must be a whole number from 3 to 64"),
         ("kinds: [3]\nenginer: adarft", "enginer is no setting; it must be one of kinds, engineer, hole, wait,"),
         ("kinds: [3]\nengineer: best", "engineer = 'best' must be module:attribute, or one of fixed_random, "),
         ("kinds: [3]\nengineer: nowhere:best", "engineer = 'nowhere:best': No module named 'nowhere'"),

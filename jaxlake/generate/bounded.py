@@ -1,0 +1,208 @@
+"""Boards of any size on which every agent can reach its goal, with lower bounds instead of optima. Solves nothing."""
+
+import functools
+import os
+from collections.abc import Set
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake.flood import Flood, flood, free_cells, pack, steps_to
+from jaxlake.generate.candidates import BLOCK, Shape, draw_family_block, fingerprints
+from jaxlake.generate.search import Account, Found
+from jaxlake.kinds import Family
+from jaxlake.record import Array
+from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
+
+_TOGETHER = 32  # Boards in one flood: those of a whole block do not fit a processor's cache.
+_LARGEST_BATCH = 64  # Blocks.
+
+
+def draw_reachable(key: Array, first: int, count: int, shape: Shape) -> tuple[Instance, np.ndarray]:
+    """Draw candidates number ``first`` to ``first + count - 1``; each depends on key, number and shape alone.
+
+    Random boards have ``floor(hole * (N**2 - 2 * n))`` holes, as in ``generate``. Starts are free cells that are not
+    walled in; an agent's goal is any cell that it can reach and nobody else starts or ends on. Other families choose
+    starts and goals themselves.
+
+    Args:
+      first, count: multiples of ``BLOCK``.
+
+    Returns:
+      Instances ``[count]``, and the length of each agent's shortest path, int32 ``[count, max_agents]``, ``ABSENT`` for
+      absent agents and for those that cannot reach a goal. Numpy arrays.
+    """
+    kind = shape.kind
+    sizes = {"size": kind.size, "num_agents": kind.num_agents}
+    sizes |= {"max_size": shape.max_size, "max_agents": shape.max_agents}
+
+    def block(number: int) -> tuple[Instance, np.ndarray]:
+        if kind.family is Family.RANDOM:
+            drawn = _random_block(key, number, holes=shape.holes, **sizes)
+        else:
+            boards = draw_family_block(key, number, family=kind.family, density=shape.density, **sizes)
+            drawn = boards, _lengths(boards)
+        return jax.tree.map(np.asarray, drawn)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # a block keeps one core busy
+        blocks = list(pool.map(block, range(first, first + count, BLOCK)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+
+
+def first_reachable(
+    shape: Shape, key: Array, requested: int, excluded: Set[bytes], budget: int
+) -> tuple[Found | None, Account]:
+    """Return the first ``requested`` different boards whose goals can be reached, fewer if the budget ends before.
+
+    Args:
+      excluded: fingerprints of boards that must not occur.
+      budget: candidates that may be tried, rounded up to whole blocks.
+    """
+    parts: list[Found] = []
+    seen = set(excluded)
+    had = known = reachable = tried = 0
+    while had < requested and tried < budget:
+        lacking = (requested - had) * max(tried, 1) // (had + 1)
+        blocks = min(lacking // BLOCK + 1, _LARGEST_BATCH, -(-(budget - tried) // BLOCK))
+        boards, lengths = draw_reachable(key, tried, blocks * BLOCK, shape)
+        for begin in range(0, blocks * BLOCK, BLOCK):
+            if had < requested:
+                block, steps = boards[begin : begin + BLOCK], lengths[begin : begin + BLOCK]
+                fresh = np.zeros(BLOCK, np.bool_)
+                for index, mark in enumerate(fingerprints(block)):
+                    fresh[index] = mark not in seen
+                    seen.add(mark)
+                fits = fresh & np.all(steps[:, : shape.kind.num_agents] != ABSENT, axis=1)
+                chosen = np.flatnonzero(fits)[: requested - had]
+                parts.append(_found(block[chosen], steps[chosen], tried + chosen, shape.objective))
+                had, known, reachable = had + len(chosen), known + int(np.sum(~fresh)), reachable + int(np.sum(fits))
+                tried += BLOCK
+    account = Account(candidates=tried, known=known, solved=reachable, undecided=())
+    return (jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts) if had else None), account
+
+
+def _found(boards: Instance, lengths: np.ndarray, numbers: np.ndarray, objective: Objective) -> Found:
+    """The boards with all that is known of their optima: lower bounds."""
+    count, agents = lengths.shape
+    none = np.full(count, ABSENT, np.int32)
+    total = objective is Objective.SUM_OF_COSTS
+    steps = np.maximum(lengths, 0)
+    plan = Plan(
+        parsable=np.zeros(count, bool),
+        num_named=np.zeros(count, np.int32),
+        paths=np.full((count, agents, 1), ABSENT, np.int32),
+        lengths=np.zeros((count, agents), np.int32),
+    )
+    solution = Solution(
+        status=np.full(count, Status.OUT_OF_BUDGET, np.int32),
+        plan=plan,
+        cost=none,
+        lower_bound=(steps.sum(axis=1) if total else steps.max(axis=1)).astype(np.int32),
+        expansions=np.zeros(count, np.int32),
+    )
+    return Found(instances=boards, solutions=solution, needs_wait=np.zeros(count, bool), numbers=numbers)
+
+
+@jax.jit
+def _lengths(boards: Instance) -> jax.Array:
+    def lengths(part: tuple[Array, Array, Array]) -> jax.Array:
+        free, starts, goals = part
+        return steps_to(flood(free, starts), goals)
+
+    parts = _parts((pack(free_cells(boards)), boards.starts, boards.goals))
+    return jax.lax.map(lengths, parts).reshape(BLOCK, -1)
+
+
+@functools.partial(jax.jit, static_argnames=("max_size", "max_agents"))
+def _random_block(
+    key: Array, first: int, size: int, num_agents: int, holes: int, max_size: int, max_agents: int
+) -> tuple[Instance, jax.Array]:
+    """``BLOCK`` boards: the highest of random numbers are holes, the lowest starts."""
+    cells = max_size * max_size
+    cell = jnp.arange(cells, dtype=jnp.uint32)
+    on_board = (cell // max_size < size) & (cell % max_size < size)
+    low = (cells - 1).bit_length()
+
+    def numbers(number: Array) -> tuple[jax.Array, jax.Array]:
+        own = jax.random.fold_in(key, number)
+        ends = jax.random.uniform(jax.random.fold_in(own, 1), (max_agents,), jnp.float32)
+        return jax.random.bits(own, (cells,), jnp.uint32), ends
+
+    bits, choice = jax.vmap(numbers)(first + jnp.arange(BLOCK, dtype=jnp.int32))
+    # The cell in the low bits tells any two apart, so that a bound on them leaves an exact number of holes.
+    rank = jnp.where(on_board, bits >> (low + 2) << low, jnp.uint32(1 << 31)) | cell
+    wanted = jnp.asarray(size * size - holes, jnp.int32)
+
+    def halve(index: jax.Array, bound: jax.Array) -> jax.Array:
+        higher = bound | (jnp.uint32(1 << 30) >> index.astype(jnp.uint32))
+        below = jnp.sum(rank < higher[:, None], axis=1, dtype=jnp.int32)
+        return jnp.where(below <= wanted, higher, bound)
+
+    bound = jax.lax.fori_loop(0, 31, halve, jnp.zeros(BLOCK, jnp.uint32))
+    free = on_board & (rank < bound[:, None])
+    square = jnp.pad(free.reshape(BLOCK, max_size, max_size), ((0, 0), (1, 1), (1, 1)))
+    beside = square[:, 2:, 1:-1] | square[:, :-2, 1:-1] | square[:, 1:-1, 2:] | square[:, 1:-1, :-2]
+    places = jnp.where(free & beside.reshape(BLOCK, cells), (jnp.uint32(1 << 30) - rank).astype(jnp.float32), 0)
+    score, starts = jax.lax.top_k(places, max_agents)
+    there = jnp.arange(max_agents) < num_agents
+    starts = jnp.where(there & (score > 0), starts, ABSENT).astype(jnp.int32)
+    words = pack(free.reshape(BLOCK, max_size, max_size))
+    goals, lengths = (part.reshape(BLOCK, max_agents) for part in jax.lax.map(_goals, _parts((words, starts, choice))))
+    board = Instance(
+        size=jnp.full(BLOCK, size, jnp.int32),
+        num_agents=jnp.full(BLOCK, num_agents, jnp.int32),
+        holes=on_board & ~free,
+        starts=starts,
+        goals=goals,
+    )
+    return board, lengths
+
+
+def _parts(arrays: tuple[Array, ...]) -> tuple[jax.Array, ...]:
+    """A block in parts that are flooded one after another."""
+    return jax.tree.map(lambda array: jnp.asarray(array).reshape(-1, _TOGETHER, *array.shape[1:]), arrays)
+
+
+def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:
+    """Choose a goal for each agent, one after another, among the cells that it reaches and nobody has taken."""
+    free, starts, choice = part
+    boards, rows, words = free.shape
+    filled: Flood = flood(free, starts)
+    reached = jnp.moveaxis(filled.reached.reshape(boards, rows * words, -1), -1, 0)
+    word = jnp.arange(rows * words, dtype=jnp.int32)
+
+    def marked(cell: Array) -> jax.Array:
+        row, column = jnp.divmod(cell, rows)
+        here = (word == (row * words + column // 32)[:, None]) & (cell >= 0)[:, None]
+        return jnp.where(here, jnp.uint32(1) << (column % 32).astype(jnp.uint32)[:, None], jnp.uint32(0))
+
+    def choose(taken: Array, agent: tuple[Array, Array]) -> tuple[jax.Array, jax.Array]:
+        cells, chance = agent
+        cells &= ~taken
+        upto = jnp.cumsum(jax.lax.population_count(cells), axis=1, dtype=jnp.int32)
+        total = upto[:, -1]
+        place = jnp.minimum((chance * total).astype(jnp.int32), total - 1)  # among the cells, in their order
+        index = jnp.sum(upto <= place[:, None], axis=1, dtype=jnp.int32)
+        index = jnp.minimum(index, rows * words - 1)
+        chosen = jnp.take_along_axis(cells, index[:, None], axis=1)[:, 0]
+        before = jnp.take_along_axis(upto, index[:, None], axis=1)[:, 0] - jax.lax.population_count(chosen)
+        left, column = place - before.astype(jnp.int32), jnp.zeros_like(place)
+        for half in (16, 8, 4, 2, 1):  # the column of the bit that has as many below it in its word
+            lower = jax.lax.population_count(chosen & ((1 << half) - 1)).astype(jnp.int32)
+            upper = left >= lower
+            left, column = jnp.where(upper, left - lower, left), jnp.where(upper, column + half, column)
+            chosen = jnp.where(upper, chosen >> half, chosen)
+        cell = index // words * rows + index % words * 32 + column
+        cell = jnp.where(total > 0, cell, ABSENT).astype(jnp.int32)
+        return jnp.bitwise_or(taken, marked(cell)), cell
+
+    taken = jax.lax.fori_loop(
+        0,
+        starts.shape[1],
+        lambda agent, cells: cells | marked(starts[:, agent]),
+        jnp.zeros_like(free).reshape(boards, -1),
+    )
+    _, goals = jax.lax.scan(choose, taken, (reached, choice.T))
+    return goals.T, steps_to(filled, goals.T)

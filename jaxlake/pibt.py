@@ -1,0 +1,181 @@
+"""Priority inheritance with backtracking (PIBT): a policy and a planner for many agents. Its plans are not optimal.
+
+Okumura, Machida, Défago, Tamura: Priority Inheritance with Backtracking for Iterative Multi-agent Path Finding,
+Artificial Intelligence 2022, Algorithm 1. Where a board is biconnected, every agent is on its goal at some time.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxlake import levels
+from jaxlake.arguments import check_key, whole_number
+from jaxlake.flood import distance_fields
+from jaxlake.processes import runs_programs
+from jaxlake.record import Array
+from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
+
+_UNDECIDED = -2
+_NEVER = np.iinfo(np.int32).max
+_BYTES = 1 << 28  # Of paths and distances that one program holds.
+
+
+def step(instance: Instance, positions: Array, priorities: Array, fields: Array, ties: Array) -> jax.Array:
+    """Return a joint action of PIBT, int32 ``[max_agents]`` of ``Action``, for ``Lake.step``; no batch axes.
+
+    An agent takes the cell nearest to its goal. An agent that stands there moves first and inherits the priority; if it
+    cannot move, the first takes its next best cell. No two agents share or swap cells.
+
+    Args:
+      positions: int32 ``[max_agents]`` different cells, ``ABSENT`` for absent agents.
+      priorities: int32 ``[max_agents]``, different ones; the highest decides first. An episode begins with a
+        permutation of ``arange(max_agents)`` and goes on with `next_priorities`.
+      fields: int16 ``[max_agents, cells]``, of ``distance_fields``.
+      ties: int32 ``[max_agents, 5]`` from 0 to 255 by ``Action``: of cells equally near, one where nobody stands comes
+        first, then the one with the lowest number here, then the first action.
+    """
+    side, agents = instance.max_size, instance.max_agents
+    positions, priorities, fields, ties = map(jnp.asarray, (positions, priorities, fields, ties))
+    agent = jnp.arange(agents, dtype=jnp.int32)
+    row, column = jnp.divmod(positions[:, None], side)
+    moves = jnp.array(STEPS, jnp.int32)
+    row, column = row + moves[:, 0], column + moves[:, 1]
+    inside = (jnp.minimum(row, column) >= 0) & (jnp.maximum(row, column) < instance.size)
+    cells = jnp.where(inside, row * side + column, 0)
+    enterable = inside & ~jnp.asarray(instance.holes)[cells]
+    cost = fields[agent[:, None], cells].astype(jnp.int32)
+    cost = jnp.where(cost == ABSENT, np.int32(1 << 15), cost)
+    stands = jnp.any((cells[:, :, None] == positions) & (agent[:, None, None] != agent), axis=2)
+    cost = jnp.where(enterable, cost << 9 | stands.astype(jnp.int32) << 8 | ties.astype(jnp.int32), _NEVER)
+    # Sorting five numbers of each agent takes longer than all their comparisons.
+    action = jnp.arange(len(STEPS), dtype=jnp.int32)
+    before = (cost[:, None] < cost[..., None]) | ((cost[:, None] == cost[..., None]) & (action < action[:, None]))
+    rank = jnp.sum(before, axis=2, dtype=jnp.int32)
+    order = jnp.sum(jnp.where(rank[:, None] == action[:, None], action, 0), axis=2, dtype=jnp.int32)
+    targets = jnp.take_along_axis(cells, order, axis=1)
+    options = jnp.sum(enterable, axis=1, dtype=jnp.int32)
+
+    def decide(state: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+        """Try one cell of one agent: the one that was pushed last, or the undecided one of the highest priority."""
+        following, tried, pusher, current = state
+        undecided = following == _UNDECIDED
+        current = jnp.where(current < 0, jnp.argmax(jnp.where(undecided, priorities, -1)).astype(jnp.int32), current)
+        own, place = positions[current], tried[current]
+        exhausted = place >= options[current]
+        target = jnp.where(exhausted, own, targets[current, jnp.minimum(place, len(STEPS) - 1)])
+        there = positions == target
+        moves_in = ~exhausted & ~jnp.any(following == target) & ~jnp.any(there & (following == own))
+        pushed = there & undecided & (agent != current)
+        pushes = moves_in & jnp.any(pushed)
+        itself = agent == current
+        following = jnp.where(itself & (exhausted | moves_in), target, following)
+        pusher = jnp.where(pushed & pushes, current, pusher)
+        tried = tried + itself
+        # Success ends the whole chain of pushes; failure lets the pusher try its next cell.
+        further = jnp.where(moves_in, ABSENT, current)
+        further = jnp.where(pushes, jnp.argmax(pushed).astype(jnp.int32), further)
+        return following, tried, pusher, jnp.where(exhausted, pusher[current], further)
+
+    nobody = jnp.full(agents, ABSENT, jnp.int32)
+    following = jnp.where(positions == ABSENT, ABSENT, _UNDECIDED).astype(jnp.int32)
+    begin = (following, jnp.zeros(agents, jnp.int32), nobody, jnp.int32(ABSENT))
+    following, *_ = jax.lax.while_loop(lambda state: (state[3] >= 0) | jnp.any(state[0] == _UNDECIDED), decide, begin)
+    chosen = jnp.argmax((cells == following[:, None]) & enterable, axis=1).astype(jnp.int32)
+    return jnp.where(positions == ABSENT, np.int32(Action.WAIT), chosen)
+
+
+def next_priorities(priorities: Array, arrived: Array) -> jax.Array:
+    """Return the priorities of the next step; they grow until an agent is on its goal, bool ``[agents]`` `arrived`."""
+    agents = priorities.shape[-1]
+    return jnp.where(arrived, priorities % agents, priorities + agents)
+
+
+@runs_programs
+def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 512) -> Plan:
+    """Plan by PIBT from several orders of priority side by side, and keep the best plan.
+
+    The best plan takes all agents to their goals at the least sum of costs, else as many agents as possible. In the
+    first order agents far from their goals decide first; the others are random, and so are choices among equal cells.
+
+    Args:
+      instances: ``[n]``. They may have more agents than the solver takes, and agents that cannot reach their goals.
+      orders: how many orders are tried on each board.
+      max_steps: horizon; a plan without success has all of it.
+
+    Returns:
+      Plans ``[n]``, numpy arrays, for ``verify``. An agent's path ends with its last arrival.
+
+    Raises:
+      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, numbers out of range.
+    """
+    check_key(key)
+    orders, max_steps = whole_number("orders", orders, 1), whole_number("max_steps", max_steps, 1, 1 << 14)
+    axes = levels.check_shapes(instances)
+    if len(axes) != 1 or not axes[0]:
+        raise ValueError(f"the instances have batch axes {axes}: plan needs one, of at least 1")
+    levels.validate(instances)
+    agents, count = instances.max_agents, axes[0]
+    board = agents * (2 * instances.max_size**2 + 4 * orders * (max_steps + 1))
+    together = 1 << max(min(_BYTES // board, count).bit_length() - 1, 0)
+    parts = []
+    for first in range(0, count, together):
+        # The last part ends with the last board again, so that one program serves all.
+        numbers = np.minimum(np.arange(first, first + together), count - 1)
+        boards = jax.tree.map(lambda leaf, numbers=numbers: jnp.asarray(leaf)[numbers], instances)
+        keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.asarray(numbers, jnp.int32))
+        part = _planned(boards, keys, orders, max_steps)
+        parts.append(jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: count - first], part))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+@functools.partial(jax.jit, static_argnames=("orders", "max_steps"))
+def _planned(instances: Instance, keys: Array, orders: int, max_steps: int) -> Plan:
+    fields = distance_fields(instances)
+    boards, agents = instances.starts.shape
+    goals = instances.goals[:, None]
+    moves = jnp.array([down * instances.max_size + right for down, right in STEPS], jnp.int32)
+    far = jnp.take_along_axis(fields, jnp.maximum(instances.starts, 0)[..., None], axis=2)[..., 0]
+    shuffled = jax.vmap(lambda own: jax.random.uniform(own, (orders, agents), jnp.float32))(keys)
+    ranks = jnp.argsort(jnp.argsort(shuffled.at[:, 0].set(far.astype(jnp.float32)))).astype(jnp.int32)
+
+    def one(instance: Instance, fields: Array, key: Array, positions: Array, priorities: Array) -> jax.Array:
+        ties = jax.random.bits(key, (orders, agents, len(STEPS)), jnp.uint8).astype(jnp.int32)
+        return jax.vmap(lambda *each: step(instance, each[0], each[1], fields, each[2]))(positions, priorities, ties)
+
+    def advance(state: tuple[Any, Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        paths, positions, priorities, arrivals, time = state
+        own = jax.vmap(lambda key: jax.random.fold_in(key, time))(keys)
+        actions = jax.vmap(one)(instances, fields, own, positions, priorities)
+        positions = positions + moves[actions]
+        arrived = positions == goals
+        arrivals = jnp.where(arrived, arrivals, time + 1)
+        paths = jax.lax.dynamic_update_index_in_dim(paths, positions, time, 0)
+        return paths, positions, next_priorities(priorities, arrived), arrivals, time + 1
+
+    def goes_on(state: tuple[Any, Any, Any, Any, Any]) -> jax.Array:
+        return (state[4] <= max_steps) & jnp.any(state[1] != goals)
+
+    starts = jnp.broadcast_to(instances.starts[:, None], (boards, orders, agents))
+    paths = jnp.full((max_steps + 1, *starts.shape), ABSENT, jnp.int32).at[0].set(starts)
+    priorities = jnp.where(starts == goals, ranks, ranks + agents)
+    begin = (paths, starts, priorities, jnp.where(starts == goals, 0, 1), jnp.int32(1))
+    paths, positions, _, arrivals, _ = jax.lax.while_loop(goes_on, advance, begin)
+    away = positions != goals
+    cost = jnp.sum(away, axis=2, dtype=jnp.int32) * (agents * max_steps + 1) + jnp.sum(
+        jnp.where(away, 0, arrivals), axis=2, dtype=jnp.int32
+    )
+    best = jnp.argmin(cost, axis=1)
+    board = jnp.arange(boards)
+    lengths = jnp.where(away, max_steps + 1, arrivals + 1)[board, best]
+    paths = jnp.moveaxis(paths[:, board, best], 0, 2)
+    there = instances.goals != ABSENT
+    lengths = jnp.where(there, lengths, 0).astype(jnp.int32)
+    return Plan(
+        parsable=jnp.ones(boards, bool),
+        num_named=instances.num_agents,
+        paths=jnp.where(jnp.arange(max_steps + 1) < lengths[..., None], paths, ABSENT),
+        lengths=lengths,
+    )
