@@ -9,13 +9,12 @@ import oracles
 import pytest
 
 from jaxlake.benchmark import load
-from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate, search
 from jaxlake.generate.candidates import Shape
 from jaxlake.generate.search import Quotas
 from jaxlake.kinds import Kind
-from jaxlake.levels import pad, stack
+from jaxlake.levels import pad
 from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
@@ -194,10 +193,6 @@ def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
         ({"count": 0}, "count = 0 must be a whole number from 1 on"),
         ({"max_size": 11}, "max_size = 11 must be a whole number from 5 to 10"),
         ({"max_agents": 6}, "max_agents = 6 must be a whole number from 2 to 5"),
-        (
-            {"exclude": stack([from_text(["aA" + "." * 9] + ["." * 11] * 10)])},
-            "size 11 with 1 agents: they must be at most 10",
-        ),
         ({"interacting": 1.5}, "interacting = 1.5 must be a share from 0 to 1"),
     ],
 )

@@ -203,7 +203,7 @@ def test_verdicts_of_many_agents_are_those_of_few(agents):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"orders": 0}, "orders = 0 must be a whole number of at least 1"),
+        ({"orders": 0}, "orders = 0 must be a whole number from 1 on"),
         ({"max_steps": 20000}, "max_steps = 20000 must be a whole number from 1 to 16384"),
     ],
 )
