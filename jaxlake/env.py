@@ -72,8 +72,13 @@ class Lake:
         if not isinstance(instance, Instance):
             raise ValueError(f"{short_repr(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
-        types = dict.fromkeys(vars(instance), jnp.int32) | {"holes": bool}
-        instance = Instance(**{name: jnp.asarray(part, types[name]) for name, part in vars(instance).items()})
+        instance = Instance(
+            size=jnp.asarray(instance.size, jnp.int32),
+            num_agents=jnp.asarray(instance.num_agents, jnp.int32),
+            holes=jnp.asarray(instance.holes, bool),
+            starts=jnp.asarray(instance.starts, jnp.int32),
+            goals=jnp.asarray(instance.goals, jnp.int32),
+        )
         _check(instance, params, distances)
         count = jnp.zeros(instance.max_agents, jnp.int16)
         state = vary_alike(
@@ -140,8 +145,14 @@ class Lake:
         info = _info(
             after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
         )
-        ends = {"terminated": after.terminated, "truncated": after.truncated}
-        transition = Transition(before=state, after=after, actions=actions, info=info, **ends)
+        transition = Transition(
+            before=state,
+            after=after,
+            actions=actions,
+            info=info,
+            terminated=after.terminated,
+            truncated=after.truncated,
+        )
         paid = jnp.asarray(self.reward(transition), jnp.float32)
         if paid.shape != (agents,):
             raise ValueError(
