@@ -4,7 +4,6 @@ import warnings
 
 import jax
 
-from jaxlake import pibt
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text, to_text
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
@@ -92,7 +91,6 @@ __all__ = [
     "pad",
     "parse",
     "parse_batch",
-    "pibt",
     "png",
     "project",
     "prompt",

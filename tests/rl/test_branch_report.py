@@ -49,7 +49,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "not JSON": ('{"state": 1,', "line 2: Invalid JSON"),
     "missing key": ({k: v for k, v in branch(1).items() if k != "gain_se"}, "line 2: gain_se must be given"),
     "config": (branch(1, config={"3": {"data": 0.5, "hole": 0, "wait": 0}}), "data sums to 0.5"),
-    "kind": (branch(1, by_kind={"12": {"before": 0, "after": 0}}), "size of random boards = 12"),
+    "kind": (branch(1, by_kind={"65": {"before": 0, "after": 0}}), "size of random boards = 65"),
     "one design": (branch(0, 1), "1 designs with all 2 repeats): a state must have at least 2"),
 }
 

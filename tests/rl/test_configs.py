@@ -30,7 +30,9 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "qwen3-4b-turns": (1, 80 * USABLE),
     "turns": (1, 12 * USABLE),
 }
-COMPARISONS = [f"compare-{name}" for name in ("tiny", "language", "contexts", "small", "lab", "families", "turns")]
+COMPARISONS = [
+    f"compare-{name}" for name in ("tiny", "language", "contexts", "small", "lab", "families", "turns", "base")
+]
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 
