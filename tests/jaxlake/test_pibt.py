@@ -63,7 +63,15 @@ def after(board: Instance, positions, actions) -> list[int]:
     return (np.asarray(positions) + offsets[np.asarray(actions)]).tolist()
 
 
-@pytest.mark.parametrize(("kind", "hole"), [("8x12", 0.3), ("16x40", 0.2), ("maze9x8", 0.5), ("rooms12x16", 0.3)])
+@pytest.mark.parametrize(
+    ("kind", "hole"),
+    [
+        ("8x12", 0.3),
+        ("rooms12x16", 0.3),
+        pytest.param("16x40", 0.2, marks=pytest.mark.heavy),
+        pytest.param("maze9x8", 0.5, marks=pytest.mark.heavy),
+    ],
+)
 def test_steps_are_those_of_the_algorithm_in_plain_python_and_never_conflict(kind, hole):
     rng = np.random.default_rng(0)
     for board in drawn(kind, hole, 3):
@@ -113,6 +121,7 @@ def test_on_a_ring_the_agent_of_the_highest_priority_always_comes_nearer():
     assert seen.all()  # reachability: everybody is on its goal at some time
 
 
+@pytest.mark.heavy
 def test_padding_and_absent_agents_change_nothing():
     small, large = drawn("6x4", 0.2, 1)[0], drawn("9x7", 0.2, 1)[0]
     both = stack([small, large])
@@ -125,6 +134,7 @@ def test_padding_and_absent_agents_change_nothing():
     assert np.all(verify(both, plans, np.int32(ABSENT)).checks[:, :7])
 
 
+@pytest.mark.heavy
 def test_actions_of_a_policy_lead_through_the_lake_as_planned():
     board, lake = drawn("8x8", 0.2, 1)[0], Lake()
     state, _ = lake.reset(board)
@@ -162,6 +172,7 @@ def test_plans_are_valid_and_more_orders_are_never_worse():
     assert np.sum(costs[1] != ABSENT) >= np.sum(costs[0] != ABSENT)
 
 
+@pytest.mark.heavy
 def test_plans_cost_at_least_the_optimum_and_little_more():
     found = generate(LakeConfig.uniform(["8x4"], 0.2, 0.0), jax.random.key(0), 60)
     plans = pibt.plan(found.instances, jax.random.key(1), orders=8, max_steps=100)
@@ -170,7 +181,7 @@ def test_plans_cost_at_least_the_optimum_and_little_more():
     assert len(ratio) >= 55 and ratio.min() >= 1 and ratio.mean() < 1.15
 
 
-@pytest.mark.parametrize("agents", [6, 9])
+@pytest.mark.parametrize("agents", [6, pytest.param(9, marks=pytest.mark.heavy)])
 def test_verdicts_of_many_agents_are_those_of_few(agents):
     """Agents beyond five are judged by another program: absent ones must not change a verdict."""
     few = drawn("6x3", 0.2, 40)
