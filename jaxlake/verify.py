@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxlake import levels
 from jaxlake.arguments import short_repr
+from jaxlake.flood import pack
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, MAX_AGENTS, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
@@ -173,8 +174,8 @@ def _breaks_of_few(instances: Instance, cells: Array) -> tuple[jax.Array, ...]:
     pairs = list(itertools.combinations(paths, 2))
     ever = functools.partial(_ever, shape=cells.shape[:-2])
     line = np.arange(instances.max_size) >= np.arange(instances.max_size + 1)[:, None]
-    beyond = _packed(jnp.asarray((line[:, :, None] | line[:, None, :]).reshape(len(line), -1)))[instances.size]
-    holes = _packed(instances.holes)
+    beyond = pack(jnp.asarray((line[:, :, None] | line[:, None, :]).reshape(len(line), -1)))[instances.size]
+    holes = pack(instances.holes)
     return (
         ever((path == OUTSIDE) | _within(path, beyond) for path in paths),
         ever(_within(path, holes) for path in paths),
@@ -201,13 +202,6 @@ def _breaks_of_many(instances: Instance, cells: Array) -> tuple[jax.Array, ...]:
         jnp.any(_jumps(cells, instances.max_size), axis=(-2, -1)),
         jax.lax.fori_loop(1, agents // 2 + 1, meet, jnp.zeros(axes, bool)),
     )
-
-
-def _packed(cells: Array) -> jax.Array:
-    """A set of cells, bool ``[..., cells]``, as uint32 ``[..., words]``: cell c is bit c % 32 of word c // 32."""
-    padding = [(0, 0)] * (cells.ndim - 1) + [(0, -cells.shape[-1] % _WORD)]
-    bits = jnp.pad(cells, padding).reshape(*cells.shape[:-1], -1, _WORD).astype(jnp.uint32)
-    return jnp.sum(bits << jnp.arange(_WORD, dtype=jnp.uint32), axis=-1, dtype=jnp.uint32)
 
 
 def _within(path: Array, words: Array) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 from flax import nnx
 
+from engineer.engineers.base import generator
 from rl.decoder import lora, sharding
 from rl.decoder.logprobs import Sequences, fill, take
 from rl.grpo.optimizer import learning_rate, updates_made
@@ -90,11 +91,6 @@ def rehearse(
     rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step + number))
     rows = np.arange(config.warm_start.engineer_batch)
     return teach(policy, state, optimizer, engineer_examples(policy, rng), rows, note_update)["loss"]
-
-
-def generator(key: jax.Array) -> np.random.Generator:
-    """Return numpy's generator for a key."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def teach(

@@ -117,16 +117,16 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
         """Train one round as any player does, then rehearse the engineer's examples if the settings ask for it."""
         training = super().train(recorder, boards, requested)
-        with self._as_engineer():
-            for number in range(self.config.student.turns.rehearsals):
-                sft.rehearse(self.policy, self.state, self._engineer_optimizer, recorder.note_update, number)
+        if rehearsals := self.config.student.turns.rehearsals:  # else moments as large as the model for nothing
+            with self._as_engineer():
+                for number in range(rehearsals):
+                    sft.rehearse(self.policy, self.state, self._engineer_optimizer, recorder.note_update, number)
         return training
 
     def learn(self, message: str, responses: Sequence[str], advantages: np.ndarray) -> None:
         """Make responses to an engineer's message likelier by their advantages; see `LearningStudent`."""
         tokenizer, settings = self.policy.tokenizer, self.config.engineer
-        opened = tokenizer.opened(thinking=True)
-        written = [tokenizer.completion(response.removeprefix(opened)) for response in responses]
+        written = [sft.written(tokenizer, response) for response in responses]
         room = settings.max_thinking_tokens + settings.max_answer_tokens + 16
         tokens, mask = tokenizer.pad_right(written, room, "engineer.max_answer_tokens")
         contexts = [tokenizer.chat(message, thinking=True)] * len(responses)
