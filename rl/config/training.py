@@ -52,9 +52,10 @@ class WarmStartSection(OptimizerFields):
     )
     instances: Count = Field(20_000, description="number of boards with solved plans")
     batch: Count = Field(32, description="plans an update")
-    engineer_every: Count = Field(
+    engineer_every: Annotated[int, Field(ge=0)] = Field(
         4,
-        description="updates from one engineer batch to the next, after engineer_first; the others are of plans",
+        description="updates from one engineer batch to the next, after engineer_first; the others are of plans; 0: "
+        "no further ones",
     )
     engineer_batch: Count = Field(8, description="engineer examples an update")
     max_context_tokens: Count = Field(72, description="most tokens of an example's message")
@@ -70,6 +71,11 @@ class WarmStartSection(OptimizerFields):
         min_length=1,
         description="contexts of the engineer examples, with an equal share each; see engineer.context",
     )
+
+    @property
+    def teaches_engineer(self) -> bool:
+        """Whether any update is on engineer examples."""
+        return min(self.steps, self.engineer_first + self.engineer_every) > 0
 
 
 class RoundsSection(Section):

@@ -110,7 +110,7 @@ def histories(state: State) -> dict[str, list[PastRound]]:
 
 def questions(states: Sequence[State], asker: Asker, config: Config) -> list[Question]:
     """Return two questions for every state, which ask untaught models for words too; ConfigError if one has no room."""
-    taught = config.warm_start.steps or config.engineer.template == "terse"
+    taught = config.warm_start.teaches_engineer or config.engineer.template == "terse"
     context, request = read_context(config.engineer), "" if taught else REQUEST
     asked: list[Question] = []
     for name, history in (item for state in states for item in histories(state).items()):

@@ -50,7 +50,8 @@ def warm_start(
 
     def draw(step: int) -> tuple[str, Sequences, np.ndarray]:
         rng = generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
-        if plans is None or step < settings.engineer_first or step % settings.engineer_every == 0:
+        first, every = step < settings.engineer_first, settings.engineer_every
+        if plans is None or first or (every and step % every == 0):
             return "engineer", engineer_examples(policy, rng), np.arange(settings.engineer_batch)
         return "plan", plans, rng.choice(len(plans.tokens), settings.batch, replace=False)
 

@@ -253,7 +253,7 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
     reads = isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API
-    taught_too = config.warm_start.steps > 0 or config.grpo.engineer_every > 0
+    taught_too = config.warm_start.teaches_engineer or config.grpo.engineer_every > 0
 
     @functools.cache  # what the engineer reads is mostly what it is taught, and 64 of these take half a second
     def drawn(shown: tuple[str, ...]) -> tuple[Sequence[list[int]], ...]:

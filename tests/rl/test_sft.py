@@ -114,6 +114,12 @@ def taught(workspace) -> str:
 
 
 @pytest.mark.heavy
+def test_without_engineer_batches_every_update_is_of_plans(workspace):
+    assert teach(workspace, "plans", "warm_start.engineer_every=0", "warm_start.steps=3") == 0
+    assert [{"plan_loss", "engineer_loss"} & row.keys() for row in steps(workspace, "plans")] == [{"plan_loss"}] * 3
+
+
+@pytest.mark.heavy
 def test_the_command_leaves_what_it_promises(workspace, taught):
     run = workspace / taught
     rows = steps(workspace, taught)
