@@ -1,7 +1,6 @@
 """The command `python -m rl.evaluate`: answers of a run, a checkpoint or a model behind an API to the fixed suites."""
 
 import argparse
-import dataclasses
 import functools
 import json
 import sys
@@ -76,52 +75,35 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Let a policy answer the fixed boards, and write its tables; return the exit code, see `rl.command.guarded`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    parsed = parse(_parser(), arguments)
-    options = Options(**{field.name: getattr(parsed, field.name) for field in dataclasses.fields(Options)})
+    options = parse(_parser(), arguments)
 
     def work(stop: Stop) -> None:
-        join(parsed, stop)
+        join(options, stop)
         with Display(quiet=not distributed.is_main()) as display, stop.interrupt_immediately():
             run(options, display, stop)
 
     return guarded("rl.evaluate", arguments, work)
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The options of the command, as `--help` describes them; one of `run`, `model` and `api` is given."""
-
-    run: Path | None
-    model: str | None
-    api: tuple[str, str] | None
-    suite: str | None
-    reading: bool
-    limit: int | None
-    samples: int
-    temperature: float | None
-    out: Path | None
-    config: Path | None
-    concurrency: int | None
-    overrides: list[str]
-
-    def check(self) -> None:
-        """Refuse options that have no meaning, or none together: ConfigError naming them."""
-        for name in ("limit", "samples", "concurrency"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ConfigError(f"--{name} {value}: must be at least 1")
-        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
-            raise ConfigError(f"--temperature {self.temperature:g}: must be a number from 0 on")
-        if self.samples > 1 and self.temperature == 0:
-            raise ConfigError(f"--samples {self.samples} --temperature 0: greedy answers to a board are all the same")
-        if self.reading and (self.samples > 1 or self.temperature is not None):
-            raise ConfigError("--reading: --samples and --temperature are for --suite; use engineer.temperature=T")
-        if not self.api and self.concurrency:
-            raise ConfigError("--concurrency: only with --api")
-        if self.run and self.config:
-            raise ConfigError("--config: a run has its own configuration; give single keys, such as sampler.rows=32")
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that have no meaning, or none together: ConfigError naming them."""
+    temperature = options.temperature
+    for name in ("limit", "samples", "concurrency"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: must be at least 1")
+    if temperature is not None and not 0 <= temperature < float("inf"):
+        raise ConfigError(f"--temperature {temperature:g}: must be a number from 0 on")
+    if options.samples > 1 and temperature == 0:
+        raise ConfigError(f"--samples {options.samples} --temperature 0: greedy answers to a board are all the same")
+    if options.reading and (options.samples > 1 or temperature is not None):
+        raise ConfigError("--reading: --samples and --temperature are for --suite; use engineer.temperature=T")
+    if not options.api and options.concurrency:
+        raise ConfigError("--concurrency: only with --api")
+    if options.run and options.config:
+        raise ConfigError("--config: a run has its own configuration; give single keys, such as sampler.rows=32")
 
 
-def run(options: Options, display: Display, stop: Stop) -> None:
+def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     """Ask for the answers that are missing and write the report.
 
     Raises:
@@ -129,7 +111,7 @@ def run(options: Options, display: Display, stop: Stop) -> None:
       RunError: if some requests to an API stay without an answer.
       Interrupted: on a signal, with all answers kept that have come.
     """
-    options.check()
+    _check(options)
     config, label, folder = _subject(options)
     if not options.reading:
         _answer_suite(options, config, label, folder, display, stop)
@@ -143,9 +125,11 @@ def run(options: Options, display: Display, stop: Stop) -> None:
     reading.run(asker, config, label, options.limit, folder, display, stop)
 
 
-def _answer_suite(options: Options, config: Config, label: str, folder: Path, display: Display, stop: Stop) -> None:
+def _answer_suite(
+    options: argparse.Namespace, config: Config, label: str, folder: Path, display: Display, stop: Stop
+) -> None:
     """Have a suite answered and write its report."""
-    boards = load(SUITES[options.suite or ""])
+    boards = load(SUITES[options.suite])
     boards = take(boards, spread(boards))
     asked = take(boards, range(min(options.limit or len(boards), len(boards))))
     sampling, samples = _sampling(options, config), options.samples
@@ -172,7 +156,7 @@ def _answer_suite(options: Options, config: Config, label: str, folder: Path, di
         )
 
 
-def _subject(options: Options) -> tuple[Config, str, Path]:
+def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
     """Return the configuration, the checkpoint or the server's model, and the evaluation's folder."""
     name = (options.suite or "reading") + (f"_{options.samples}_samples" if options.samples > 1 else "")
     if options.run:
@@ -197,7 +181,7 @@ def _subject(options: Options) -> tuple[Config, str, Path]:
     return config, path, options.out or folder
 
 
-def _sampling(options: Options, config: Config) -> SamplingParams:
+def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
     """Return greedy sampling for one answer to a board, that of `validation` for several; or by --temperature.
 
     With thinking one answer is sampled, too: greedy thoughts run in circles, and the authors of Qwen3 advise against
@@ -209,13 +193,12 @@ def _sampling(options: Options, config: Config) -> SamplingParams:
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
-def _ask_server(options: Options, config: Config, sampling: SamplingParams, say: Say) -> Asker:
+def _ask_server(options: argparse.Namespace, config: Config, sampling: SamplingParams, say: Say) -> Asker:
     """Return a server's model, as a player of boards or as an engineer, whose words no schema holds."""
     from rl.sampler.api import Request  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")
-    assert options.api is not None
     url, model = options.api
     api = config.engineer.api.model_copy(update={"url": url, "model": model})
     client = make_client(config.engineer.model_copy(update={"api": api}))

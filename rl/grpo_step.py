@@ -242,9 +242,9 @@ def sample(
         """Answers to these instances ``[P]`` and their verdicts, ``[P * samples]`` on every process."""
         mine = instances[distributed.share(len(instances), "grpo.prompts")]
         prompts = data.prompts.take(mine)
-        rollout = policy.rollout(
+        rollout = policy.sampler.generate(
             policy.rollout_parameters(state.parameters),
-            prompts,
+            prompts.tokens,
             key,
             samples=settings.samples,
             sampling=SamplingParams(settings.temperature),

@@ -22,7 +22,7 @@ from rl.decoder import lora, presets, weights
 from rl.decoder.model import Decoder, DecoderConfig, create
 from rl.decoder.sharding import for_rollout, make_mesh
 from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
-from rl.sampler import Rollout, Sampler, SamplingParams, ThinkingBudget
+from rl.sampler import Rollout, Sampler, ThinkingBudget
 from rl.sampler.grammar import GrammarSampler
 from rl.sampler.thinking import closing
 
@@ -170,27 +170,6 @@ class Policy:
             max_new_tokens=settings.max_new_tokens,
             stop_ids=self.tokenizer.stop_ids,
             thinking=thinking,
-        )
-
-    def rollout(
-        self,
-        parameters: nnx.State,
-        prompts: Prompts,
-        key: jax.Array,
-        *,
-        samples: int,
-        sampling: SamplingParams,
-        progress: Callable[[int], None] | None = None,
-    ) -> Rollout:
-        """Samples answers to every prompt, those to one side by side.
-
-        Args:
-          parameters: a copy that `rollout_parameters` made, for no longer than it is needed.
-          prompts: this process's prompts.
-          progress: called with the number of finished answers now and then; may raise.
-        """
-        return self.sampler.generate(
-            parameters, prompts.tokens, key, samples=samples, sampling=sampling, progress=progress
         )
 
     def judge(self, prompts: Prompts, rollout: Rollout, optima: Array) -> Verdict:

@@ -213,9 +213,9 @@ class LanguageStudent(Writer):
     ) -> Rollout:
         """Answer prompts with the current parameters; each answer is a step of the display's stage."""
         display, before = recorder.display, recorder.display.done
-        return self.policy.rollout(
+        return self.policy.sampler.generate(
             self.policy.rollout_parameters(self.state.parameters),
-            prompts,
+            prompts.tokens,
             key,
             samples=samples,
             sampling=sampling,

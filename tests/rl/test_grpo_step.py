@@ -56,9 +56,13 @@ class Scripted(Policy):
     def rollout_parameters(self, parameters):
         return parameters
 
-    def rollout(self, parameters, prompts, key, *, samples, sampling, progress) -> Rollout:
+    @property
+    def sampler(self):
+        return self
+
+    def generate(self, parameters, prompts, key, *, samples, sampling, progress) -> Rollout:
         self.asked.append((key, len(prompts)))
-        answers = [answer for tokens in prompts.tokens for answer in self.says[tuple(tokens)].pop(0)]
+        answers = [answer for tokens in prompts for answer in self.says[tuple(tokens)].pop(0)]
         ids = [self.tokenizer.completion(said) if ends else self.tokenizer.encode(said) for said, ends in answers]
         tokens, mask = self.tokenizer.pad_right(ids, ROOM, "room")
         progress(len(answers))

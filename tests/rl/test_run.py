@@ -171,7 +171,7 @@ def validated(
     policy = run.policy
     policy.texts = lambda tokens, mask: [says[i] for i in tokens[:, 0]]
     policy.read = lambda instances, rollout: Policy.read(policy, instances, rollout)
-    policy.rollout, policy.judge = answer, functools.partial(Policy.judge, policy)
+    policy.sampler, policy.judge = SimpleNamespace(generate=answer), functools.partial(Policy.judge, policy)
     policy.rollout_parameters = lambda parameters: parameters
     policy.config = Config(validation={"instances": 3, "samples": 2, "kinds": (3,)})
     boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
