@@ -13,8 +13,8 @@ from rl.decoder.logprobs import join
 from rl.grpo import Batch
 from rl.grpo.optimizer import updates_made
 from rl.grpo_step import minibatch_rows, summary
-from rl.policy import Policy
 from rl.run.signals import Interrupted
+from rl.sampler import Sampler
 
 pytestmark = pytest.mark.heavy  # its stage compiles for 25 seconds
 
@@ -77,13 +77,13 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
 
 def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage, monkeypatch):
     run, asked = stage.run(), []
-    rollout = Policy.rollout
+    generate = Sampler.generate
 
-    def noted(policy, parameters, prompts, *rest, **options):
-        asked.append(prompts.tokens)
-        return rollout(policy, parameters, prompts, *rest, **options)
+    def noted(sampler, parameters, prompts, *rest, **options):
+        asked.append(prompts)
+        return generate(sampler, parameters, prompts, *rest, **options)
 
-    monkeypatch.setattr(Policy, "rollout", noted)
+    monkeypatch.setattr(Sampler, "generate", noted)
     run.student.train(run.recorder, stage.data, PREVIOUS)
     rows = run.log("metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
