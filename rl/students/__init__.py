@@ -5,6 +5,18 @@ from rl.students.base import BranchingStudent, LearningStudent, Student, Writing
 from rl.students.language import LanguageStudent
 from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent
 
+__all__ = [
+    "BranchingStudent",
+    "LanguagePlayer",
+    "LanguageStudent",
+    "LearningStudent",
+    "NetworkPlayer",
+    "PlayerStudent",
+    "Student",
+    "WritingStudent",
+    "create",
+]
+
 
 def create(config: Config) -> Student:
     """Make the student that `student.kind` and `student.actor` name.
