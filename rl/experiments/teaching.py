@@ -13,6 +13,7 @@ import optax
 from flax import nnx
 
 from engineer import PastRound, Training
+from engineer.engineers.base import generator
 from engineer.examples import think, visible
 from engineer.proposal import to_answer
 from engineer.reading import resampled
@@ -195,7 +196,7 @@ def draw_batch(policy: Policy, lessons: list[Lesson], step: int) -> Taught:
     which the thought alone is taught.
     """
     settings, tokenizer = policy.config.warm_start, policy.tokenizer
-    rng = sft.generator(make_key(policy.config.seed, Purpose.WARM_START_STEP, step=step))
+    rng = generator(make_key(policy.config.seed, Purpose.WARM_START_STEP, step=step))
     contexts, taught, counts = draw_thoughts(policy, rng, settings.engineer_batch // 2)
     for i in rng.choice(len(lessons), settings.engineer_batch - len(contexts)):
         state, probabilities = lessons[i]
