@@ -8,10 +8,9 @@ from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text, to_text
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.env import CLASSIC_SLIP, Lake
-from jaxlake.flood import distance_fields
 from jaxlake.generate import Dataset, KindReport, generate
 from jaxlake.kinds import Family, Kind
-from jaxlake.levels import LevelBank, pad, stack, validate
+from jaxlake.levels import LevelBank, distance_fields, pad, stack, validate
 from jaxlake.render import animate, draw, png, svg
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import (

@@ -25,7 +25,10 @@ def to_text(instance: Instance, plan: Plan | None = None) -> str:
     check_unbatched(instance)
     size, max_size, count = int(instance.size), instance.max_size, int(instance.num_agents)
     if count > len(ascii_lowercase):
-        raise ValueError(f"the board has {count} agents: a drawing has letters for {len(ascii_lowercase)}")
+        raise ValueError(
+            f"the board has {count} agents: a drawing has letters for {len(ascii_lowercase)}; pictures, files of JSON "
+            "lines and prompts of coordinates have no such limit"
+        )
     left = np.where(np.asarray(instance.holes).reshape(max_size, max_size)[:size, :size], "#", ".")
     if plan is not None:
         _draw_arrows(left, plan, max_size)

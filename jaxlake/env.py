@@ -59,7 +59,7 @@ class Lake:
         Args:
           instance: no batch axes; ``levels.validate`` tells whether one can be played.
           params: no batch axes. Numbers out of range are refused, arrays are not looked into.
-          distances: int8 ``[max_agents, cells]`` for observations and rewards that need them, else None.
+          distances: int8 or int16 ``[max_agents, cells]`` for observations and rewards that need them, else None.
 
         Returns:
           The state, and a time step without rewards. It is terminated already if all agents start on their goals.

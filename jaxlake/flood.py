@@ -6,19 +6,18 @@ number of the Gray code turns over, and the planes of a cell are then the Gray c
 """
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.levels import check_shapes
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Instance
 
 _WORD = 32
-_PLANES = 15  # Distances below 2 ** 15 fit int16; boards of at most 181 x 181 have no longer ones.
+_PLANES = 15  # Distances below 2 ** 15 fit int16.
+LARGEST_SIDE = 181  # Larger boards may have longer ones.
 _STEPS = 8  # Between two looks whether anything changed, which costs as much as a step.
 
 
@@ -97,32 +96,9 @@ def steps_to(filled: Flood, cells: Array) -> jax.Array:
     return jnp.where((reached == 1) & (cells >= 0), _decoded(gray, filled.last), ABSENT)
 
 
-def distance_fields(instances: Instance) -> jax.Array:
-    """Return the steps from each cell to each agent's goal with nobody around; also under ``jit``.
-
-    Args:
-      instances: at most one batch axis. The fields take two bytes for each agent and cell: 64 KiB a board of 32 x 32
-        with 32 agents, 1 MiB of 64 x 64 with 128.
-
-    Returns:
-      int16 ``[..., max_agents, cells]``; ``ABSENT`` for holes, cells off the board or cut off from the goal, and for
-      absent agents.
-
-    Raises:
-      ValueError: for more batch axes, and for boards larger than 181 x 181, whose distances might not fit.
-    """
-    axes = check_shapes(instances)
-    if len(axes) > 1 or instances.max_size**2 >= 1 << _PLANES:
-        raise ValueError(
-            f"instances with batch axes {axes} and max_size {instances.max_size}: distance_fields takes one batch axis "
-            f"at most and boards up to {math.isqrt((1 << _PLANES) - 1)}"
-        )
-    fields = _fields(instances if axes else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], instances))
-    return fields if axes else fields[0]
-
-
 @jax.jit
-def _fields(instances: Instance) -> jax.Array:
+def steps_to_goals(instances: Instance) -> jax.Array:
+    """Return the fields of ``levels.distance_fields`` of instances ``[boards]``."""
     side = instances.max_size
     filled = flood(pack(free_cells(instances)), jnp.asarray(instances.goals))
     bit = jnp.arange(_WORD, dtype=jnp.uint32)

@@ -1,4 +1,4 @@
-"""Levels as data: stacking, padding and checking instances, and the bank that episodes draw theirs from.
+"""Levels as data: stacking, padding and checking instances, their distances, and the bank that episodes draw from.
 
 A level is an ``Instance``. Makes up no instance: that is what ``generate`` is for.
 """
@@ -12,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.arguments import short_repr, whole_number
-from jaxlake.processes import check_process
+from jaxlake.flood import LARGEST_SIDE, steps_to_goals
+from jaxlake.processes import check_process, runs_programs
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance, coordinate
-
-_MAX_DISTANCE = np.iinfo(np.int8).max
 
 
 def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
@@ -141,34 +140,29 @@ def check_unbatched(instance: Instance) -> None:
         raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: it must have none, as instances[0]")
 
 
-def distances(instances: Instance) -> np.ndarray:
-    """Return the steps from each cell to each agent's goal with nobody around, int8 ``[levels, max_agents, cells]``.
+@runs_programs
+def distance_fields(instances: Instance) -> jax.Array:
+    """Return the steps from each cell to each agent's goal with nobody around; also under ``jit``.
 
-    ``ABSENT`` for holes, cells off the board, cells that the goal cannot be reached from, and absent agents.
+    Args:
+      instances: at most one batch axis. The fields take two bytes for each agent and cell: 64 KiB a board of 32 x 32
+        with 32 agents, 1 MiB of 64 x 64 with 128.
+
+    Returns:
+      int16 ``[..., max_agents, cells]``; ``ABSENT`` for holes, cells off the board or cut off from the goal, and for
+      absent agents.
 
     Raises:
-      ValueError: if a distance exceeds 127, and for other batch axes.
+      ValueError: for more batch axes, and for boards larger than 181 x 181, whose distances might not fit.
     """
-    if len(axes := check_shapes(instances)) != 1:
-        raise ValueError(f"the instances have batch axes {axes}: distances needs one")
-    side = instances.max_size
-    row, column = np.divmod(np.arange(side * side), side)
-    free = ~np.asarray(instances.holes) & (np.maximum(row, column) < np.asarray(instances.size)[:, None])
-    free = free.reshape(-1, 1, side, side)
-    goals = np.asarray(instances.goals)[..., None]
-    reached = (np.arange(side * side) == goals).reshape(*goals.shape[:2], side, side) & free
-    steps = np.where(reached, 0, ABSENT)
-    for step in range(1, side * side):
-        grown = np.pad(reached, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        near = grown[..., :-2, 1:-1] | grown[..., 2:, 1:-1] | grown[..., 1:-1, :-2] | grown[..., 1:-1, 2:]
-        new = near & free & ~reached
-        if not new.any():
-            break
-        if step > _MAX_DISTANCE:
-            raise ValueError(f"a goal is more than {_MAX_DISTANCE} steps away from a cell: distances are int8")
-        steps[new] = step
-        reached |= new
-    return steps.reshape(*goals.shape[:2], side * side).astype(np.int8)
+    axes = check_shapes(instances)
+    if len(axes) > 1 or instances.max_size > LARGEST_SIDE:
+        raise ValueError(
+            f"instances with batch axes {axes} and max_size {instances.max_size}: distance_fields takes one batch axis "
+            f"at most and boards up to {LARGEST_SIDE}"
+        )
+    fields = steps_to_goals(instances if axes else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], instances))
+    return fields if axes else fields[0]
 
 
 @record
@@ -177,7 +171,8 @@ class LevelBank(Record):
 
     Attributes:
       instances: ``[levels]``.
-      distances: int8 ``[levels, max_agents, cells]`` as of ``distances``, or None.
+      distances: ``[levels, max_agents, cells]`` of ``distance_fields``, or None; int8 if the boards have at most 128
+        cells, as up to 11 x 11, else int16.
     """
 
     instances: Instance
@@ -196,8 +191,11 @@ class LevelBank(Record):
         if len(axes) != 1 or not axes[0]:
             raise ValueError(f"instances have batch axes {axes}: a bank needs one, of at least 1")
         validate(instances)
-        table = jnp.asarray(distances(instances)) if with_distances else None
-        return LevelBank(instances=jax.tree.map(jnp.asarray, instances), distances=table)
+        instances = jax.tree.map(jnp.asarray, instances)
+        short = np.int8 if instances.max_size**2 <= 128 else np.int16
+        return LevelBank(
+            instances=instances, distances=distance_fields(instances).astype(short) if with_distances else None
+        )
 
     def draw(self, key: Array) -> tuple[Instance, Array | None]:
         """Return a level, each with the same probability, and its distances."""

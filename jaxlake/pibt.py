@@ -13,7 +13,6 @@ import numpy as np
 
 from jaxlake import levels
 from jaxlake.arguments import check_key, whole_number
-from jaxlake.flood import distance_fields
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
@@ -133,7 +132,7 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
 
 @functools.partial(jax.jit, static_argnames=("orders", "max_steps"))
 def _planned(instances: Instance, keys: Array, orders: int, max_steps: int) -> Plan:
-    fields = distance_fields(instances)
+    fields = levels.distance_fields(instances)
     boards, agents = instances.starts.shape
     goals = instances.goals[:, None]
     moves = jnp.array([down * instances.max_size + right for down, right in STEPS], jnp.int32)

@@ -1,8 +1,8 @@
 """One joint move: what the agents want, who is in conflict, who stays. Knows no episode, observation or reward.
 
-Everything here is unrolled over the agents, and sets of agents are bits of one integer. Under ``vmap`` every operation
-then runs along the batch, which XLA for CPUs vectorises, as it does the last axis only: ``[batch, agents, agents]``
-masks, 5 long there, took more than ten times as long.
+Few agents are unrolled, and sets of them are bits of one integer. Under ``vmap`` every operation then runs along the
+batch, which XLA for CPUs vectorises, as it does the last axis only: ``[batch, agents, agents]`` masks, 5 long there,
+took more than ten times as long. Many agents fill such an axis, and unrolled they would compile for minutes.
 """
 
 import functools
@@ -18,8 +18,7 @@ from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Action, Instance
 
-MAX_SLOTS = 32
-"""Number of agents that the bits of one integer can represent."""
+_FEW = 8
 
 
 class HoleRule(Word, argument="holes"):
@@ -74,12 +73,16 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
       actions: integers ``[agents]``; what is no ``Action`` waits.
 
     Raises:
-      ValueError: for more than 32 agent slots, or a word that is no rule.
+      ValueError: for a word that is no rule.
     """
-    holes, conflicts = HoleRule(holes), ConflictRule(conflicts)
+    move = _move_few if instance.max_agents <= _FEW else _move_many
+    return move(instance, positions, actions, HoleRule(holes), ConflictRule(conflicts))
+
+
+def _move_few(
+    instance: Instance, positions: Array, actions: Array, holes: HoleRule, conflicts: ConflictRule
+) -> Outcome:
     side, agents = instance.max_size, range(instance.max_agents)
-    if len(agents) > MAX_SLOTS:
-        raise ValueError(f"max_agents = {len(agents)} must be at most {MAX_SLOTS} in the stepwise rules")
     before, goals = _compact(positions, side), _compact(instance.goals, side)
     # A loop for its own sake: fused into the lookup of the holes, which no CPU vectorises, this took six times as long.
     wanted = jax.lax.map(lambda pair: _target(pair[0], pair[1], instance.size, side), (jnp.stack(before), actions))
@@ -133,10 +136,56 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
     )
 
 
+def _move_many(
+    instance: Instance, positions: Array, actions: Array, holes: HoleRule, conflicts: ConflictRule
+) -> Outcome:
+    side, agents = instance.max_size, instance.max_agents
+    before, goals = _compact_array(positions, side), _compact_array(instance.goals, side)
+    wanted = jax.vmap(lambda cell, action: _target(cell, action, instance.size, side))(before, actions)
+    into_hole = _is_hole(instance, wanted)
+    if holes is HoleRule.IMPASSABLE:
+        wanted = jnp.where(into_hole, before, wanted)
+    # Other agents along the first axis: XLA for CPUs vectorises a sum over any axis but the last.
+    number = np.arange(agents, dtype=np.int16)
+    stands = before[:, None] == wanted[None]
+    ahead = jnp.max(jnp.where(stands, number[:, None], np.int16(ABSENT)), axis=0)
+    rivals = jnp.sum(wanted[:, None] == wanted[None], axis=0, dtype=np.int16)
+    moving = wanted != before
+    swapping = moving & jnp.any(stands & (wanted[:, None] == before[None]), axis=0)
+    conflicting = (rivals > 1) | swapping
+    in_conflict = jnp.any(conflicting)
+    stays = ~moving | conflicting
+    if conflicts is ConflictRule.END:
+        stays |= in_conflict
+
+    # Of the queue in front of an agent each pass looks at twice as many for one that stays.
+    def pass_back(_: int, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        stays, ahead = carry
+        nearer = ahead.astype(jnp.uint32)
+        stays |= stays.at[nearer].get(mode="promise_in_bounds")
+        return stays, ahead.at[nearer].get(mode="promise_in_bounds")
+
+    ahead = jnp.where(ahead < 0, number, ahead)
+    stays, _ = jax.lax.fori_loop(0, (agents - 1).bit_length(), pass_back, (stays, ahead))
+    home = jnp.where(stays, before, wanted) == goals
+    return Outcome(
+        positions=jnp.maximum(jnp.where(stays, before, wanted).astype(jnp.int32), ABSENT),
+        blocked=stays & moving,
+        rested=home & (before == goals),
+        solved=jnp.all(home),
+        entered_hole=into_hole & ~stays,
+        in_conflict=in_conflict,
+        vertex_conflicts=(jnp.sum(rivals, dtype=jnp.int32) - agents) // 2,
+        swap_conflicts=jnp.sum(swapping, dtype=jnp.int32) // 2,
+    )
+
+
 def legal_actions(instance: Instance, positions: Array, holes: HoleRule) -> jax.Array:
     """Return bool ``[agents, 5]`` by ``Action``: moves to cells that can be entered, WAIT; WAIT alone if absent."""
     holes, side = HoleRule(holes), instance.max_size
-    inside = jax.vmap(lambda cell: _inside(cell, instance.size, side))(jnp.stack(_compact(positions, side)))
+    few = instance.max_agents <= _FEW
+    cells = jnp.stack(_compact(positions, side)) if few else _compact_array(positions, side)
+    inside = jax.vmap(lambda cell: _inside(cell, instance.size, side))(cells)
     columns = []
     for direction, offset in _offsets(side).items():
         enterable = holes is HoleRule.FALL or ~_is_hole(instance, positions + offset)
@@ -152,6 +201,13 @@ def _compact(cells: Array, side: int) -> list[jax.Array]:
         jnp.where(cell == ABSENT, np.array(ABSENT - agent, dtype), cell)
         for agent, cell in enumerate(cells.astype(dtype))
     ]
+
+
+def _compact_array(cells: Array, side: int) -> jax.Array:
+    """The same in one array."""
+    dtype = np.min_scalar_type(-max(side * side, len(cells)) - 1)
+    nowhere = (ABSENT - np.arange(len(cells))).astype(dtype)
+    return jnp.where(cells == ABSENT, nowhere, cells.astype(dtype))
 
 
 def _target(cell: Array, action: Array, size: Array, side: int) -> Array:

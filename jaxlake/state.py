@@ -37,7 +37,7 @@ class State(Record):
     """The state of one episode.
 
     Attributes:
-      distances: int8 ``[max_agents, cells]`` as of ``levels.distances``, or None where nothing needs them.
+      distances: int8 or int16 ``[max_agents, cells]`` of a ``LevelBank``, or None where nothing needs them.
       positions: int32 ``[max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
       time: int32 ``[]`` steps so far.
       arrivals: int16 ``[max_agents]`` cost so far: the time of the last arrival of an agent on its goal, the time so

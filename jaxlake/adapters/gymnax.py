@@ -132,7 +132,8 @@ def count_joint_actions(num_agents: int) -> int:
     """Return ``5 ** num_agents``, the number of joint actions; ValueError when an int32 cannot number them."""
     if num_agents > _MAX_AGENTS:
         raise ValueError(
-            f"{num_agents} agents have 5 ** {num_agents} joint actions: there must be at most {_MAX_AGENTS} agents"
+            f"{num_agents} agents have 5 ** {num_agents} joint actions: there must be at most {_MAX_AGENTS} agents; "
+            "adapters.jaxmarl and adapters.jumanji take an action for each agent"
         )
     return len(Action) ** num_agents
 

@@ -52,11 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-# Cells are smaller on boards of more than 21, that would take gigabytes to draw.
 _DRAWERS: dict[str, Callable[[Instance, Plan | None], bytes]] = {
     ".txt": lambda instance, plan: f"{to_text(instance, plan)}\n".encode(),
     ".svg": lambda instance, plan: svg(instance, plan).encode(),
-    ".png": lambda instance, plan: png(instance, plan, cell=max(1, min(48, 1024 // int(instance.size)))),
+    ".png": lambda instance, plan: png(instance, plan),
 }
 
 

@@ -10,18 +10,28 @@ from jaxlake.record import Array
 from jaxlake.render import scene
 from jaxlake.types import Instance, Plan
 
+_WIDTH = 1024  # Of boards whose cells would have less than 48 pixels; 64 x 64 cells of 48 take 460 MB to draw.
 _FINER = 4  # Pillow draws without smooth edges: pictures are drawn this much larger and averaged.
 
 
 def rgb(
-    instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None, cell: int = 48
+    instance: Instance,
+    plan: Plan | None = None,
+    positions: Sequence[int] | Array | None = None,
+    cell: int | None = None,
 ) -> np.ndarray:
-    """The picture that ``svg`` draws, uint8 ``[height, width, 3]``; ``cell`` is the side of a cell in pixels."""
+    """The picture that ``svg`` draws, uint8 ``[height, width, 3]``.
+
+    ``cell`` is the side of a cell in pixels; by default 48, on boards of more than 21 so many that it is 1,024 wide.
+    """
     return np.asarray(_image(instance, scene.still(instance, plan, positions), cell))
 
 
 def png(
-    instance: Instance, plan: Plan | None = None, positions: Sequence[int] | Array | None = None, cell: int = 48
+    instance: Instance,
+    plan: Plan | None = None,
+    positions: Sequence[int] | Array | None = None,
+    cell: int | None = None,
 ) -> bytes:
     """The picture of ``rgb`` as a PNG file."""
     file = io.BytesIO()
@@ -29,9 +39,10 @@ def png(
     return file.getvalue()
 
 
-def _image(instance: Instance, shapes: Sequence[scene.Shape], cell: int) -> Any:
+def _image(instance: Instance, shapes: Sequence[scene.Shape], cell: int | None) -> Any:
     from PIL import Image, ImageDraw, ImageFont
 
+    cell = cell or max(1, min(48, _WIDTH // int(instance.size)))
     unit = cell * _FINER
     side = round((int(instance.size) - 1 + 2 * scene.MARGIN) * cell)
     image = Image.new("RGB", (side * _FINER, side * _FINER), "#FFFFFF")

@@ -21,6 +21,9 @@ MARGIN = 0.54
 LINE = 0.06
 """Width of lines and rings, in cells."""
 
+_MOST_NUMBERED = 32
+"""Side of the largest boards whose agents have numbers: on a screen, cells of larger ones have no room for them."""
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
 """The agents', by number; Okabe and Ito's, told apart by colour-blind eyes."""
 
@@ -97,7 +100,7 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
     numbers += [mark.shape for mark in alarms(instance, cells[None])]
     for agent, cell in enumerate(cells.tolist()):
         if cell >= 0:
-            numbers += token(agent, middle(cell, max_size))
+            numbers += token(instance, agent, middle(cell, max_size))
     return shapes + numbers + labels
 
 
@@ -116,7 +119,8 @@ def background(instance: Instance) -> tuple[list[Shape], list[Shape]]:
         colour = COLOURS[agent % len(COLOURS)]
         centre = middle(int(instance.goals[agent]), max_size)
         shapes.append(Circle(centre, RING, WHITE, colour))
-        numbers += [Circle(centre, 0.2, WHITE, WHITE), Label(centre, str(agent), 0.28, colour)]
+        if size <= _MOST_NUMBERED:
+            numbers += [Circle(centre, 0.2, WHITE, WHITE), Label(centre, str(agent), 0.28, colour)]
     return shapes, numbers
 
 
@@ -125,10 +129,11 @@ def middle(cell: int, max_size: int) -> Point:
     return (cell % max_size, cell // max_size)
 
 
-def token(agent: int, centre: Point) -> list[Shape]:
+def token(instance: Instance, agent: int, centre: Point) -> list[Shape]:
     """Return the shapes of an agent at a place."""
     colour = COLOURS[agent % len(COLOURS)]
-    return [Circle(centre, DISC, colour, colour), Label(centre, str(agent), 0.28, WHITE)]
+    number = [Label(centre, str(agent), 0.28, WHITE)] if instance.size <= _MOST_NUMBERED else []
+    return [Circle(centre, DISC, colour, colour), *number]
 
 
 def walks(instance: Instance, moves: Plan | np.ndarray) -> np.ndarray:
@@ -161,9 +166,9 @@ def alarms(instance: Instance, positions: np.ndarray) -> list[Mark]:
             if instance.holes[cell]:
                 marks.append(Mark(Circle(middle(cell, max_size), RING, HOLE, _ALARM), time, time + 1))
         after = positions[min(time + 1, len(positions) - 1)].tolist()
-        for agent, other in zip(*np.triu_indices(len(cells), 1), strict=True):
-            ours, theirs = cells[agent], cells[other]
-            if ours != theirs and min(ours, theirs) >= 0 and (after[agent], after[other]) == (theirs, ours):
+        moves = list(zip(cells, after, strict=True))
+        for agent, (ours, theirs) in enumerate(moves):
+            if ours != theirs and min(ours, theirs) >= 0 and (theirs, ours) in moves[agent + 1 :]:
                 between = np.add(middle(ours, max_size), middle(theirs, max_size)) / 2
                 marks.append(Mark(_star(tuple(between.tolist())), time, time + 1))
     return marks

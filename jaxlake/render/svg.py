@@ -44,7 +44,7 @@ def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
     marks = scene.alarms(instance, positions)
     elements = [_element(shape) for shape in shapes + numbers]
     elements += [clock.shown(_element(mark.shape), mark.begin, mark.end) for mark in marks]
-    elements += [clock.walking(agent, cells, instance.max_size) for agent, cells in enumerate(positions.T)]
+    elements += [clock.walking(instance, agent, cells) for agent, cells in enumerate(positions.T)]
     return _document(instance, elements)
 
 
@@ -121,12 +121,12 @@ class _Clock:
             changes = changes[1:]
         return f'<g opacity="0">{element}{self._opacity(changes)}</g>'
 
-    def walking(self, agent: int, cells: np.ndarray, max_size: int) -> str:
+    def walking(self, instance: Instance, agent: int, cells: np.ndarray) -> str:
         """An agent on its way through cells int32 ``[times]``; where the cell is negative it is not seen."""
         seen = cells >= 0
         latest = np.maximum.accumulate(np.where(seen, np.arange(len(cells)), 0))
-        places = [_points([scene.middle(max(cell, 0), max_size)]) for cell in cells[latest].tolist()]
-        token = "".join(_element(shape) for shape in scene.token(agent, (0, 0)))
+        places = [_points([scene.middle(max(cell, 0), instance.max_size)]) for cell in cells[latest].tolist()]
+        token = "".join(_element(shape) for shape in scene.token(instance, agent, (0, 0)))
         moments = [time / self.total for time in range(len(places))] + [1.0]
         look = f'attributeName="transform" type="translate" values="{";".join([*places, places[-1]])}"'
         times = ";".join(f"{moment:.5g}" for moment in moments)

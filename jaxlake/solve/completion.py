@@ -66,7 +66,10 @@ def _check(instances: Instance, plans: Plan) -> None:
     if len(axes) != 1 or not axes[0]:
         raise ValueError(f"the instances have batch axes {axes}: completion_costs needs one, of at least 1")
     if instances.max_size > MAX_SIZE:
-        raise ValueError(f"the instances have max_size {instances.max_size}: it must be at most {MAX_SIZE}")
+        raise ValueError(
+            f"the instances have max_size {instances.max_size}: it must be at most {MAX_SIZE}; jaxlake.verify judges "
+            "whole plans on larger boards"
+        )
     if not isinstance(plans, Plan):
         raise ValueError(f"plans = {short_repr(plans)} must be a Plan, as solve and parse_batch make them")
     boards, agents, shape = axes[0], instances.max_agents, np.shape(plans.paths)

@@ -132,7 +132,7 @@ def _search(
     if instances.max_size > MAX_SIZE or instances.max_agents > MAX_AGENTS or max_steps > MAX_HORIZON:
         raise ValueError(
             f"max_size {instances.max_size}, max_agents {instances.max_agents} and max_steps {max_steps} must be at "
-            f"most {MAX_SIZE}, {MAX_AGENTS} and {MAX_HORIZON}"
+            f"most {MAX_SIZE}, {MAX_AGENTS} and {MAX_HORIZON}; jaxlake.pibt plans on larger boards"
         )
     task = _Task(
         instances=_with_nobody(instances),

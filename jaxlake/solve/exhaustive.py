@@ -4,10 +4,9 @@ A* in the order of the estimated total cost, over all joint positions at once th
 get to count, so crowded boards, where Conflict-Based Search fails or cannot prove that there is no plan, are small.
 """
 
-import jax
 import numpy as np
 
-from jaxlake.levels import distances
+from jaxlake.levels import distance_fields
 from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective, Status
 
@@ -40,7 +39,7 @@ def search_exhaustively(
     """
     agents = int(instance.num_agents)
     near = _neighbours(instance)
-    steps_to_go = distances(jax.tree.map(lambda part: np.asarray(part)[None], instance))[0, :agents].astype(int)
+    steps_to_go = np.asarray(distance_fields(instance))[:agents].astype(int)
     away = np.where(steps_to_go == ABSENT, _FAR, steps_to_go)
     if np.any(away[np.arange(agents), instance.starts[:agents]] == _FAR):
         return Status.UNSOLVABLE, None

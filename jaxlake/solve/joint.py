@@ -92,7 +92,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
     if size > _LARGEST.get(num_agents, 0):
         raise ValueError(
             f"{num_agents} agents on boards with max_size {size}: there must be 1 or 2 agents up to {_LARGEST[2]}, "
-            f"and 3 up to {_LARGEST[3]}"
+            f"and 3 up to {_LARGEST[3]}; distance_fields has each agent's own steps on larger boards"
         )
     lanes = min(batch, max(32, _STATES // size ** (2 * num_agents)))
     groups = jnp.minimum(jnp.arange(-(-batch // lanes) * lanes, dtype=jnp.int32), batch - 1).reshape(-1, lanes)

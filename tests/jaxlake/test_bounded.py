@@ -4,14 +4,15 @@ import hashlib
 
 import jax
 import numpy as np
+import oracles
 import pytest
 from grids import shortest_paths
 
 from jaxlake import Family, Kind, LakeConfig, Status, generate, levels
-from jaxlake.flood import distance_fields
 from jaxlake.generate.__main__ import main
 from jaxlake.generate.candidates import fingerprints
-from jaxlake.levels import distances, pad
+from jaxlake.levels import distance_fields, pad
+from jaxlake.types import ABSENT
 
 
 def bounded(kind, hole, count, seed=0, **options):
@@ -71,11 +72,17 @@ def test_the_draws_stay_what_they_are():
 
 
 @pytest.mark.parametrize("side", [5, 33])
-def test_fields_are_the_distances_of_the_flood_by_single_steps(side):
+def test_fields_are_the_distances_of_a_search_from_each_goal(side):
     boards = bounded(f"{side}x3", 0.3, 8).instances
     boards = pad(boards, side + 2, 5)
     fields = np.asarray(distance_fields(boards))
-    assert fields.dtype == np.int16 and np.array_equal(fields, distances(boards))
+    expected = np.full(fields.shape, ABSENT)
+    for board, goals in enumerate(boards.goals):
+        near = oracles.moves(boards[board])
+        for agent, goal in enumerate(goals[goals != ABSENT].tolist()):
+            found = oracles.distances(near, goal)
+            expected[board, agent, list(found)] = list(found.values())
+    assert fields.dtype == np.int16 and np.array_equal(fields, expected)
     assert np.array_equal(np.asarray(distance_fields(boards[3])), fields[3])
 
 

@@ -13,7 +13,7 @@ from oracles import random_instance
 from jaxlake import observations
 from jaxlake.board_text import from_text
 from jaxlake.env import CLASSIC_SLIP, Lake
-from jaxlake.levels import distances, pad, stack
+from jaxlake.levels import LevelBank, pad, stack
 from jaxlake.rewards import cost, shaped
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.solve import solve
@@ -123,7 +123,7 @@ def test_without_a_slip_no_key_is_needed_and_with_one_its_absence_is_named():
 
 
 LEVEL = from_text("aA.\nbB.\n..#", max_size=4, max_agents=3)
-TABLE = jnp.asarray(distances(stack([LEVEL]))[0])
+TABLE = LevelBank.build(stack([LEVEL]), with_distances=True).distances[0]
 
 
 @pytest.mark.parametrize("slip", [None, CLASSIC_SLIP])

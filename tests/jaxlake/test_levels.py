@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxlake.board_text import from_text, to_text
-from jaxlake.levels import LevelBank, distances, pad, stack, validate
+from jaxlake.levels import LevelBank, build, distance_fields, pad, stack, validate
 from jaxlake.types import ABSENT
 
 BOARDS = ("a.B\n.#.\nb.A", "ab..\n.##.\nBc.A\n...C", "a#.A.\n.#.#.\n...#.\n.....\n.....")
@@ -84,7 +84,7 @@ def test_a_bank_hands_out_its_levels_and_their_distances_by_number():
     for index in range(3):
         instance, table = bank.at(jnp.int32(index))
         assert jax.tree.all(jax.tree.map(lambda x, y, index=index: np.array_equal(x, y[index]), instance, levels))
-        assert (table == distances(levels)[index]).all()
+        assert table.dtype == np.int8 and (table == distance_fields(levels)[index]).all()
     assert LevelBank.build(levels).at(0)[1] is None
 
 
@@ -111,19 +111,28 @@ def test_distances_are_shortest_paths_around_holes():
         6 5 4 5 4
         7 6 5 6 5
     """
-    table = distances(level)
-    assert table.dtype == np.int8
+    table = np.asarray(distance_fields(level))
+    assert table.dtype == np.int16
     assert table[0, 0].tolist() == [ABSENT if word == "#" else int(word) for word in expected.split()]
     assert (table[0, 1] == ABSENT).all()
 
 
 def test_cells_that_the_goal_cannot_be_reached_from_have_no_distance():
-    table = distances(stack([from_text("a.#\nA#.\n.#.", max_size=4)]))[0, 0].reshape(4, 4)
+    table = distance_fields(stack([from_text("a.#\nA#.\n.#.", max_size=4)]))[0, 0].reshape(4, 4)
     assert table.tolist() == [[1, 2, -1, -1], [0, -1, -1, -1], [1, -1, -1, -1], [-1] * 4]
 
 
-def test_distances_beyond_int8_are_refused():
+def test_distances_beyond_int8_are_counted_in_a_bank_too():
+    """A road of 20 rows that are passed from end to end: 10 of 20 cells and as many between them."""
     rows = ["." * 20 if row % 2 == 0 else "#" * 19 + "." if row % 4 == 1 else "." + "#" * 19 for row in range(20)]
     rows[0] = "aA" + "." * 18
-    with pytest.raises(ValueError, match="more than 127 steps"):
-        distances(stack([from_text(rows)]))
+    table = LevelBank.build(stack([from_text(rows)]), with_distances=True).distances
+    assert table.dtype == np.int16 and table.max() == 18 + 9 * 20 + 10
+
+
+@pytest.mark.parametrize("axes", [(1, 1), None])
+def test_what_has_no_fields_is_named_in_one_line(axes):
+    board = build(182, np.zeros(182**2, bool), [0], [1])
+    level = board if axes is None else jax.tree.map(lambda part: np.asarray(part)[None, None], LEVEL)
+    with pytest.raises(ValueError, match="one batch axis at most and boards up to 181$"):
+        distance_fields(level)

@@ -13,7 +13,7 @@ from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
-from jaxlake.levels import LevelBank, distances, stack
+from jaxlake.levels import LevelBank, distance_fields, stack
 from jaxlake.rewards import cost, shaped
 from jaxlake.solve import Convention, completion_costs
 from jaxlake.state import Params
@@ -115,7 +115,7 @@ def test_what_a_reset_outside_jit_returns_can_be_donated_and_nothing_goes_with_i
 def test_a_donated_state_takes_neither_the_level_nor_the_time_step():
     lake = Lake(observe=lambda state: (state.positions, state.instance.goals))
     level = jax.tree.map(jnp.asarray, from_text(BOARDS[0]))
-    given = level, Params(max_steps=jnp.int32(9)), jnp.asarray(distances(stack([from_text(BOARDS[0])]))[0])
+    given = level, Params(max_steps=jnp.int32(9)), distance_fields(from_text(BOARDS[0]))
     state, first = lake.reset(*given)
     kept = jax.device_get((given, first))
     after, _ = jax.jit(lake.step, donate_argnums=0)(state, np.array([Action.RIGHT, Action.RIGHT]))

@@ -1,18 +1,21 @@
 """Every observation shows the state: positions, goals and holes are decoded back out of it during random play."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import random_instance
 
 from jaxlake import observations
 from jaxlake.board_text import from_text
 from jaxlake.env import Lake
-from jaxlake.levels import stack
+from jaxlake.levels import LevelBank, stack
 
 MAX_SIZE, MAX_AGENTS, RADIUS = 5, 4, 2
 LEVELS = stack(
@@ -72,12 +75,12 @@ def test_every_agent_is_seen_exactly_where_it_is(seed):
 
 def contents(state) -> dict:
     """The state as sets and lists of (row, column); ``blocked`` are the padded board's cells that cannot be entered."""
-    count, size = int(state.instance.num_agents), int(state.instance.size)
-    grid = [divmod(cell, MAX_SIZE) for cell in range(MAX_SIZE**2)]
+    count, size, side = int(state.instance.num_agents), int(state.instance.size), state.instance.max_size
+    grid = [divmod(cell, side) for cell in range(side**2)]
     return {
         "num_agents": count,
-        "agents": [divmod(int(cell), MAX_SIZE) for cell in state.positions[:count]],
-        "goals": [divmod(int(cell), MAX_SIZE) for cell in state.instance.goals[:count]],
+        "agents": [divmod(int(cell), side) for cell in state.positions[:count]],
+        "goals": [divmod(int(cell), side) for cell in state.instance.goals[:count]],
         "blocked": {at for at, hole in zip(grid, state.instance.holes, strict=True) if hole or max(at) >= size},
     }
 
@@ -129,15 +132,16 @@ def from_flat(flat: np.ndarray, count: int) -> dict:
     return views[0]
 
 
-def check_windows(windows: np.ndarray, expected: dict) -> None:
+def check_windows(windows: np.ndarray, expected: dict, slots: int = MAX_AGENTS, side: int = MAX_SIZE) -> None:
     """Each cell of each window against what is there, cell by cell."""
-    assert windows.shape == (MAX_AGENTS, 4, 2 * RADIUS + 1, 2 * RADIUS + 1) and windows.dtype == np.int8
+    assert windows.shape == (slots, 4, 2 * RADIUS + 1, 2 * RADIUS + 1)
+    assert windows.dtype == (np.int8 if slots < 128 else np.int16)
     assert not windows[expected["num_agents"] :].any()
     for agent, (row, column) in enumerate(expected["agents"]):
         for down in range(-RADIUS, RADIUS + 1):
             for right in range(-RADIUS, RADIUS + 1):
                 cell = (row + down, column + right)
-                outside = not (min(cell) >= 0 and max(cell) < MAX_SIZE)
+                outside = not (min(cell) >= 0 and max(cell) < side)
                 others = [k + 1 for k, at in enumerate(expected["agents"]) if at == cell and k != agent]
                 goals = [k + 1 for k, at in enumerate(expected["goals"]) if at == cell and k != agent]
                 assert windows[agent, :, down + RADIUS, right + RADIUS].tolist() == [
@@ -146,6 +150,43 @@ def check_windows(windows: np.ndarray, expected: dict) -> None:
                     expected["goals"][agent] == cell,
                     *(goals or [0]),
                 ]
+
+
+@pytest.mark.parametrize(("size", "agents"), [(7, 12), (20, 130)])
+def test_windows_of_many_agents_show_each_cell_that_is_there(size, agents):
+    level = random_instance(
+        np.random.default_rng(agents), size, agents, 0.2, overlapping=True, max_size=size + 1, max_agents=agents + 3
+    )
+    state, first = jax.jit(Lake(observe=observations.window(RADIUS)).reset)(level)
+    check_windows(np.asarray(first.observation), contents(jax.device_get(state)), agents + 3, size + 1)
+
+
+@pytest.mark.parametrize("agents", [2, 12])
+def test_a_window_projects_goals_and_shows_how_far_each_cell_is_from_the_agents_own_goal(agents):
+    level = random_instance(
+        np.random.default_rng(agents), 9, agents, 0.2, overlapping=True, max_size=10, max_agents=agents + 1
+    )
+    observe = observations.window(RADIUS, project_goal=True, distances=True)
+    bank = LevelBank.build(stack([level]), with_distances=True)
+    _, first = jax.jit(Lake(observe=observe).reset)(bank.at(0)[0], distances=bank.at(0)[1])
+    seen, near = np.asarray(first.observation), oracles.moves(level)
+    assert seen.shape == (agents + 1, 5, 2 * RADIUS + 1, 2 * RADIUS + 1) and not seen[agents].any()
+    assert observations.bounds(observe, agents) == (-127, 127)
+    for agent in range(agents):
+        (row, column), goal = (divmod(int(cells[agent]), 10) for cells in (level.starts, level.goals))
+        steps = oracles.distances(near, int(level.goals[agent]))
+        own, offset = steps.get(int(level.starts[agent])), np.clip(np.subtract(goal, (row, column)), -RADIUS, RADIUS)
+        assert np.argwhere(seen[agent, observations.OWN_GOAL]).tolist() == [(offset + RADIUS).tolist()]
+        for down, right in itertools.product(range(-RADIUS, RADIUS + 1), repeat=2):
+            at = (row + down, column + right)
+            away = steps.get(at[0] * 10 + at[1]) if min(at) >= 0 and max(at) < 9 else None
+            expected = 127 if away is None or own is None else away - own
+            assert seen[agent, observations.STEPS_TO_GOAL, down + RADIUS, right + RADIUS] == expected
+
+
+def test_a_window_with_distances_needs_a_bank_that_has_them():
+    with pytest.raises(ValueError, match="build the bank with distances"):
+        Lake(observe=observations.window(1, distances=True)).reset(from_text("aA\n.."))
 
 
 def test_the_text_names_those_that_have_arrived_and_hides_goals_under_agents():

@@ -8,7 +8,7 @@ import pytest
 from jaxlake import rewards
 from jaxlake.board_text import from_text
 from jaxlake.env import Lake
-from jaxlake.levels import distances, stack
+from jaxlake.levels import distance_fields, stack
 from jaxlake.state import Params
 
 BOARD = """
@@ -25,7 +25,7 @@ def paid(reward, *joint) -> list[list[float]]:
     lake = Lake(reward=reward)
     level = stack([from_text(BOARD, max_agents=3)])
     instance = jax.tree.map(lambda x: x[0], level)
-    state, first = lake.reset(instance, Params(max_steps=20), jnp.asarray(distances(level)[0]))
+    state, first = lake.reset(instance, Params(max_steps=20), distance_fields(level)[0])
     assert not first.rewards.any() and first.shared_reward == 0
 
     def play(state, moves):
@@ -63,7 +63,7 @@ def test_shaped_discounts_the_potential_after_the_step():
 
 def test_shaped_sums_to_the_distance_that_was_won_whatever_was_played():
     level = stack([from_text(BOARD)])
-    table = distances(level)[0]
+    table = distance_fields(level)[0]
     instance = jax.tree.map(lambda x: x[0], level)
     lake = Lake(reward=rewards.shaped(0.1))
 

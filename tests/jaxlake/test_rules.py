@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import random_instance
 
 from jaxlake.board_text import from_text
 from jaxlake.env import Lake
-from jaxlake.levels import pad
-from jaxlake.rules import ConflictRule, HoleRule, move
+from jaxlake.levels import pad, stack
+from jaxlake.rules import ConflictRule, HoleRule, legal_actions, move
 from jaxlake.types import ABSENT, Action, Instance
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "environment.md").read_text()
@@ -71,11 +72,11 @@ def plain_step(
     size, agents = int(instance.size), range(len(cells))
 
     def target(agent):
-        row, column = divmod(cells[agent], MAX_SIZE)
+        row, column = divmod(cells[agent], instance.max_size)
         down, right = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}.get(actions[agent], (0, 0))
         if not (0 <= row + down < size and 0 <= column + right < size):
             return cells[agent]
-        cell = (row + down) * MAX_SIZE + column + right
+        cell = (row + down) * instance.max_size + column + right
         return cells[agent] if instance.holes[cell] and holes is HoleRule.IMPASSABLE else cell
 
     targets = [target(agent) for agent in agents]
@@ -152,7 +153,44 @@ def test_every_joint_action_does_what_a_plain_step_does(rules, instance):
     assert legal[0, count:].tolist() == [[False] * 4 + [True]] * (MAX_AGENTS - count)
 
 
-def test_more_agents_than_bits_are_refused_by_name():
-    instance = pad(from_text(["aA.", "...", "..."]), 3, 33)
-    with pytest.raises(ValueError, match="max_agents = 33"):
-        move(instance, instance.starts, np.full(33, Action.WAIT), HoleRule.FALL, ConflictRule.END)
+@pytest.mark.parametrize("rules", LAKES, ids=lambda pair: f"{pair[0].value}, {pair[1].value}")
+@pytest.mark.parametrize(("size", "agents"), [(4, 9), (9, 33), (18, 130)])
+def test_many_agents_move_as_in_a_plain_step(rules, size, agents):
+    """Crowded: half of the free cells have an agent, and so queues are long; 130 agents do not fit int8."""
+    rng = np.random.default_rng(agents)
+    batch = stack(
+        [
+            random_instance(rng, size, agents, 0.2, overlapping=True, max_size=size + 1, max_agents=agents + 2)
+            for _ in range(4)
+        ]
+    )
+    actions = rng.integers(0, 5, (4, 8, agents + 2))
+    outcome = jax.jit(jax.vmap(jax.vmap(lambda level, chosen: move(level, level.starts, chosen, *rules), (None, 0))))(
+        batch, actions
+    )
+    legal = jax.jit(jax.vmap(lambda level: legal_actions(level, level.starts, rules[0])))(batch)
+    for board, turn in itertools.product(range(4), range(8)):
+        level, seen = batch[board], jax.tree.map(lambda part, at=(board, turn): np.asarray(part[at]), outcome)
+        cells, chosen = level.starts[:agents].tolist(), actions[board, turn, :agents].tolist()
+        after, conflicts, fell = plain_step(level, cells, chosen, *rules)
+        assert seen.positions.tolist() == [*after, ABSENT, ABSENT]
+        assert (seen.vertex_conflicts, seen.swap_conflicts) == conflicts and seen.in_conflict == (conflicts != (0, 0))
+        assert seen.entered_hole.tolist() == [*fell, False, False]
+        home = [cells[agent] == after[agent] == level.goals[agent] for agent in range(agents)]
+        assert seen.rested.tolist() == [*home, True, True] and seen.solved == (after == level.goals[:agents].tolist())
+        for agent, action in enumerate(chosen):
+            alone, _, _ = plain_step(level, [cells[agent]], (action,), rules[0], ConflictRule.BLOCK)
+            assert legal[board, agent, action] == (action == Action.WAIT or alone != [cells[agent]])
+            assert seen.blocked[agent] == (alone != [cells[agent]] and after[agent] == cells[agent])
+
+
+@pytest.mark.parametrize("rules", LAKES, ids=lambda pair: f"{pair[0].value}, {pair[1].value}")
+def test_the_two_forms_of_a_move_agree(rules):
+    """Up to eight agents are unrolled; with more slots the same agents move by arrays."""
+    rng = np.random.default_rng(0)
+    few = stack([random_instance(rng, 4, 6, 0.2, overlapping=True, max_agents=6, max_size=4) for _ in range(64)])
+    many, actions = pad(few, 4, 9), rng.integers(0, 5, (64, 9))
+    play = jax.jit(jax.vmap(lambda level, chosen: move(level, level.starts, chosen, *rules)))
+    of_few, of_many = vars(play(few, actions[:, :6])), vars(play(many, actions))
+    for name, part in of_few.items():
+        np.testing.assert_array_equal(part, of_many[name][:, :6] if part.ndim == 2 else of_many[name])
