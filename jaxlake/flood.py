@@ -19,6 +19,8 @@ _WORD = 32
 _PLANES = 15  # Distances below 2 ** 15 fit int16.
 LARGEST_SIDE = 181  # Larger boards may have longer ones.
 _STEPS = 8  # Between two looks whether anything changed, which costs as much as a step.
+TOGETHER = 32
+"""Boards in one flood: those of a large batch do not fit a processor's cache."""
 
 
 class Flood(NamedTuple):
@@ -94,6 +96,20 @@ def steps_to(filled: Flood, cells: Array) -> jax.Array:
     reached = (filled.reached[board, row, word, agent] >> bit) & 1
     gray = (filled.planes[:, board, row, word, agent] >> bit) & 1
     return jnp.where((reached == 1) & (cells >= 0), _decoded(gray, filled.last), ABSENT)
+
+
+@jax.jit
+def shortest_paths(instances: Instance) -> jax.Array:
+    """Return each agent's steps to its goal with nobody around, int32 ``[boards, max_agents]``; also under ``jit``.
+
+    ``ABSENT`` for absent agents and those that cannot reach their goals. Boards ``[boards]`` are at most 181 x 181.
+    """
+    count, agents = instances.starts.shape
+    together = min(TOGETHER, count)
+    index = jnp.minimum(jnp.arange(-(-count // together) * together), count - 1).reshape(-1, together)
+    arrays = (pack(free_cells(instances)), jnp.asarray(instances.starts), jnp.asarray(instances.goals))
+    parts = jax.tree.map(lambda array: array[index], arrays)
+    return jax.lax.map(lambda part: steps_to(flood(*part[:2]), part[2]), parts).reshape(-1, agents)[:count]
 
 
 @jax.jit

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlake.arguments import whole_number
 from jaxlake.levels import build, validate
-from jaxlake.types import MAX_AGENTS, Instance
+from jaxlake.types import MAX_AGENTS, MAX_SIZE, Instance
 
 _PASSABLE = ".GS"
 _BLOCKED = "@OTW"
@@ -50,10 +50,14 @@ def read_map(path: PathLike) -> np.ndarray:
     return np.array([[cell in _BLOCKED for cell in row] for row in rows]).reshape(height, width)
 
 
-def read_scenarios(scen_path: PathLike) -> dict[str, Instance]:
-    """Read the instances of a scenario by name, as the benchmarks are used: the first 2, 3, ... and 5 of its agents.
+def read_scenarios(scen_path: PathLike, agents: Sequence[int] | None = None) -> dict[str, Instance]:
+    """Read the instances of a scenario by name, as the benchmarks are used: each has the first of its agents.
 
     The map is the one that the first row names, in the scenario's folder. A scenario of one agent is one instance.
+
+    Args:
+      agents: how many agents the instances have; by default 2, 3, 4 and 5 on maps up to 10 x 10, on larger ones 2, 4,
+        8, ... and 128, as far as the scenario has them.
 
     Raises:
       OSError: if scenario or map cannot be read.
@@ -61,9 +65,12 @@ def read_scenarios(scen_path: PathLike) -> dict[str, Instance]:
     """
     rows = _agent_rows(scen_path, 1)
     map_path = Path(scen_path).with_name(PureWindowsPath(rows[0][1][1]).name)
-    most = min(len(rows), MAX_AGENTS)
-    name = Path(scen_path).stem
-    return {f"{name}_{n}ag": read_scenario(map_path, scen_path, n) for n in range(min(most, 2), most + 1)}
+    if agents is None:
+        small = max(read_map(map_path).shape) <= MAX_SIZE
+        usual = range(2, MAX_AGENTS + 1) if small else (2, 4, 8, 16, 32, 64, 128)
+        agents = [number for number in usual if number <= len(rows)] or [1]
+    scenario = read_scenario(map_path, scen_path, max(agents, default=0))
+    return first_agents(scen_path, {Path(scen_path).stem: scenario}, agents)
 
 
 def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> Instance:
@@ -91,8 +98,24 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> I
     return instance_on_map(os.fspath(scen_path), blocked, starts, goals)
 
 
+def first_agents(path: PathLike, scenarios: dict[str, Instance], numbers: Sequence[int]) -> dict[str, Instance]:
+    """Return each scenario with the first of its agents, once for each number, as ``name_8ag``; else ValueError."""
+    parts = {}
+    for name, instance in scenarios.items():
+        for number in numbers:
+            whole_number(f"{os.fspath(path)}, {name}: agents", number, 1, instance.max_agents)
+            ends = {"starts": instance.starts[:number], "goals": instance.goals[:number]}
+            parts[f"{name}_{number}ag"] = instance.replace(num_agents=np.asarray(number, np.int32), **ends)
+    return parts
+
+
 def instance_on_map(where: str, blocked: np.ndarray, starts: Sequence[Cell], goals: Sequence[Cell]) -> Instance:
     """Return the instance of a map, bool ``[height, width]``, and (row, column) cells; ValueError naming ``where``."""
+    free = ~blocked
+    if not ((free[1:] & free[:-1]).any() or (free[:, 1:] & free[:, :-1]).any()):
+        raise ValueError(f"{where}: no two free cells of the map are side by side: nobody can move")
+    if len(starts) > free.sum():
+        raise ValueError(f"{where}: {len(starts)} agents: the map has {free.sum()} free cells")
     size = max(blocked.shape)
     holes = np.ones((size, size), bool)
     holes[: blocked.shape[0], : blocked.shape[1]] = blocked

@@ -16,7 +16,7 @@ of another form is set into the top left corner of a square whose rest is holes,
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -25,17 +25,18 @@ import numpy as np
 
 from jaxlake.arguments import short_repr
 from jaxlake.files import is_path
-from jaxlake.movingai import Cell, PathLike, instance_on_map
+from jaxlake.movingai import Cell, PathLike, first_agents, instance_on_map
 from jaxlake.types import Instance
 
 _OBSTACLE = "#"
 _FREE = ".!@$" + ascii_lowercase + ascii_uppercase
 
 
-def read_scenarios(path: PathLike) -> dict[str, Instance]:
+def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[str, Instance]:
     """Read the instances of a file by name (no batch axes, numpy): of its scenarios, or else of its maps with letters.
 
-    ``max_size`` is the longer side of the map and ``max_agents`` the scenario's number of agents.
+    ``max_size`` is the longer side of the map and ``max_agents`` the number of agents: all that a scenario has, or as
+    `first_agents` takes ``agents``.
 
     Raises:
       OSError: if the file, or ``maps.yaml`` beside a file of scenarios, cannot be read.
@@ -45,7 +46,8 @@ def read_scenarios(path: PathLike) -> dict[str, Instance]:
     """
     entries = _read_yaml(path)
     if "scenarios" not in entries:
-        return {name: _from_letters(f"{os.fspath(path)}, map {name}", rows) for name, rows in entries.items()}
+        drawn = {name: _from_letters(f"{os.fspath(path)}, map {name}", rows) for name, rows in entries.items()}
+        return drawn if agents is None else first_agents(path, drawn, agents)
     maps_path = Path(path).with_name("maps.yaml")
     maps = _read_yaml(maps_path)
     instances = {}
@@ -57,13 +59,14 @@ def read_scenarios(path: PathLike) -> dict[str, Instance]:
         rows = _rows(f"{maps_path}, map {map_name}", maps[str(map_name)])
         starts, goals = (_cells(where, key, entry.get(key)) for key in ("agents_xy", "targets_xy"))
         instances[name] = _instance(where, rows, starts, goals)
-    return instances
+    return instances if agents is None else first_agents(path, instances, agents)
 
 
 def _read_yaml(path: PathLike) -> dict[str, Any]:
     import yaml  # not at the top: what needs no YAML runs without it
 
-    class Loader(yaml.SafeLoader):
+    # libyaml's takes a tenth of the time of Python's, which is minutes for the scenarios of pogema-benchmark.
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         """Refuses a name that a mapping has twice, as YAML says; PyYAML itself keeps the last of them."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -2,20 +2,26 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jaxlake import pibt
+from jaxlake.arguments import seed_key
 from jaxlake.benchmark import SETS, load, load_maps, score
-from jaxlake.benchmark.external_maps import MAPS_HELP, warn_skipped
+from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, warn_skipped
+from jaxlake.benchmark.scoring import MEASURES
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
-from jaxlake.types import Objective
+from jaxlake.table import Table
+from jaxlake.text import answer
+from jaxlake.types import MAX_ANSWER_STEPS, Objective
 
 _EPILOG = """\
 examples:
   python -m jaxlake.score answers.jsonl
   python -m jaxlake.score answers.jsonl --set families --json scores.json
-  python -m jaxlake.score answers.jsonl --maps scenarios.yaml
+  python -m jaxlake.score answers.jsonl --maps scenarios.yaml --planner pibt
+  python -m jaxlake.score --maps scenarios.yaml --agents 8 16 --planner pibt
 
 The file has a JSON object a line; several lines with one id are samples:
 
@@ -32,13 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "jaxlake.score",
         "Scores a model's answers to a fixed set of boards, or to scenarios of other\n"
         "projects: valid and optimal per number of agents, board size and need of waits\n"
-        "or family.",
+        "or family. Of scenarios also success and costs over their lower bounds.",
         _EPILOG,
     )
-    parser.add_argument("answers", type=local_path, help="file of JSON lines with id and answer")
+    parser.add_argument("answers", nargs="?", type=local_path, help="file of JSON lines with id and answer")
     boards = parser.add_mutually_exclusive_group()
     boards.add_argument("--set", choices=SETS, default="test", help="fixed set of the boards (default: test)")
     boards.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
+    parser.add_argument("--agents", type=int, nargs="+", metavar="N", help=AGENTS_HELP)
+    parser.add_argument("--planner", choices=["pibt"], help="adds a row of this planner's plans; needs no answers")
+    parser.add_argument("--max-steps", type=int, default=MAX_ANSWER_STEPS, help="of a plan (default: %(default)s)")
     parser.add_argument(
         "--objective",
         choices=[objective.value for objective in Objective],
@@ -48,14 +57,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=local_path, metavar="FILE", help="file for the figures")
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, needs="pip install pyyaml, which scenarios in YAML need"):
-        answers = read_answers(options.answers)
-        benchmark = load_maps(options.maps) if options.maps else load(options.set)
+        if not (options.answers or options.planner):
+            raise ValueError("there is nothing to score: give a file of answers, or --planner pibt")
+        if options.agents and not options.maps:
+            raise ValueError("--agents needs --maps")
+        answers = {"answers": read_answers(options.answers)} if options.answers else {}
+        benchmark = load_maps(options.maps, options.agents) if options.maps else load(options.set)
         warn_skipped(benchmark)
-        scores = score(answers, benchmark, objective=Objective(options.objective))
+        if options.planner:
+            plans, side = (
+                pibt.plan(benchmark.instances, seed_key(0), max_steps=options.max_steps),
+                benchmark.instances.max_size,
+            )
+            answers["pibt"] = {key: answer(plan, side) for key, plan in zip(benchmark.ids, plans, strict=True)}
+        judged = {"objective": options.objective, "max_steps": options.max_steps}
+        scores = {name: score(each, benchmark, **judged) for name, each in answers.items()}
+        figures = scores["answers"].to_json() if options.answers else {}
+        tables = [scores["answers"].to_text()] if options.answers else []
+        if options.maps or options.planner:
+            figures["measures"] = {name: each.measures() for name, each in scores.items()}
+            tables.append(_measures_table(figures["measures"], benchmark.name).to_text(width=100))
         if options.json:
-            write_whole(options.json, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
-    print(scores.to_text())
+            write_whole(options.json, (json.dumps(figures, indent=1) + "\n").encode())
+    print("\n\n".join(tables))
     return 0
+
+
+def _measures_table(measures: Mapping[str, Sequence[Record]], name: str) -> Table:
+    rows = [(who, row) for who, part in measures.items() for row in part]
+    body = [
+        (
+            f"{who}, {row['agents'] or 'all'} agents",
+            f"{row['boards']:,}",
+            *("-" if row[key] is None else f"{row[key]:.3f}±{row[f'{key}_se']:.3f}" for key in MEASURES),
+        )
+        for who, row in rows
+    ]
+    header = ("", "boards", *(key.replace("_", " ") for key in MEASURES))
+    note = "Costs of the solved boards over their lower bounds: the sum of the agents' shortest paths, and the longest."
+    return Table(f"{name} set, measures of the field", header, body, note)
 
 
 def read_answers(path: Path) -> dict[str, list[str]]:

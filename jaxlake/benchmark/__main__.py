@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from jaxlake.benchmark.export import FORMATS, export
-from jaxlake.benchmark.external_maps import MAPS_HELP, load_maps, warn_skipped
+from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, load_maps, warn_skipped
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.fixed_sets import SETS, load
 
@@ -27,9 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("folder", type=local_path, help="folder to write; made if missing")
     command.add_argument("--format", choices=FORMATS, default="parquet", help="form of the files (default: parquet)")
     command.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
+    command.add_argument("--agents", type=int, nargs="+", metavar="N", help=AGENTS_HELP)
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, needs="Parquet needs pyarrow (--format jsonl does not), YAML needs pyyaml"):
-        for benchmark in [load_maps(options.maps)] if options.maps else map(load, SETS):
+        for benchmark in [load_maps(options.maps, options.agents)] if options.maps else map(load, SETS):
             warn_skipped(benchmark)
             print(export(benchmark, options.folder, options.format))
     return 0

@@ -1,70 +1,107 @@
-"""Scenarios of other projects as a set to score: read, solved, and refused where a board is beyond the solver."""
+"""Scenarios of other projects as a set to score: read, and solved, or bounded where a board is beyond the solver."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from jaxlake import movingai, pogema
 from jaxlake.fixed_sets import Benchmark, content_hash
+from jaxlake.flood import shortest_paths
+from jaxlake.kinds import LARGEST_SIZE, MOST_AGENTS
 from jaxlake.levels import stack
+from jaxlake.record import Array
 from jaxlake.solve import solve, without_waiting
-from jaxlake.types import MAX_AGENTS, MAX_SIZE, Objective, Status
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance, Objective, Status
 
 MAPS_HELP = "or scenarios of other projects: POGEMA's .yaml, or MovingAI's .scen with its map beside it"
 """Help of ``--maps``."""
+AGENTS_HELP = "with --maps: the first N agents of each scenario (default: all; of a .scen 2 to 5, on large maps to 128)"
+"""Help of ``--agents``."""
 
 _READERS = {".yaml": pogema.read_scenarios, ".yml": pogema.read_scenarios, ".scen": movingai.read_scenarios}
 
 
-def load_maps(path: str | Path) -> Benchmark:
+def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmark:
     """Read and solve the scenarios of a file of POGEMA's (``.yaml``) or of MovingAI's (``.scen``).
 
     The set has the file's name, the ids are the names of its scenarios, ``family`` is ``other``, and ``hole_ratio`` the
-    share of a board's cells that are holes. Scenarios without a plan, and those that the solver cannot decide, are left
-    out: ``account["left_out"]`` has their names, under ``unsolvable`` and ``out_of_budget``.
+    share of a board's cells that are holes. Boards beyond ``MAX_SIZE`` or ``MAX_AGENTS`` are not solved: optimum and
+    makespan are ``ABSENT``, and the lower bound is the sum of the agents' shortest paths. Scenarios without a plan
+    (large ones: with an agent that cannot reach its goal), and those that the solver cannot decide, are left out:
+    ``account["left_out"]`` has their names, under ``unsolvable`` and ``out_of_budget``.
+
+    Args:
+      agents: how many agents, the first of a scenario, each instance has, as the readers take it; by default all of
+        POGEMA's and 2 to 5, on maps beyond 10 x 10 2, 4, 8, ... and 128 of MovingAI's.
 
     Raises:
       OSError: if the file, or a map that it names, cannot be read.
       ModuleNotFoundError: for YAML, if PyYAML is not installed.
-      ValueError: naming the file, the scenario and the fault: what cannot be read, and a board larger than ``MAX_SIZE``
-        or with more agents than ``MAX_AGENTS``; or that all scenarios are left out.
+      ValueError: naming the file, the scenario and the fault: what cannot be read, and a board larger than 64 x 64
+        or with more than 128 agents; or that all scenarios are left out.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         raise ValueError(f"{path} must end in {', '.join(_READERS)}")
-    scenarios = _READERS[suffix](path)
+    scenarios = _READERS[suffix](path, agents)
     for name, instance in scenarios.items():
-        size, agents = int(instance.size), int(instance.num_agents)
-        if size > MAX_SIZE or agents > MAX_AGENTS:
-            board = f"the board is {size}x{size} with {agents} agents"
-            raise ValueError(f"{path}, {name}: {board}: it must be at most {MAX_SIZE}x{MAX_SIZE} with {MAX_AGENTS}")
+        side, count = int(instance.size), int(instance.num_agents)
+        if side > LARGEST_SIZE or count > MOST_AGENTS:
+            board = f"the board is {side}x{side} with {count} agents"
+            raise ValueError(
+                f"{path}, {name}: {board}: it must be at most {LARGEST_SIZE}x{LARGEST_SIZE} with {MOST_AGENTS}"
+            )
     names, instances = np.array(list(scenarios)), stack(list(scenarios.values()))
-    solutions = solve(instances)
-    without = without_waiting(instances, solutions)
-    statuses = np.where(without == Status.OUT_OF_BUDGET, without, solutions.status)
+    exact = (instances.size <= MAX_SIZE) & (instances.num_agents <= MAX_AGENTS)
+    columns = np.zeros((5, len(names)), np.int32)
+    for part, judge in ((exact, _solved), (~exact, _bounded)):
+        if part.any():
+            columns[:, part] = judge(stack([scenarios[name] for name in names[part]]))
+    statuses = columns[0]
     left_out = {
         status.name.lower(): names[statuses == status].tolist() for status in (Status.UNSOLVABLE, Status.OUT_OF_BUDGET)
     }
     decided = np.flatnonzero(statuses == Status.SOLVED)
     if not len(decided):
         raise ValueError(f"{path}: no scenario has a plan that the solver finds")
-    instances, solutions, needs_wait = instances[decided], solutions[decided], (without == Status.UNSOLVABLE)[decided]
-    count = len(decided)
+    instances, (_, optimum, lower_bound, makespan, needs_wait) = instances[decided], columns[:, decided]
+    count, waits = len(decided), needs_wait[exact[decided]]
     return Benchmark(
         name=path.stem,
         ids=tuple(names[decided].tolist()),
         instances=instances,
-        optimum=np.asarray(solutions.cost),
-        lower_bound=np.asarray(solutions.lower_bound),
-        makespan=np.asarray(solve(instances, Objective.MAKESPAN).cost),
-        needs_wait=needs_wait,
+        optimum=optimum,
+        lower_bound=lower_bound,
+        makespan=makespan,
+        needs_wait=needs_wait.astype(bool),
         family=np.full(count, "other"),
         hole_ratio=np.asarray(instances.holes.sum(axis=1) / instances.size**2),
-        wait_subset=np.full(count, needs_wait.mean()),
+        wait_subset=np.full(count, waits.mean() if len(waits) else 0.0),
         account={"sha256": content_hash(vars(instances)), "instances": count, "left_out": left_out},
     )
+
+
+def _solved(instances: Instance) -> tuple[Array, ...]:
+    """Return status, optimum, lower bound, makespan and need of a wait, ``[n]``, of boards that the solver takes."""
+    solutions = solve(instances)
+    without = without_waiting(instances, solutions)
+    status = np.where(without == Status.OUT_OF_BUDGET, without, solutions.status)
+    makespan = np.full(len(status), ABSENT)
+    if (decided := status == Status.SOLVED).any():
+        makespan[decided] = solve(instances[decided], Objective.MAKESPAN).cost
+    return status, solutions.cost, solutions.lower_bound, makespan, without == Status.UNSOLVABLE
+
+
+def _bounded(instances: Instance) -> tuple[Array, ...]:
+    """Return the same of larger boards, whose optima nobody knows."""
+    lengths = np.asarray(shortest_paths(instances))
+    cut_off = np.any((lengths == ABSENT) & (instances.goals != ABSENT), axis=1)
+    status = np.where(cut_off, Status.UNSOLVABLE, Status.SOLVED)
+    unknown = np.full(len(status), ABSENT)
+    return status, unknown, np.maximum(lengths, 0).sum(axis=1), unknown, np.zeros(len(status))
 
 
 def warn_skipped(benchmark: Benchmark) -> None:

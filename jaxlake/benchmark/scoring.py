@@ -10,16 +10,20 @@ import numpy as np
 
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.fixed_sets import Benchmark, load
+from jaxlake.flood import shortest_paths
 from jaxlake.table import Table
 from jaxlake.text import parse_batch
-from jaxlake.types import MAX_ANSWER_STEPS, Check, Objective
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_ANSWER_STEPS, Check, Objective
 from jaxlake.verify import first_failure, verify
 
 MISSING = "missing"
 FAILURES = (*(check.name.lower() for check in Check), MISSING)
 """Why an answer is invalid: the first check that it fails, or that there is none."""
 
-_CHUNK = 1024
+MEASURES = ("success", "individual_success", "sum_of_costs", "makespan")
+"""The measures of plans in the field."""
+
+_CHUNK, _CHUNK_OF_MANY = 1024, 64  # Answers that are judged together, and those of many agents.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +70,9 @@ class Scores:
     Attributes:
       answers: int ``[n]``, how many each instance has.
       valid, optimal: float ``[n]``, share of the instance's answers; 0 without any.
+      arrived: float ``[n]``, mean share of agents whose paths end on their goals; 0 of an answer that fails another
+        check than ``GOAL_REACHED``.
+      sum_of_costs, makespan: float ``[n]``, means over the instance's valid answers; NaN without any.
       failures: int ``[n, 9]``, its invalid answers by ``FAILURES``; one that is missing for an instance without any.
     """
 
@@ -74,6 +81,9 @@ class Scores:
     answers: np.ndarray
     valid: np.ndarray
     optimal: np.ndarray
+    arrived: np.ndarray
+    sum_of_costs: np.ndarray
+    makespan: np.ndarray
     failures: np.ndarray
 
     @property
@@ -129,15 +139,39 @@ class Scores:
             "rows": rows,
             "failures": [{"agents": n} | _named(counts) for n, counts in self._by_agents().items()],
         }
+        if not self._has_optima:
+            del plain["objective"]
+            plain["rows"] = [{key: row[key] for key in row if not key.startswith("optimal")} for row in rows]
         if families:
             plain["failures_by_family"] = [{"family": word} | _named(counts) for word, counts in families.items()]
         return plain
 
+    def measures(self) -> list[dict[str, Any]]:
+        """Return `MEASURES` for each number of agents, and all together, with standard errors over boards (`_se`).
+
+        `success` is the share of valid answers, `individual_success` that of `arrived` agents. `sum_of_costs` and
+        `makespan` are means over boards with valid answers, None without any: the sum of costs over the sum of the
+        agents' shortest paths, the makespan over the longest of them. Boards where these are 0 are left out.
+        """
+        lengths = np.maximum(shortest_paths(self.benchmark.instances), 0)
+        total, longest = (np.where(bound, bound, np.nan) for bound in (lengths.sum(axis=1), lengths.max(axis=1)))
+        columns = (self.valid, self.arrived, self.sum_of_costs / total, self.makespan / longest)
+        rows = []
+        for number in _and_together(self._agents):
+            here = _where(self._agents, number)
+            row: dict[str, Any] = {"agents": number, "boards": int(here.sum())}
+            for name, column in zip(MEASURES, columns, strict=True):
+                known = column[here & ~np.isnan(column)]
+                row[name], row[f"{name}_se"] = _mean_and_error(known) if len(known) else (None, None)
+            rows.append(row)
+        return rows
+
     def to_text(self) -> str:
         """Write the tables for people, at most 100 columns wide."""
         missing = int(np.sum(self.answers == 0))
+        optimal = f"optimal by {self.objective.value}" if self._has_optima else "without optima"
         facts = (
-            f"{self.benchmark.name} set, optimal by {self.objective.value}: {self.answers.sum():,} answers to "
+            f"{self.benchmark.name} set, {optimal}: {self.answers.sum():,} answers to "
             f"{len(self.benchmark) - missing:,} of {len(self.benchmark):,} instances"
         )
         if missing:
@@ -154,7 +188,8 @@ class Scores:
             sizes = {size: "Sum" if size is None else f"{size}x{size}" for size in cells[-1]}  # the last: all boards
             part = np.full(len(self.benchmark), True) if agents is None else self._agents == agents
             share = self.optimal[part].sum() / self.valid[part].sum() if self.valid[part].any() else 0.0
-            for name, note in {"valid": "", "optimal": f"of the valid, optimal: {100 * share:.1f} %"}.items():
+            notes = {"optimal": f"of the valid, optimal: {100 * share:.1f} %"} if self._has_optima else {}
+            for name, note in ({"valid": ""} | notes).items():
 
                 def cell(i: int, size: int | None, cells: Sequence[Any] = cells, name: str = name) -> str:
                     return _shown(cells[i][size], name) if size in cells[i] else ""
@@ -169,6 +204,10 @@ class Scores:
             {key: f"{key} agents" if key in by_agents else key for key in counts},
             lambda i, column: f"{counts[column][i]:,}",
         )
+
+    @property
+    def _has_optima(self) -> bool:
+        return bool(np.all(self.benchmark.optimum != ABSENT))
 
     @property
     def _agents(self) -> np.ndarray:
@@ -187,12 +226,13 @@ class Scores:
         return {value: self.failures[column == value].sum(axis=0).tolist() for value in np.unique(column).tolist()}
 
     def _cell(self, here: np.ndarray) -> Cell:
-        count = int(here.sum())
-        valid, optimal = 100 * self.valid[here], 100 * self.optimal[here]
-        valid_se, optimal_se = (
-            float(share.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0 for share in (valid, optimal)
+        return Cell(
+            int(here.sum()), *_mean_and_error(100 * self.valid[here]), *_mean_and_error(100 * self.optimal[here])
         )
-        return Cell(count, float(valid.mean()), valid_se, float(optimal.mean()), optimal_se)
+
+
+def _mean_and_error(values: np.ndarray) -> tuple[float, float]:
+    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
@@ -233,12 +273,14 @@ def score(
     benchmark: Benchmark | None = None,
     *,
     objective: Objective | str = Objective.SUM_OF_COSTS,
+    max_steps: int = MAX_ANSWER_STEPS,
 ) -> Scores:
     """Read and judge answers in plain text, from any model.
 
     Args:
       answers: answers by id, one text or several samples; an instance without any counts as invalid.
       benchmark: the set, by default ``load("test")``.
+      max_steps: the steps that an answer may have, from 1 on; one with more is not parsable.
 
     Raises:
       ValueError: for an id that the set does not have, an answer that is not a text, or a word that is no objective.
@@ -262,42 +304,53 @@ def score(
         indices += [place[identifier]] * len(samples)
         texts += samples
     of = np.array(indices, int)
-    first, optimal = _verdicts(of, texts, benchmark, objective)
+    max_steps = whole_number("max_steps", max_steps, 1)
+    first, optimal, arrived, cost, makespan = _verdicts(of, texts, benchmark, objective, max_steps)
 
     count = len(benchmark)
-    answered = np.bincount(of, minlength=count)
+    answered, solved = np.bincount(of, minlength=count), np.bincount(of[first < 0], minlength=count)
     failures = np.zeros((count, len(FAILURES)), int)
-    np.add.at(failures, (of[first >= 0], first[first >= 0]), 1)
+    np.add.at(failures, (of[first >= 0], first[first >= 0].astype(int)), 1)
     failures[answered == 0, FAILURES.index(MISSING)] = 1
-    valid_share, optimal_share = (
-        np.bincount(of, weights=each, minlength=count) / np.maximum(answered, 1) for each in (first < 0, optimal)
+    shares = (
+        np.bincount(of, weights=each, minlength=count) / np.maximum(answered, 1)
+        for each in (first < 0, optimal, arrived)
     )
-    return Scores(benchmark, objective, answered, valid_share, optimal_share, failures)
+    means = (
+        np.bincount(of, weights=np.maximum(each, 0), minlength=count) / np.where(solved, solved, np.nan)
+        for each in (cost, makespan)
+    )
+    return Scores(benchmark, objective, answered, *shares, *means, failures)
 
 
 def _verdicts(
-    of: np.ndarray, texts: Sequence[str], benchmark: Benchmark, objective: Objective
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return each answer's first failing ``Check``, negative for none, and whether it is optimal; ``[answers]``."""
+    of: np.ndarray, texts: Sequence[str], benchmark: Benchmark, objective: Objective, max_steps: int
+) -> np.ndarray:
+    """Return answers' first failing checks or -1, optimality, `arrived` and costs or -1; float ``[5, answers]``."""
     optimum = benchmark.optimum if objective is Objective.SUM_OF_COSTS else benchmark.makespan
     instances = benchmark.instances
-    first, optimal = np.zeros(len(texts), int), np.zeros(len(texts), bool)
-    for begin in range(0, len(texts), _CHUNK):
+    size = _CHUNK if instances.max_agents <= MAX_AGENTS else _CHUNK_OF_MANY
+    judged = np.zeros((5, len(texts)))
+    for begin in range(0, len(texts), size):
         # The last chunk is filled up, so that one program serves every number of answers.
-        chunk = of[np.minimum(np.arange(begin, begin + _CHUNK), len(texts) - 1)]
-        part = texts[begin : begin + _CHUNK]
+        chunk = of[np.minimum(np.arange(begin, begin + size), len(texts) - 1)]
+        part = texts[begin : begin + size]
         asked = instances[chunk]
         plans = parse_batch(
-            [*part, *[""] * (_CHUNK - len(part))],
+            [*part, *[""] * (size - len(part))],
             max_size=instances.max_size,
             max_agents=instances.max_agents,
-            max_steps=MAX_ANSWER_STEPS,
+            max_steps=max_steps,
             starts=asked.starts,
         )
         verdict = verify(asked, plans, optimum[chunk], objective)
-        first[begin : begin + _CHUNK] = np.asarray(first_failure(verdict.checks))[: len(part)]
-        optimal[begin : begin + _CHUNK] = np.asarray(verdict.optimal)[: len(part)]
-    return first, optimal
+        ends = np.take_along_axis(plans.paths, np.maximum(plans.lengths - 1, 0)[..., None], axis=2)[..., 0]
+        arrived = np.sum((ends == asked.goals) & (plans.lengths > 0), axis=1) / asked.num_agents
+        arrived *= np.delete(verdict.checks, Check.GOAL_REACHED, axis=1).all(axis=1)
+        failure, costs = first_failure(verdict.checks), verdict.costs
+        columns = np.stack([failure, verdict.optimal, arrived, costs.sum_of_costs, costs.makespan])
+        judged[:, begin : begin + size] = columns[:, : len(part)]
+    return judged
 
 
 def _named(failures: Sequence[int]) -> dict[str, int]:

@@ -9,14 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.flood import Flood, flood, free_cells, pack, steps_to
+from jaxlake.flood import TOGETHER, Flood, flood, pack, shortest_paths, steps_to
 from jaxlake.generate.candidates import BLOCK, Shape, draw_family_block, fingerprints
 from jaxlake.generate.search import Account, Found
 from jaxlake.kinds import Family
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
 
-_TOGETHER = 32  # Boards in one flood: those of a whole block do not fit a processor's cache.
 _LARGEST_BATCH = 64  # Blocks.
 
 
@@ -43,7 +42,7 @@ def draw_reachable(key: Array, first: int, count: int, shape: Shape) -> tuple[In
             drawn = _random_block(key, number, holes=shape.holes, **sizes)
         else:
             boards = draw_family_block(key, number, family=kind.family, density=shape.density, **sizes)
-            drawn = boards, _lengths(boards)
+            drawn = boards, shortest_paths(boards)
         return jax.tree.map(np.asarray, drawn)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # a block keeps one core busy
@@ -105,16 +104,6 @@ def _found(boards: Instance, lengths: np.ndarray, numbers: np.ndarray, objective
     return Found(instances=boards, solutions=solution, needs_wait=np.zeros(count, bool), numbers=numbers)
 
 
-@jax.jit
-def _lengths(boards: Instance) -> jax.Array:
-    def lengths(part: tuple[Array, Array, Array]) -> jax.Array:
-        free, starts, goals = part
-        return steps_to(flood(free, starts), goals)
-
-    parts = _parts((pack(free_cells(boards)), boards.starts, boards.goals))
-    return jax.lax.map(lengths, parts).reshape(BLOCK, -1)
-
-
 @functools.partial(jax.jit, static_argnames=("max_size", "max_agents"))
 def _random_block(
     key: Array, first: int, size: int, num_agents: int, holes: int, max_size: int, max_agents: int
@@ -162,7 +151,7 @@ def _random_block(
 
 def _parts(arrays: tuple[Array, ...]) -> tuple[jax.Array, ...]:
     """A block in parts that are flooded one after another."""
-    return jax.tree.map(lambda array: jnp.asarray(array).reshape(-1, _TOGETHER, *array.shape[1:]), arrays)
+    return jax.tree.map(lambda array: jnp.asarray(array).reshape(-1, TOGETHER, *array.shape[1:]), arrays)
 
 
 def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:

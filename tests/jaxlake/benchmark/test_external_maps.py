@@ -96,19 +96,20 @@ def test_a_scenario_of_movingai_is_scored_for_each_number_of_agents(tmp_path, ru
     assert status == 0 and "100.0±0.0" in out
 
 
-def test_what_is_beyond_the_solver_is_refused_in_one_line(path, run, tmp_path):
+def test_what_cannot_be_played_is_refused_in_one_line(path, run, tmp_path):
     (tmp_path / "answers.jsonl").write_text('{"id": "a", "answer": ""}')
-    (tmp_path / "large.map").write_text("type octile\nheight 12\nwidth 11\nmap\n" + f"{'.' * 11}\n" * 12)
-    (tmp_path / "large.scen").write_text(
-        "version 1\n0\tlarge.map\t11\t12\t0\t0\t1\t1\t1\n0\tlarge.map\t11\t12\t2\t0\t2\t1\t1\n"
-    )
+    (tmp_path / "wall.map").write_text("type octile\nheight 2\nwidth 3\nmap\n@..\n...\n")
+    (tmp_path / "wall.scen").write_text("version 1\n0\twall.map\t3\t2\t0\t0\t1\t1\t1\n")
     for file, fault in (
         (
-            path("wide: a.........A\n"),
-            "boards.yaml, wide: the board is 11x11 with 1 agents: it must be at most 10x10 with 5",
+            path(f"wide: a{'.' * 63}A\n"),
+            "boards.yaml, wide: the board is 65x65 with 1 agents: it must be at most 64x64 with 128",
         ),
-        (tmp_path / "large.scen", "large.scen, large_2ag: the board is 12x12 with 2 agents"),
-        (path("many: |-\n  abcdef\n  ABCDEF\n", "many.yml"), "many.yml, many: the board is 6x6 with 6 agents"),
+        (tmp_path / "wall.scen", "wall.scen"),
+        (
+            path("apart: |-\n  a#\n  #A\n", "apart.yml"),
+            "apart.yml, map apart: no two free cells of the map are side by side",
+        ),
         (path("[", "broken.yaml"), "broken.yaml: not YAML"),
         (path(FULL, "full.yaml"), "full.yaml: no scenario has a plan that the solver finds"),
         (path("", "maps.txt"), "maps.txt must end in .yaml, .yml, .scen"),
@@ -119,3 +120,15 @@ def test_what_is_beyond_the_solver_is_refused_in_one_line(path, run, tmp_path):
         status, _, err = run(export.main, "export", tmp_path / "lake", "--maps", file)
         assert status == 2 and fault in err and err.count("\n") == 1
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.heavy
+def test_a_board_beyond_the_solver_has_a_bound_and_pibt_is_measured_against_it(path, run, tmp_path):
+    file = path("long: |-\n  a..........A\n  b..........B\ncut: |-\n  a.#........A\n")
+    boards = load_maps(file)
+    assert boards.ids == ("long",) and boards.account["left_out"]["unsolvable"] == ["cut"]
+    assert (boards.optimum.tolist(), boards.lower_bound.tolist(), boards.makespan.tolist()) == ([-1], [22], [-1])
+    status, out, _ = run(score.main, "--maps", file, "--planner", "pibt", "--json", tmp_path / "scores.json")
+    (row,) = json.loads((tmp_path / "scores.json").read_text())["measures"]["pibt"]
+    assert status == 0 and "pibt, 2 agents" in out
+    assert [row[key] for key in ("success", "individual_success", "sum_of_costs", "makespan")] == [1, 1, 1, 1]
