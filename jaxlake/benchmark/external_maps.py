@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxlake import movingai, pogema
 from jaxlake.fixed_sets import Benchmark, content_hash
-from jaxlake.flood import shortest_paths
-from jaxlake.kinds import LARGEST_SIZE, MOST_AGENTS
+from jaxlake.flood import LARGEST_SIDE, shortest_paths
 from jaxlake.levels import stack
 from jaxlake.record import Array
 from jaxlake.solve import solve, without_waiting
@@ -39,8 +38,8 @@ def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmar
     Raises:
       OSError: if the file, or a map that it names, cannot be read.
       ModuleNotFoundError: for YAML, if PyYAML is not installed.
-      ValueError: naming the file, the scenario and the fault: what cannot be read, and a board larger than 64 x 64
-        or with more than 128 agents; or that all scenarios are left out.
+      ValueError: naming the file, the scenario and the fault: what cannot be read, and a board larger than
+        181 x 181; or that all scenarios are left out.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -48,12 +47,8 @@ def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmar
         raise ValueError(f"{path} must end in {', '.join(_READERS)}")
     scenarios = _READERS[suffix](path, agents)
     for name, instance in scenarios.items():
-        side, count = int(instance.size), int(instance.num_agents)
-        if side > LARGEST_SIZE or count > MOST_AGENTS:
-            board = f"the board is {side}x{side} with {count} agents"
-            raise ValueError(
-                f"{path}, {name}: {board}: it must be at most {LARGEST_SIZE}x{LARGEST_SIZE} with {MOST_AGENTS}"
-            )
+        if (side := int(instance.size)) > LARGEST_SIDE:
+            raise ValueError(f"{path}, {name}: the board is {side}x{side}: it must be at most {LARGEST_SIDE} a side")
     names, instances = np.array(list(scenarios)), stack(list(scenarios.values()))
     exact = (instances.size <= MAX_SIZE) & (instances.num_agents <= MAX_AGENTS)
     columns = np.zeros((5, len(names)), np.int32)

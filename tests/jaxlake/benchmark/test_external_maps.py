@@ -102,8 +102,8 @@ def test_what_cannot_be_played_is_refused_in_one_line(path, run, tmp_path):
     (tmp_path / "wall.scen").write_text("version 1\n0\twall.map\t3\t2\t0\t0\t1\t1\t1\n")
     for file, fault in (
         (
-            path(f"wide: a{'.' * 63}A\n"),
-            "boards.yaml, wide: the board is 65x65 with 1 agents: it must be at most 64x64 with 128",
+            path(f"wide: a{'.' * 180}A\n"),
+            "boards.yaml, wide: the board is 182x182: it must be at most 181 a side",
         ),
         (tmp_path / "wall.scen", "wall.scen"),
         (
