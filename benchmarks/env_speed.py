@@ -1,9 +1,10 @@
 """How many environment steps a second with each observation, how much memory,
 and how many times the peers' rate?
 
-4,096 environments, auto-reset from a bank of 4,096 levels, the observation
-kept in the scan's carry, 64 steps a repeat; actions, and the keys where a step
-takes one, are drawn beforehand, for us and for the peers. A peer is installed
+4,096 environments, 512 of 32x32 and 256 of 64x64, auto-reset from a bank of as
+many levels, the observation kept in the scan's carry, 64 steps a repeat;
+actions, and the keys where a step takes one, are drawn beforehand, for us and
+for the peers. A peer is installed
 with pip into a virtual environment of its own below --peers, and plays one
 repeat after each of ours, which has an observation of the peer's kind.
 
@@ -33,8 +34,8 @@ from jaxlake.levels import LevelBank
 from jaxlake.state import Params, State
 from jaxlake.types import ABSENT, Instance
 
-BATCH, STEPS, LEVELS = 4096, 64, 4096
-MAX_COMPILE_S, MAX_BYTES, MAX_RESET_COST = 1.0, 512, 1.5
+STEPS = 64
+MAX_COMPILE_S, MAX_BYTES, MAX_RESET_COST, MAX_AGENT_COST = 1.0, 512, 1.5, 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Case:
     agents: tuple[int, ...]
     target: float | None = None
     observe: Callable[[State], jax.Array] = observations.planes
+    batch: int = 4096
 
 
 CASES = (
@@ -58,33 +60,44 @@ CASES = (
     Case("8x8, 4 agents: window(3)", (8,), (4,), None, observations.window(3)),
     Case("8x8, 4 agents: window(5)", (8,), (4,), 1e6, observations.window(5)),
 )
+LARGE = (
+    Case("32x32, 32 agents: planes", (32,), (32,), batch=512),
+    Case("32x32, 32 agents: window(5)", (32,), (32,), None, observations.window(5), 512),
+    Case("64x64, 64 agents: planes", (64,), (64,), batch=256),
+    Case("64x64, 64 agents: window(5)", (64,), (64,), None, observations.window(5), 256),
+)
+"""As many agents at a time as on 8x8: 16,384."""
+FOUR = Case("8x8, 4 agents", (8,), (4,))
+
+
+def seen(case: Case, radius: int) -> Case:
+    """The same boards, seen through windows."""
+    return dataclasses.replace(case, observe=observations.window(radius))
 
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """A script in ``peers/``, what it needs, and our observation of the same kind."""
+    """A script in ``peers/``, what it needs, our boards and observation of its kind, and how often its rate we want."""
 
     name: str
     script: str
     packages: tuple[str, ...]
     ours: str
-    observe: Callable[[State], jax.Array]
+    case: Case
+    target: float = 1.0
 
 
+JUMANJI, POGEMA = ("jumanji==1.1.2",), ("pogema==1.4.0", "gymnasium==0.28.1", "numpy<2")
 PEERS = (
-    # These two give the whole board once, as planes do; the others' are views of each agent.
-    Script("Jumanji Connector 8x8, 4 agents", "connector.py", ("jumanji==1.1.2",), "planes", observations.planes),
-    Script("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",), "planes", observations.planes),
-    Script(
-        "JaxUED Maze 13x13, 1 agent, view 5x5", "maze.py", ("jaxued==0.0.1", "six"), "window(2)", observations.window(2)
-    ),
-    Script(
-        "POGEMA 8x8, 4 agents, views 11x11, Python",
-        "pogema_random.py",
-        ("pogema==1.4.0", "gymnasium==0.28.1", "numpy<2"),
-        "window(5)",
-        observations.window(5),
-    ),
+    # These give the whole board once, as planes do; the others' are views of each agent.
+    Script("Jumanji Connector 8x8, 4 agents", "connector.py", JUMANJI, "planes", FOUR),
+    Script("Navix Empty-8x8, 1 agent", "navix_empty.py", ("navix==0.7.4",), "planes", FOUR),
+    Script("JaxUED Maze 13x13, 1 agent, view 5x5", "maze.py", ("jaxued==0.0.1", "six"), "window(2)", seen(FOUR, 2)),
+    Script("POGEMA 8x8, 4 agents, views 11x11, Python", "pogema_random.py", POGEMA, "window(5)", seen(FOUR, 5)),
+    Script("Jumanji Connector 32x32, 32 agents", "connector.py", JUMANJI, "planes", LARGE[0]),
+    Script("Jumanji Connector 64x64, 64 agents", "connector.py", JUMANJI, "planes", LARGE[2]),
+    Script("POGEMA 32x32, 32 agents, Python", "pogema_random.py", POGEMA, "window(5)", LARGE[1], 100.0),
+    Script("POGEMA 64x64, 64 agents, Python", "pogema_random.py", POGEMA, "window(5)", LARGE[3], 100.0),
 )
 
 
@@ -94,17 +107,18 @@ def main() -> None:
 
     rows = []
     print(f"{'':36} {'M steps/s':>9} {'bound':>7} {'target':>6} {'compile s':>9} {'bytes':>5} {'reset costs':>11}")
-    for case in CASES:
+    for case in CASES + LARGE:
         rows += measure(case, repeats)
+    rows += agent_cost(repeats)
     print("bound: the same observation written and nothing else; bytes: state and observation\n")
 
-    print(f"{'peer, and ours on 8x8, 4 agents':54} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
+    print(f"{'peer, and ours':54} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
     missing = {}
     for peer in PEERS:
         name = f"{peer.name} / {peer.ours}"
         try:
             python = environment(options.peers / Path(peer.script).stem, peer.packages, install=not options.quick)
-            ours = Ours(dataclasses.replace(CASES[0], observe=peer.observe), AutoResetMode.SAME_STEP)
+            ours = Ours(peer.case, AutoResetMode.SAME_STEP)
             rates, theirs, facts = alternate(peer, python, ours, repeats)
         except Unavailable as reason:
             missing[peer.name] = str(reason)
@@ -113,7 +127,8 @@ def main() -> None:
         mine, their = statistics.median(rates), statistics.median(theirs)
         compile_s = "-" if facts["compile_s"] is None else f"{facts['compile_s']:.2f}"
         print(f"{name:54} {mine / 1e6:9.2f} {their / 1e6:9.3f} {ratio:7.1f}x {compile_s:>9}")
-        rows.append(row(f"steps/s with {peer.ours} against {peer.name}", mine, 1.0, ratio >= 1, their, ratio))
+        name = f"steps/s with {peer.ours} against {peer.name}"
+        rows.append(row(name, mine, peer.target, ratio >= peer.target, their, ratio))
     for name, reason in missing.items():
         print(f"{name}: no peer: {reason}")
     write_rows(rows, options.json)
@@ -121,7 +136,7 @@ def main() -> None:
 
 def measure(case: Case, repeats: int) -> list[dict]:
     """Prints a case's line and returns its rows; the bytes and what resets cost are judged where planes are seen."""
-    planes = case.observe is observations.planes
+    planes = case.observe is observations.planes and case not in LARGE
     ours, bare = Ours(case, AutoResetMode.SAME_STEP), Ours(case, AutoResetMode.OFF) if planes else None
     writing = writes_alone(ours.observation)
     measured = [(ours.rate(), bare.rate() if bare else None, writing()) for _ in range(repeats)]
@@ -143,6 +158,19 @@ def measure(case: Case, repeats: int) -> list[dict]:
     return rows
 
 
+def agent_cost(repeats: int) -> list[dict]:
+    """What a step costs an agent of 64 on 64x64, over what it costs one of four on 8x8, both with the same window."""
+    many, few = (Ours(case, AutoResetMode.SAME_STEP) for case in (LARGE[3], seen(FOUR, 5)))
+    rates = [(64 * many.rate(), 4 * few.rate()) for _ in range(repeats)]
+    cost = statistics.median(theirs / mine for mine, theirs in rates)
+    mine, theirs = (statistics.median(side) for side in zip(*rates, strict=True))
+    print(
+        f"agent-steps/s with window(5): {mine / 1e6:.1f} M with 64 agents, {theirs / 1e6:.1f} M with 4, "
+        f"so that one costs {cost:.2f}x"
+    )
+    return [row("cost of an agent-step, 64 agents over 4", mine, MAX_AGENT_COST, cost <= MAX_AGENT_COST, theirs, cost)]
+
+
 def row(
     name: str,
     ours: float,
@@ -158,12 +186,12 @@ class Ours:
     """Our environment, compiled and warm: ``rate()`` plays one repeat and returns steps a second."""
 
     def __init__(self, case: Case, mode: AutoResetMode) -> None:
-        bank = LevelBank.build(random_levels(case, LEVELS))
+        bank, self._batch = LevelBank.build(random_levels(case)), case.batch
         episodes = AutoReset(Lake(observe=case.observe), mode)
         state, first = jax.jit(jax.vmap(episodes.reset, in_axes=(None, 0, None)))(
-            bank, jax.random.split(jax.random.key(0), BATCH), Params(max_steps=STEPS)
+            bank, jax.random.split(jax.random.key(0), case.batch), Params(max_steps=STEPS)
         )
-        actions = jax.random.randint(jax.random.key(1), (STEPS, BATCH, max(case.agents)), 0, 5)
+        actions = jax.random.randint(jax.random.key(1), (STEPS, case.batch, max(case.agents)), 0, 5)
 
         def play(bank, state, observation, actions, keys):
             def step(carry, inputs):
@@ -173,13 +201,13 @@ class Ours:
 
             return jax.lax.scan(step, (state, observation), (actions, keys))
 
-        keys = jax.random.split(jax.random.key(2), (STEPS, BATCH))
+        keys = jax.random.split(jax.random.key(2), (STEPS, case.batch))
         arguments = (bank, state, first.observation, actions, keys)
         lowered = jax.jit(play).lower(*arguments)
         start = time.perf_counter()
         program = lowered.compile()
         self.compile_s = time.perf_counter() - start
-        self.bytes = sum(leaf.nbytes for leaf in jax.tree.leaves((state, first.observation))) / BATCH
+        self.bytes = sum(leaf.nbytes for leaf in jax.tree.leaves((state, first.observation))) / case.batch
         self.observation = first.observation
         self._play = partial(program, bank)
         self._carry, self._actions, self._repeats = (state, first.observation), actions, 2
@@ -187,10 +215,10 @@ class Ours:
 
     def rate(self) -> float:
         self._repeats += 1
-        keys = jax.block_until_ready(jax.random.split(jax.random.key(self._repeats), (STEPS, BATCH)))
+        keys = jax.block_until_ready(jax.random.split(jax.random.key(self._repeats), (STEPS, self._batch)))
         start = time.perf_counter()
         self._carry, _ = jax.block_until_ready(self._play(*self._carry, self._actions, keys))
-        return BATCH * STEPS / (time.perf_counter() - start)
+        return self._batch * STEPS / (time.perf_counter() - start)
 
 
 def writes_alone(observation: jax.Array) -> Callable[[], float]:
@@ -202,14 +230,14 @@ def writes_alone(observation: jax.Array) -> Callable[[], float]:
     def rate() -> float:
         start = time.perf_counter()
         jax.block_until_ready(program(line))
-        return BATCH * STEPS / (time.perf_counter() - start)
+        return len(observation) * STEPS / (time.perf_counter() - start)
 
     return rate
 
 
-def random_levels(case: Case, count: int) -> Instance:
-    """``[count]`` levels with 15 % holes; not all of them can be solved, which random play does not notice."""
-    side, slots = max(case.sizes), max(case.agents)
+def random_levels(case: Case) -> Instance:
+    """A level for each environment, 15 % holes; not all can be solved, which random play does not notice."""
+    count, side, slots = case.batch, max(case.sizes), max(case.agents)
     rng = np.random.default_rng(0)
     size = rng.choice(case.sizes, count).astype(np.int32)
     num_agents = np.minimum(rng.choice(case.agents, count), size * size // 2).astype(np.int32)
@@ -231,7 +259,8 @@ def alternate(peer: Script, python: Path, ours: Ours, repeats: int) -> tuple[lis
     Raises:
       Unavailable: if the peer does not run.
     """
-    with Peer(peer.script, BATCH, STEPS, python=python) as process:
+    case = peer.case
+    with Peer(peer.script, case.batch, STEPS, case.sizes[0], case.agents[0], python=python) as process:
         facts = process.answer()
         rates = [(ours.rate(), process.ask()["rate"]) for _ in range(repeats)]
     return [mine for mine, _ in rates], [their for _, their in rates], facts

@@ -1,4 +1,4 @@
-"""Jumanji's Connector, 8x8 with 4 agents, with its own auto-reset. Arguments: batch, steps."""
+"""Jumanji's Connector with its own auto-reset. Arguments: batch, steps, side, number of agents."""
 
 import sys
 
@@ -8,10 +8,10 @@ from jumanji.environments.routing.connector.generator import RandomWalkGenerator
 from jumanji.wrappers import VmapAutoResetWrapper
 from protocol import serve_scan
 
-batch, steps = map(int, sys.argv[1:])
-env = VmapAutoResetWrapper(Connector(generator=RandomWalkGenerator(grid_size=8, num_agents=4), time_limit=64))
+batch, steps, side, agents = map(int, sys.argv[1:])
+env = VmapAutoResetWrapper(Connector(generator=RandomWalkGenerator(grid_size=side, num_agents=agents), time_limit=64))
 state, first = jax.jit(env.reset)(jax.random.split(jax.random.key(0), batch))
-actions = jax.random.randint(jax.random.key(1), (steps, batch, 4), 0, 5)
+actions = jax.random.randint(jax.random.key(1), (steps, batch, agents), 0, 5)
 
 
 def step(carry, actions):

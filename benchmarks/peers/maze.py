@@ -10,7 +10,7 @@ from jaxued.environments.maze import Maze, make_level_generator  # noqa: E402
 from jaxued.wrappers import AutoReplayWrapper  # noqa: E402
 from protocol import serve_scan  # noqa: E402
 
-batch, steps = map(int, sys.argv[1:])
+batch, steps = map(int, sys.argv[1:3])
 env = AutoReplayWrapper(Maze())
 params = env.default_params
 keys = jax.random.split(jax.random.key(0), batch)

@@ -1,4 +1,4 @@
-"""POGEMA, 8x8 with 4 agents, one environment in Python. Arguments: batch (ignored), steps (16 times as many played)."""
+"""POGEMA, one environment in Python. Arguments: batch (ignored), steps (plays 64 steps / agents), side, agents."""
 
 import sys
 
@@ -6,10 +6,13 @@ import numpy as np
 from pogema import GridConfig, pogema_v0
 from protocol import serve
 
-count = 16 * int(sys.argv[2])
-env = pogema_v0(GridConfig(size=8, num_agents=4, density=0.15, seed=0, max_episode_steps=64, on_target="nothing"))
+steps, side, agents = map(int, sys.argv[2:])
+count = 64 * steps // agents
+env = pogema_v0(
+    GridConfig(size=side, num_agents=agents, density=0.15, seed=0, max_episode_steps=64, on_target="nothing")
+)
 env.reset()
-actions = np.random.default_rng(0).integers(0, 5, (count, 4)).tolist()
+actions = np.random.default_rng(0).integers(0, 5, (count, agents)).tolist()
 
 
 def repeat():
