@@ -60,6 +60,7 @@ from rl.students.player.network_actor import NetworkActor
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 LAB, TURNS = ROOT / "configs" / "lab.yaml", ROOT / "configs" / "turns.yaml"
 PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.9.2", "flax==0.12.6", "six")
+PACKAGES += ("pydantic", "jinja2")  # for our observation, whose package reads configurations
 AGENTS = 5
 COMPARED = PPOSection(environments=128, rollout_steps=32, epochs=2, minibatches=4, updates=8)
 ACTOR = NetworkActor(NetworkSection(width=64), COMPARED.episode_steps)

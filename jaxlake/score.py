@@ -61,14 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError("there is nothing to score: give a file of answers, or --planner pibt")
         if options.agents and not options.maps:
             raise ValueError("--agents needs --maps")
-        answers = {"answers": read_answers(options.answers)} if options.answers else {}
+        answers: dict[str, Mapping[str, str | Sequence[str]]] = {}
+        if options.answers:
+            answers["answers"] = read_answers(options.answers)
         benchmark = load_maps(options.maps, options.agents) if options.maps else load(options.set)
         warn_skipped(benchmark)
         if options.planner:
-            plans, side = (
-                pibt.plan(benchmark.instances, seed_key(0), max_steps=options.max_steps),
-                benchmark.instances.max_size,
-            )
+            plans = pibt.plan(benchmark.instances, seed_key(0), max_steps=options.max_steps)
+            side = benchmark.instances.max_size
             answers["pibt"] = {key: answer(plan, side) for key, plan in zip(benchmark.ids, plans, strict=True)}
         judged = {"objective": options.objective, "max_steps": options.max_steps}
         scores = {name: score(each, benchmark, **judged) for name, each in answers.items()}

@@ -14,15 +14,21 @@ request), `anneal_over` (updates in all) and `one_trunk` (of layers for actor an
 `levels`, an .npz of the fields of an `Instance`, are played by the laboratory's rules and seen by its `radius`, at most
 `episode_steps` long; without them it is MPE_simple_spread_v3. The answer: environment steps a second, and the mean
 return of the episodes that each environment ended last.
+
+With `test_levels`, such a file too, agents see a window of that radius with the steps to their goals, are paid for
+coming nearer, and block each other as by default. The answer then also has means over the test levels, each played
+`test_steps` long by the policy's draws: `success` and `arrived`, as shares, and `ratio`, the sum of costs of the solved
+over that of the agents' shortest paths; and the cells `[times, agents]` of the first level.
 """
 
+import functools
 import json
-import runpy
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import distrax
 import flax.linen as nn
@@ -49,6 +55,7 @@ def main() -> None:
     env = MPELogWrapper(jaxmarl.make("MPE_simple_spread_v3"))
     if hasattr(settings, "levels"):
         env = LogWrapper(lake(settings))
+    test = tester(settings) if hasattr(settings, "test_levels") else None
     learner = Learner(env, settings)
     carry = jax.jit(learner.init)(jax.random.key(0))
     train = jax.jit(learner.train)
@@ -59,7 +66,8 @@ def main() -> None:
         carry, metrics = jax.block_until_ready(train(carry))
         seconds = time.perf_counter() - start
         rate = settings.updates * settings.steps * settings.environments / seconds
-        return {"rate": rate, "return": float(metrics["returned_episode_returns"][-1])}
+        answer = {"rate": rate, "return": float(metrics["returned_episode_returns"][-1])}
+        return answer | (test(learner.network, carry[0].params) if test else {})
 
     serve_requests(answer)
 
@@ -71,16 +79,70 @@ def lake(settings: SimpleNamespace) -> MultiAgentEnv:
     from jaxlake.levels import LevelBank
     from jaxlake.state import Params, State
     from jaxlake.types import Instance
+    from rl.students.player.network_actor import Surroundings, flatten
 
-    # The file alone, as its package needs more than is installed here.
-    ours = runpy.run_path(str(ROOT / "rl" / "students" / "network" / "observation.py"))
-    surroundings = ours["Surroundings"](settings.radius, settings.episode_steps)
+    surroundings = Surroundings(settings.radius, settings.episode_steps)
 
     def observe(state: State) -> jax.Array:
-        return ours["flatten"](surroundings(state))
+        return flatten(surroundings(state))
 
-    bank = LevelBank.build(Instance(**np.load(settings.levels)))
-    return MultiAgentLake(bank, Lake("fall", "end", observe), Params(max_steps=settings.episode_steps))
+    rules = Lake("fall", "end", observe)
+    if hasattr(settings, "test_levels"):
+        rules = many_agents(settings)
+    bank = LevelBank.build(Instance(**np.load(settings.levels)), with_distances=hasattr(settings, "test_levels"))
+    return MultiAgentLake(bank, rules, Params(max_steps=settings.episode_steps))
+
+
+def many_agents(settings: SimpleNamespace) -> Any:
+    """Return the rules and observation for boards of any size."""
+    from jaxlake import observations, rewards
+    from jaxlake.env import Lake
+
+    window = observations.window(settings.radius, project_goal=True, distances=True)
+
+    def observe(state: Any) -> jax.Array:
+        seen = window(state).astype(jnp.float32)
+        near = jnp.clip(seen[:, observations.STEPS_TO_GOAL] / settings.radius, -2, 2)
+        return jnp.concatenate([jnp.minimum(seen[:, :4], 1), near[:, None]], axis=1).reshape(len(seen), -1)
+
+    return Lake(observe=observe, reward=rewards.shaped(0.1, GAMMA))
+
+
+def tester(settings: SimpleNamespace) -> Callable[[nn.Module, dict], dict]:
+    """Return what plays the test levels."""
+    from jaxlake.levels import LevelBank
+    from jaxlake.state import Params
+    from jaxlake.types import Instance
+
+    rules = many_agents(settings)
+    bank = LevelBank.build(Instance(**np.load(settings.test_levels)), with_distances=True)
+    shortest = np.take_along_axis(np.asarray(bank.distances), bank.instances.starts[..., None], 2)[..., 0].sum(axis=1)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def play(network: nn.Module, parameters: dict) -> tuple:
+        params = Params(max_steps=settings.test_steps)
+        state, first = jax.vmap(lambda level, fields: rules.reset(level, params, fields))(
+            bank.instances, bank.distances
+        )
+
+        def step(carry: tuple, key: jax.Array) -> tuple:
+            state, seen = carry
+            policy, _ = network.apply(parameters, seen)
+            state, timestep = jax.vmap(rules.step)(state, policy.sample(seed=key))
+            return (state, timestep.observation), state.positions[0]
+
+        keys = jax.random.split(jax.random.key(7), settings.test_steps)
+        (state, _), cells = jax.lax.scan(step, (state, first.observation), keys)
+        home = state.positions == bank.instances.goals
+        return home, state.arrivals.sum(axis=1), jnp.concatenate([bank.instances.starts[:1], cells])
+
+    def test(network: nn.Module, parameters: dict) -> dict:
+        home, costs, cells = map(np.asarray, play(network, parameters))
+        solved = home.all(axis=1)
+        ratio = float(np.mean((costs / shortest)[solved])) if solved.any() else None
+        return {"success": float(solved.mean()), "arrived": float(home.mean()), "ratio": ratio, "cells": cells.tolist()}
+
+    return test
 
 
 class ActorCritic(nn.Module):

@@ -312,15 +312,15 @@ def score(
     failures = np.zeros((count, len(FAILURES)), int)
     np.add.at(failures, (of[first >= 0], first[first >= 0].astype(int)), 1)
     failures[answered == 0, FAILURES.index(MISSING)] = 1
-    shares = (
+    valid, optimal, arrived = (
         np.bincount(of, weights=each, minlength=count) / np.maximum(answered, 1)
         for each in (first < 0, optimal, arrived)
     )
-    means = (
+    cost, makespan = (
         np.bincount(of, weights=np.maximum(each, 0), minlength=count) / np.where(solved, solved, np.nan)
         for each in (cost, makespan)
     )
-    return Scores(benchmark, objective, answered, *shares, *means, failures)
+    return Scores(benchmark, objective, answered, valid, optimal, arrived, cost, makespan, failures)
 
 
 def _verdicts(
