@@ -14,7 +14,8 @@ from jaxlake.generate.candidates import BLOCK, Shape, draw_family_block, fingerp
 from jaxlake.generate.search import Account, Found
 from jaxlake.kinds import Family
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, Instance, Objective, Plan, Solution, Status
+from jaxlake.solve.driver import undecided
+from jaxlake.types import ABSENT, Instance, Objective
 
 _LARGEST_BATCH = 64  # Blocks.
 
@@ -85,23 +86,10 @@ def first_reachable(
 def _found(boards: Instance, lengths: np.ndarray, numbers: np.ndarray, objective: Objective) -> Found:
     """The boards with all that is known of their optima: lower bounds."""
     count, agents = lengths.shape
-    none = np.full(count, ABSENT, np.int32)
-    total = objective is Objective.SUM_OF_COSTS
-    steps = np.maximum(lengths, 0)
-    plan = Plan(
-        parsable=np.zeros(count, bool),
-        num_named=np.zeros(count, np.int32),
-        paths=np.full((count, agents, 1), ABSENT, np.int32),
-        lengths=np.zeros((count, agents), np.int32),
-    )
-    solution = Solution(
-        status=np.full(count, Status.OUT_OF_BUDGET, np.int32),
-        plan=plan,
-        cost=none,
-        lower_bound=(steps.sum(axis=1) if total else steps.max(axis=1)).astype(np.int32),
-        expansions=np.zeros(count, np.int32),
-    )
-    return Found(instances=boards, solutions=solution, needs_wait=np.zeros(count, bool), numbers=numbers)
+    total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
+    bounds = total(np.maximum(lengths, 0), axis=1).astype(np.int32)
+    solutions = undecided(count, agents, max_steps=0).replace(lower_bound=bounds)
+    return Found(instances=boards, solutions=solutions, needs_wait=np.zeros(count, bool), numbers=numbers)
 
 
 @functools.partial(jax.jit, static_argnames=("max_size", "max_agents"))

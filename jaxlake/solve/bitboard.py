@@ -4,6 +4,8 @@ A cell of a bitboard is ``row * (max_size + 1) + column``: the guard column is n
 the end of a row disappears with the next mask. Arrays are ``[..., words, lanes]``, so that vectors run over lanes.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,11 +68,7 @@ def shifted(board: Array, by: int) -> Array:
 def is_empty(board: Array) -> jax.Array:
     """Return whether sets are empty, bool ``[..., lanes]``."""
     # Unrolled, since a reduction over a leading axis does not vectorise on a CPU.
-    words = board.shape[-2]
-    together = board[..., 0, :]
-    for word in range(1, words):
-        together = together | board[..., word, :]
-    return together == 0
+    return functools.reduce(jnp.bitwise_or, jnp.unstack(board, axis=-2)) == 0
 
 
 def is_single(board: Array) -> jax.Array:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.arguments import short_repr
+from jaxlake.flood import free_cells
 from jaxlake.levels import check_shapes
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array, Record, record
@@ -107,7 +108,7 @@ class _Written(Record):
 @jax.jit
 def _completion_costs(instances: Instance, paths: Array, lengths: Array) -> jax.Array:
     boards, plans, agents, times = paths.shape
-    size, lanes = instances.max_size, boards * plans
+    lanes = boards * plans
     paths = jnp.moveaxis(jnp.asarray(paths).reshape(lanes, agents, times), 0, -1).swapaxes(0, 1)
     lengths = jnp.asarray(lengths).reshape(lanes, agents).T.astype(jnp.int32)
     starts, goals = (
@@ -115,10 +116,7 @@ def _completion_costs(instances: Instance, paths: Array, lengths: Array) -> jax.
         for ends in (instances.starts, instances.goals)
     )
     num_agents = jnp.repeat(jnp.asarray(instances.num_agents).astype(jnp.int32), plans)
-    axis = jnp.arange(size, dtype=jnp.int32)
-    sides = jnp.asarray(instances.size)
-    on_board = (axis[:, None, None] < sides) & (axis[:, None] < sides)
-    free = jnp.repeat(on_board & ~jnp.asarray(instances.holes).T.reshape(size, size, boards), plans, axis=-1)
+    free = jnp.repeat(jnp.moveaxis(free_cells(instances), 0, -1), plans, axis=-1)
 
     written = _written(free, starts, goals, paths, lengths)
     own, alone = _alone(free, starts, goals, written)

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.arguments import Word, whole_number
+from jaxlake.flood import free_cells
 from jaxlake.levels import check_shapes
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array, Record
-from jaxlake.types import MAX_SIZE, STEPS, Instance
+from jaxlake.types import MAX_SIZE, STEPS, Action, Instance
 
 INFINITE = np.iinfo(np.uint16).max
 """The value where the goals cannot be reached, and of an action that is not possible."""
@@ -26,7 +27,6 @@ INFINITE = np.iinfo(np.uint16).max
 _FAR = np.uint16(60_000)
 """Above every finite value, and far enough from the largest number to add a step's cost."""
 
-_WAIT = 4
 _LARGEST = {1: MAX_SIZE, 2: MAX_SIZE, 3: 6}
 _STATES = 1 << 19
 """Joint positions, over all instances, that are updated together: about 1 MiB for a table."""
@@ -98,11 +98,8 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
     groups = jnp.minimum(jnp.arange(-(-batch // lanes) * lanes, dtype=jnp.int32), batch - 1).reshape(-1, lanes)
 
     def tables(group):
-        sides, holes, goals = (jnp.asarray(leaf)[group] for leaf in (instances.size, instances.holes, instances.goals))
-        axis = jnp.arange(size, dtype=jnp.int32)
-        on_board = (axis[:, None, None] < sides) & (axis[:, None] < sides)
-        free = on_board & ~holes.T.reshape(size, size, lanes)
-        goals = goals[:, :num_agents].T
+        part = jax.tree.map(jnp.asarray, instances)[group]
+        free, goals = jnp.moveaxis(free_cells(part), 0, -1), part.goals[:, :num_agents].T
         values = (_with_parking if convention is Convention.SUM_OF_COSTS else _without_parking)(free, goals)
         return jnp.moveaxis(jnp.where(values < _FAR, values, np.uint16(INFINITE)), -1, 0)
 
@@ -137,7 +134,7 @@ def action_values(joint: JointValues, places: Array) -> jax.Array:
     down, right = np.array(STEPS, np.int32).T
     inside = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
     after = jnp.where(inside, before[:, None] + down * size + right, 0)
-    possible = inside & ~joint.instances.holes[after] & ((places != cells)[:, None] | (np.arange(5) == _WAIT))
+    possible = inside & ~joint.instances.holes[after] & ((places != cells)[:, None] | (np.arange(5) == Action.WAIT))
 
     agent = np.arange(agents, dtype=np.int32)
     action = np.stack(np.meshgrid(*[np.arange(5, dtype=np.int32)] * agents, indexing="ij"), axis=-1)
@@ -153,7 +150,7 @@ def action_values(joint: JointValues, places: Array) -> jax.Array:
 
     best = cost(jnp.where(places == cells, cells, to))
     if joint.convention is Convention.SUM_OF_COSTS:
-        can_park = (action == _WAIT) & (before == goals)
+        can_park = (action == Action.WAIT) & (before == goals)
         for parks in itertools.product((False, True), repeat=agents):
             best = jnp.minimum(best, cost(jnp.where(can_park & (np.array(parks) | (places == cells)), cells, to)))
     return jnp.where(legal, best, INFINITE)
@@ -228,11 +225,11 @@ def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Ar
             ahead = tuple(slice(1 + step, 1 + step + size) for move in moves for step in STEPS[move])
             found = old[ahead]
             for one, other in itertools.combinations(range(agents), 2):
-                if moves[one] == moves[other] ^ 1 and _WAIT not in (moves[one], moves[other]):
+                if moves[one] == moves[other] ^ 1 and Action.WAIT not in (moves[one], moves[other]):
                     down, right = STEPS[moves[one]]
                     swap = _pairwise(cell[:, None] + down * size + right == cell, (one, other), agents)
                     found = jnp.where(_on_grid(swap, size), _FAR, found)
-            waiting = tuple(agent for agent in range(agents) if moves[agent] == _WAIT) if home else ()
+            waiting = tuple(agent for agent in range(agents) if moves[agent] == Action.WAIT) if home else ()
             by_waiting[waiting] = jnp.minimum(found, by_waiting.get(waiting, found))
         best = [part + (np.uint16(cost) - sum(home[at] for at in waiting)) for waiting, part in by_waiting.items()]
         best = jnp.where(ok, functools.reduce(jnp.minimum, best), _FAR)

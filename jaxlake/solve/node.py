@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxlake.flood import free_cells
 from jaxlake.record import Array, Record, record
-from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, offsets, one_hot, pack, shifted
+from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, one_hot, pack
 from jaxlake.solve.bounds import sum_of_gaps
 from jaxlake.solve.constraints import Level
 from jaxlake.solve.lanes import materialize
+from jaxlake.solve.paths import spread
 from jaxlake.types import Instance, Objective, Status
 
 RUNNING = -1
@@ -98,9 +100,7 @@ def begin(
     """The lanes of instances before their first iteration; the arguments as in ``tree.advance``, and the horizon."""
     max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
     words = num_words(max_size)
-    axis = jnp.arange(max_size, dtype=jnp.int32)
-    on_board = (axis[:, None, None] < instances.size) & (axis[None, :, None] < instances.size)
-    free = pack(on_board & ~instances.holes.T.reshape(max_size, max_size, lanes))
+    free = pack(jnp.moveaxis(free_cells(instances), 0, -1))
     starts, goals = guarded(instances.starts.T, max_size), guarded(instances.goals.T, max_size)
     there = starts != NOWHERE
     distances, reachable = _distances(free, starts, goals, max_size)
@@ -161,20 +161,16 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
     words = free.shape[0]
     goal = one_hot(goals, words)
 
-    def grow(reached):
-        up, down, left, right = (shifted(reached, by) for by in offsets(max_size))
-        return reached | ((up | down | left | right) & free)
-
-    def spread(carry):
+    def grow(carry):
         time, reached, distance, _ = carry
-        grown = materialize(time >= 0, grow, reached)
+        grown = materialize(time >= 0, lambda reached: reached | (spread(reached, max_size) & free), reached)
         distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)
         return time + 1, grown, distance, jnp.any((distance < 0) & ~is_empty(grown ^ reached))
 
     start = one_hot(starts, words) & free
     distance = jnp.where(is_empty(start & goal), np.int32(-1), np.int32(0))
     _, _, distance, _ = jax.lax.while_loop(
-        lambda carry: carry[-1], spread, (jnp.int32(0), start, distance, jnp.bool_(True))
+        lambda carry: carry[-1], grow, (jnp.int32(0), start, distance, jnp.bool_(True))
     )
     return jnp.maximum(distance, 0), distance >= 0
 

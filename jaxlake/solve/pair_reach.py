@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.record import Array, Record, record
-from jaxlake.types import STEPS
+from jaxlake.types import STEPS, Action
 
 
 @record
@@ -176,7 +176,7 @@ def predecessor(before: Array, cells: Array, may_wait: Array) -> jax.Array:
         column = column_1 - right_1
         possible = (column >= 0) & (rows[1 - down_1] >> jnp.maximum(column, 0) & 1 == 1)
         possible &= (source != cells[1]) | (cells[1] - down_1 * size - right_1 != cells[0])
-        possible &= may_wait | ((np.arange(len(STEPS)) != _WAIT) & (move != _WAIT))[:, None]
+        possible &= may_wait | ((np.arange(len(STEPS)) != Action.WAIT) & (move != Action.WAIT))[:, None]
         number = np.arange(len(STEPS), dtype=np.int32)[:, None] * len(STEPS) + move
         best = jnp.where(possible, jnp.minimum(best, number), best)
     best = functools.reduce(jnp.minimum, [best[move] for move in range(len(STEPS))])
@@ -186,9 +186,6 @@ def predecessor(before: Array, cells: Array, may_wait: Array) -> jax.Array:
         for part in (best // len(STEPS), best % len(STEPS))
     )
     return jnp.asarray(cells - jnp.stack([first, second]))
-
-
-_WAIT = 4
 
 
 def _boards(size: int) -> int:

@@ -4,6 +4,8 @@ Sets of cells are bitboards, ``[..., words, lanes]``; a lane is one agent of one
 tree nor the meaning of the obstacles.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,7 +82,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
         # Agents that should be parked spread too: to mask before the shifts would be four times as slow, and the sweep
         # backward leaves them out.
         _, stay = resting(time)
-        return (_spread(reached, max_size) | (reached & stay)) & query.allowed[time + 1]
+        return (spread(reached, max_size) | (reached & stay)) & query.allowed[time + 1]
 
     def forward(carry):
         time, reached, table, end, done = carry
@@ -107,7 +109,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     def lead(leading, clean, time):
         leave, stay = resting(time)
         crossed = [part[time] for part in query.crossed]
-        leading = (_spread(leading, max_size) & leave | (leading & stay)) & table[time]
+        leading = (spread(leading, max_size) & leave | (leading & stay)) & table[time]
         clean = (_spread_back(clean, crossed, max_size) & leave | (clean & stay)) & table[time]
         ends = time == end
         return jnp.where(ends, goal, leading), jnp.where(ends, goal, clean & ~query.occupied[time])
@@ -163,8 +165,8 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
 
 
 def obstacles(cells: Array, words: int) -> jax.Array:
-    """Return where any of the agents on uint8 ``[agents, steps + 1, lanes]`` is, ``[steps + 1, words, lanes]``."""
-    return _any_of(one_hot(cells, words))
+    """Return where any of the agents on uint8 ``[agents, steps, lanes]`` is, ``[steps, words, lanes]``."""
+    return functools.reduce(jnp.bitwise_or, one_hot(cells, words))
 
 
 def swaps(cells: Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
@@ -176,18 +178,11 @@ def swaps(cells: Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
     before, after = cells[:, :-1], cells[:, 1:]
     change = before.astype(jnp.int8) - after.astype(jnp.int8)
     return tuple(
-        _any_of(one_hot(jnp.where(change == offset, after, jnp.uint8(NOWHERE)), words)) for offset in offsets(max_size)
+        obstacles(jnp.where(change == offset, after, jnp.uint8(NOWHERE)), words) for offset in offsets(max_size)
     )
 
 
-def _any_of(boards: Array) -> jax.Array:
-    together = boards[0]
-    for board in boards[1:]:
-        together = together | board
-    return together
-
-
-def _spread(board: Array, max_size: int) -> Array:
+def spread(board: Array, max_size: int) -> Array:
     """Return the cells that the sets ``[..., words, lanes]`` can reach by a move, or could have come from."""
     up, down, left, right = (shifted(board, by) for by in offsets(max_size))
     return up | down | left | right
