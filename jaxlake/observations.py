@@ -37,7 +37,7 @@ def planes(state: State) -> jax.Array:
     # because XLA then writes them in loops of max_size elements.
     both = jnp.stack([state.positions, instance.goals]).astype(jnp.uint32)  # ABSENT is out of range, so it is dropped.
     plane = np.array([[AGENTS], [GOALS]], np.uint32)
-    number = np.arange(1, instance.max_agents + 1, dtype=_dtype(instance.max_agents))
+    number = np.arange(1, instance.max_agents + 1, dtype=number_dtype(instance.max_agents))
     board = (_obstacles(state)[None] & (np.arange(3) == OBSTACLES)[:, None]).astype(number.dtype)
     board = board.at[plane, both].set(np.stack([number, number]), mode="drop")
     return board.reshape(3, side, side)
@@ -213,7 +213,7 @@ class _Window:
         contents = {OTHERS: other_agents, OWN_GOAL: own_goal, OTHER_GOALS: other_goals}
         if self.distances:
             contents[STEPS_TO_GOAL] = self._steps_to_goal(state, obstacles)
-        channels = jnp.zeros((agents, 1 + len(contents), width * width), _dtype(agents))
+        channels = jnp.zeros((agents, 1 + len(contents), width * width), number_dtype(agents))
         if agents > _FEW:  # Flat it saves many agents a tenth; few take twelve times as long.
             contents[OBSTACLES] = obstacles.reshape(agents, -1)
         for channel, content in contents.items():
@@ -236,8 +236,8 @@ class _Window:
         return jnp.where(here == ABSENT, np.int16(0), difference)
 
 
-def _dtype(agents: int) -> np.dtype:
-    """The smallest dtype that holds the agents' numbers plus 1: int8 for up to 127."""
+def number_dtype(agents: int) -> np.dtype:
+    """Return the smallest dtype that holds the agents' numbers plus 1: int8 for up to 127."""
     return np.min_scalar_type(-agents - 1)
 
 

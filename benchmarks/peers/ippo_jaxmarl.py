@@ -86,10 +86,9 @@ def lake(settings: SimpleNamespace) -> MultiAgentEnv:
     def observe(state: State) -> jax.Array:
         return flatten(surroundings(state))
 
-    rules = Lake("fall", "end", observe)
-    if hasattr(settings, "test_levels"):
-        rules = many_agents(settings)
-    bank = LevelBank.build(Instance(**np.load(settings.levels)), with_distances=hasattr(settings, "test_levels"))
+    large = hasattr(settings, "test_levels")
+    rules = many_agents(settings) if large else Lake("fall", "end", observe)
+    bank = LevelBank.build(Instance(**np.load(settings.levels)), with_distances=large)
     return MultiAgentLake(bank, rules, Params(max_steps=settings.episode_steps))
 
 

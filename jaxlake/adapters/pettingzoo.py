@@ -71,7 +71,7 @@ class ParallelLake(ParallelEnv):
             for index, agent in enumerate(self.possible_agents)
         }
         self.action_spaces = {agent: Discrete(len(Action)) for agent in self.possible_agents}
-        self.state_space = Box(0, agents, (3, side, side), np.min_scalar_type(-agents - 1))
+        self.state_space = Box(0, agents, (3, side, side), observations.number_dtype(agents))
         self._random, _ = seeding.np_random()
 
     def observation_space(self, agent: str) -> Space:
