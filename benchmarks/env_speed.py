@@ -12,7 +12,7 @@ examples:
   python benchmarks/env_speed.py
       our boards and observations, and Jumanji, Navix, JaxUED and POGEMA beside
   python benchmarks/env_speed.py --quick
-      fewer repeats, and only peers that are installed already
+      fewer repeats, and only peers of small boards that are installed already
 """
 
 import dataclasses
@@ -115,6 +115,8 @@ def main() -> None:
     print(f"{'peer, and ours':54} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
     missing = {}
     for peer in PEERS:
+        if options.quick and peer.case in LARGE:
+            continue
         name = f"{peer.name} / {peer.ours}"
         try:
             python = environment(options.peers / Path(peer.script).stem, peer.packages, install=not options.quick)
