@@ -153,11 +153,10 @@ def programs(config: Config, mesh: Mesh) -> list[Program]:
         teach = functools.cache(
             functools.partial(sft.lower, graph, parameters, supervised, config.warm_start, *rooms, mesh)
         )
-        planned = [
-            Program("warm start, plans", lambda: teach()["plans"], arguments),
-            Program("warm start, engineer", lambda: teach()["engineer"], arguments),
-            *planned,
-        ]
+        if config.warm_start.teaches_engineer:
+            planned.insert(0, Program("warm start, engineer", lambda: teach()["engineer"], arguments))
+        if config.warm_start.steps > config.warm_start.engineer_first:
+            planned.insert(0, Program("warm start, plans", lambda: teach()["plans"], arguments))
     return planned
 
 

@@ -62,6 +62,8 @@ class Tokenizer:
         self.folder = Path(path)
         if not (self.folder / "tokenizer.json").is_file():
             raise ConfigError(f"{path}: must hold a tokenizer, and has no tokenizer.json")
+        # Read now: a run that ends after its folder was moved would save a model without a tokenizer.
+        self._files = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
         try:
             # What tokenizer.json says, whatever class is named beside it: that of transformers 5 would split numbers
             # its own way, and 4.57 knows neither its classes nor its list of special tokens, all of them in that file.
@@ -130,7 +132,7 @@ class Tokenizer:
 
     def files(self) -> dict[str, bytes]:
         """Return the names and contents, as they were read, of what a checkpoint carries of its tokenizer."""
-        contents = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
+        contents = dict(self._files)
         generation = {"eos_token_id": list(self.stop_ids), "pad_token_id": self.pad_id}
         if self._added:
             generation = self._generation | generation | {"suppress_tokens": list(self.suppressed)}

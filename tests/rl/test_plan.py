@@ -47,6 +47,21 @@ def test_the_optimizer_waits_beside_all_but_the_update(tiny):
     assert tiny["update"][1].beside == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "taught"),
+    [
+        ([], ["plans", "engineer"]),
+        (["warm_start.engineer_first=0", "warm_start.engineer_every=0"], ["plans"]),
+        (["warm_start.steps=5", "warm_start.engineer_first=5", "warm_start.warmup_steps=1"], ["engineer"]),
+        (["warm_start.steps=0"], []),
+    ],
+)
+def test_a_warm_start_counts_the_batches_that_it_has(settings, taught):
+    mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
+    names = [program.name for program in plan.programs(config_.load(TINY, settings), mesh)]
+    assert [name for name in names if name.startswith("warm start")] == [f"warm start, {part}" for part in taught]
+
+
 def one_program():
     """A program of one product on one device, in the place of an update."""
     sharding = NamedSharding(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp")), P())

@@ -160,6 +160,14 @@ def test_a_base_models_answers_end_as_the_template_ends_a_turn(checkpoint, token
     assert Tokenizer(checkpoint).stop_ids == tokenizer.stop_ids
 
 
+def test_a_model_is_saved_with_its_tokenizer_after_the_folder_that_it_came_from_is_gone(checkpoint):
+    tokenizer = Tokenizer(checkpoint)
+    before = tokenizer.with_tokens(["up: free"]).files()
+    shutil.rmtree(checkpoint)
+    assert {"tokenizer.json", "tokenizer_config.json"} <= set(before)
+    assert tokenizer.with_tokens(["up: free"]).files() == before
+
+
 def test_no_tokenizer_or_a_damaged_one_or_one_without_an_end_is_one_line(tmp_path, checkpoint):
     assert error_of(tmp_path / "nowhere").endswith("nowhere: must hold a tokenizer, and has no tokenizer.json")
     file = checkpoint / "tokenizer_config.json"
