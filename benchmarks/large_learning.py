@@ -1,9 +1,13 @@
 """Does what learned on small boards play large ones? JaxMARL's independent PPO
-trains on 16x16 with 8 agents and is tested on 32x32 with 32, beside PIBT.
+trains on 16x16 with 8 agents and is tested on 32x32 with 32, beside PIBT; so is
+the lab's network, by the lab's rules.
 
-Both have the same test boards and steps. An agent of PPO sees a window of 9x9
+All have the same test boards and steps. An agent of PPO sees a window of 9x9
 with the steps to its goal, which PIBT reads too, and draws from its policy.
 PIBT with one order is the row to compare with: it, too, decides step by step.
+The lab's network sees 5x5 and where its goal lies, but no way around holes. It
+is paid only when all arrive, and a hole or a collision ends its episode, so it
+trains on smaller boards first; from 16x16 alone it learns nothing.
 
 examples:
   python benchmarks/large_learning.py
@@ -12,16 +16,23 @@ examples:
       few updates; only a peer that is installed already
 """
 
+import dataclasses
 import json
 import tempfile
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from lab_speed import PACKAGES
 from side_by_side import Peer, interpreter, read_options, write_rows
 
-from jaxlake import Dataset, LakeConfig, generate, pibt, verify
+from jaxlake import Dataset, Lake, LakeConfig, generate, pibt, verify
+from jaxlake.kinds import read_kinds
+from jaxlake.state import Params, State
+from rl.config import NetworkSection, PPOSection
+from rl.students.player import network_actor, ppo
+from rl.students.player.network_actor import NetworkActor, Parameters
 
 HOLE, TEST_STEPS = 0.2, 256
 SETTINGS = {
@@ -35,6 +46,10 @@ SETTINGS = {
     "episode_steps": 64,
     "test_steps": TEST_STEPS,
 }
+LAB = PPOSection(updates=20, epochs=2, episode_steps=64, learning_rate=1e-3)
+ACTOR = NetworkActor(NetworkSection(), LAB.episode_steps)
+CURRICULUM = (("3-10,4-10x3", 50), ("4-10x4,5-10x5", 30), ("16x8", 50))
+"""Kinds that the lab's network trains on, and rounds of twenty updates."""
 
 
 def main() -> None:
@@ -42,15 +57,18 @@ def main() -> None:
     requests, updates, count = (2, 5, 16) if options.quick else (20, 20, 128)
     train, test = boards("16x8", 512 if options.quick else 4096, 0), boards("32x32", count, 1)
     rows = [baseline(test, orders) for orders in (1, 8)]
+    rows.append(play_lab(train_lab(rounds=1 if options.quick else None), test))
     python = interpreter(options.peers / "ippo_jaxmarl", PACKAGES, install=not options.quick)
     curve = learn(python, train, test, requests, updates) if python else []
     rows += curve[-1:]
     write_rows([{"met": None} | row for row in rows], options.json)
 
 
-def boards(kind: str, count: int, seed: int) -> Dataset:
-    """Return boards of a kind, drawn and not solved."""
-    return generate(LakeConfig.uniform([kind], HOLE, 0.0), jax.random.key(seed), count, exact=False)
+def boards(kinds: str, count: int, seed: int) -> Dataset:
+    """Return boards of some kinds, drawn and not solved."""
+    return generate(
+        LakeConfig.uniform(read_kinds(kinds.split(",")), HOLE, 0.0), jax.random.key(seed), count, exact=False
+    )
 
 
 def baseline(test: Dataset, orders: int) -> dict:
@@ -61,6 +79,58 @@ def baseline(test: Dataset, orders: int) -> dict:
     ratio = np.asarray(verdicts.cost / test.solutions.lower_bound)[verdicts.valid].mean()
     row = {"name": f"PIBT, {orders} orders", "success": float(np.mean(verdicts.valid)), "ratio": float(ratio)}
     row["arrived"] = float(np.mean(ends == test.instances.goals))
+    show(row)
+    return row
+
+
+def train_lab(rounds: int | None) -> Parameters:
+    """Return the lab's network after the curriculum, or after so many rounds of each of its parts."""
+    key = jax.random.key(0)
+    learner = network_actor.begin(ACTOR, LAB, key[None])
+    for kinds, count in CURRICULUM:
+        train = boards(kinds, 4096, 0)
+        levels, optima = jax.tree.map(lambda x: jnp.asarray(x)[None], (train.instances, train.solutions.lower_bound))
+        for _ in range(rounds or count):
+            key, play_key = jax.random.split(key)
+            learner, _, _ = ppo.train_round(ACTOR, LAB, None, learner, levels, optima, play_key[None])
+    return ppo.lane(learner.parameters, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """The lab's view, with distances and sizes cut to those of 16x16 with 8 agents and the time to half an episode.
+
+    Uncut, no agent arrives: the network never saw such numbers.
+    """
+
+    def __call__(self, state: State) -> tuple[jax.Array, jax.Array]:
+        window, numbers = ACTOR.observe(state)
+        most = jnp.array([1.5, 1.5, 1, 1, 1, 1.6, 1.6, 0.5])
+        return window, jnp.clip(numbers, -most, most)
+
+
+def play_lab(parameters: Parameters, test: Dataset) -> dict:
+    """The row of the lab's network, which plays by the default rules: whoever would collide stays."""
+    lake = Lake(observe=Cut())
+
+    @jax.jit
+    def play(instances) -> tuple:
+        state, first = jax.vmap(lambda board: lake.reset(board, Params(max_steps=TEST_STEPS)))(instances)
+
+        def step(carry: tuple, key: jax.Array) -> tuple:
+            state, seen = carry
+            logits, _ = ACTOR.forward(parameters, None, seen, jax.vmap(lake.legal_actions)(state))
+            state, timestep = jax.vmap(lake.step)(state, jax.random.categorical(key, logits))
+            return (state, timestep.observation), None
+
+        keys = jax.random.split(jax.random.key(7), TEST_STEPS)
+        (state, _), _ = jax.lax.scan(step, (state, first.observation), keys)
+        return state.positions == instances.goals, state.arrivals.sum(axis=1)
+
+    home, costs = map(np.asarray, play(test.instances))
+    solved = home.all(axis=1)
+    ratio = float((costs / test.solutions.lower_bound)[solved].mean()) if solved.any() else None
+    row = {"name": "the lab's network", "success": float(solved.mean()), "arrived": float(home.mean()), "ratio": ratio}
     show(row)
     return row
 
