@@ -130,6 +130,11 @@ class _Limits(NamedTuple):
         known = len(agent) < 7 and int(agent) < len(self.starts) and self.starts[int(agent)] >= 0
         return int(self.starts[int(agent)]) if known else OUTSIDE
 
+    def has_all(self, agents: Sequence[str]) -> bool:
+        """Whether these are, among others, all agents of the board."""
+        starts = [] if self.starts is None else self.starts
+        return {str(agent) for agent, start in enumerate(starts) if start >= 0} <= set(agents)
+
 
 class _Answer:
     """An answer as it grows.
@@ -282,6 +287,9 @@ def _entries(text: str, compass: bool, limits: _Limits) -> tuple[list[_Entry], s
             body = Body([start], empty=True)
         last = end == len(text) and not body.remark and "\n" not in text[mark.end :].strip()
         entries.append(_Entry(agent, time, mark, body, inner, last))
+    stays = [entry.agent for entry in entries if entry.body.steps]
+    if all(entry.body.empty for entry in entries) and not limits.has_all(stays):
+        return [], text  # Babble such as "1:2:1:1:1:", and no agent that stays where it is.
     return entries, text
 
 

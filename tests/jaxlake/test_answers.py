@@ -1,5 +1,6 @@
 """The reader beside fair people: hundreds of answers in the manners of language models, with what is to be read."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from jaxlake.types import ABSENT, OUTSIDE
 yaml = pytest.importorskip("yaml")
 
 SIDE, AGENTS = 10, 5
-ANSWERS = yaml.safe_load((Path(__file__).parent / "data" / "answers.yaml").read_text(encoding="utf-8"))
+DATA = Path(__file__).parent / "data"
+ANSWERS = yaml.safe_load((DATA / "answers.yaml").read_text(encoding="utf-8"))
+REAL = [json.loads(line) for line in (DATA / "answers_smollm2.jsonl").read_text(encoding="utf-8").splitlines()]
+"""Answers of SmolLM2-135M-Instruct at temperatures .6 and 1, untaught and after 3,200 plans. Of 320 the reader read 312
+at first sight as a fair person does, before it was changed for them."""
 
 
 def cells(text: str) -> list[int]:
@@ -41,7 +46,7 @@ def paths_meant(entry: dict) -> dict[int, list[int]]:
     if entry["paths"] == "doubt":
         return {}
     agents = range(len(cells(entry["starts"])))
-    return {agent: settled(cells(path)) for agent, path in entry["paths"].items() if agent in agents}
+    return {int(agent): settled(cells(path)) for agent, path in entry["paths"].items() if int(agent) in agents}
 
 
 def test_nineteen_of_twenty_answers_are_read_as_a_fair_person_does_and_none_as_another_plan():
@@ -50,6 +55,12 @@ def test_nineteen_of_twenty_answers_are_read_as_a_fair_person_does_and_none_as_a
     misread = [entry["manner"] for entry in ANSWERS if paths_read(entry) not in ({}, paths_meant(entry))]
     assert misread == []
     assert len(unread) <= 0.05 * len(ANSWERS), unread
+
+
+def test_a_real_models_answers_are_read_as_a_fair_person_does():
+    assert len(REAL) >= 300
+    differ = [entry["manner"] for entry in REAL if paths_read(entry) != paths_meant(entry)]
+    assert len(differ) <= 2, differ  # in both the person is in doubt
 
 
 def test_without_the_starts_coordinates_are_read_as_well_but_for_what_only_the_starts_tell():

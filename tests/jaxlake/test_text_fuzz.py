@@ -91,6 +91,7 @@ lines = st.text(st.characters(exclude_characters=":", exclude_categories=["Cs"])
         and any(character.isascii() and character.isalpha() for character in line)
         and not re.search(r"</?\w+>", line)  # a thought that opens or ends hides what stands before it, too
         and not re.search(r"a\w*\W*\d", line, re.IGNORECASE)  # A0 and agent 1 do name one
+        and not re.search(r"\ds|s\d", line, re.IGNORECASE)  # 2S stays twice
     )
 )
 
