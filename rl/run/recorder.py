@@ -71,15 +71,11 @@ class Recorder:
 
     @property
     def progress(self) -> Progress:
-        return self._state.progress
-
-    @property
-    def _state(self) -> RunState:
-        return self._learner.state
+        return self._learner.state.progress
 
     def save(self) -> None:
         """Save the state in one atomic step; RunError if it cannot be written, and the checkpoints before it stay."""
-        self.directory.save(self._state.snapshot())
+        self.directory.save(self._learner.state.snapshot())
 
     def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int) -> None:
         """Count and log a step (metrics with its `phase`), save every `save_every`, and stop if the user asked to."""
