@@ -130,10 +130,10 @@ class _Limits(NamedTuple):
         known = len(agent) < 7 and int(agent) < len(self.starts) and self.starts[int(agent)] >= 0
         return int(self.starts[int(agent)]) if known else OUTSIDE
 
-    def has_all(self, agents: Sequence[str]) -> bool:
-        """Whether these are, among others, all agents of the board."""
-        starts = [] if self.starts is None else self.starts
-        return {str(agent) for agent, start in enumerate(starts) if start >= 0} <= set(agents)
+    @property
+    def known_starts(self) -> list[int]:
+        """The starts of the agents that the board has; none if starts are not known."""
+        return [] if self.starts is None else [int(start) for start in self.starts if start >= 0]
 
 
 class _Answer:
@@ -287,9 +287,10 @@ def _entries(text: str, compass: bool, limits: _Limits) -> tuple[list[_Entry], s
             body = Body([start], empty=True)
         last = end == len(text) and not body.remark and "\n" not in text[mark.end :].strip()
         entries.append(_Entry(agent, time, mark, body, inner, last))
-    stays = [entry.agent for entry in entries if entry.body.steps]
-    if all(entry.body.empty for entry in entries) and not limits.has_all(stays):
-        return [], text  # Babble such as "1:2:1:1:1:", and no agent that stays where it is.
+    if all(entry.body.empty for entry in entries):
+        stay = {entry.agent for entry in entries if entry.body.steps}
+        if not stay.issuperset(map(str, range(len(limits.known_starts)))):
+            return [], text  # Babble such as "1:2:1:1:1:", and no agent that stays where it is.
     return entries, text
 
 
@@ -316,7 +317,7 @@ def _grouped(entries: list[_Entry], text: str, limits: _Limits) -> tuple[list[_A
 def _unlabelled(text: str, compass: bool, limits: _Limits) -> list[_Answer]:
     """The answer of a text that is nothing but as many paths as there are agents, each from its agent's start."""
     lines = [line for line in re.sub(r"\][\s,]*+\[(?=\s*+[\[(])", "\n", text).split("\n") if line.strip()]
-    starts = [] if limits.starts is None else [int(start) for start in limits.starts if start >= 0]
+    starts = limits.known_starts
     answer = _Answer("")
     if not starts or len(lines) != len(starts):
         return []
@@ -403,7 +404,7 @@ def _is_meant(lead: str) -> bool:
 def _numbered_from_zero(named: Paths, limits: _Limits, problems: list[str]) -> tuple[Paths, list[str]]:
     """The paths with agents numbered from 0 where they are numbered from 1 and the starts show it; nothing in doubt."""
     numbers = sorted(int(agent) for agent in named if len(agent) < 7)
-    agents = 0 if limits.starts is None else sum(int(start) >= 0 for start in limits.starts)
+    agents = len(limits.known_starts)
     if not numbers or numbers != list(range(1, agents + 1)):
         return named, problems
     if all(path[0] == limits.start(str(int(agent) - 1)) for agent, path in named.items()):

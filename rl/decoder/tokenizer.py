@@ -62,9 +62,9 @@ class Tokenizer:
         self.folder = Path(path)
         if not (self.folder / "tokenizer.json").is_file():
             raise ConfigError(f"{path}: must hold a tokenizer, and has no tokenizer.json")
-        # Read now: a run that ends after its folder was moved would save a model without a tokenizer.
-        self._files = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
         try:
+            # Read now: a run that ends after its folder was moved would save a model without a tokenizer.
+            self._files = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
             # What tokenizer.json says, whatever class is named beside it: that of transformers 5 would split numbers
             # its own way, and 4.57 knows neither its classes nor its list of special tokens, all of them in that file.
             self._tokenizer = PreTrainedTokenizerFast.from_pretrained(
@@ -103,14 +103,14 @@ class Tokenizer:
 
     def _read_generation_config(self) -> dict[str, Any]:
         """Return what the checkpoint's generation_config.json says; without one, that eos and padding end an answer."""
-        file = self.folder / "generation_config.json"
-        if not file.exists():
+        content = self._files.get("generation_config.json")
+        if content is None:
             ends = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
             return {"eos_token_id": [end for end in ends if end is not None]}
         try:
-            return dict(json.loads(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"{file}: cannot read it ({error})") from None
+            return dict(json.loads(content))
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{self.folder / 'generation_config.json'}: cannot read it ({error})") from None
 
     def id_of(self, token: str) -> int | None:
         """Return the id of the token with this very text, None if there is none."""

@@ -174,6 +174,9 @@ def test_no_tokenizer_or_a_damaged_one_or_one_without_an_end_is_one_line(tmp_pat
     settings = json.loads(file.read_text()) | {"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"}
     file.write_text(json.dumps({name: x for name, x in settings.items() if name not in ("eos_token", "pad_token")}))
     assert error_of(checkpoint).endswith("tokenizer_config.json: must name the eos_token that ends an answer")
+    (checkpoint / "added_tokens.json").mkdir()
+    assert "cannot read its tokenizer (" in error_of(checkpoint)
+    (checkpoint / "added_tokens.json").rmdir()
     (checkpoint / "tokenizer.json").write_text('{"version": "1.0", "added')
     assert "cannot read its tokenizer (" in error_of(checkpoint)
 
