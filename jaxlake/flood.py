@@ -1,12 +1,12 @@
 """Flood fill on whole boards at once: the cells that others can reach, and in how many steps. Chooses nothing.
 
 A board is rows of uint32 words, bit ``column % 32`` of word ``column // 32``, so that a step of 32 cells is a dozen
-operations. Distances cost one more: step t of the flood adds the reached cells, modulo 2, to the plane that the t-th
-number of the Gray code turns over, and the planes of a cell are then the Gray code of its distance.
+operations.
 """
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,20 +23,6 @@ TOGETHER = 32
 """Boards in one flood: those of a large batch do not fit a processor's cache."""
 
 
-class Flood(NamedTuple):
-    """The cells that agents reach.
-
-    Attributes:
-      reached: uint32 ``[boards, rows, words, agents]``, sets of cells.
-      planes: uint32 ``[planes, boards, rows, words, agents]``, Gray code of the steps to each reached cell, XOR `last`.
-      last: uint32 ``[]``, the Gray code of the number of steps that were made.
-    """
-
-    reached: jax.Array
-    planes: jax.Array
-    last: jax.Array
-
-
 def free_cells(instances: Instance) -> jax.Array:
     """Return the cells without hole, bool ``[boards, rows, columns]``, of instances ``[boards]``."""
     side = instances.max_size
@@ -51,51 +37,29 @@ def pack(cells: Array) -> jax.Array:
     return jnp.sum(bits << jnp.arange(_WORD, dtype=jnp.uint32), axis=-1, dtype=jnp.uint32)
 
 
-def flood(free: Array, starts: Array) -> Flood:
-    """Fill the boards from each agent's cell.
+def reach(free: Array, starts: Array) -> jax.Array:
+    """Return the cells that each agent reaches, uint32 ``[boards, rows, words, agents]``.
 
     Args:
       free: uint32 ``[boards, rows, words]``, the cells that can be entered.
       starts: int32 ``[boards, agents]`` cells ``row * rows + column``, ``ABSENT`` for none.
     """
-    boards, rows, words = free.shape
-    walls = free[..., None]
-    row, word, bit = _place(starts, rows)
-    here = (jnp.arange(rows)[:, None, None] == row[:, None, None]) & (jnp.arange(words)[:, None] == word[:, None, None])
-    reached = jnp.where(here & (starts >= 0)[:, None, None], jnp.uint32(1) << bit[:, None, None], jnp.uint32(0)) & walls
-    planes = min(max((rows * rows).bit_length(), 4), _PLANES)
-
-    def step(_: int, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        reached, parity, time = state
-        turned = jax.lax.population_count((time & -time) - 1)  # the number of zeros at the end of time
-        # A scatter, which ``at`` is, takes ten times as long.
-        plane = jax.lax.dynamic_index_in_dim(parity, turned, keepdims=False) ^ reached
-        parity = jax.lax.dynamic_update_index_in_dim(parity, plane, turned, 0)
-        near = reached << 1 | reached >> 1 | _shifted(reached, 1, 1) | _shifted(reached, 1, -1)
-        if words > 1:
-            near |= _shifted(reached, 2, 1) >> (_WORD - 1) | _shifted(reached, 2, -1) << (_WORD - 1)
-        return (reached | near) & walls, parity, time + 1
-
-    def grow(state: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
-        reached, parity, time, _ = state
-        grown, parity, time = jax.lax.fori_loop(0, _STEPS, step, (reached, parity, time))
-        return grown, parity, time, jnp.any(grown != reached) & (time < (1 << planes) - _STEPS)
-
-    parity = jnp.zeros((planes, *reached.shape), jnp.uint32)
-    begin = (reached, parity, jnp.int32(1), jnp.bool_(True))
-    reached, parity, time, _ = jax.lax.while_loop(lambda state: state[3], grow, begin)
-    last = (time - 1).astype(jnp.uint32)
-    return Flood(reached, parity, last ^ (last >> 1))
+    return _flood(free, starts, lambda reached, state, time: state, ())[0]
 
 
-def steps_to(filled: Flood, cells: Array) -> jax.Array:
-    """Return each agent's steps to a cell, int32 ``[boards, agents]``, ``ABSENT`` if it is not reached or absent."""
-    boards, rows, _, agents = filled.reached.shape
-    row, word, bit = _place(cells, rows)
-    board, agent = jnp.arange(boards)[:, None], jnp.arange(agents)
-    reached = (filled.reached[board, row, word, agent] >> bit) & 1
-    gray = (filled.planes[:, board, row, word, agent] >> bit) & 1
-    return jnp.where((reached == 1) & (cells >= 0), _decoded(gray, filled.last), ABSENT)
+def steps(free: Array, starts: Array, goals: Array) -> jax.Array:
+    """Return each agent's steps to its goal, int32 ``[boards, agents]``, ``ABSENT`` if it is not reached or absent."""
+    row, word, bit = _place(goals, free.shape[1])
+    board, agent = jnp.arange(len(goals))[:, None], jnp.arange(goals.shape[1])
+
+    def there(reached: jax.Array) -> jax.Array:
+        return (reached[board, row, word, agent] >> bit & 1).astype(jnp.int32)
+
+    def count(reached: jax.Array, before: jax.Array, time: jax.Array) -> jax.Array:
+        return before + 1 - there(reached)
+
+    reached, before, _ = _flood(free, starts, count, jnp.zeros(goals.shape, jnp.int32))
+    return jnp.where((there(reached) == 1) & (goals >= 0), before, ABSENT)
 
 
 @jax.jit
@@ -109,28 +73,71 @@ def shortest_paths(instances: Instance) -> jax.Array:
     index = jnp.minimum(jnp.arange(-(-count // together) * together), count - 1).reshape(-1, together)
     arrays = (pack(free_cells(instances)), jnp.asarray(instances.starts), jnp.asarray(instances.goals))
     parts = jax.tree.map(lambda array: array[index], arrays)
-    return jax.lax.map(lambda part: steps_to(flood(*part[:2]), part[2]), parts).reshape(-1, agents)[:count]
+    return jax.lax.map(lambda part: steps(*part), parts).reshape(-1, agents)[:count]
 
 
 @jax.jit
 def steps_to_goals(instances: Instance) -> jax.Array:
-    """Return the fields of ``levels.distance_fields`` of instances ``[boards]``."""
+    """Return the fields of ``levels.distance_fields`` of instances ``[boards]``.
+
+    Step t of the flood adds the reached cells, modulo 2, to the plane that the t-th number of the Gray code turns over.
+    So the planes of a cell are the Gray code of its distance, XOR that of the number of steps that were made.
+    """
     side = instances.max_size
-    filled = flood(pack(free_cells(instances)), jnp.asarray(instances.goals))
+    free = pack(free_cells(instances))
+
+    def turn(reached: jax.Array, parity: jax.Array, time: jax.Array) -> jax.Array:
+        turned = jax.lax.population_count((time & -time) - 1)  # the number of zeros at the end of time
+        # A scatter, which ``at`` is, takes ten times as long.
+        plane = jax.lax.dynamic_index_in_dim(parity, turned, keepdims=False) ^ reached
+        return jax.lax.dynamic_update_index_in_dim(parity, plane, turned, 0)
+
+    planes = min((side * side + 2 * _STEPS).bit_length(), _PLANES)  # the last change is noticed within two looks
+    parity = jnp.zeros((planes, *free.shape, instances.goals.shape[1]), jnp.uint32)
+    reached, parity, time = _flood(free, jnp.asarray(instances.goals), turn, parity)
     bit = jnp.arange(_WORD, dtype=jnp.uint32)
-    steps = _decoded((filled.planes[..., None] >> bit) & 1, filled.last).astype(jnp.int16)
-    steps = jnp.where((filled.reached[..., None] >> bit) & 1, steps, np.int16(ABSENT))
-    boards, rows, words, agents, _ = steps.shape
-    fields = steps.transpose(0, 3, 1, 2, 4).reshape(boards, agents, rows, words * _WORD)
+    last = (time - 1).astype(jnp.uint32)
+    number = functools.reduce(
+        jnp.bitwise_or, (((plane[..., None] >> bit) & 1) << index for index, plane in enumerate(parity))
+    )
+    number ^= last ^ (last >> 1)
+    for shift in (1, 2, 4, 8):
+        number ^= number >> shift
+    fields = jnp.where((reached[..., None] >> bit) & 1, number.astype(jnp.int16), np.int16(ABSENT))
+    boards, rows, words, agents, _ = fields.shape
+    fields = fields.transpose(0, 3, 1, 2, 4).reshape(boards, agents, rows, words * _WORD)
     return fields[..., :side].reshape(boards, agents, rows * side)
 
 
-def _decoded(gray: Array, last: Array) -> jax.Array:
-    """The numbers int32 ``[...]`` whose Gray code is in planes of bits ``[planes, ...]``, XOR that of `last`."""
-    number = functools.reduce(jnp.bitwise_or, (plane << index for index, plane in enumerate(gray))) ^ last
-    for shift in (1, 2, 4, 8):
-        number ^= number >> shift
-    return number.astype(jnp.int32)
+def _flood(
+    free: Array, starts: Array, watch: Callable[[jax.Array, Any, jax.Array], Any], state: Any
+) -> tuple[jax.Array, Any, jax.Array]:
+    """Fill the boards from each agent's cell until nothing changes.
+
+    Args:
+      watch: ``(reached, state, time)`` before each step, the first of which is number 1; returns the next state.
+
+    Returns:
+      What is reached, the last state and the number of the next step.
+    """
+    rows, words = free.shape[1:]
+    walls = jnp.asarray(free)[..., None]
+    row, word, bit = _place(starts, rows)
+    here = (jnp.arange(rows)[:, None, None] == row[:, None, None]) & (jnp.arange(words)[:, None] == word[:, None, None])
+    first = jnp.where(here & (starts >= 0)[:, None, None], jnp.uint32(1) << bit[:, None, None], jnp.uint32(0)) & walls
+
+    def step(_: int, carry: tuple[jax.Array, Any, jax.Array]) -> tuple[jax.Array, Any, jax.Array]:
+        reached, state, time = carry
+        near = reached << 1 | reached >> 1 | _shifted(reached, 1, 1) | _shifted(reached, 1, -1)
+        if words > 1:
+            near |= _shifted(reached, 2, 1) >> (_WORD - 1) | _shifted(reached, 2, -1) << (_WORD - 1)
+        return (reached | near) & walls, watch(reached, state, time), time + 1
+
+    def grow(carry: tuple[jax.Array, Any, jax.Array, Any]) -> tuple[jax.Array, Any, jax.Array, Any]:
+        grown, state, time = jax.lax.fori_loop(0, _STEPS, step, carry[:3])
+        return grown, state, time, jnp.any(grown != carry[0]) & (time < (1 << _PLANES) - _STEPS)
+
+    return jax.lax.while_loop(lambda carry: carry[3], grow, (first, state, jnp.int32(1), jnp.bool_(True)))[:3]
 
 
 def _place(cells: Array, rows: int) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.flood import TOGETHER, Flood, flood, pack, shortest_paths, steps_to
+from jaxlake.flood import TOGETHER, pack, reach, shortest_paths, steps
 from jaxlake.generate.candidates import BLOCK, Shape, draw_family_block, fingerprints
 from jaxlake.generate.search import Account, Found
 from jaxlake.kinds import Family
@@ -146,8 +146,7 @@ def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:
     """Choose a goal for each agent, one after another, among the cells that it reaches and nobody has taken."""
     free, starts, choice = part
     boards, rows, words = free.shape
-    filled: Flood = flood(free, starts)
-    reached = jnp.moveaxis(filled.reached.reshape(boards, rows * words, -1), -1, 0)
+    reached = jnp.moveaxis(reach(free, starts).reshape(boards, rows * words, -1), -1, 0)
     word = jnp.arange(rows * words, dtype=jnp.int32)
 
     def marked(cell: Array) -> jax.Array:
@@ -182,4 +181,4 @@ def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:
         jnp.zeros_like(free).reshape(boards, -1),
     )
     _, goals = jax.lax.scan(choose, taken, (reached, choice.T))
-    return goals.T, steps_to(filled, goals.T)
+    return goals.T, steps(free, starts, goals.T)
