@@ -6,7 +6,8 @@ many levels, the observation kept in the scan's carry, 64 steps a repeat;
 actions, and the keys where a step takes one, are drawn beforehand, for us and
 for the peers. A peer is installed
 with pip into a virtual environment of its own below --peers, and plays one
-repeat after each of ours, which has an observation of the peer's kind.
+repeat after each of ours, which has an observation of the peer's kind; on large
+boards, which take it up to half a minute, a third as many.
 
 examples:
   python benchmarks/env_speed.py
@@ -121,7 +122,7 @@ def main() -> None:
         try:
             python = environment(options.peers / Path(peer.script).stem, peer.packages, install=not options.quick)
             ours = Ours(peer.case, AutoResetMode.SAME_STEP)
-            rates, theirs, facts = alternate(peer, python, ours, repeats)
+            rates, theirs, facts = alternate(peer, python, ours, repeats // 3 if peer.case in LARGE else repeats)
         except Unavailable as reason:
             missing[peer.name] = str(reason)
             continue
