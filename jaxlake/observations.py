@@ -173,7 +173,7 @@ class _Window:
         bits = agents.bit_length()
         number = np.arange(1, agents + 1, dtype=np.min_scalar_type((1 << 2 * bits + 1) - 1))
         none = number.dtype.type(0)
-        board = _obstacles(state).astype(number.dtype)
+        board = jnp.asarray(_obstacles(state), number.dtype)
         board = board.at[instance.goals.astype(jnp.uint32)].max(number << 1 + bits, mode="drop")
         board = board.at[here.astype(jnp.uint32)].add(number << 1, mode="drop")
         padded = jnp.pad(board.reshape(side, side), radius, constant_values=1)
