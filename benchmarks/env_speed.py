@@ -4,10 +4,10 @@ and how many times the peers' rate?
 4,096 environments, 512 of 32x32 and 256 of 64x64, auto-reset from a bank of as
 many levels, the observation kept in the scan's carry, 64 steps a repeat;
 actions, and the keys where a step takes one, are drawn beforehand, for us and
-for the peers. A peer is installed
-with pip into a virtual environment of its own below --peers, and plays one
-repeat after each of ours, which has an observation of the peer's kind; on large
-boards, which take it up to half a minute, a third as many.
+for the peers. A peer is installed with pip into a virtual environment of its
+own below --peers. It plays one repeat after each of ours, which has an
+observation of the peer's kind; on large boards, where one takes it up to half a
+minute, a third as many.
 
 examples:
   python benchmarks/env_speed.py
