@@ -156,15 +156,14 @@ class _Window:
     def __call__(self, state: State) -> jax.Array:
         instance, radius, here = state.instance, self.radius, state.positions
         side, agents, width = instance.max_size, instance.max_agents, 2 * self.radius + 1
-        # Where a cell lies, seen from an agent, as one number: (rows down) * stride + columns right, which is different
-        # for different offsets within the board or the window.
-        stride = side + radius
-        dtype = np.int16 if stride * (stride + 1) < np.iinfo(np.int16).max else np.int32
-        reach = np.arange(-radius, radius + 1)
-        offsets = np.add.outer(reach * stride, reach).reshape(1, -1).astype(dtype)
+        cells = np.arange(width * width, dtype=np.min_scalar_type(-width * width))
         there = (here != ABSENT)[:, None]
-        to_goal = instance.goals - here + (instance.goals // side - here // side) * radius
-        own_goal = there & (to_goal.astype(dtype)[:, None] == offsets)
+        at = jnp.stack(jnp.divmod(jnp.maximum(here, 0), side))
+        to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - at
+        near = jnp.clip(to_goal, -radius, radius)
+        row, column = near + radius
+        projected = there & ((row * width + column).astype(cells.dtype)[:, None] == cells)
+        own_goal = projected & jnp.all(near == to_goal, axis=0)[:, None]
 
         # Agents and goals are written to one board and looked up at once, which costs each agent the same however many
         # others there are. XLA fuses what is not a scatter into the lookup, and the lookup into all that reads it, cell
@@ -177,23 +176,17 @@ class _Window:
         board = board.at[instance.goals.astype(jnp.uint32)].max(number << 1 + bits, mode="drop")
         board = board.at[here.astype(jnp.uint32)].add(number << 1, mode="drop")
         padded = jnp.pad(board.reshape(side, side), radius, constant_values=1)
-        corner = jnp.divmod(jnp.maximum(here, 0), side)
-        seen = jax.vmap(lambda row, column: jax.lax.dynamic_slice(padded, (row, column), (width, width)))(*corner)
+        seen = jax.vmap(lambda row, column: jax.lax.dynamic_slice(padded, (row, column), (width, width)))(*at)
         seen = jnp.zeros((agents, width + 1, width), number.dtype).at[:, :width].set(seen)
         seen = jnp.where(there, seen.reshape(agents, -1)[:, : width * width], none)
         same = (instance.goals[:, None] == instance.goals[None]) & ~np.eye(agents, dtype=bool)
         shared = jnp.max(jnp.where(same, number[:, None], none), axis=0)
         contents = {
             OBSTACLES: seen & 1,
-            OTHERS: jnp.where(offsets == 0, none, seen >> 1 & none + (1 << bits) - 1),
-            OWN_GOAL: own_goal,
+            OTHERS: jnp.where(cells == width * width // 2, none, seen >> 1 & none + (1 << bits) - 1),
+            OWN_GOAL: projected if self.project_goal else own_goal,
             OTHER_GOALS: jnp.where(own_goal, shared[:, None], seen >> 1 + bits),
         }
-        if self.project_goal:
-            goal = jnp.stack(jnp.divmod(instance.goals, side)) - jnp.stack(jnp.divmod(here, side))
-            row, column = jnp.clip(goal, -radius, radius) + radius
-            shown = jnp.where(here == ABSENT, ABSENT, row * width + column)
-            contents[OWN_GOAL] = shown[:, None] == np.arange(width * width, dtype=np.int32)[None]
         if self.distances:
             contents[STEPS_TO_GOAL] = self._steps_to_goal(state, contents[OBSTACLES])
         numbers = number_dtype(agents)
