@@ -66,7 +66,7 @@ def _compare(options: argparse.Namespace, stop: Stop) -> None:
 def _work(options: argparse.Namespace, stop: Stop) -> None:
     """Work on a comparison that is under way, as one of the processes of --jobs; a process without progress ends."""
     comparison = reopen(options.out)
-    with Display(ends=True) as display:
+    with Display() as display:
         run_all(plan_runs(comparison, options.out), comparison.evaluation, display, stop)
 
 

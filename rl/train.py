@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         others = forecast.configurations(config)
         with (
             contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
-            Display(not distributed.is_main(), config.tracking.stall_seconds) as display,
+            Display(not distributed.is_main()) as display,
         ):
             execute(config, directory, display, stop, stop_after=0 if taught_only else None)
             show_results(directory, display)

@@ -289,9 +289,6 @@ class TrackingSection(Section):
 
     tensorboard: bool = Field(False, description="write TensorBoard events in the run's directory too (extra `track`)")
     wandb: WandbMode = Field(WandbMode.OFF, description="log to Weights & Biases (extra `track`)")
-    stall_seconds: Annotated[float, Field(gt=0)] = Field(
-        600.0, description="seconds without any movement after which an idle process reports where it waits"
-    )
     forecast: tuple[str, ...] | None = Field(
         None, description="configurations whose hours the run estimates at its end, from its own rates; null: none"
     )

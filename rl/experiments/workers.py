@@ -21,8 +21,6 @@ from rl.run.tracking import Display
 
 PATIENCE = 1.0
 """Seconds between two looks at what other processes do."""
-RESTARTS = 5
-"""Restarts of killed workers before another run gets done; then it is no accident."""
 
 
 def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Display, stop: Stop) -> None:
@@ -34,7 +32,6 @@ def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Disp
     """
     while left := [plan for plan in plans if not plan.is_done]:
         if not any(attempt(plan, settings, display, stop) for plan in left if plan.can_begin):
-            display.touch()
             with stop.interrupt_immediately():
                 time.sleep(PATIENCE)
 
@@ -65,9 +62,6 @@ def count_done(plans: Sequence[RunPlan]) -> int:
 def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display, stop: Stop) -> None:
     """Start worker processes and wait until the runs are done; workers share the GPUs evenly.
 
-    A worker that is killed, by a system without memory or by itself as nothing moves (`rl.run.stall`), is started again
-    where its run was saved last.
-
     A signal reaches all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
 
     Raises:
@@ -77,7 +71,7 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
     display.say(f"{jobs} workers; their logs are in {out / 'logs'}")
     workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
-    done, sent, restarts = count_done(plans), 0, 0
+    done, sent = count_done(plans), 0
     codes: list[int | None] = [None] * jobs
     display.stage("runs", len(plans), done=done)
     try:
@@ -85,17 +79,11 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
             if stop.number != sent:
                 sent = stop.number
                 _send(workers, sent)
-            display.touch()
             time.sleep(0.5)
             codes = [worker.poll() for worker in workers]
-            for number, code in enumerate(codes):
-                if (code or 0) < 0 and restarts < RESTARTS and not stop.number:
-                    restarts += 1
-                    display.say(f"worker {number} is restarted: {_last_words(workers[number], logs[number])}")
-                    workers[number], codes[number] = _start(out, logs[number], number, jobs), None
             if count_done(plans) > done:
                 display.advance(steps=count_done(plans) - done)
-                done, restarts = count_done(plans), 0
+                done = count_done(plans)
     except KeyboardInterrupt:
         _send(workers, signal.SIGINT)
         raise

@@ -21,9 +21,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from jaxlake.files import write_whole
 from rl import distributed
-from rl.config import Config, ConfigError, TrackingSection
+from rl.config import Config, ConfigError
 from rl.config.choices import WandbMode
-from rl.run.stall import StallWatch
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
@@ -49,15 +48,12 @@ class Display:
 
     Args:
       quiet: show nothing, as all processes of a job but one do.
-      stall_seconds: say where the process waits once nothing has moved for so long.
-      ends: whether to end a process without progress, see `StallWatch`.
 
     Attributes:
       done: steps of the stage that lie behind.
     """
 
-    def __init__(self, quiet: bool = False, stall_seconds: float = TrackingSection().stall_seconds, ends: bool = False):
-        self._watch = StallWatch(stall_seconds, self.say, ends)
+    def __init__(self, quiet: bool = False):
         # Not for rich to guess: notebooks set FORCE_COLOR, by which it takes files of their children for terminals too.
         self.console = Console(
             highlight=False, soft_wrap=True, quiet=quiet, force_jupyter=False, force_terminal=sys.stdout.isatty()
@@ -80,17 +76,14 @@ class Display:
 
     def __enter__(self) -> "Display":
         self._live.start()
-        self._watch.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._watch.__exit__()
         if self._moves:  # elsewhere rich 13 ends with an empty line
             self._live.stop()
 
     def say(self, message: str) -> None:
         """A line that stays."""
-        self.touch()
         self.console.print(message.translate(CONTROLS), markup=False)
 
     def stage(self, name: str, total: int, done: int = 0) -> None:
@@ -100,11 +93,6 @@ class Display:
         self._task = self._live.add_task(name, total=total, completed=done, status="")
         self._name, self._total, self.done, self._told = name, total, done, done
         self._last = self._advanced = time.monotonic()
-        self.touch()
-
-    def touch(self) -> None:
-        """Note that the process is alive, though there is nothing to show."""
-        self._watch.touch()
 
     def advance(self, status: str = "", steps: int = 1) -> None:
         """Counts `steps` more and shows `status`, such as ``reward 0.41  valid 38 %``."""
@@ -114,12 +102,10 @@ class Display:
 
     def within(self, status: str) -> None:
         """Shows how far the next step is, once that has taken a while: on a short one it would only flicker."""
-        self.touch()
         if time.monotonic() - self._advanced > PATIENCE:
             self._show(status)
 
     def _show(self, status: str) -> None:
-        self.touch()
         if self._task is not None:
             self._live.update(self._task, completed=self.done, status=status)
         now = time.monotonic()

@@ -327,18 +327,3 @@ def test_workers_that_leave_something_undone_are_told_of_and_others_make_up_for_
     with pytest.raises(RunError, match=message):
         workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
     workers.run_workers(1, tmp_path, [Piece(tmp_path, True)], Display(quiet=True), Stop())
-
-
-def test_a_worker_that_is_killed_is_started_again_and_one_that_always_is_is_given_up(
-    tmp_path, does, monkeypatch, capfd
-):
-    done = tmp_path / "evaluation.json"
-    does(f"test -e {tmp_path}/once && touch {done} && exit 0; touch {tmp_path}/once; kill -9 $$")
-    workers.run_workers(1, tmp_path, [RunPlan(tmp_path, None, None)], Display(), Stop())
-    assert capfd.readouterr().out.count("worker 0 is restarted: ended by SIGKILL") == 1 and done.exists()
-    monkeypatch.setattr(workers.time, "sleep", lambda seconds: None)
-    started = does("kill -9 $$")
-    started.clear()
-    with pytest.raises(RunError, match="a worker failed"):
-        workers.run_workers(1, tmp_path, [Piece(tmp_path, False)], Display(quiet=True), Stop())
-    assert len(started) == 1 + workers.RESTARTS

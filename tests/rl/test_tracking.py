@@ -3,10 +3,7 @@
 import contextlib
 import json
 import os
-import re
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,6 @@ import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto.wandb_internal_pb2 import Record
 
-from rl import distributed
 from rl.config import Config, ConfigError, TrackingSection
 from rl.run import tracking
 from rl.run.tracking import Display, Meter, Trackers
@@ -201,35 +197,3 @@ def test_off_a_terminal_lines_are_plain_and_without_control_characters(capsys):
         display.say("a line that stays\x07")  # as a model may write it
         display.advance("two")
     assert capsys.readouterr().out == "a line that stays\ufffd\nboards  2/2  two  0 s left\n"
-
-
-def test_an_idle_process_says_where_it_waits_and_how_to_go_on(capsys):
-    """It stands still inside one of our own functions, as an execution that XLA lost does."""
-    with Display(stall_seconds=0.3):
-        distributed.from_main(lambda: time.sleep(1.0))
-    out = capsys.readouterr().out
-    waiting = rf"the processor is idle: waiting in from_main \(.*rl/distributed.py:\d+\), with JAX {jax.__version__}"
-    assert re.search(waiting, out)
-    assert f"kill -9 {os.getpid()}; then rerun the same command to resume" in out
-
-
-def test_a_busy_process_and_one_that_moves_are_not_called_idle(capsys):
-    with Display(stall_seconds=0.3) as display:
-        until = time.process_time() + 0.8
-        while time.process_time() < until:
-            pass
-        for _ in range(8):
-            time.sleep(0.1)
-            display.touch()
-    assert "idle" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("waits", "code"), [("time.sleep(30)", -9), ("threading.Event().wait(1.5)", 0)])
-def test_a_worker_that_stands_still_ends_itself_unless_it_waits_for_another_thread(waits, code):
-    program = f"""
-import threading, time
-from rl.run.tracking import Display
-with Display(stall_seconds=0.3, ends=True):
-    {waits}"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == code and "the processor is idle" in ended.stdout
