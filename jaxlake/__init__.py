@@ -1,9 +1,5 @@
 """MAPF-FrozenLake in JAX: boards, rules, an exact solver, a generator and the text in between; knows no model."""
 
-import warnings
-
-import jax
-
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text, to_text
 from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
@@ -32,14 +28,6 @@ from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solut
 from jaxlake.verify import first_failure, verify
 
 __version__ = "0.1.0"
-
-if jax.__version_info__ >= (0, 10):
-    warnings.warn(
-        f"JAX {jax.__version__} is installed: releases from 0.10.1 on can abort or hang on CPUs with AVX-512; "
-        "pip install 'jax<0.10'",
-        RuntimeWarning,
-        stacklevel=2,
-    )
 
 __all__ = [
     "CLASSIC_SLIP",

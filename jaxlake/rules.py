@@ -249,6 +249,6 @@ def _bits(flags: Sequence[jax.Array] | jax.Array) -> jax.Array:
 
 def _flags(bits: Array, agents: int) -> list[jax.Array]:
     """The inverse of ``_bits``."""
-    # By shifts: with masks, ``bits & 1 << agent``, JAX 0.10.1 to 0.12.0 abort at 5 to 7 agents on CPUs with AVX-512.
+    # By shifts: with masks, ``bits & 1 << agent``, JAX 0.10.1 to 0.12.0.1 abort at 5 to 7 agents on CPUs with AVX-512.
     one = np.array(1, bits.dtype)
     return [((bits >> np.array(agent, bits.dtype)) & one).astype(bool) for agent in range(agents)]

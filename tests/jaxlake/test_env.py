@@ -234,7 +234,7 @@ def random_actions(seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("agents", [5, *(pytest.param(agents, marks=pytest.mark.heavy) for agents in (6, 7))])
 def test_whatever_is_kept_of_a_batch_compiles(agents):
-    """JAX 0.10.1 to 0.12.0 ended the process at these numbers of agents."""
+    """JAX 0.10.1 to 0.12.0.1 ended the process at these numbers of agents."""
     level = from_text([chr(ord("a") + row) + "." * (agents - 2) + chr(ord("A") + row) for row in range(agents)])
     right = np.full(agents, RIGHT)
 
