@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.record import Array
+from jaxlake.record import Array, vary_alike
 from jaxlake.types import ABSENT, Instance
 
 _WORD = 32
@@ -26,7 +26,7 @@ TOGETHER = 32
 def free_cells(instances: Instance) -> jax.Array:
     """Return the cells without hole, bool ``[boards, rows, columns]``, of instances ``[boards]``."""
     side = instances.max_size
-    inside = jnp.arange(side, dtype=jnp.int32) < jnp.asarray(instances.size)[:, None]
+    inside = jnp.arange(side, dtype=jnp.int32)[None] < jnp.asarray(instances.size)[:, None]
     return ~jnp.asarray(instances.holes).reshape(-1, side, side) & inside[:, :, None] & inside[:, None, :]
 
 
@@ -34,7 +34,8 @@ def pack(cells: Array) -> jax.Array:
     """Pack bool ``[..., columns]`` into uint32 ``[..., words]``."""
     padding = [(0, 0)] * (cells.ndim - 1) + [(0, -cells.shape[-1] % _WORD)]
     bits = jnp.pad(cells, padding).reshape(*cells.shape[:-1], -1, _WORD).astype(jnp.uint32)
-    return jnp.sum(bits << jnp.arange(_WORD, dtype=jnp.uint32), axis=-1, dtype=jnp.uint32)
+    place = jnp.arange(_WORD, dtype=jnp.uint32).reshape(*[1] * cells.ndim, _WORD)
+    return jnp.sum(bits << place, axis=-1, dtype=jnp.uint32)
 
 
 def reach(free: Array, starts: Array) -> jax.Array:
@@ -58,7 +59,7 @@ def steps(free: Array, starts: Array, goals: Array) -> jax.Array:
     def count(reached: jax.Array, before: jax.Array, time: jax.Array) -> jax.Array:
         return before + 1 - there(reached)
 
-    reached, before, _ = _flood(free, starts, count, jnp.zeros(goals.shape, jnp.int32))
+    reached, before, _ = _flood(free, starts, count, jnp.zeros_like(goals, jnp.int32))
     return jnp.where((there(reached) == 1) & (goals >= 0), before, ABSENT)
 
 
@@ -95,7 +96,7 @@ def steps_to_goals(instances: Instance) -> jax.Array:
     planes = min((side * side + 2 * _STEPS).bit_length(), _PLANES)  # the last change is noticed within two looks
     parity = jnp.zeros((planes, *free.shape, instances.goals.shape[1]), jnp.uint32)
     reached, parity, time = _flood(free, jnp.asarray(instances.goals), turn, parity)
-    bit = jnp.arange(_WORD, dtype=jnp.uint32)
+    bit = jnp.arange(_WORD, dtype=jnp.uint32).reshape(1, 1, 1, 1, -1)
     last = (time - 1).astype(jnp.uint32)
     number = functools.reduce(
         jnp.bitwise_or, (((plane[..., None] >> bit) & 1) << index for index, plane in enumerate(parity))
@@ -123,7 +124,8 @@ def _flood(
     rows, words = free.shape[1:]
     walls = jnp.asarray(free)[..., None]
     row, word, bit = _place(starts, rows)
-    here = (jnp.arange(rows)[:, None, None] == row[:, None, None]) & (jnp.arange(words)[:, None] == word[:, None, None])
+    each_row, each_word = (np.arange(count, dtype=np.int32)[:, None] for count in (rows, words))
+    here = (each_row[None, :, None] == row[:, None, None]) & (each_word[None, None] == word[:, None, None])
     first = jnp.where(here & (starts >= 0)[:, None, None], jnp.uint32(1) << bit[:, None, None], jnp.uint32(0)) & walls
 
     def step(_: int, carry: tuple[jax.Array, Any, jax.Array]) -> tuple[jax.Array, Any, jax.Array]:
@@ -137,7 +139,8 @@ def _flood(
         grown, state, time = jax.lax.fori_loop(0, _STEPS, step, carry[:3])
         return grown, state, time, jnp.any(grown != carry[0]) & (time < (1 << _PLANES) - _STEPS)
 
-    return jax.lax.while_loop(lambda carry: carry[3], grow, (first, state, jnp.int32(1), jnp.bool_(True)))[:3]
+    begin = vary_alike((first, state, jnp.int32(1), jnp.bool_(True)))
+    return jax.lax.while_loop(lambda carry: carry[3], grow, begin)[:3]
 
 
 def _place(cells: Array, rows: int) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -95,7 +95,7 @@ def flat(state: State) -> jax.Array:
     others_by_number = np.array([np.concatenate([[agent], np.delete(number, agent)]) for agent in number])
 
     def coordinates(cells: Array) -> jax.Array:
-        pair = jnp.stack(jnp.divmod(cells, side), axis=-1) / side
+        pair = jnp.stack(jnp.divmod(cells, side), axis=-1).astype(jnp.float32) / side
         return jnp.where((cells != ABSENT)[:, None], pair, -1.0)[others_by_number].reshape(agents, 2 * agents)
 
     obstacles = jnp.broadcast_to(_obstacles(state).astype(jnp.float32), (agents, side * side))
@@ -156,7 +156,7 @@ class _Window:
     def __call__(self, state: State) -> jax.Array:
         instance, radius, here = state.instance, self.radius, state.positions
         side, agents, width = instance.max_size, instance.max_agents, 2 * self.radius + 1
-        cells = np.arange(width * width, dtype=np.min_scalar_type(-width * width))
+        cells = np.arange(width * width, dtype=np.min_scalar_type(-width * width))[None]
         there = (here != ABSENT)[:, None]
         at = jnp.stack(jnp.divmod(jnp.maximum(here, 0), side))
         to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - at
@@ -216,5 +216,5 @@ def number_dtype(agents: int) -> np.dtype:
 def _obstacles(state: State) -> Array:
     """bool ``[cells]``: holes and cells off the board."""
     instance = state.instance
-    row, column = np.divmod(np.arange(instance.max_size**2), instance.max_size)
+    row, column = np.divmod(np.arange(instance.max_size**2, dtype=np.int32), instance.max_size)
     return instance.holes | (np.maximum(row, column) >= instance.size)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxlake import levels
 from jaxlake.arguments import check_key, whole_number
 from jaxlake.processes import runs_programs
-from jaxlake.record import Array
+from jaxlake.record import Array, vary_alike
 from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
 
 _UNDECIDED = -2
@@ -22,6 +22,7 @@ _NEVER = np.iinfo(np.int32).max
 _BYTES = 1 << 28  # Of paths and distances that one program holds.
 
 
+@runs_programs
 def step(instance: Instance, positions: Array, priorities: Array, fields: Array, ties: Array) -> jax.Array:
     """Return a joint action of PIBT, int32 ``[max_agents]`` of ``Action``, for ``Lake.step``; no batch axes.
 
@@ -37,7 +38,8 @@ def step(instance: Instance, positions: Array, priorities: Array, fields: Array,
         first, then the one with the lowest number here, then the first action.
     """
     side, agents = instance.max_size, instance.max_agents
-    positions, priorities, fields, ties = map(jnp.asarray, (positions, priorities, fields, ties))
+    positions, priorities, ties = (jnp.asarray(part, jnp.int32) for part in (positions, priorities, ties))
+    instance, positions, priorities, fields, ties = vary_alike((instance, positions, priorities, fields, ties))
     agent = jnp.arange(agents, dtype=jnp.int32)
     row, column = jnp.divmod(positions[:, None], side)
     moves = jnp.array(STEPS, jnp.int32)
@@ -48,7 +50,7 @@ def step(instance: Instance, positions: Array, priorities: Array, fields: Array,
     cost = fields[agent[:, None], cells].astype(jnp.int32)
     cost = jnp.where(cost == ABSENT, np.int32(1 << 15), cost)
     stands = jnp.any((cells[:, :, None] == positions) & (agent[:, None, None] != agent), axis=2)
-    cost = jnp.where(enterable, cost << 9 | stands.astype(jnp.int32) << 8 | ties.astype(jnp.int32), _NEVER)
+    cost = jnp.where(enterable, cost << 9 | stands.astype(jnp.int32) << 8 | ties, _NEVER)
     # Sorting five numbers of each agent takes longer than all their comparisons.
     action = jnp.arange(len(STEPS), dtype=jnp.int32)
     before = (cost[:, None] < cost[..., None]) | ((cost[:, None] == cost[..., None]) & (action < action[:, None]))
@@ -78,14 +80,15 @@ def step(instance: Instance, positions: Array, priorities: Array, fields: Array,
         further = jnp.where(pushes, jnp.argmax(pushed).astype(jnp.int32), further)
         return following, tried, pusher, jnp.where(exhausted, pusher[current], further)
 
-    nobody = jnp.full(agents, ABSENT, jnp.int32)
     following = jnp.where(positions == ABSENT, ABSENT, _UNDECIDED).astype(jnp.int32)
-    begin = (following, jnp.zeros(agents, jnp.int32), nobody, jnp.int32(ABSENT))
+    nobody = jnp.full_like(following, ABSENT)
+    begin = (following, jnp.zeros_like(following), nobody, jnp.full_like(following, ABSENT, shape=()))
     following, *_ = jax.lax.while_loop(lambda state: (state[3] >= 0) | jnp.any(state[0] == _UNDECIDED), decide, begin)
     chosen = jnp.argmax((cells == following[:, None]) & enterable, axis=1).astype(jnp.int32)
     return jnp.where(positions == ABSENT, np.int32(Action.WAIT), chosen)
 
 
+@runs_programs
 def next_priorities(priorities: Array, arrived: Array) -> jax.Array:
     """Return the priorities of the next step; they grow until an agent is on its goal, bool ``[agents]`` `arrived`."""
     agents = priorities.shape[-1]

@@ -200,7 +200,7 @@ def _breaks_of_many(instances: Instance, cells: Array) -> tuple[jax.Array, ...]:
         jnp.any((cells == OUTSIDE) | (cells >= 0) & (furthest >= size), axis=(-2, -1)),
         jnp.any((cells >= 0) & hole, axis=(-2, -1)),
         jnp.any(_jumps(cells, instances.max_size), axis=(-2, -1)),
-        jax.lax.fori_loop(1, agents // 2 + 1, meet, jnp.zeros(axes, bool)),
+        jax.lax.fori_loop(1, agents // 2 + 1, meet, jnp.zeros_like(cells[..., 0, 0], bool)),
     )
 
 

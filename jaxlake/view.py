@@ -59,12 +59,13 @@ class View:
             number = at(cells, down, right) * 3 + at(cells, 2 * down, 2 * right)
             beside = [(down + d, right + r) for d, r in STEPS[: Action.WAIT] if (down + d, right + r) != (0, 0)]
             rivals = functools.reduce(jnp.logical_or, [at(others, *cell) for cell in beside])
-            directions.append(number * 2 + rivals)
+            directions.append(number * 2 + rivals.astype(number.dtype))
         to_goal = jnp.stack(jnp.divmod(instance.goals, side)) - jnp.stack(jnp.divmod(positions, side))
         left = state.params.max_steps - state.time
-        clock = jnp.sum(left > np.array(CLOCK))
+        clock = jnp.sum(left > np.array(CLOCK, np.int32), dtype=jnp.int32)
         parts = [*(jnp.clip(to_goal, -FAR, FAR) + FAR), *directions, jnp.broadcast_to(clock, positions.shape)]
-        return jnp.where((positions != ABSENT)[:, None], jnp.stack(parts, axis=-1), 0).astype(jnp.int8)
+        view = jnp.stack([part.astype(jnp.int8) for part in parts], axis=-1)
+        return jnp.where((positions != ABSENT)[:, None], view, 0)
 
 
 @functools.cache

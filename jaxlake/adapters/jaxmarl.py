@@ -9,6 +9,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxmarl.environments import multi_agent_env, spaces
 
@@ -76,7 +77,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         # The baselines' ``unbatchify`` leaves an axis of one behind each action.
         chosen = jnp.stack([jnp.reshape(actions[agent], ()).astype(jnp.int32) for agent in self.agents])
         episode, timestep = self.lake.step(state.episode, chosen, key)
-        absent = jnp.arange(self.num_agents) >= episode.instance.num_agents
+        absent = np.arange(self.num_agents, dtype=np.int32) >= episode.instance.num_agents
         infos = {**arrays_by_name(timestep.info), "truncated": timestep.truncated}
         return (
             self._by_agent(timestep.observation),

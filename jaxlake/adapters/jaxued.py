@@ -17,7 +17,7 @@ from jaxued.environments import UnderspecifiedEnv
 from jaxlake import observations
 from jaxlake.adapters.gymnax import core_params, count_joint_actions, split_actions, with_params
 from jaxlake.env import Lake
-from jaxlake.record import Array, Record, record
+from jaxlake.record import Array, Record, record, vary_alike
 from jaxlake.state import State
 from jaxlake.types import MAX_AGENTS, MAX_STEPS, Instance
 
@@ -106,7 +106,7 @@ def make_level_mutator(max_num_edits: int) -> Callable[[jax.Array, Instance, Arr
         which_rng, cell_rng, agent_rng = jax.random.split(rng, 3)
         which = jax.random.randint(which_rng, (), 0, 3, jnp.int32)
         holes, goals = jnp.asarray(board.holes), jnp.asarray(board.goals)
-        row, column = np.divmod(np.arange(board.max_size**2), board.max_size)
+        row, column = np.divmod(np.arange(board.max_size**2, dtype=np.int32), board.max_size)
         taken = jnp.concatenate([board.starts, goals]).astype(jnp.uint32)  # ABSENT is out of range.
         free = jnp.asarray(np.maximum(row, column) < board.size).at[taken].set(False, mode="drop")
         free &= (which == _FLIP_HOLE) | ~holes
@@ -123,6 +123,7 @@ def make_level_mutator(max_num_edits: int) -> Callable[[jax.Array, Instance, Arr
             edited = edit(board, jax.random.fold_in(rng, number))
             return jax.tree.map(lambda new, old: jnp.where(number < num_edits, new, old), edited, board)
 
+        _, _, level = vary_alike((jax.random.key_data(rng), num_edits, level))
         return jax.lax.fori_loop(0, max_num_edits, one, level)
 
     return mutate_level

@@ -15,7 +15,7 @@ from jaxlake.arguments import short_repr
 from jaxlake.flood import free_cells
 from jaxlake.levels import check_shapes
 from jaxlake.processes import runs_programs
-from jaxlake.record import Array, Record, record
+from jaxlake.record import Array, Record, record, vary_alike
 from jaxlake.solve.joint import INFINITE, Convention, joint_values
 from jaxlake.types import MAX_SIZE, OUTSIDE, STEPS, Instance, Plan
 
@@ -109,6 +109,7 @@ class _Written(Record):
 def _completion_costs(instances: Instance, paths: Array, lengths: Array) -> jax.Array:
     boards, plans, agents, times = paths.shape
     lanes = boards * plans
+    instances, paths, lengths = vary_alike((instances, paths, lengths))
     paths = jnp.moveaxis(jnp.asarray(paths).reshape(lanes, agents, times), 0, -1).swapaxes(0, 1)
     lengths = jnp.asarray(lengths).reshape(lanes, agents).T.astype(jnp.int32)
     starts, goals = (
@@ -235,7 +236,8 @@ def _alone(
 
     tables = tuple(jnp.full((size, size, agents - fixed, lanes), _FAR) for fixed in range(agents))
     may_rest = tuple(jnp.ones((agents - fixed, lanes), bool) for fixed in range(agents))
-    tables, may_rest, _ = jax.lax.while_loop(lambda carry: carry[2], resting, (tables, may_rest, jnp.bool_(True)))
+    _, begin = vary_alike((goals, (tables, may_rest, jnp.bool_(True))))
+    tables, may_rest, _ = jax.lax.while_loop(lambda carry: carry[2], resting, begin)
     last = of_path(tables, may_rest, written.cells[-1])
     (tables, _), found = jax.lax.scan(step, (tables, may_rest), (written.cells[:-1], written.cells[1:]), reverse=True)
     values, rests = (jnp.concatenate([part, end[None]]) for part, end in zip(found, last, strict=True))

@@ -18,7 +18,7 @@ from jaxlake.arguments import Word, whole_number
 from jaxlake.flood import free_cells
 from jaxlake.levels import check_shapes
 from jaxlake.processes import runs_programs
-from jaxlake.record import Array, Record
+from jaxlake.record import Array, Record, vary_alike
 from jaxlake.types import MAX_SIZE, STEPS, Action, Instance
 
 INFINITE = np.iinfo(np.uint16).max
@@ -247,7 +247,7 @@ def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Ar
 
     table = jnp.full((size + 2,) * 2 * agents + (lanes,), _FAR)
     table = jax.lax.dynamic_update_slice(table, seed, (1,) * 2 * agents + (0,))
-    table, _, _ = jax.lax.while_loop(lambda carry: carry[2], twice, (table, table, jnp.bool_(True)))
+    table, _, _ = jax.lax.while_loop(lambda carry: carry[2], twice, vary_alike((table, table, jnp.bool_(True))))
     return table[inner].reshape(*[size * size] * agents, lanes)
 
 

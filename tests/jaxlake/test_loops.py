@@ -21,6 +21,7 @@ from jaxlake.types import Action
 from tests.support.faces import ON_DEVICE
 
 BOARDS = ("aA.\nbB.\n..#", "a..\n.#A\nbB.", "a#.\nA..\nB.b")
+KEYS = jax.random.split(jax.random.key(0), 8)
 STEPS, SLIPPERY = 6, Params(max_steps=jnp.int32(4), slip=jnp.float32(0.5))
 
 
@@ -51,11 +52,6 @@ LOOPS = {
 }
 
 
-EACH = pytest.mark.parametrize(
-    "name", [name if name == "planes" else pytest.param(name, marks=pytest.mark.heavy) for name in LOOPS]
-)
-
-
 def moves_of(name):
     return np.random.default_rng(0).integers(0, len(Action), (STEPS, 1 if name == "one agent" else 2), np.int32)
 
@@ -68,8 +64,8 @@ def unwrapped(tree):
     return jax.tree.map(lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x, tree)
 
 
-@EACH
-def test_a_rollout_is_the_same_under_shard_map_and_strict_settings(name):
+def rollouts(name):
+    """A loop from a key, mapped over keys, and mapped over keys that are on two devices."""
     reset, step = LOOPS[name]()
 
     def rollout(key):
@@ -81,12 +77,25 @@ def test_a_rollout_is_the_same_under_shard_map_and_strict_settings(name):
             (moves_of(name), jax.random.split(key, STEPS)),
         )[1]
 
-    keys = jax.random.split(jax.random.key(0), 8)
     mesh, one = jax.sharding.Mesh(jax.devices()[:2], ("devices",)), PartitionSpec("devices")
-    sharded = jax.shard_map(jax.vmap(rollout), mesh=mesh, in_specs=one, out_specs=one)
+    every = jax.vmap(rollout)
+    return every, jax.shard_map(every, mesh=mesh, in_specs=one, out_specs=one)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_a_step_returns_is_carried_as_what_reset_returns_under_shard_map_and_strict_settings(name):
+    """By trace alone; `test_strict.py` traces every function by itself."""
+    every, sharded = rollouts(name)
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
-        ours = jax.jit(sharded)(keys)
-    same(ours, jax.jit(jax.vmap(rollout))(keys))
+        ours = jax.eval_shape(sharded, KEYS)
+    assert ours == jax.eval_shape(every, KEYS)
+
+
+def test_a_rollout_is_the_same_under_shard_map_and_strict_settings():
+    every, sharded = rollouts("planes")
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        ours = jax.jit(sharded)(KEYS)
+    same(ours, jax.jit(every)(KEYS))
 
 
 @pytest.mark.heavy
