@@ -34,13 +34,16 @@ BUILT = {
     "use_sliding_window": (False, None),
     "num_experts": (0, None),
     "quantization_config": (None,),
+    "text_config": (None,),
     "rope_type": ("default", "llama3", None),
-    "type": ("default", "llama3", None),
     "rope_interleaved": (False, None),
     "use_mrope": (False, None),
     "partial_rotary_factor": (1, None),
 }
 """Values of other fields that the model computes, the last for an absent one; with others it would be wrong."""
+ROPE = ("rope_type", "rope_theta", "partial_rotary_factor", "rope_interleaved")
+"""Fields of the positions, which may stand in three places; those that follow belong to one type of scaling."""
+SCALING = tuple(field.name for field in dataclasses.fields(RopeScaling))
 
 # The shipped tokenizer has 896 tokens; sequences are short, hence the small base of the angles.
 _TINY = DecoderConfig(
@@ -159,7 +162,8 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
       dtype: type of the matrix work.
 
     Raises:
-      ConfigError: if the file is absent, is of another architecture, lacks a field, or asks for what is not built.
+      ConfigError: if the file is absent, is of another architecture, lacks a field, or asks for what is not built;
+        or if it has two values of one field of its positions.
     """
     path = Path(path)
     path = path / "config.json" if path.is_dir() else path
@@ -167,9 +171,8 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
         raw = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: cannot read it ({error})") from None
-    # transformers 4 writes rope_theta at the top and any scaling into rope_scaling, 5 both into rope_parameters.
-    raw = (raw.get("rope_scaling") or {}) | (raw.get("rope_parameters") or {}) | raw
     family = str(raw.get("model_type"))
+    raw |= _rope(path, raw) if family in FAMILIES else {}
     built = BUILT | {"architectures": ([architecture(family)], None)}
     if family == "mistral":
         raw, built = {"sliding_window": 4096} | raw, built | {"sliding_window": (None,)}  # its class's default
@@ -180,22 +183,59 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
     ]
     if set(raw.get("layer_types") or ()) - {"full_attention"}:
         problems.append("layer_types must be full_attention alone")
-    if family != "qwen3" and raw.get("head_dim") is None and not {"hidden_size", "num_attention_heads"} - raw.keys():
+    sizes = raw.get("hidden_size"), raw.get("num_attention_heads")
+    if family != "qwen3" and raw.get("head_dim") is None and all(isinstance(size, int) and size for size in sizes):
         raw["head_dim"] = raw["hidden_size"] // raw["num_attention_heads"]  # Qwen3's class has a number of its own
-    scaled = "llama3" in (raw.get("rope_type"), raw.get("type"))
-    scaling = [field.name for field in dataclasses.fields(RopeScaling)] if scaled else []
+    scaling = SCALING if raw.get("rope_type") == "llama3" else ()
     if missing := [name for name in (*FIELDS, *scaling) if raw.get(name) is None]:
         problems.append(f"lacks {', '.join(missing)}")
+    problems += [
+        f"{name} = {raw[name]!r} must be a number, or true or false"
+        for name in (*FIELDS, *scaling)
+        if not isinstance(raw.get(name), int | float | None)
+    ]
     if problems:
         raise ConfigError(f"{path}: must be of a dense decoder: {'; '.join(problems)}")
     qk_norm, qkv_bias = FAMILIES[family]
     return DecoderConfig(
         **{name: raw[name] for name in FIELDS} | {"rope_theta": float(raw["rope_theta"])},
-        rope_scaling=RopeScaling(*(raw[name] for name in scaling)) if scaled else None,
+        rope_scaling=RopeScaling(*(raw[name] for name in scaling)) if scaling else None,
         qk_norm=qk_norm,
         qkv_bias=qkv_bias,
         dtype=dtype,
     )
+
+
+def _rope(path: Path, raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the positions, once all places in a config.json that name them agree.
+
+    transformers 4 writes rope_theta at the top and a scaling into rope_scaling, and copies a rope_parameters that it
+    does not know. 5 writes all into rope_parameters, and reads rope_scaling first, then that, then the top. So two
+    values are two models.
+
+    Raises:
+      ConfigError: naming two places and their values.
+    """
+    said = {name: {name: raw[name]} for name in (*ROPE, *SCALING) if raw.get(name) is not None}
+    for place in [name for name in ("rope_parameters", "rope_scaling") if raw.get(name)] or ["rope_scaling"]:
+        table = raw.get(place) or {}
+        if not isinstance(table, dict) or any(isinstance(value, dict) for value in table.values()):
+            raise ConfigError(f"{path}: {place} = {table!r} must be one table for all layers")
+        table = {name: value for name, value in table.items() if value is not None}
+        # Neither version fills one table from the other, but each from the top.
+        fields = {name: raw.get(name) for name in ROPE} | {"rope_type": table.get("type", "default")} | table
+        for name in (*ROPE, *(SCALING if fields["rope_type"] == "llama3" else ())):
+            said.setdefault(name, {})[f"{place}.{name}"] = fields.get(name)
+        said["rope_type"][f"{place}.type"] = table.get("type", fields["rope_type"])
+    for values in said.values():
+        (first, value), *others = values.items()
+        for other, another in others:
+            if another != value:
+                raise ConfigError(
+                    f"{path}: {first} = {value!r} and {other} = {another!r} must be equal, as versions of transformers "
+                    "differ in which they read; keep the one that the model was trained with"
+                )
+    return {name: next(reversed(values.values())) for name, values in said.items()}
 
 
 def family_of(config: DecoderConfig) -> str:

@@ -1,6 +1,7 @@
 """The shapes by name are those that were published, and a config.json is believed only as far as it is understood."""
 
 import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -73,6 +74,105 @@ def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
 )
 def test_theta_is_read_in_every_spelling(tmp_path, spelling):
     assert read_config(written(tmp_path, **spelling)).rope_theta == 1e6
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+NEW = {"rope_type": "default", "rope_theta": 1e6}
+"""rope_parameters as transformers 5 writes them."""
+
+
+@pytest.mark.parametrize(
+    ("spelling", "first", "second"),
+    [
+        # A folder of transformers 5 that 4.57 has read and saved: 4's default at the top.
+        ({"rope_theta": 1e4, "rope_parameters": NEW}, "rope_theta = 10000.0", "rope_parameters.rope_theta = 1000000.0"),
+        ({"rope_theta": 1e4, "rope_scaling": NEW}, "rope_theta = 10000.0", "rope_scaling.rope_theta = 1000000.0"),
+        (
+            {"rope_theta": 1e6, "rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | NEW},
+            "rope_parameters.rope_type = 'default'",
+            "rope_scaling.rope_type = 'llama3'",
+        ),
+        (
+            {"rope_theta": 1e6, "rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 32}},
+            "rope_parameters.factor = 32",
+            "rope_scaling.factor = 8.0",
+        ),
+        # Without a type it is "default", whatever the other says.
+        (
+            {"rope_theta": 1e6, "rope_scaling": {"rope_theta": 1e6}, "rope_parameters": LLAMA3},
+            "rope_parameters.rope_type = 'llama3'",
+            "rope_scaling.rope_type = 'default'",
+        ),
+        # rope_scaling takes nothing from rope_parameters, so both versions would take their default.
+        (
+            {"rope_theta": "absent", "rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"rope_theta": 1e6}},
+            "rope_parameters.rope_theta = 1000000.0",
+            "rope_scaling.rope_theta = None",
+        ),
+        (
+            {"rope_theta": 1e6, "rope_scaling": LLAMA3 | {"type": "linear"}},
+            "rope_scaling.rope_type = 'llama3'",
+            "rope_scaling.type = 'linear'",
+        ),
+        ({"rope_type": "llama3"} | LLAMA3, "rope_type = 'llama3'", "rope_scaling.rope_type = 'default'"),
+        (
+            {"original_max_position_embeddings": 4096, "rope_scaling": LLAMA3},
+            "original_max_position_embeddings = 4096",
+            "rope_scaling.original_max_position_embeddings = 8192",
+        ),
+        ({"factor": 2.0, "rope_scaling": LLAMA3}, "factor = 2.0", "rope_scaling.factor = 8.0"),
+        (
+            {"partial_rotary_factor": 1.0, "rope_theta": 1e6, "rope_parameters": NEW | {"partial_rotary_factor": 0.5}},
+            "partial_rotary_factor = 1.0",
+            "rope_parameters.partial_rotary_factor = 0.5",
+        ),
+    ],
+)
+def test_positions_that_are_said_twice_and_not_alike_are_refused(tmp_path, spelling, first, second):
+    with pytest.raises(ConfigError) as error:
+        read_config(written(tmp_path, **spelling))
+    assert str(error.value).startswith(f"{tmp_path}/config.json: {first} and {second} must be equal, as versions")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("table", [[1.0], "llama3", {"full_attention": NEW, "sliding_attention": NEW}])
+@pytest.mark.parametrize("place", ["rope_scaling", "rope_parameters"])
+def test_positions_are_one_table_for_all_layers(tmp_path, place, table):
+    with pytest.raises(ConfigError, match=f"config.json: {place} = .* must be one table for all layers$"):
+        read_config(written(tmp_path, **{place: table}))
+
+
+def test_positions_are_those_of_transformers_or_refused(tmp_path):
+    """All files with one, two or three places, of which some agree."""
+    from transformers import Qwen3Config
+
+    thetas = ({}, {"rope_theta": 10000}, {"rope_theta": 1000000})
+    scalings = ({}, {"rope_scaling": None}, *({"rope_scaling": table} for table in (LLAMA3, LLAMA3 | NEW, NEW)))
+    scalings += ({"rope_scaling": {"type": "default"}}, {"rope_scaling": LLAMA3 | {"type": "llama3"}})
+    parameters = (NEW, LLAMA3, LLAMA3 | {"rope_theta": 1e6}, LLAMA3 | {"factor": 32, "rope_theta": 1e6}, {})
+    plain = {key: value for key, value in QWEN3_4B_2507.items() if key not in ("rope_theta", "rope_scaling")}
+    read = 0
+    for top, scaling, new in itertools.product(
+        thetas, scalings, ({}, *({"rope_parameters": table} for table in parameters))
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(plain | top | scaling | new))
+        try:
+            ours = read_config(tmp_path)
+        except ConfigError:
+            continue
+        read += 1
+        theirs = Qwen3Config(**json.loads((tmp_path / "config.json").read_text())).rope_parameters
+        assert ours.rope_theta == theirs["rope_theta"]
+        assert (ours.rope_scaling is not None) == (theirs["rope_type"] == "llama3")
+        for name, value in vars(ours.rope_scaling).items() if ours.rope_scaling else ():
+            assert value == theirs[name]
+    assert read > 50
 
 
 PUBLISHED_CONFIGS = {
@@ -163,6 +263,11 @@ def test_a_published_config_is_its_preset(tmp_path, name):
             {"model_type": "gemma", "architectures": ["GemmaForCausalLM"]},
             "model_type = 'gemma' must be 'qwen3' or 'qwen2' or 'llama' or 'mistral'",
         ),
+        (
+            "smollm2-135m",
+            {"model_type": "gemma3", "rope_parameters": {"full_attention": {"rope_theta": 1e6}}},
+            "model_type = 'gemma3' must be",
+        ),
         ("smollm2-135m", {"model_type": "mistral", "architectures": None}, "sliding_window = 4096 must be None"),
         ("smollm2-135m", {"hidden_size": "absent"}, "lacks hidden_size, head_dim"),
         ("smollm2-135m", {"quantization_config": {"quant_method": "gptq"}}, "must be None"),
@@ -192,6 +297,9 @@ def test_what_no_family_computes_is_refused_in_one_line(tmp_path, name, changes,
         ({"rope_theta": "absent"}, "lacks rope_theta"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type = 'yarn' must be 'default'"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5 must be 1"),
+        ({"rope_theta": "1000000"}, "rope_theta = '1000000' must be a number"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings = 'false' must be a number, or true or false"),
+        ({"text_config": {"rope_theta": 1e4}}, "text_config = {'rope_theta': 10000.0} must be None"),
         ({"num_experts": 128}, "num_experts = 128 must be 0"),
         ({"architectures": ["Qwen3ForSequenceClassification"]}, "must be ['Qwen3ForCausalLM']"),
         ({"use_sliding_window": True}, "use_sliding_window = True must be False"),
