@@ -7,6 +7,7 @@ has lost stays lost. Whatever is unknown here is an error: without it the model 
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ NUMBERS = {
 HEAD_SIZES = ("llama.attention.key_length", "llama.attention.value_length", "llama.rope.dimension_count")
 """Keys that must agree where present: the size of a head, all of which is rotated."""
 ALLOWED: dict[str, tuple] = {
+    "general.type": ("model", None),
     "general.architecture": ("llama",),
     "tokenizer.ggml.model": ("gpt2",),
     "tokenizer.ggml.pre": ("smollm",),
@@ -103,7 +105,19 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except OSError as error:
         raise ConfigError(f"{file}: cannot read it ({error.strerror})") from None
     except (ValueError, LookupError, OverflowError) as error:  # of NumPy, for bytes that are not there
-        raise ConfigError(f"{file}: must be a whole GGUF file, and is none or damaged ({error})") from None
+        raise ConfigError(
+            f"{file}: must be a whole GGUF file with types of numbers that gguf knows ({error})"
+        ) from None
+    if (parts := fields.get("split.count", 0)) not in (0, 1):  # llama-gguf-split writes 0 where it has joined them
+        raise ConfigError(
+            f"{file}: must be a whole model, and is part {fields.get('split.no', 0) + 1} of {parts}; join them: "
+            "llama-gguf-split --merge FIRST-PART FILE"
+        )
+    if reader.byte_order == "S":  # `gguf` swaps the keys and shapes, and no tensor
+        raise ConfigError(
+            f"{file}: must have this machine's byte order ({sys.byteorder}-endian), and has the other; rewrite it: "
+            f"python -m gguf.scripts.gguf_convert_endian FILE {sys.byteorder}"
+        )
     return fields, {tensor.name: tensor for tensor in reader.tensors}
 
 

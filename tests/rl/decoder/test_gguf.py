@@ -1,6 +1,10 @@
 """Folders of GGUF files: small files written here, beside arithmetic by hand and `transformers`; what is refused."""
 
+import functools
 import json
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -174,6 +178,10 @@ BAD = {
     "another architecture": (dict(architecture="qwen2"), "general.architecture = 'qwen2': must be a plain dense llama"),
     "another tokenizer": (dict(keys={"tokenizer.ggml.model": ("llama", T.STRING)}), "tokenizer.ggml.model = 'llama'"),
     "another division": (dict(keys={"tokenizer.ggml.pre": ("qwen2", T.STRING)}), "a tokenizer smollm of gpt2"),
+    "adapters": (
+        dict(keys={"general.type": ("adapter", T.STRING), "adapter.type": ("lora", T.STRING)}),
+        "general.type = 'adapter': must be a plain dense llama",
+    ),
     "experts": (
         dict(keys={"llama.expert_count": (8, T.UINT32)}),
         "llama.expert_count = 8: must be a plain dense llama",
@@ -227,12 +235,54 @@ def test_a_truncated_file_is_one_line_wherever_it_ends(tmp_path, capsys):
     for end in [*range(4, 1200, 13), *range(1200, len(whole), 9973), len(whole) - 1]:
         (tmp_path / "a.gguf").write_bytes(whole[:end])
         line = refused(capsys, tmp_path / "a.gguf", tmp_path / "folder")
-        assert f"{tmp_path}/a.gguf: must be a whole GGUF file, and is none or damaged" in line, end
+        assert f"{tmp_path}/a.gguf: must be a whole GGUF file with types of numbers that gguf knows (" in line, end
+
+
+def test_a_file_of_the_other_byte_order_is_one_line(tmp_path, capsys, monkeypatch):
+    """As `gguf` writes it and as its script rewrites one; the script that the line names makes it whole again."""
+    other, this = ("big", "little") if sys.byteorder == "little" else ("little", "big")
+    said = f"must have this machine's byte order ({this}-endian), and has the other; rewrite it: python -m gguf.scripts"
+    script = [sys.executable, "-m", "gguf.scripts.gguf_convert_endian", str(tmp_path / "a.gguf")]
+    right = write(tmp_path / "a.gguf", kind=gguf.GGMLQuantizationType.Q8_0).read_bytes()
+    subprocess.run([*script, other], input=b"YES\n", check=True, capture_output=True)
+    line = refused(capsys, tmp_path / "a.gguf", tmp_path / "folder")
+    assert f"{tmp_path}/a.gguf: {said}" in line
+    *_, order = line.split()
+    subprocess.run([*script, order], input=b"YES\n", check=True, capture_output=True)
+    assert (tmp_path / "a.gguf").read_bytes() == right
+    swapped = functools.partial(gguf.GGUFWriter, endianess=gguf.GGUFEndian[other.upper()])
+    monkeypatch.setattr("gguf.GGUFWriter", swapped)
+    assert said in refused(capsys, write(tmp_path / "b.gguf"), tmp_path / "folder")
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_part_of_a_model_is_one_line(tmp_path, capsys, part):
+    """As llama-gguf-split writes them: the first has the keys, and perhaps no tensor."""
+    keys = {} if part == 0 else dict.fromkeys(KEYS)
+    keys |= {"split.no": (part, T.UINT16), "split.count": (2, T.UINT16), "split.tensors.count": (20, T.INT32)}
+    file = write(tmp_path / "a.gguf", keys=keys, tensors=dict([*random_tensors().items()][10:]) if part else {})
+    line = refused(capsys, file, tmp_path / "folder")
+    assert f"{file}: must be a whole model, and is part {part + 1} of 2; join them: llama-gguf-split --merge" in line
+
+
+def test_a_model_that_was_joined_from_parts_is_whole(tmp_path):
+    keys = {"split.no": (0, T.UINT16), "split.count": (0, T.UINT16), "split.tensors.count": (20, T.INT32)}
+    assert "parameters in float32" in convert(write(tmp_path / "a.gguf", keys=keys), tmp_path / "folder")
+
+
+def test_a_type_of_numbers_that_gguf_does_not_know_is_one_line(tmp_path, capsys):
+    file, name = write(tmp_path / "a.gguf"), b"blk.0.attn_norm.weight"
+    raw = bytearray(file.read_bytes())
+    at = raw.index(name) + len(name) + 4 + 8  # after the number of dimensions and the only one
+    raw[at : at + 4] = (139).to_bytes(4, sys.byteorder)  # IQ4_K of a fork of llama.cpp
+    file.write_bytes(raw)
+    line = refused(capsys, file, tmp_path / "folder")
+    assert re.search(r"must be a whole GGUF file with types of numbers that gguf knows \(.*139.* is not a valid", line)
 
 
 def test_what_is_no_gguf_file_is_one_line(tmp_path, capsys):
     (tmp_path / "a.whl").write_bytes(b"PK\3\4...")
-    assert "a.whl: must be a whole GGUF file, and is none or damaged (GGUF magic invalid)" in refused(
+    assert "a.whl: must be a whole GGUF file with types of numbers that gguf knows (GGUF magic invalid)" in refused(
         capsys, tmp_path / "a.whl", tmp_path / "folder"
     )
     (tmp_path / "empty").touch()
