@@ -4,7 +4,6 @@ Both ways one tensor is in flight at a time: a shard of a stacked parameter is f
 a file is written while its tensors are fetched. A tensor of a checkpoint has its output axis first, ours its inputs.
 """
 
-import collections
 import dataclasses
 import functools
 import json
@@ -20,40 +19,34 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, Sharding
 from jax.sharding import PartitionSpec as P
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from rl import distributed
 from rl.config import ConfigError
 from rl.decoder import lora
 from rl.decoder.model import Decoder, DecoderConfig, abstract
 from rl.decoder.presets import FIELDS, architecture, family_of
+from rl.decoder.survey import DTYPES, INDEX, TEXTS, WHOLE, Tensor, survey, weight_files
 from rl.decoder.tokenizer import Tokenizer
 
-INDEX = "model.safetensors.index.json"
-EMBEDDING = "model.embed_tokens.weight"
 LFS = b"version https://git-lfs.github.com/spec/"
-MOST_PROBLEMS = 6
-"""Tensors to name; a checkpoint of another model has hundreds that do not fit."""
-DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-"""Names in safetensors of the dtypes that a model may be stored in."""
 
 
 def resolve(path: str | Path) -> Path:
     """Return the folder of a checkpoint: `path`, or where the Hugging Face hub's files of that id are on this machine.
 
-    A hub id is downloaded (json, safetensors and tokenizer files only), or found in the cache; with HF_HUB_OFFLINE=1
-    only the cache is asked.
+    A hub id is downloaded (`TEXTS`, and the weights that the index names or else model.safetensors), or found in the
+    cache; with HF_HUB_OFFLINE=1 only the cache is asked.
 
     Raises:
       ConfigError: if it is neither a folder here nor an id that the hub or the cache knows, or if the folder holds
-        adapters alone or files that git-lfs has not fetched yet.
+        adapters alone, files that git-lfs has not fetched yet, or an index that cannot be used.
     """
     folder = Path(os.path.expanduser(path))
     folder = folder if folder.is_dir() else _download(path)
-    pointers = [file.name for file in sorted(folder.iterdir()) if _is_pointer(file)]
-    if pointers:
+    if pointers := sorted(name for name in {*TEXTS, *weight_files(folder)} if _is_pointer(folder / name)):
         raise ConfigError(
             f"model.path = {folder}: {', '.join(pointers)} must be the files that git-lfs keeps elsewhere, and only "
             "point to them; run git lfs pull in that folder"
@@ -76,7 +69,12 @@ def _download(path: str | Path) -> Path:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        return Path(snapshot_download(str(path), allow_patterns=["*.json", "*.safetensors", "*.txt", "*.jinja"]))
+        folder = Path(snapshot_download(str(path), allow_patterns=list(TEXTS)))
+        # Publishers keep more beside them, and as large: consolidated.safetensors, original/, onnx/.
+        names = sorted(weight_files(folder)) if (folder / INDEX).exists() else [WHOLE]
+        return Path(snapshot_download(str(path), revision=folder.name, allow_patterns=names))
+    except ConfigError:  # the index cannot be used
+        raise
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"model.path = {path}: no such folder, and not had from the hub ({reason})") from None
@@ -89,39 +87,6 @@ def _is_pointer(file: Path) -> bool:
             return handle.read(len(LFS)) == LFS
     except OSError:  # a folder, or a file that whoever needs it cannot read either
         return False
-
-
-@dataclasses.dataclass(frozen=True)
-class Tensor:
-    """One tensor of a checkpoint, and where it is in our parameters.
-
-    Attributes:
-      path: the parameter's path.
-      layer: its place along the leading axis; None if the parameter is not stacked.
-      shape: shape in the checkpoint.
-      transposed: whether it is the transpose of ours; norms, biases, embedding and head are not.
-    """
-
-    path: tuple[str, ...]
-    layer: int | None
-    shape: tuple[int, ...]
-    transposed: bool
-
-    @property
-    def name(self) -> str:
-        name = ".".join(self.path)
-        if self.layer is not None:
-            name = name.replace("layers.", f"layers.{self.layer}.", 1)
-        return name if self.path[0] == "lm_head" else f"model.{name}"
-
-    def sharding(self, whole: NamedSharding | None) -> Sharding:
-        """Return the sharding by which each device reads just what it needs of the parameter, laid out as `whole`."""
-        if whole is None:
-            return SingleDeviceSharding(jax.local_devices()[0])
-        if self.layer is None:
-            return whole
-        axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))][1:]
-        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.transposed else axes)))
 
 
 def _tensors(base: nnx.State) -> list[Tensor]:
@@ -147,19 +112,18 @@ def load(
     process of a job reads only what its devices hold.
 
     Args:
-      folder: directory with `*.safetensors`, and their index if there are several.
+      folder: directory with model.safetensors, or several `*.safetensors` and their index, which names what is read.
       config: shape of the folder's config.json; with `lora`, the checkpoint is the base.
       mesh: devices that share the parameters; None puts them on one device.
       key: key of the adapters' random half; must be given with `config.lora`.
 
     Raises:
-      ConfigError: naming every file that is missing, superfluous or damaged; without such, the tensors that are
-        missing, superfluous or of another shape, the first `MOST_PROBLEMS` of them, or one with NaN or infinity.
-        Nothing is loaded then.
+      ConfigError: naming the files or tensors that do not fit (`survey`), or a tensor with NaN or infinity. Nothing is
+        loaded then.
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
-    places = _survey(Path(folder), _tensors(base), config.tie_word_embeddings)
+    places = survey(Path(folder), _tensors(base), config.tie_word_embeddings)
 
     variables = dict(nnx.to_flat_state(base))
     values = {}
@@ -211,75 +175,6 @@ def _adapters(config: DecoderConfig, mesh: Mesh | None) -> Callable[[jax.Array |
         lambda key: lora.split(nnx.split(Decoder(config, nnx.Rngs(key), mesh))[1])[0],
         out_shardings=jax.tree.map(lambda x: x.sharding, shapes),
     )
-
-
-def _survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[str, Tensor]]:
-    """Find which file holds which of the wanted tensors, by their names there; one ConfigError says what is wrong.
-
-    All names may begin alike, as with the ``_orig_mod.`` of `torch.compile` or the ``module.`` of parallel modules.
-    """
-    files, problems = _files(folder)
-    holders = collections.defaultdict(list)
-    for file in files:
-        try:
-            with safe_open(file, "np") as handle:
-                for name in handle.keys():  # noqa: SIM118 - a handle is no mapping
-                    part = handle.get_slice(name)
-                    holders[name].append((file, tuple(part.get_shape()), part.get_dtype()))
-        except (OSError, SafetensorError) as error:
-            problems.append(f"{file.name} is truncated or damaged ({error})")
-    if problems:  # and not the 400 tensors that such a file lacks
-        raise ConfigError(f"model.path = {folder}: {'; '.join(problems)}")
-    prefix = min((name.removesuffix(EMBEDDING) for name in holders if name.endswith(EMBEDDING)), key=len, default="")
-    places: dict[Path, dict[str, Tensor]] = collections.defaultdict(dict)
-    for tensor in wanted:
-        name = prefix + tensor.name
-        match holders.pop(name, []):
-            case []:
-                problems.append(f"{name} is missing")
-            case [(file, shape, dtype)]:
-                if shape != tensor.shape:
-                    problems.append(f"{name} has shape {shape}, which must be {tensor.shape}")
-                if dtype not in DTYPES:
-                    problems.append(f"{name} is stored as {dtype}, which must be one of {', '.join(DTYPES)}")
-                places[file][name] = tensor
-            case several:
-                problems.append(f"{name} is in {' and in '.join(file.name for file, *_ in several)}")
-    if tied:
-        holders.pop(f"{prefix}lm_head.weight", None)  # some tied checkpoints carry a copy, those of 0.6B and 1.7B
-    # Early Llamas carry the angles' frequencies, which are computed from config.json.
-    problems += [f"{name} is not of this model" for name in holders if not name.endswith(".rotary_emb.inv_freq")]
-    if problems:
-        more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
-        raise ConfigError(f"model.path = {folder}: {'; '.join(problems[:MOST_PROBLEMS])}{more}")
-    return places
-
-
-def _files(folder: Path) -> tuple[list[Path], list[str]]:
-    """List the safetensors files of a checkpoint, and how those in the folder differ from its index or their numbers.
-
-    A model.safetensors without an index is the whole checkpoint, for `transformers` as well: others beside it, such as
-    adapters, are no part of it.
-    """
-    present = {file.name for file in folder.glob("*.safetensors")}
-    if (folder / INDEX).exists():
-        try:
-            listed = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ConfigError(f"model.path = {folder}: cannot read {INDEX} ({error!r})") from None
-    else:
-        present = present & {"model.safetensors"} or present
-        parts = [match for name in present if (match := re.fullmatch(r"(.+)-\d{5}-of-(\d{5})\.safetensors", name))]
-        listed = present | {
-            f"{part[1]}-{i:05d}-of-{part[2]}.safetensors" for part in parts for i in range(1, int(part[2]) + 1)
-        }
-    if not listed:
-        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
-        why = f"; {', '.join(pickled)} would have to be unpickled, which runs what is in it" if pickled else ""
-        raise ConfigError(f"model.path = {folder}: must hold *.safetensors{why}")
-    problems = [f"file {name} is missing" for name in sorted(listed - present, key=str)]
-    problems += [f"file {name} is not in the index" for name in sorted(present - listed)]
-    return [folder / name for name in sorted(listed & present)], problems
 
 
 def save(

@@ -2,12 +2,15 @@
 
 import dataclasses
 import errno
+import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import threading
+import urllib.parse
 from pathlib import Path
 
 import jax
@@ -117,6 +120,38 @@ def test_a_tied_checkpoint_may_carry_its_head_again(tmp_path):
     )
 
 
+@pytest.mark.parametrize("prefix", ["", "_orig_mod."])
+@pytest.mark.parametrize("kind", [np.float32, "bfloat16"])
+def test_the_head_of_a_tied_checkpoint_in_any_file_and_type_must_be_its_embedding(tmp_path, prefix, kind):
+    """Twelve thousand rows; the last one differs by the least that the type can say, then no row."""
+    shape, *_ = saved(tmp_path, vocab_size=12_000, dtype=jnp.bfloat16)
+    parameters = weights.load(tmp_path, shape)[1]
+    tensors = {prefix + name: x for name, x in load_file(tmp_path / "model.safetensors").items()}
+    (tmp_path / "model.safetensors").unlink()
+    save_file(tensors, tmp_path / "model-00001-of-00002.safetensors")
+    embedding, name = tensors[f"{prefix}model.embed_tokens.weight"], f"{prefix}lm_head.weight"
+    head = embedding.astype(kind)
+    head[-1, -1] = np.nextafter(head[-1, -1], head.dtype.type(9))
+    save_file({name: head}, tmp_path / "model-00002-of-00002.safetensors")
+    assert error_of(tmp_path, shape).startswith(
+        f"model.path = {tmp_path}: {name} must equal {prefix}model.embed_tokens.weight, as config.json has tie_word"
+    )
+    save_file({name: embedding.astype(kind)}, tmp_path / "model-00002-of-00002.safetensors")
+    assert_equal(parameters, weights.load(tmp_path, shape)[1])
+    save_file({name: embedding.astype(kind)[1:]}, tmp_path / "model-00002-of-00002.safetensors")
+    assert f"{name} has shape (11999, 16), which must be (12000, 16)" in error_of(tmp_path, shape)
+
+
+def test_buffers_that_are_computed_from_the_config_are_no_part_of_a_checkpoint_and_others_are_named(tmp_path):
+    shape, _, parameters = saved(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    buffers = {f"model.layers.0.self_attn.rotary_emb.{name}": np.ones(8) for name in ("inv_freq", "cos_cached")}
+    save_file(tensors | buffers, tmp_path / "model.safetensors")
+    assert_equal(parameters, weights.load(tmp_path, shape)[1])
+    save_file(tensors | {"score.weight": np.ones(8), "lm_head.bias": np.ones(8)}, tmp_path / "model.safetensors")
+    assert error_of(tmp_path).endswith(": lm_head.bias is not of this model; score.weight is not of this model")
+
+
 @pytest.mark.parametrize("prefix", ["_orig_mod.", "module."])  # of torch.compile, and of its parallel modules
 def test_all_names_may_begin_with_what_pytorch_wraps_a_model_in(tmp_path, prefix):
     shape, _, parameters = saved(tmp_path)
@@ -153,17 +188,58 @@ def test_every_misfit_is_named_at_once(tmp_path):
 
 def test_every_missing_superfluous_and_damaged_file_is_named_at_once_and_none_of_its_tensors(tmp_path):
     saved(tmp_path, limit=SHARDS)
-    first, second, third, *_ = sorted(tmp_path.glob("*.safetensors"))
+    first, second, *_ = sorted(tmp_path.glob("*.safetensors"))
     first.unlink()
     second.write_bytes(second.read_bytes()[:-10])
-    save_file(load_file(third), tmp_path / "model-copy.safetensors")
     message = error_of(tmp_path)
     assert f"file {first.name} is missing" in message
     assert f"{second.name} is truncated or damaged" in message
-    assert "file model-copy.safetensors is not in the index" in message
     assert "model.layers." not in message
     (tmp_path / "model.safetensors.index.json").write_text("[]")
     assert "cannot read model.safetensors.index.json" in error_of(tmp_path)
+
+
+def test_what_the_index_does_not_name_is_not_read(tmp_path):
+    """Beside Mistral-7B-v0.3's index lies consolidated.safetensors, the same numbers by other names."""
+    shape, _, parameters = saved(tmp_path, limit=SHARDS)
+    save_file({"tok_embeddings.weight": np.ones((2, 2))}, tmp_path / "consolidated.safetensors")
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    assert_equal(parameters, weights.load(weights.resolve(tmp_path), shape)[1])
+    (tmp_path / "model-00001-of-00005.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ConfigError, match=": model-00001-of-00005.safetensors must be the files that git-lfs keeps"):
+        weights.resolve(tmp_path)
+
+
+def test_an_index_beside_a_model_in_one_file_must_be_its_own(tmp_path):
+    """Without that name in the index, transformers would read the file and not the index."""
+    shape, *_ = saved(tmp_path, limit=SHARDS)
+    index = json.loads((tmp_path / weights.INDEX).read_text())
+    other = saved(tmp_path / "other")[2]
+    shutil.copy(tmp_path / "other/model.safetensors", tmp_path)
+    assert "file model.safetensors is not in the index; transformers reads it" in error_of(tmp_path)
+    index["weight_map"] = dict.fromkeys(index["weight_map"], "model.safetensors")
+    (tmp_path / weights.INDEX).write_text(json.dumps(index))
+    assert_equal(other, weights.load(tmp_path, shape)[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("../other/model.safetensors", "'../other/model.safetensors'"),
+        ("/etc/passwd", "'/etc/passwd'"),
+        ("*.safetensors", "'*.safetensors'"),
+        ("pytorch_model.bin", "'pytorch_model.bin'"),
+        (1, "1"),
+        (None, "nothing"),
+    ],
+)
+def test_an_index_names_files_beside_it(tmp_path, name, said):
+    saved(tmp_path / "other")
+    shutil.copytree(tmp_path / "other", tmp_path / "model")
+    where = {} if name is None else {"model.norm.weight": name}
+    (tmp_path / "model" / weights.INDEX).write_text(json.dumps({"weight_map": where}))
+    assert error_of(tmp_path / "model").endswith(f"{weights.INDEX} must name *.safetensors beside it, not {said}")
 
 
 def test_without_an_index_a_missing_shard_and_a_tensor_in_two_files_are_named(tmp_path):
@@ -259,6 +335,76 @@ def test_a_hub_id_is_found_in_the_cache_without_network(tmp_path, monkeypatch):
     folder = weights.resolve("Qwen/Qwen3-none")
     assert read_config(folder) == shape
     assert_equal(parameters, weights.load(folder, shape)[1])
+
+
+REPOSITORY = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "README.md",
+    "params.json",
+    "tekken.json",
+    "consolidated.safetensors",
+    "original/consolidated.00.pth",
+    "original/config.json",
+    "onnx/model.safetensors",
+    "pytorch_model.bin",
+    "adapter_model.safetensors",
+)
+"""Names of files in published repositories beside their weights."""
+
+
+@pytest.mark.parametrize("limit", [SHARDS, 5_000_000_000])
+def test_of_a_repository_only_what_is_read_is_downloaded(tmp_path, monkeypatch, limit):
+    """The hub's own client asks a server on this machine, which answers as the hub does."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    shape, _, parameters = saved(tmp_path / "hub", limit=limit)
+    config = (tmp_path / "hub/config.json").read_bytes()
+    contents = dict.fromkeys(REPOSITORY, b"{}") | {"config.json": config}
+    contents |= {file.name: file.read_bytes() for file in (tmp_path / "hub").glob("model*")}
+    fetched = []
+
+    class Hub(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            path, answer = urllib.parse.urlsplit(self.path).path, None
+            if path.startswith("/api/models/org/name/tree/"):
+                answer = [{"type": "file", "oid": "0", "size": len(x), "path": name} for name, x in contents.items()]
+            elif path.startswith("/api/models/org/name"):
+                answer = {"id": "org/name", "sha": commit, "siblings": [{"rfilename": name} for name in contents]}
+            name = path.removeprefix(f"/org/name/resolve/{commit}/")
+            body = contents.get(name, b"") if answer is None else json.dumps(answer).encode()
+            fetched.extend([name] if name in contents and self.command == "GET" else [])
+            self.send_response(200 if body else 404)
+            headers = {"ETag": f'"{name}"', "X-Repo-Commit": commit, "Content-Length": len(body)}
+            for header, value in headers.items():
+                self.send_header(header, str(value))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    folder = weights.resolve("org/name")
+    server.shutdown()
+    needed = [*REPOSITORY[:5], *(name for name in contents if name.startswith("model"))]
+    assert sorted(fetched) == sorted(needed)
+    assert_equal(parameters, weights.load(folder, shape)[1])
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert weights.resolve("org/name") == folder
 
 
 @pytest.mark.parametrize(
