@@ -168,7 +168,7 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
     path = Path(path)
     path = path / "config.json" if path.is_dir() else path
     try:
-        raw = dict(json.loads(path.read_text(encoding="utf-8")))
+        raw: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: cannot read it ({error})") from None
     family = str(raw.get("model_type"))

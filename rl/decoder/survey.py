@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import itertools
 import json
 import re
 from pathlib import Path
@@ -151,12 +150,13 @@ def survey(folder: Path, wanted: list[Tensor], tied: bool) -> dict[Path, dict[st
 def _are_equal(*matrices: tuple[Path, str], rows: int = 4096) -> bool:
     """Whether two tensors, each in its file, hold the same numbers; so many rows at a time are on the host."""
     with contextlib.ExitStack() as stack:
-        parts = [stack.enter_context(safe_open(file, "np")).get_slice(name) for file, name in matrices]
-        ends = [*range(rows, size := parts[0].get_shape()[0], rows), size]
-        pairs = (
-            [part[start:end].astype(np.float32) for part in parts] for start, end in itertools.pairwise([0, *ends])
+        one, other = (stack.enter_context(safe_open(file, "np")).get_slice(name) for file, name in matrices)
+        size = one.get_shape()[0]
+        parts = (slice(start, min(start + rows, size)) for start in range(0, size, rows))
+        return all(
+            np.array_equal(one[part].astype(np.float32), other[part].astype(np.float32), equal_nan=True)
+            for part in parts
         )
-        return all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
 
 def _files(folder: Path) -> tuple[list[Path], list[str]]:
