@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,9 +24,14 @@ def local_path(text: str) -> Path:
 
 @contextlib.contextmanager
 def mistakes_in_one_line(parser: argparse.ArgumentParser, stopped: str = "stopped", needs: str = "") -> Iterator[None]:
-    """Exit with 2 for mistakes and missing modules (saying what ``needs`` them), with 130 for Ctrl-C (``stopped``)."""
+    """Exit with 2 for mistakes and missing modules (saying what ``needs`` them), with 130 for Ctrl-C (``stopped``).
+
+    Warnings are lines on stderr too.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: print(f"{parser.prog}: {message}", file=sys.stderr)
+            yield
     except ModuleNotFoundError as error:
         parser.exit(2, f"{parser.prog}: error: {error.name} is not installed: {needs}\n")
     except (OSError, ValueError) as error:

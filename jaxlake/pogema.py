@@ -25,10 +25,11 @@ import numpy as np
 
 from jaxlake.arguments import short_repr
 from jaxlake.files import is_path
-from jaxlake.movingai import Cell, PathLike, first_agents, instance_on_map
+from jaxlake.movingai import Cell, PathLike, first_agents, instance_on_map, warn_assumption
 from jaxlake.types import Instance
 
 _OBSTACLE = "#"
+_RULES = {"on_target": "nothing", "collision_system": "soft"}  # Under these a valid plan plays as it does here.
 _FREE = ".!@$" + ascii_lowercase + ascii_uppercase
 
 
@@ -36,24 +37,33 @@ def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[
     """Read the instances of a file by name (no batch axes, numpy): of its scenarios, or else of its maps with letters.
 
     ``max_size`` is the longer side of the map and ``max_agents`` the number of agents: all that a scenario has, or as
-    `first_agents` takes ``agents``.
+    `first_agents` takes ``agents``. A UserWarning says where the file's ``environment`` has other rules.
 
     Raises:
       OSError: if the file, or ``maps.yaml`` beside a file of scenarios, cannot be read.
       ModuleNotFoundError: if PyYAML is not installed.
-      ValueError: naming the file, the scenario or map and the fault: what cannot be read or is missing, a start or goal
-        outside the map, on an obstacle, or that of another agent as well.
+      ValueError: naming the file, the scenario or map and the fault: what cannot be read or is missing, a key that no
+        scenario has, a start or goal outside the map, on an obstacle, or that of another agent as well.
     """
     entries = _read_yaml(path)
     if "scenarios" not in entries:
         drawn = {name: _from_letters(f"{os.fspath(path)}, map {name}", rows) for name, rows in entries.items()}
         return drawn if agents is None else first_agents(path, drawn, agents)
+    environment = _mapping(f"{os.fspath(path)}, environment", entries.get("environment", _RULES))
+    for key, ours in _RULES.items():
+        if (word := environment.get(key, ours)) != ours:
+            warn_assumption(path, f"{key} = {short_repr(word)} is read as {ours!r}, as boards are played here")
     maps_path = Path(path).with_name("maps.yaml")
     maps = _read_yaml(maps_path)
     instances = {}
     for name, entry in _mapping(f"{os.fspath(path)}, scenarios", entries["scenarios"]).items():
         where = f"{os.fspath(path)}, scenario {name}"
-        map_name = _mapping(where, entry).get("map_name")
+        unknown = _mapping(where, entry).keys() - {"map_name", "agents_xy", "targets_xy", "seed"}
+        if unknown or type(entry.get("seed", 0)) is not int:
+            key = min(unknown, default="seed")
+            must = "map_name, agents_xy, targets_xy, or seed with a whole number"
+            raise ValueError(f"{where}: {key} = {short_repr(entry.get(key))} must be {must}")
+        map_name = entry.get("map_name")
         if str(map_name) not in maps:
             raise ValueError(f"{where}: map_name = {short_repr(map_name)} must be one of the maps in {maps_path}")
         rows = _rows(f"{maps_path}, map {map_name}", maps[str(map_name)])

@@ -25,21 +25,21 @@ _READERS = {".yaml": pogema.read_scenarios, ".yml": pogema.read_scenarios, ".sce
 def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmark:
     """Read and solve the scenarios of a file of POGEMA's (``.yaml``) or of MovingAI's (``.scen``).
 
-    The set has the file's name, the ids are the names of its scenarios, ``family`` is ``other``, and ``hole_ratio`` the
-    share of a board's cells that are holes. Boards beyond ``MAX_SIZE`` or ``MAX_AGENTS`` are not solved: optimum and
-    makespan are ``ABSENT``, and the lower bound is the sum of the agents' shortest paths. Scenarios without a plan
-    (large ones: with an agent that cannot reach its goal), and those that the solver cannot decide, are left out:
-    ``account["left_out"]`` has their names, under ``unsolvable`` and ``out_of_budget``.
+    The set has the file's name, the ids are the names that the readers give, ``family`` is ``other``, and
+    ``hole_ratio`` the share of a board's cells that are holes. Boards beyond ``MAX_SIZE`` or ``MAX_AGENTS`` are not
+    solved: optimum and makespan are ``ABSENT``, and the lower bound is the sum of the agents' shortest paths. Scenarios
+    without a plan (large ones: with an agent that cannot reach its goal), and those that the solver cannot decide, are
+    left out: ``account["left_out"]`` has their names, under ``unsolvable`` and ``out_of_budget``.
 
     Args:
       agents: how many agents, the first of a scenario, each instance has, as the readers take it; by default all of
         POGEMA's and 2 to 5, on maps beyond 10 x 10 2, 4, 8, ... and 128 of MovingAI's.
 
     Raises:
-      OSError: if the file, or a map that it names, cannot be read.
+      OSError: if the file, or the ``maps.yaml`` beside it, cannot be read.
       ModuleNotFoundError: for YAML, if PyYAML is not installed.
-      ValueError: naming the file, the scenario and the fault: what cannot be read, and a board larger than
-        181 x 181; or that all scenarios are left out.
+      ValueError: naming the file, the scenario and the fault: what cannot be read, a map that is not there, and a
+        board larger than 181 x 181; or that all scenarios are left out.
     """
     path = Path(path)
     suffix = path.suffix.lower()

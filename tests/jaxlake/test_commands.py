@@ -2,11 +2,13 @@
 
 import json
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
 from jaxlake import files
+from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.generate.__main__ import main as generate
 from jaxlake.render.__main__ import main as render
 from jaxlake.solve.__main__ import main as solve
@@ -169,3 +171,10 @@ def test_a_picture_that_needs_a_library_says_which(here, capsys, monkeypatch):
     assert "PIL is not installed: .png needs Pillow, .svg does not" in refused(
         render, ["boards.txt", "-o", "x.png"], capsys
     )
+
+
+def test_a_warning_is_a_line_on_stderr(capsys):
+    parser = command_parser("jaxlake.score", "", "")
+    with mistakes_in_one_line(parser):
+        warnings.warn("old.scen: no version", stacklevel=1)
+    assert capsys.readouterr() == ("", "python -m jaxlake.score: old.scen: no version\n")

@@ -71,6 +71,21 @@ def test_scenarios_are_read_with_the_maps_beside_them(files):
     assert to_text(scenarios["Scenario-001"]) == ".ab. .B..\n.##. .##.\n.... .AC.\n...c ...."
 
 
+@pytest.mark.parametrize(
+    ("rule", "ours"), [("on_target: restart", "nothing"), ("on_target: nothing\n  collision_system: priority", "soft")]
+)
+def test_rules_that_boards_are_not_played_by_here_are_warned_of(files, rule, ours):
+    expected = read_scenarios(files())
+    path = files("on_target: nothing", rule)
+    with pytest.warns(UserWarning) as warned:
+        scenarios = read_scenarios(path)
+    key, _, word = rule.split("\n  ")[-1].partition(": ")
+    assert [str(each.message) for each in warned] == [
+        f"{path}: {key} = {word!r} is read as {ours!r}, as boards are played here"
+    ]
+    assert list(map(to_text, scenarios.values())) == list(map(to_text, expected.values()))
+
+
 def test_a_byte_order_mark_and_windows_line_ends_change_nothing(files):
     path = files()
     expected = read_scenarios(path)
@@ -98,6 +113,13 @@ def test_letters_on_a_map_place_its_agents(files):
             "[[0, 0], [2]]",
             "Scenario-000: agents_xy = [[0, 0], [2]] must be a list with one [row, column]",
         ),
+        (
+            "seed: 0",
+            "speed: 0",
+            "Scenario-000: speed = 0 must be map_name, agents_xy, targets_xy, or seed",
+        ),
+        ("seed: 1", "seed: one", "Scenario-001: seed = 'one' must be map_name, agents_xy, targets_xy, or seed with a"),
+        ("environment:", "environment: 3\nother:", "scenarios.yaml, environment: 3 must be a mapping from names"),
         ("[[0, 0], [2, 1]]", "[[0, 0]]", "Scenario-000: 1 agents_xy and 2 targets_xy: there must be as many"),
         ("[[0, 0], [2, 1]]", "[[0, 0], [3, 1]]", "[3, 1] is outside the map of 3 rows and 4 columns"),
         ("[[0, 0], [2, 1]]", "[[0, 0], [2, 2]]", "Scenario-000: start (2,2) of agent 1 is a hole"),
