@@ -1,7 +1,9 @@
 """Base of array records: frozen chex dataclasses of arrays, counted and indexed by their first axis."""
 
+import contextlib
 import dataclasses
 import functools
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
@@ -9,6 +11,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 
 from jaxlake.arguments import short_repr
 
@@ -58,8 +61,20 @@ class Record:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[Class]) -> type[Class]:
-    """Make a class of arrays a pytree: frozen, built from keyword arguments; its fields by name are its ``vars``."""
-    return chex.dataclass(frozen=True, kw_only=True, mappable_dataclass=False)(cls)
+    """Make a class of arrays a pytree: frozen, built from keyword arguments; its fields by name are its ``vars``.
+
+    What ``jax.export`` serializes may take and return it: a file has it under the names of its module and class.
+    """
+    made = chex.dataclass(frozen=True, kw_only=True, mappable_dataclass=False)(cls)
+    with contextlib.suppress(ValueError):  # A module that is loaded again: its first classes keep their names.
+        export.register_pytree_node_serialization(
+            made,
+            serialized_name=f"{cls.__module__}.{cls.__qualname__}",
+            serialize_auxdata=lambda fields: json.dumps(fields).encode(),
+            deserialize_auxdata=lambda fields: tuple(json.loads(fields)),
+            from_children=lambda fields, values: made(**dict(zip(fields, values, strict=True))),
+        )
+    return made
 
 
 def vary_alike(tree: Any) -> Any:

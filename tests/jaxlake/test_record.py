@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
-from jaxlake import LevelBank, Params, from_text, solve, stack
+from jaxlake import AutoReset, Lake, LevelBank, Params, from_text, solve, stack
+from jaxlake.record import Record, record
 
 ONE = from_text(["a.B", ".#.", "bA."])
 OTHER = from_text(["ab", "BA"], max_size=3)
@@ -90,3 +92,29 @@ def test_records_are_indexed_under_jit_scan_and_vmap():
     assert same(jax.jit(lambda batch: batch[1:3])(BATCH), stack([OTHER, ONE]))
     _, starts = jax.lax.scan(lambda carry, board: (carry, board.starts), None, BATCH)
     assert (starts == BATCH.starts).all() and (jax.vmap(lambda board: board.size)(BATCH) == BATCH.size).all()
+
+
+@pytest.mark.parametrize("slip", [None, 0.5])
+def test_an_environment_is_exported_serialized_and_called(slip):
+    """In a file of ``jax.export`` records are what they are in the program: reset and step with their states."""
+    pytest.importorskip("flatbuffers")  # JAX needs it and does not ask for it.
+    bank, episodes, params = LevelBank.build(BATCH), AutoReset(Lake()), Params(slip=slip).as_arrays()
+    state, _ = episodes.reset(bank, jax.random.key(0), params)
+    actions = jnp.array([1, 0], jnp.int32)
+    for function, given in (
+        (episodes.reset, (bank, jax.random.key(1), params)),
+        (episodes.step, (bank, state, actions, jax.random.key(2))),
+    ):
+        stored = export.export(jax.jit(function))(*given).serialize()
+        assert same(export.deserialize(stored).call(*given), function(*given))
+
+
+def test_a_record_may_be_defined_again():
+    """As by a notebook's cell or ``importlib.reload``: ``jax.export`` takes a name once."""
+    for _ in range(2):
+
+        @record
+        class Pair(Record):
+            first: jax.Array
+
+        assert jax.tree.map(lambda leaf: leaf + 1, Pair(first=np.int32(1))).first == 2
