@@ -79,6 +79,15 @@ def seed_key(seed: Any) -> jax.Array:
     return jax.random.key(seed, impl="threefry2x32")  # noqa: TID251
 
 
+def threefry_key(key: jax.Array) -> jax.Array:
+    """Return a key of threefry made of one of any kind, threefry's own as it is, for draws under ``vmap``."""
+    words = jax.random.key_data(key)
+    made = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+    for word in words[2:]:
+        made = jax.random.fold_in(made, word)
+    return made
+
+
 def short_repr(value: Any) -> str:
     """Return a value as an error names it: on one line, and not all of an array."""
     text = " ".join(repr(value).split())

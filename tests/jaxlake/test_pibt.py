@@ -172,6 +172,30 @@ def test_plans_are_valid_and_more_orders_are_never_worse():
     assert np.sum(costs[1] != ABSENT) >= np.sum(costs[0] != ABSENT)
 
 
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_a_plan_depends_on_its_board_and_number_alone(kind, monkeypatch):
+    """Under ``vmap`` JAX draws by the first key of a batch where keys are not threefry's."""
+    boards, key = drawn("6x4", 0.2, 5), jax.random.key(0, impl=kind)
+    whole = pibt.plan(boards, key, orders=3, max_steps=20)
+    assert (
+        whole.paths.tolist() != pibt.plan(boards, jax.random.key(1, impl=kind), orders=3, max_steps=20).paths.tolist()
+    )
+    first = pibt.plan(boards[:3], key, orders=3, max_steps=20)
+    jax.tree.map(np.testing.assert_array_equal, first, whole[:3])
+    monkeypatch.setattr(pibt, "_BYTES", 4 * (2 * 36 + 4 * 3 * 21) * 2)  # two boards at a time
+    jax.tree.map(np.testing.assert_array_equal, pibt.plan(boards, key, orders=3, max_steps=20), whole)
+
+
+def test_of_orders_of_thousands_of_agents_the_one_with_most_of_them_home_is_kept():
+    """2,049 agents away cost more than 2 ** 31 steps of 512: in int32 that would be less than 2,046."""
+    away = np.ones((3, 3, 2049), bool)
+    away[0, 0, :3] = away[1, 1:, :3] = away[2, :, 0] = False
+    arrivals = np.full(away.shape, 512, np.int32)
+    arrivals[1, 2, 0] = 511  # of two with as many home, the cheaper
+    arrivals[2, :, 0] = 7, 5, 5  # else the first
+    assert pibt._best(away, arrivals).tolist() == [0, 2, 1]
+
+
 @pytest.mark.heavy
 def test_plans_cost_at_least_the_optimum_and_little_more():
     found = generate(LakeConfig.uniform(["8x4"], 0.2, 0.0), jax.random.key(0), 60)
