@@ -48,7 +48,11 @@ def draw(
       1) in the whole distribution, whatever was cut off, as the trainer computes it.
     """
     # Nearly 0 is nearly greedy: the quotient by 1e-38 would be infinite.
-    scaled = logits / jnp.where(sampling.temperature > 0, jnp.maximum(sampling.temperature, 1e-30), 1.0)
+    # The barrier: where XLA fuses division and difference it rounds once what the maximum has rounded twice, and at
+    # 1e-20 JAX 0.12 exponentiated 1e13.
+    scaled = jax.lax.optimization_barrier(
+        logits / jnp.where(sampling.temperature > 0, jnp.maximum(sampling.temperature, 1e-30), 1.0)
+    )
     allowed_logits = scaled if allowed is None else jnp.where(allowed, scaled, -jnp.inf)
     if truncated:
         allowed_logits = jnp.where(likeliest(allowed_logits, sampling), allowed_logits, -jnp.inf)

@@ -77,7 +77,7 @@ def test_steps_are_those_of_the_algorithm_in_plain_python_and_never_conflict(kin
     for board in drawn(kind, hole, 3):
         agents = board.max_agents
         fields = distance_fields(board)
-        far = np.where(np.asarray(fields) == ABSENT, 1 << 15, np.asarray(fields)).tolist()
+        far = np.where(np.asarray(fields) == ABSENT, 1 << 15, np.asarray(fields, np.int32)).tolist()
         positions, priorities = board.starts.tolist(), rng.permutation(agents)
         for _ in range(25):
             ties = rng.integers(0, 4, (agents, 5))

@@ -254,6 +254,24 @@ def test_the_likeliest_are_those_at_the_head_of_a_sorted_vocabulary(sampling):
         np.testing.assert_array_equal(found, by_hand(np.float64(row) - row.max(), sampling) > 0)
 
 
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+@pytest.mark.parametrize("masked", [False, True])
+def test_logprobs_are_those_of_a_softmax_at_any_temperature(top_p, masked):
+    logits = np.random.default_rng(1).normal(size=(64, 256)).astype(np.float32) * 3
+    allowed = np.arange(256) % 2 == np.arange(64)[:, None] % 2 if masked else None
+    run = jax.jit(lambda x, u, s: draw(x, u, s, truncated=top_p < 1, allowed=allowed))
+    for temperature in (1e-30, 1e-20, 1e-12, 1e-6, 1e-3, 1.0):
+        tokens, logprobs = run(logits, np.full((64, 2), 0.5, np.float32), SamplingParams(temperature, top_p=top_p))
+        scaled = logits.astype(np.float64) / temperature
+        scaled -= scaled.max(axis=-1, keepdims=True)
+        chosen = np.take_along_axis(scaled, np.asarray(tokens)[:, None], axis=1)[:, 0]
+        expected = chosen - np.log(np.exp(scaled).sum(axis=-1))
+        np.testing.assert_allclose(logprobs, expected, rtol=1e-4, atol=1e-6 * max(1, np.abs(scaled).max()))
+        if temperature < 1e-9:
+            likely = np.where(allowed, logits, -np.inf) if masked else logits
+            np.testing.assert_array_equal(tokens, likely.argmax(axis=-1))
+
+
 def test_a_token_that_may_not_come_never_does():
     logits = np.random.default_rng(0).normal(size=1000) * 3
     logits[:990] += 80.0  # the allowed ones have a probability that underflows
