@@ -79,7 +79,7 @@ def seed_key(seed: Any) -> jax.Array:
     return jax.random.key(seed, impl="threefry2x32")  # noqa: TID251
 
 
-def threefry_key(key: jax.Array) -> jax.Array:
+def threefry_key(key: Any) -> jax.Array:
     """Return a key of threefry made of one of any kind, threefry's own as it is, for draws under ``vmap``."""
     words = jax.random.key_data(key)
     made = jax.random.wrap_key_data(words[:2], impl="threefry2x32")

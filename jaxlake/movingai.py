@@ -61,11 +61,11 @@ def read_map(path: PathLike) -> np.ndarray:
     first = lines.index("map") + 1
     header: dict[str, str] = {}
     for number, line in enumerate(lines[: first - 1], 1):
-        key, *value = line.split(maxsplit=1) or [""]
+        key, value = [*line.split(maxsplit=1), "", ""][:2]
         if key in header or (key and key not in _HEADER):
             raise _fault(path, number, f"{short_repr(line)} must be one of the lines {', '.join(_HEADER)}, each once")
         if key:
-            header[key] = _checked(path, number, key, *value or [""], *_HEADER[key])
+            header[key] = _checked(path, number, key, value, _HEADER[key])
     for name in ("height", "width"):
         if name not in header:
             raise _fault(path, first, f"there is no line '{name}' with a whole number above 'map'")
@@ -110,7 +110,7 @@ def read_scenarios(scen_path: PathLike, agents: Sequence[int] | None = None) -> 
         if row.map_name != rows[0].map_name:
             first = f"{rows[0].map_name} of line {rows[0].line}"
             raise _fault(scen_path, row.line, f"{row.map_name} must not have the file name of {first}")
-    instances = {}
+    instances: dict[str, Instance] = {}
     for title, (blocked, rows) in maps.items():
         usual = range(2, MAX_AGENTS + 1) if max(blocked.shape) <= MAX_SIZE else (2, 4, 8, 16, 32, 64, 128)
         numbers = [number for number in usual if number <= len(rows)] or [1] if agents is None else agents
@@ -180,7 +180,9 @@ def _on_map(path: PathLike, rows: Sequence[_Row], blocked: np.ndarray, num_agent
     num_agents = whole_number("num_agents", num_agents, 1)
     if len(rows) < num_agents:
         raise _fault(path, rows[-1].line, f"{rows[0].map_name} has no further row: {len(rows)} of {num_agents} agents")
-    (height, width), starts, goals = blocked.shape, {}, {}
+    height, width = blocked.shape
+    starts: dict[Cell, int] = {}  # And the lines that they are on.
+    goals: dict[Cell, int] = {}
     for row in rows[:num_agents]:
         if row.shape not in (blocked.shape, (0, 0)):
             size = f"{row.shape[1]} x {row.shape[0]}"
@@ -201,7 +203,7 @@ def _read_rows(path: PathLike) -> list[_Row]:
     version = lines[0].split()[:1] == ["version"]
     if version and not re.fullmatch(r"version\s+1(\.0*)?", lines[0]):
         raise _fault(path, 1, f"{short_repr(lines[0])} must be 'version 1'")
-    rows = []
+    rows: list[_Row] = []
     for number, line in enumerate(lines[version:], 1 + version):
         # Tabulators separate the columns; some old files have spaces instead.
         words = [word.strip() for word in line.split("\t" if "\t" in line else None)]
@@ -222,16 +224,17 @@ def _read_rows(path: PathLike) -> list[_Row]:
 
 def _row(path: PathLike, line: int, words: Sequence[str]) -> _Row:
     for (column, must), word in zip(_COLUMNS.items(), words, strict=True):
-        _checked(path, line, column, word, *must)
+        _checked(path, line, column, word, must)
     width, height, start_x, start_y, goal_x, goal_y = map(int, words[2:8])
     # As Windows writes paths: it knows both kinds of slashes.
     name = PureWindowsPath(words[1]).as_posix()
     return _Row(line, name, (height, width), (start_y, start_x), (goal_y, goal_x))
 
 
-def _checked(path: PathLike, line: int, name: str, word: str, pattern: str, must: str) -> str:
-    if not re.fullmatch(pattern, word):
-        raise _fault(path, line, f"{name} = {short_repr(word)} must be {must}")
+def _checked(path: PathLike, line: int, name: str, word: str, must: tuple[str, str]) -> str:
+    """Return a word that matches the pattern, the first of ``must``."""
+    if not re.fullmatch(must[0], word):
+        raise _fault(path, line, f"{name} = {short_repr(word)} must be {must[1]}")
     return word
 
 
