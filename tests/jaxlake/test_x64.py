@@ -4,11 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
+import core_digest
 import pytest
-
-DIGEST = Path(__file__).parents[1] / "support" / "core_digest.py"
 
 
 @pytest.mark.heavy
@@ -17,7 +15,7 @@ def test_sixty_four_bits_change_no_result(parts):
     # Beside each other: either compiles for most of its time.
     runs = [
         subprocess.Popen(
-            [sys.executable, DIGEST, *parts],
+            [sys.executable, core_digest.__file__, *parts],
             env=os.environ | {"JAX_ENABLE_X64": flag, "JAX_PLATFORMS": "cpu"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
