@@ -1,6 +1,7 @@
 """Arguments: an enum is its word wherever a public function takes one, and whole numbers are whole numbers."""
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -40,12 +41,20 @@ from jaxlake.solve import Convention, JointValues, joint_values
 # Agent 0 waits for agent 1 to leave its only way, or agent 1 goes round: a sum of costs or a makespan.
 BOARD = from_text(["a.B", ".#.", "bA."])
 BOARDS = stack([BOARD])
-SOLVED = solve(BOARDS)
-PLAN = jax.tree.map(lambda leaf: leaf[0], SOLVED.plan)
-TABLE = joint_values(BOARDS, 2, Convention.SUM_OF_LOSS)
 # Agents 0 and 1 are about to meet, agent 2 to fall or to be stopped by the hole.
 THREE = from_text(["a.b", "A#B", "Cc."])
 CONFIG = LakeConfig.uniform((3,), 0.1, 0.5)
+
+
+@functools.cache
+def solved():
+    """Not when tests are collected, which each process does."""
+    return solve(BOARDS)
+
+
+@functools.cache
+def table():
+    return joint_values(BOARDS, 2, Convention.SUM_OF_LOSS)
 
 
 def drawn(objective):
@@ -59,18 +68,18 @@ def moved(third, holes, conflicts):
 
 ENTRIES = {
     "solve": (Objective, lambda word: solve(BOARDS, word)),
-    "needs_wait": (Objective, lambda word: needs_wait(BOARDS, SOLVED, word)),
-    "without_waiting": (Objective, lambda word: without_waiting(BOARDS, SOLVED, word)),
-    "verify": (Objective, lambda word: verify(BOARDS, SOLVED.plan, SOLVED.cost, word)),
+    "needs_wait": (Objective, lambda word: needs_wait(BOARDS, solved(), word)),
+    "without_waiting": (Objective, lambda word: without_waiting(BOARDS, solved(), word)),
+    "verify": (Objective, lambda word: verify(BOARDS, solved().plan, solved().cost, word)),
     "generate": (Objective, lambda word: dataclasses.astuple(drawn(word))[:3]),
     "score, objective": (Objective, lambda word: score({}, load("validation"), objective=word).to_json()),
     "prompt, style": (PromptStyle, lambda word: prompt(BOARD, word)),
     "prompt, format": (AnswerFormat, lambda word: prompt(BOARD, "verbose", word)),
-    "answer": (AnswerFormat, lambda word: answer(PLAN, 3, word)),
-    "trl_rows, style": (PromptStyle, lambda word: trl_rows(BOARDS, SOLVED.cost, word)),
-    "trl_rows, format": (AnswerFormat, lambda word: trl_rows(BOARDS, SOLVED.cost, answer_format=word)),
-    "verl_rows, style": (PromptStyle, lambda word: verl_rows(BOARDS, SOLVED.cost, "test", word)),
-    "verl_rows, format": (AnswerFormat, lambda word: verl_rows(BOARDS, SOLVED.cost, "test", answer_format=word)),
+    "answer": (AnswerFormat, lambda word: answer(solved().plan[0], 3, word)),
+    "trl_rows, style": (PromptStyle, lambda word: trl_rows(BOARDS, solved().cost, word)),
+    "trl_rows, format": (AnswerFormat, lambda word: trl_rows(BOARDS, solved().cost, answer_format=word)),
+    "verl_rows, style": (PromptStyle, lambda word: verl_rows(BOARDS, solved().cost, "test", word)),
+    "verl_rows, format": (AnswerFormat, lambda word: verl_rows(BOARDS, solved().cost, "test", answer_format=word)),
     "Lake, holes": (HoleRule, lambda word: Lake(holes=word).holes.name),
     "Lake, conflicts": (ConflictRule, lambda word: Lake(conflicts=word).conflicts.name),
     "AutoReset": (AutoResetMode, lambda word: AutoReset(Lake(), word).mode.name),
@@ -79,7 +88,7 @@ ENTRIES = {
     "rules.legal_actions": (HoleRule, lambda word: rules.legal_actions(THREE, THREE.starts, word)),
     "joint_values": (Convention, lambda word: joint_values(BOARDS, 2, word).values),
     "Kind": (Family, lambda word: str(Kind(word, 6))),
-    "JointValues": (Convention, lambda word: JointValues(TABLE.instances, TABLE.values, word).convention.name),
+    "JointValues": (Convention, lambda word: JointValues(table().instances, table().values, word).convention.name),
 }
 
 

@@ -23,7 +23,7 @@ def bounded(kind, hole, count, seed=0, **options):
     ("kind", "hole"), [("32x32", 0.3), ("12x40", 0.5), ("40x12", 0.2), *((f"{f.value}20x6", 0.4) for f in Family)]
 )
 def test_every_goal_can_be_reached_and_the_bound_is_the_shortest_paths(kind, hole):
-    found = bounded(kind, hole, 20)
+    found = bounded(kind, hole, 8)
     levels.validate(found.instances)
     assert set(found.kinds) == {Kind.of(kind)} and not found.shortfalls()
     assert np.all(found.solutions.status == Status.OUT_OF_BUDGET) and np.all(found.solutions.cost == -1)

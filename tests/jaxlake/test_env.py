@@ -123,7 +123,12 @@ def test_without_a_slip_no_key_is_needed_and_with_one_its_absence_is_named():
 
 
 LEVEL = from_text("aA.\nbB.\n..#", max_size=4, max_agents=3)
-TABLE = LevelBank.build(stack([LEVEL]), with_distances=True).distances[0]
+
+
+@functools.cache
+def table():
+    """Not when tests are collected, which each process does."""
+    return LevelBank.build(stack([LEVEL]), with_distances=True).distances[0]
 
 
 @pytest.mark.parametrize("slip", [None, CLASSIC_SLIP])
@@ -131,11 +136,11 @@ TABLE = LevelBank.build(stack([LEVEL]), with_distances=True).distances[0]
 @pytest.mark.parametrize("holes", HoleRule)
 @pytest.mark.parametrize("wide", [False, True], ids=["", "x64"])
 def test_a_step_keeps_every_shape_and_dtype_whatever_those_of_the_level_are(holes, conflicts, slip, wide):
-    lake = Lake(holes, conflicts, everything, shaped(np.float64(0.1)))
+    lake, distances = Lake(holes, conflicts, everything, shaped(np.float64(0.1))), table()
     with jax.enable_x64(wide) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64(wide):
         level = LEVEL.replace(size=3, num_agents=np.int64(2), holes=LEVEL.holes.astype(int))
         level = level.replace(starts=LEVEL.starts.astype(np.int64), goals=LEVEL.goals.astype(np.int16))
-        first = jax.eval_shape(lambda: lake.reset(level, Params(max_steps=9, slip=slip), TABLE))
+        first = jax.eval_shape(lambda: lake.reset(level, Params(max_steps=9, slip=slip), distances))
         later = jax.eval_shape(lake.step, first[0], np.zeros(3, int), jax.random.key(0))
         assert [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(first)] == [
             (x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(later)
@@ -151,7 +156,7 @@ def everything(state):
     ("play", "message"),
     [
         (lambda: LAKE.reset(stack([LEVEL, LEVEL])), r"batch axes \(2,\): it must have none; jax.vmap adds them"),
-        (lambda: LAKE.reset(LEVEL, distances=TABLE[:2]), r"distances have the shape \[2, 16\]: it must be \[3, 16\]"),
+        (lambda: LAKE.reset(LEVEL, distances=table()[:2]), r"distances have the shape \[2, 16\]: it must be \[3, 16\]"),
         (lambda: LAKE.reset(LEVEL, Params(max_steps=0)), "max_steps = 0 must be a whole number from 1 to 32767"),
         (lambda: LAKE.reset(LEVEL, Params(slip=1.5)), "slip = 1.5 must be from 0 to 1"),
         (lambda: LAKE.step(LAKE.reset(LEVEL)[0], [WAIT]), r"actions have the shape \[1\]: it must be \[3\]"),

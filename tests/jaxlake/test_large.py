@@ -16,7 +16,7 @@ from jaxlake.text import prompt
 from jaxlake.types import ABSENT
 from tests.support.faces import FACES
 
-KINDS = ("32x32", "64x64", "64x128")
+KINDS = ("32x32", pytest.param("64x64", marks=pytest.mark.heavy), "64x128")
 SINGLE = ("gymnax", "jaxued")  # They number joint actions.
 
 

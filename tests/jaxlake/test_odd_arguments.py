@@ -1,5 +1,7 @@
 """Odd arguments: empty batches, one instance, any number of plans, and what ends in one clear line everywhere."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,15 +32,20 @@ from jaxlake.types import ABSENT
 ONE = from_text(["a.B", ".#.", "bA."])
 OTHER = from_text(["aB.", "...", ".Ab"])
 BATCH = stack([ONE, OTHER] * 4)
-SOLVED = solve(BATCH)
 CONFIG = LakeConfig.uniform((3,), 0.1, 0.5)
 KEY = jax.random.key(0)
 
 
+@functools.cache
+def solved():
+    """Not when tests are collected, which each process does."""
+    return solve(BATCH)
+
+
 def at(index):
     """Plans of which some are wrong, with their instances and optima, as many as there are indices."""
-    lengths = SOLVED.plan.lengths - (np.arange(8) % 3 == 0)[:, None]
-    return BATCH[index], SOLVED.plan.replace(lengths=lengths)[index], SOLVED.cost[index]
+    lengths = solved().plan.lengths - (np.arange(8) % 3 == 0)[:, None]
+    return BATCH[index], solved().plan.replace(lengths=lengths)[index], solved().cost[index]
 
 
 def same(first, second):
@@ -81,11 +88,11 @@ def test_empty_batches_are_results():
 
 def test_one_instance_is_solved_as_in_a_batch():
     alone = solve(ONE)
-    assert same(alone, SOLVED[0])
+    assert same(alone, solved()[0])
     for ask in (needs_wait, without_waiting):
-        one, several = ask(ONE, alone), ask(BATCH, SOLVED)
+        one, several = ask(ONE, alone), ask(BATCH, solved())
         assert np.ndim(one) == 0 and one == several[0] and one.dtype == several.dtype
-    assert waits(alone) == waits(SOLVED)[0] and np.ndim(waits(alone)) == 0
+    assert waits(alone) == waits(solved())[0] and np.ndim(waits(alone)) == 0
     assert verify(ONE, alone.plan, alone.cost).optimal
 
 
@@ -105,11 +112,11 @@ FAULTY = {
 }
 TAKERS = {
     "solve": solve,
-    "needs_wait": lambda batch: needs_wait(batch, SOLVED[:2]),
-    "without_waiting": lambda batch: without_waiting(batch, SOLVED[:2]),
+    "needs_wait": lambda batch: needs_wait(batch, solved()[:2]),
+    "without_waiting": lambda batch: without_waiting(batch, solved()[:2]),
     "generate": lambda batch: generate(CONFIG, KEY, 2, exclude=batch),
     "LevelBank.build": LevelBank.build,
-    "trl_rows": lambda batch: trl_rows(batch, SOLVED.cost[:2]),
+    "trl_rows": lambda batch: trl_rows(batch, solved().cost[:2]),
     "Lake.reset": lambda batch: Lake().reset(batch[1]),
 }
 
@@ -168,7 +175,7 @@ LINES = {
     r"batch axes \(1, 8\): they must have one at most": lambda: solve(jax.tree.map(lambda leaf: leaf[None], BATCH)),
     "solutions = None must be a Solution": lambda: needs_wait(BATCH, None),
     r"plans.parsable has the shape \(2,\): with instances \(8,\) of 2 agents it must be \(8,\)": lambda: verify(
-        BATCH, SOLVED.plan[:2], SOLVED.cost
+        BATCH, solved().plan[:2], solved().cost
     ),
     "key = 0 must be one key of jax.random, as jax.random.key": lambda: generate(CONFIG, 0, 2),
     "config = {'3': {'data': 1.0.* must be a LakeConfig": lambda: generate(CONFIG.to_dict(), KEY, 2),

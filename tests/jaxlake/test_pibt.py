@@ -210,9 +210,8 @@ def test_plans_cost_at_least_the_optimum_and_little_more():
 def test_verdicts_of_many_agents_are_those_of_few(agents):
     """Agents beyond five are judged by another program: absent ones must not change a verdict."""
     few = drawn("6x3", 0.2, 40)
-    many = jax.tree.map(
-        lambda *parts: np.stack(parts), *[stack([board, drawn(f"6x{agents}", 0.0, 1)[0]])[0] for board in few]
-    )
+    wide = drawn(f"6x{agents}", 0.0, 1)[0]
+    many = jax.tree.map(lambda *parts: np.stack(parts), *[stack([board, wide])[0] for board in few])
     rng = np.random.default_rng(0)
     paths = np.full((40, agents, 9), ABSENT, np.int32)
     paths[:, :3] = rng.integers(-2, 36, (40, 3, 9))

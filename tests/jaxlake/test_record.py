@@ -1,6 +1,7 @@
 """Records: counted, indexed and walked through by board, pytrees as before, and neither mappings nor arrays."""
 
 import copy
+import functools
 import pickle
 
 import jax
@@ -15,7 +16,12 @@ from jaxlake.record import Record, record
 ONE = from_text(["a.B", ".#.", "bA."])
 OTHER = from_text(["ab", "BA"], max_size=3)
 BATCH = stack([ONE, OTHER, ONE, OTHER])
-NESTED = solve(BATCH)  # With a plan in it.
+
+
+@functools.cache
+def nested():
+    """With a plan in it; not when tests are collected, which each process does."""
+    return solve(BATCH)
 
 
 def same(first, second):
@@ -24,12 +30,12 @@ def same(first, second):
 
 
 def test_a_batch_counts_its_boards():
-    assert len(BATCH) == len(NESTED) == len(NESTED.plan) == 4 and len(BATCH[:0]) == 0
+    assert len(BATCH) == len(nested()) == len(nested().plan) == 4 and len(BATCH[:0]) == 0
 
 
 def test_a_whole_number_takes_one_board():
     assert same(BATCH[1], OTHER) and same(BATCH[-1], OTHER) and same(BATCH[np.int64(2)], ONE)
-    assert NESTED[0].plan.paths.shape == (2, 65)
+    assert nested()[0].plan.paths.shape == (2, 65)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +47,7 @@ def test_slices_and_arrays_take_several(index):
 
 def test_a_loop_goes_board_by_board():
     assert all(same(board, (ONE, OTHER)[number % 2]) for number, board in enumerate(BATCH))
-    boards, plans = zip(*zip(BATCH, NESTED.plan, strict=True), strict=True)
+    boards, plans = zip(*zip(BATCH, nested().plan, strict=True), strict=True)
     assert same(stack(boards), BATCH) and len(plans) == 4
 
 
@@ -52,8 +58,9 @@ def test_what_is_none_stays_none():
 
 
 @pytest.mark.parametrize("ask", [len, iter, lambda record: record[0], lambda record: record[:1]])
-@pytest.mark.parametrize("record", [ONE, NESTED[0], Params(), LevelBank.build(BATCH)[0]])
+@pytest.mark.parametrize("record", [lambda: ONE, lambda: nested()[0], Params, lambda: LevelBank.build(BATCH)[0]])
 def test_without_batch_axes_there_is_no_length_and_no_index(record, ask):
+    record = record()
     with pytest.raises(TypeError, match=f"^this {type(record).__name__} has no batch axes: it has no length"):
         list(ask(record))
 
@@ -78,10 +85,11 @@ def test_a_record_is_no_array(asked):
 
 
 def test_records_are_the_pytrees_that_they_were():
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(NESTED)]
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(nested())]
     assert paths == sorted(paths) and ".plan.paths" in paths and ".status" in paths
-    for copied in (pickle.loads(pickle.dumps(NESTED)), copy.deepcopy(NESTED), jax.tree.map(lambda leaf: leaf, NESTED)):
-        assert type(copied) is type(NESTED) and same(copied, NESTED)
+    whole = nested()
+    for copied in (pickle.loads(pickle.dumps(whole)), copy.deepcopy(whole), jax.tree.map(lambda leaf: leaf, whole)):
+        assert type(copied) is type(whole) and same(copied, whole)
     assert same(BATCH.replace(size=BATCH.size + 1).replace(size=BATCH.size), BATCH)
 
 

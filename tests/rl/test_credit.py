@@ -1,5 +1,6 @@
 """Credit of tokens, beside all plans of small boards written out, and by hand."""
 
+import functools
 import itertools
 
 import jax
@@ -17,7 +18,12 @@ from rl.students.language import LanguageStudent, check_room
 
 LONGEST = 6
 BOARDS = stack([from_text(board) for board in ("a.A\n#..\nb.B", "aB.\n.b.\n.#A", "a.b\n...\nB#A", "b.A\n.#.\na.B")])
-OPTIMA = np.asarray(solve(BOARDS).cost)
+
+
+@functools.cache
+def optima():
+    """Not when tests are collected, which each process does."""
+    return np.asarray(solve(BOARDS).cost)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,7 @@ def walks(instance, agent):
 def answers():
     """Texts of all plans with walks of at most LONGEST cells, board by board, and whether each is valid and optimal."""
     found = []
-    for instance, optimum in zip(BOARDS, OPTIMA, strict=True):
+    for instance, optimum in zip(BOARDS, optima(), strict=True):
         pairs = list(itertools.product(walks(instance, 0), walks(instance, 1)))
         paths, lengths = np.full((len(pairs), 2, LONGEST), ABSENT, np.int32), np.zeros((len(pairs), 2), np.int32)
         for row, pair in enumerate(pairs):
@@ -61,7 +67,7 @@ def answers():
 def credit_of(texts, tokenizer, rewarded, ends=True):
     """Credit of one answer to each of the boards, cut to its tokens."""
     pieces = [tokenizer.pieces(tokenizer.completion(said) if ends else tokenizer.encode(said)) for said in texts]
-    found = token_credit(BOARDS, OPTIMA, pieces, np.broadcast_to(rewarded, len(texts)), 48)
+    found = token_credit(BOARDS, optima(), pieces, np.broadcast_to(rewarded, len(texts)), 48)
     assert found.dtype == np.int8 and found.shape == (len(texts), 48)
     assert not any(row[len(said) :].any() for row, said in zip(found, pieces, strict=True))
     return [row[: len(said)].tolist() for row, said in zip(found, pieces, strict=True)], pieces

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +38,8 @@ from rl.students.player import language_actor, load_player, ppo
 from rl.students.player.actor import decide
 from rl.students.player.properties import MOVES, properties
 
+LAKE = Lake(observe=view.View())
+SEE = jax.jit(lambda level, steps: LAKE.observe(LAKE.reset(level, Params(max_steps=steps))[0]))
 PHRASES = [phrase for part in view.phrases() for phrase in part]
 
 
@@ -44,9 +47,7 @@ def views_of(text: str, steps: int = 10, side: int = 5, agents: int = 3) -> list
     """Return in words what each agent of a drawn board sees at the beginning."""
     board = from_text(text, max_size=side, max_agents=agents)
     level = jax.tree.map(jnp.asarray, stack([board]))[0]
-    lake = Lake(observe=view.View())
-    state, _ = lake.reset(level, Params(max_steps=steps))
-    numbers = np.asarray(lake.observe(state))
+    numbers = np.asarray(SEE(level, jnp.int32(steps)))
     return [view.text(numbers[i].tolist()) for i in range(int(level.num_agents))]
 
 
@@ -134,8 +135,8 @@ def test_decisions_in_chunks_are_those_of_all_at_once_for_whoever_is_wanted(made
     views, legal = some_views(5 * 4).reshape(5, 4, -1), np.ones((5, 4, 5), bool)
     legal[..., Action.UP] = False
     wanted = np.random.default_rng(1).random((5, 4)) < 0.5
-    logits, value = decide(actor, parameters, frozen, jnp.asarray(views), jnp.asarray(legal), jnp.asarray(wanted))
-    expected, values = actor.forward(parameters, frozen, views.reshape(20, -1), legal.reshape(20, 5))
+    logits, value = jax.jit(partial(decide, actor))(parameters, frozen, views, legal, wanted)
+    expected, values = jax.jit(actor.forward)(parameters, frozen, views.reshape(20, -1), legal.reshape(20, 5))
     np.testing.assert_allclose(logits[wanted], expected.reshape(5, 4, 5)[wanted], atol=1e-5)
     np.testing.assert_allclose(value[wanted], values.reshape(5, 4)[wanted], atol=1e-5)
     assert (np.asarray(value)[~wanted] == 0).all() and np.allclose(np.exp(expected).sum(-1), 1)
@@ -209,6 +210,7 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
     assert {CHECKS[int(np.argmin(row))] for row in verdicts.checks if not row.all()} <= {*CHECKS}
 
 
+@pytest.mark.heavy
 @pytest.mark.torch
 def test_transformers_answers_the_same_moves(made, tmp_path):
     """From the text alone, by the tokenizer and the model in the folder."""
@@ -238,6 +240,7 @@ def test_an_engineer_writes_no_phrase(made, config):
     assert allowed[:896].any() and not allowed[896:].any()
 
 
+@pytest.mark.heavy
 def test_what_gained_becomes_likelier_and_ppo_keeps_its_moments(config, tmp_path):
     student = LanguagePlayer(config)
     directory = RunDirectory(tmp_path / "run", config)
@@ -252,9 +255,10 @@ def test_what_gained_becomes_likelier_and_ppo_keeps_its_moments(config, tmp_path
     context = tokenizer.chat(message, thinking=True)
     examples = join([context] * 2, len(context), *padded)
 
+    logprobs = jax.jit(lambda parameters: answer_logprobs(nnx.merge(policy.graph, parameters), examples, 1.0)[0])
+
     def likelihoods() -> np.ndarray:
-        logprobs, _ = answer_logprobs(nnx.merge(policy.graph, student.state.parameters), examples, 1.0)
-        return np.where(examples.mask, logprobs, 0).sum(axis=1)
+        return np.where(examples.mask, logprobs(student.state.parameters), 0).sum(axis=1)
 
     before = likelihoods()
     student.learn(message, responses, np.array([1.0, -1.0]))
