@@ -211,7 +211,7 @@ def _groups(
                 **account._asdict(),
                 "undecided": list(account.undecided),
                 "requested": quotas.total,
-                "realised": 0 if found is None else len(found.numbers),
+                "realised": 0 if found is None else len(found),
                 "requested_waits": waits.tolist(),
                 "realised_waits": realised,
             },

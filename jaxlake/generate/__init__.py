@@ -98,7 +98,7 @@ def generate(
                 f"{kind.words} at hole ratio {config.hole[index]:g} has no solvable board with {kind.num_agents} "
                 f"agents among {account.candidates} candidates"
             )
-        repeated = 0 if found is None else requested - len(found.numbers)
+        repeated = 0 if found is None else requested - len(found)
         if found is not None:
             found = _filled_up(found, requested)
             parts.append(found)
@@ -140,6 +140,6 @@ def _key_of(kind: Kind, key: Array) -> jax.Array:
 def _filled_up(found: Found, requested: int) -> Found:
     """Repeats those that need no wait, or all if every one does, until there are as many as requested."""
     movers = np.flatnonzero(~found.needs_wait)
-    pool = movers if len(movers) else np.arange(len(found.numbers))
-    indices = np.concatenate([np.arange(len(found.numbers)), np.resize(pool, requested - len(found.numbers))])
+    pool = movers if len(movers) else np.arange(len(found))
+    indices = np.concatenate([np.arange(len(found)), np.resize(pool, requested - len(found))])
     return found[indices]

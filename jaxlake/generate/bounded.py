@@ -76,20 +76,20 @@ def first_reachable(
                     seen.add(mark)
                 fits = fresh & np.all(steps[:, : shape.kind.num_agents] != ABSENT, axis=1)
                 chosen = np.flatnonzero(fits)[: requested - had]
-                parts.append(_found(block[chosen], steps[chosen], tried + chosen, shape.objective))
+                parts.append(_found(block[chosen], steps[chosen], shape.objective))
                 had, known, reachable = had + len(chosen), known + int(np.sum(~fresh)), reachable + int(np.sum(fits))
                 tried += BLOCK
     account = Account(candidates=tried, known=known, solved=reachable, undecided=())
     return (jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts) if had else None), account
 
 
-def _found(boards: Instance, lengths: np.ndarray, numbers: np.ndarray, objective: Objective) -> Found:
+def _found(boards: Instance, lengths: np.ndarray, objective: Objective) -> Found:
     """The boards with all that is known of their optima: lower bounds."""
     count, agents = lengths.shape
     total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
     bounds = total(np.maximum(lengths, 0), axis=1).astype(np.int32)
     solutions = undecided(count, agents, max_steps=0).replace(lower_bound=bounds)
-    return Found(instances=boards, solutions=solutions, needs_wait=np.zeros(count, bool), numbers=numbers)
+    return Found(instances=boards, solutions=solutions, needs_wait=np.zeros(count, bool))
 
 
 @functools.partial(jax.jit, static_argnames=("max_size", "max_agents"))

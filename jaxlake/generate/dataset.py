@@ -102,7 +102,7 @@ class Dataset:
 def assemble(parts: Sequence[Found], report: Sequence[KindReport], key: Array) -> Dataset:
     """Return all boards in one random order; ``parts`` are those of each kind that has some, in the report's order."""
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    order = np.asarray(jax.random.permutation(key, len(together.numbers)))
+    order = np.asarray(jax.random.permutation(key, len(together)))
     shuffled, kinds = together[order], np.repeat([entry.kind for entry in report], [entry.realised for entry in report])
     return Dataset(shuffled.instances, shuffled.solutions, shuffled.needs_wait, kinds[order], tuple(report))
 
@@ -117,7 +117,7 @@ def report_kind(shape: Shape, quotas: Quotas, found: Found | None, repeated: int
     return KindReport(
         kind=kind,
         requested=quotas.total,
-        realised=0 if found is None else len(found.numbers),
+        realised=0 if found is None else len(found),
         requested_waits=quotas.waits or 0,
         realised_waits=0 if found is None else int(np.sum(found.needs_wait)),
         requested_interacting=quotas.interacting,

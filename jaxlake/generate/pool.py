@@ -135,5 +135,4 @@ def _found(stock: Benchmark, rows: np.ndarray, max_size: int, max_agents: int) -
         instances=pad(stock.instances[rows], max_size, max_agents),
         solutions=solutions,
         needs_wait=stock.needs_wait[rows],
-        numbers=rows,
     )

@@ -35,12 +35,11 @@ class Quotas(NamedTuple):
 
 @record
 class Found(Record):
-    """Solved boards ``[n]`` in the order of their candidates' numbers, int64 ``[n]``, none twice."""
+    """Solved boards ``[n]`` in the order of their candidates' numbers, none twice."""
 
     instances: Instance
     solutions: Solution
     needs_wait: np.ndarray
-    numbers: np.ndarray
 
     @property
     def interacts(self) -> np.ndarray:
@@ -147,7 +146,7 @@ def _searched(
     without = without_waiting(instances, solutions, shape.objective)
     out_of_budget = (without == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
     statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, solutions.status)
-    found = Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE, numbers=numbers)
+    found = Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE)
     for number in range(steps):
         here = place // step == number
         yield found[here & (statuses == Status.SOLVED)], statuses[here], numbers[here & out_of_budget]

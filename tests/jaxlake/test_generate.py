@@ -11,7 +11,7 @@ import pytest
 from jaxlake.benchmark import load
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate import Dataset, generate, search
-from jaxlake.generate.candidates import Shape
+from jaxlake.generate.candidates import Shape, draw
 from jaxlake.generate.search import Quotas
 from jaxlake.kinds import Kind
 from jaxlake.levels import pad
@@ -178,13 +178,15 @@ def _distances(instances: Instance, index: int) -> list[int]:
 
 
 def test_a_dropped_candidate_counts_as_undecided_and_is_not_chosen():
-    shape = Shape(Kind.of(4), density=2 / 12, **SHAPE)
-    found, account = search.first_boards(shape, jax.random.key(0), Quotas(20, 5), frozenset(), 2048)
-    dropped = found.numbers[[3, 7]].tolist()
-    again, again_account = search.first_boards(shape, jax.random.key(0), Quotas(20, 5), frozenset(), 2048, dropped)
+    shape, key = Shape(Kind.of(4), density=2 / 12, **SHAPE), jax.random.key(0)
+    drawn = fingerprints(draw(key, 0, 2048, shape))
+    found, account = search.first_boards(shape, key, Quotas(20, 5), frozenset(), 2048)
+    numbers = [drawn.index(board) for board in fingerprints(found.instances)]
+    dropped = [numbers[3], numbers[7]]
+    again, again_account = search.first_boards(shape, key, Quotas(20, 5), frozenset(), 2048, dropped)
     assert account.undecided == () and again_account.undecided == tuple(dropped)
-    assert set(found.numbers) - set(again.numbers) == set(dropped)
-    assert len(again.numbers) == 20 and again.needs_wait.sum() == 5
+    assert set(numbers) - {drawn.index(board) for board in fingerprints(again.instances)} == set(dropped)
+    assert len(again) == 20 and again.needs_wait.sum() == 5
 
 
 @pytest.mark.parametrize(
