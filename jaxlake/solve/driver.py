@@ -219,10 +219,10 @@ def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
     """Searches the pending instances, writes what is found, and returns the indices of those still undecided."""
     if not len(pending):
         return pending
-    example, _ = task.take(np.full(stage.lanes, -1))
-    lanes = idle(example, min(stage.steps, task.max_steps), task.objective)
+    any_board = np.zeros(stage.lanes, int)
+    lanes = idle(task.take(any_board)[0], min(stage.steps, task.max_steps), task.objective)
     # Compiled here, or every thread would compile.
-    _advance(task, stage, _copy(lanes), np.full(stage.lanes, -1), np.ones(stage.lanes, bool), 0)
+    _advance(task, stage, _copy(lanes), any_board, np.zeros(stage.lanes, bool), 0)
 
     shares = [pending[thread::_THREADS] for thread in range(_THREADS)]
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:

@@ -60,11 +60,11 @@ def empty(size: int, lanes: int) -> jax.Array:
     return jnp.zeros((_boards(size), size + 2, lanes), word_type(size))
 
 
-def single(cells: Array, there: Array, size: int) -> jax.Array:
-    """The set of one joint position, int32 ``[2, lanes]``, or of none where bool ``[lanes]`` is False."""
+def single(cells: Array, size: int) -> jax.Array:
+    """The set of one joint position, int32 ``[2, lanes]``."""
     at = _board_of(cells[0], size)
     row, column = jnp.divmod(cells[1], size)
-    bit = jnp.where(there, jnp.left_shift(1, column), 0).astype(word_type(size))
+    bit = jnp.left_shift(1, column).astype(word_type(size))
     lane = jnp.arange(cells.shape[1], dtype=jnp.int32)
     return empty(size, len(lane)).at[at, row + 1, lane].set(bit, mode="drop")
 

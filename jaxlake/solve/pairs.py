@@ -211,7 +211,7 @@ def _search(
     for agent in range(2):
         best = improve(best, 0, agent, jnp.where(arrived[agent], at_start[1 - agent], _NO_CELL))
 
-    start = reach.single(problem.starts, both & connected, size)
+    start = reach.single(problem.starts, size)
     rules = reach.rules(problem.free, problem.may_wait)
 
     def is_open(best, time):
@@ -268,7 +268,7 @@ def _paths(
     """
     size, _, lanes = problem.free.shape
     agent = jnp.arange(2, dtype=jnp.int32)[:, None]
-    parking = jnp.where(solved, best.time, 0)
+    parking = solved * best.time
     cells = jnp.where(agent == best.agent, problem.goals, best.other)
     paths = jnp.broadcast_to(cells.astype(jnp.int8), (max_steps + 3, 2, lanes))
 
@@ -286,7 +286,7 @@ def _paths(
 
     walks = jnp.where(best.agent == 0, rest[1], rest[0])
     around = jnp.pad(walks, ((1, 1), (1, 1), (0, 0)), constant_values=_FAR).reshape(-1, lanes)
-    left = jnp.where(solved, _pick(walks.reshape(-1, lanes), best.other).astype(jnp.int32), 0)
+    left = solved * _pick(walks.reshape(-1, lanes), best.other).astype(jnp.int32)
     end = parking + left
 
     def forward(carry):
