@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engineer.context import VARIANTS
+from engineer.context import VARIANTS, Module
 from engineer.evidence import CHECKS, Evidence, KindEvidence
-from engineer.examples import example, think
+from engineer.examples import draw_history, example, think
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 
@@ -96,6 +96,21 @@ def test_a_kind_that_only_trained_gets_data_by_its_training_answers_and_an_unkno
         checked.update("validated" if kind in validated else "trained" for kind in given)
         checked["unknown"] += len(LADDER) - len(shares)
     assert min(checked[what] for what in ("validated", "trained", "unknown")) > 10
+
+
+def test_training_answers_spread_as_beta_binomial_draws_around_the_valid_share():
+    """A board's chance is Beta(2 p + .05, 2 (1 - p) + .05) for the kind's valid share p, and it is answered 8 times."""
+    rng, deviations = np.random.default_rng(0), []
+    for _ in range(100):
+        last = draw_history(rng, LADDER, 4, [Module.R])[-1]
+        rows, data = {row.kind: row for row in last.evidence.by_kind}, dict(zip(LADDER, last.config.data, strict=True))
+        for row in last.evidence.training.by_kind:
+            count, mean = round(1000 * data[row.kind]), (2 * rows[row.kind].valid_share + 0.05) / 2.1
+            variance = mean * (1 - mean) * (2.1 + 8) / (8 * (2.1 + 1)) / count
+            deviations.append((row.sampled_valid - mean) / variance**0.5)
+            assert row.n == 8 * count and row.valid == round(row.n * row.sampled_valid)
+    assert len(deviations) > 800
+    assert abs(np.mean(deviations)) < 0.1 and abs(np.std(deviations) - 1) < 0.07
 
 
 def test_an_example_of_v6_stays_what_it_is():

@@ -178,6 +178,20 @@ def test_a_distance_is_the_sum_over_data_and_the_means_over_hole_and_wait():
 
 
 @pytest.mark.parametrize(
+    ("parsed", "expected"),
+    [
+        ({"3": {"data": 0.5}}, 0.25),
+        ({"4": {"hole": 0.2}}, 0.3),
+        ({"4": {"wait": 0.25}}, 0.75),
+        ({"3": {"hole": 0.4, "wait": 0.5}, "4": {"wait": 0.75}}, 0.3 + (0.5 + 0.25) / 2),
+    ],
+)
+def test_a_distance_counts_the_ratios_that_both_have(parsed, expected):
+    config = LakeConfig((3, 4), data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 1.0))
+    assert distance(parsed, config) == distance(config, parsed) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
     "parsed", [{}, {"9": {"data": 0.1}}, {"3": {"data": math.inf}}, {"3": {"hole": 1e308}, "4": {"hole": 1e308}}]
 )
 def test_a_distance_that_means_nothing_is_none(parsed):

@@ -4,10 +4,12 @@ import jax
 import numpy as np
 import oracles
 import pytest
+from tree_search import search
 
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.solve import needs_wait, solve, waits
+from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 
@@ -83,6 +85,13 @@ BOARDS = {
 def test_boards_worked_out_by_hand(name):
     board, expected = BOARDS[name]
     assert solve_one(board) == expected
+
+
+def test_paths_are_planned_anew_when_a_makespan_has_room_for_them():
+    """Within 2 steps both meet in the middle, on either child no path is left; within 3 the second agent waits."""
+    batch = stack([from_text("#b#\na.A\n#B#")])
+    found = search(batch, np.array([UNBOUNDED], np.int32), np.bool_(True), 7, 20, Objective.MAKESPAN)
+    assert (found.status.tolist(), found.cost.tolist(), found.expansions.tolist()) == ([Status.SOLVED], [3], [1])
 
 
 def test_an_agent_with_time_to_spare_has_to_wait_at_the_lower_bound_of_the_makespan():
