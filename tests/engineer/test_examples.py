@@ -109,8 +109,7 @@ def test_training_answers_spread_as_beta_binomial_draws_around_the_valid_share()
             variance = mean * (1 - mean) * (2.1 + 8) / (8 * (2.1 + 1)) / count
             deviations.append((row.sampled_valid - mean) / variance**0.5)
             assert row.n == 8 * count and row.valid == round(row.n * row.sampled_valid)
-    assert len(deviations) > 800
-    assert abs(np.mean(deviations)) < 0.1 and abs(np.std(deviations) - 1) < 0.07
+    assert len(deviations) > 800 and abs(np.mean(deviations)) < 0.1 and abs(np.std(deviations) - 1) < 0.07
 
 
 def test_an_example_of_v6_stays_what_it_is():

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from engineer import Evidence
-from engineer.context import modules, percent
+from engineer.context import PastRound, modules, percent
 from engineer.engineers.rules import frontier_design, known_rows
 from engineer.engineers.shuffle import permutation, permuted, renamed
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from engineer.examples import draw_history, think
-from engineer.reading import leading_failures, mark
+from engineer.reading import leading_failures, mark, resampled
+from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 
 KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
@@ -53,6 +54,7 @@ def test_what_the_first_command_used_to_print_is_wrong():
         ("Weakest 3. No: weakest 6", (True, False, False), (0, 0)),  # the last word counts
         ("The weakest one is size 6 with 23.0 percent valid", (True, False, False), (1, 1)),
         ("leading failure goal 30", (False, False, False), (0, 1)),
+        ("leading failure none 0", (False, False, False), (1, 1)),
     ],
 )
 def test_claims_and_quotes_are_checked_row_by_row(thought, right, quotes):
@@ -102,6 +104,27 @@ def test_kinds_with_agents_are_named_whole():
     evidence = table(sampled=(0.5, 0.4, 0.3, 0.2, 0.1, 0.0), kinds=LAB, hole_free=30)
     assert marks("Weakest kind 8x5 (0% valid), most learnable kind 3 (50%)", evidence) == ((True, True, False), (2, 2))
     assert marks("Weakest kind 5x4 (0% valid)", evidence) == ((False, False, False), (0, 1))
+
+
+def test_another_validation_varies_as_its_answers_would_and_its_tables_hold_together():
+    trained = TrainingEvidence(table((0.5,), LAB[-1:], hole_free=30).by_kind, ())
+    old = dataclasses.replace(table(sampled=(0.9, 0.5, 0.2, 0.0), hole_free=30), training=trained)
+    past = [PastRound(k, LakeConfig.uniform(KINDS, 0.2, 0.1), old) for k in range(3)]
+    rng, shares = np.random.default_rng(0), []
+    for _ in range(1000):
+        *before, last = resampled(past, rng)
+        rows = (*last.evidence.by_kind, *last.evidence.training.by_kind)
+        for row in rows:
+            invalid = sum(row.first_failures.values())
+            assert row.n == 100 and row.valid == 100 - invalid == round(100 * row.sampled_valid) >= row.optimal
+            assert row.first_failures == row.any_failures and min(row.first_failures.values()) >= 0
+            assert abs(row.first_failures["hole_free"] - 0.75 * invalid) <= 1  # 30 of 40 before
+            assert row.learnable == row.all_valid == row.all_invalid == row.truncated == 0
+        shares.append([row.sampled_valid for row in rows])
+    assert before == past[:2] and last.config is past[2].config
+    p, answers = np.array([0.9, 0.5, 0.2, 0, 0.5]), np.array([400, 400, 400, 400, 100])
+    np.testing.assert_allclose(np.mean(shares, axis=0), p, atol=0.005)
+    np.testing.assert_allclose(np.std(shares, axis=0), (p * (1 - p) / answers) ** 0.5, rtol=0.1)
 
 
 @pytest.mark.parametrize("context", ["V6", "F+R"])

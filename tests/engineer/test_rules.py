@@ -213,6 +213,7 @@ def test_mutate_best_makes_a_few_edits_to_the_round_with_most_to_learn():
         (RANDOM, (measured(3, 0.5, **rich), *(measured(size, 0.5, **dull) for size in SIZES[1:]))),  # .26 of it
         (REDESIGNED, (*(measured(size, 0.5, **dull) for size in SIZES[:3]), measured(6, 0.5, **rich))),  # .2
     ]
+    counts = set()
     for seed in range(20):
         history = trained(*rounds)
         config = RULES["mutate_best"](history[-1].evidence, history, jax.random.key(seed))
@@ -221,8 +222,9 @@ def test_mutate_best_makes_a_few_edits_to_the_round_with_most_to_learn():
             for field in ("hole", "wait")
             for a, b in zip(getattr(config, field), getattr(RANDOM, field), strict=True)
         ]
-        assert sum(edited) <= 3
+        counts.add(sum(edited))
         assert config.data == RANDOM.data or np.abs(np.subtract(config.data, RANDOM.data)).max() <= 0.15
+    assert max(counts) == 3
 
 
 shares = st.sampled_from((0.0, 1.0)) | st.floats(0, 1)

@@ -10,8 +10,7 @@ from grids import shortest_paths
 
 from jaxlake import Family, Kind, LakeConfig, Status, generate, levels
 from jaxlake.generate.__main__ import main
-from jaxlake.generate.bounded import draw_reachable, first_reachable
-from jaxlake.generate.candidates import BLOCK, Shape, fingerprints
+from jaxlake.generate.candidates import fingerprints
 from jaxlake.levels import distance_fields, pad
 from jaxlake.types import ABSENT
 
@@ -70,21 +69,6 @@ def test_the_draws_stay_what_they_are():
     """The digest was taken when these boards were first drawn."""
     mark = hashlib.sha256(b"".join(fingerprints(bounded("20x20", 0.25, 5).instances))).hexdigest()
     assert mark[:16] == "4a07772795383746"
-
-
-def test_the_first_boards_that_fit_are_chosen_and_all_that_were_tried_are_counted():
-    shape, key = Shape(Kind.of("4x3"), 0.9, 5, 3), jax.random.key(0)
-    known = set(fingerprints(draw_reachable(key, 0, BLOCK, shape)[0])[::2])
-    found, account = first_reachable(shape, key, 300, known, 4096)
-    boards, lengths = draw_reachable(key, 0, account.candidates, shape)
-    marks = fingerprints(boards)
-    new = np.array([mark not in known and mark not in marks[:at] for at, mark in enumerate(marks)])
-    fitting = np.flatnonzero(new & (lengths >= 0).all(axis=1))
-    assert fingerprints(found.instances) == [marks[at] for at in fitting[:300]]
-    assert account == (fitting[299] // BLOCK * BLOCK + BLOCK, (~new).sum(), len(fitting), ())
-    assert account.known >= 64 and len(fitting) < new.sum()
-    few, account = first_reachable(shape, key, 300, known, BLOCK + 1)
-    assert account.candidates == 2 * BLOCK and len(few) == account.solved == (fitting < 2 * BLOCK).sum() < 300
 
 
 @pytest.mark.parametrize("side", [5, 33])

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from rl.config import Config, ConfigError, RunError, load
-from rl.run.checkpoint import Checkpoints, Snapshot
+from rl.run.checkpoint import Checkpoints, Snapshot, _sums
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
 
@@ -316,3 +316,9 @@ def test_of_two_that_begin_the_same_run_one_is_refused(tmp_path):
     first.close()
     with pytest.raises(ConfigError, match="was begun by another process"):
         second.create()
+
+
+def test_a_flipped_bit_shows_in_both_sums_of_an_array():
+    values = np.arange(8, dtype=np.uint32)
+    flipped = values ^ (np.eye(8, dtype=np.uint32) << 31)
+    assert (np.array(_sums(list(flipped))) != _sums([values])[0]).all()

@@ -143,39 +143,6 @@ def test_decisions_in_chunks_are_those_of_all_at_once_for_whoever_is_wanted(made
     assert (np.asarray(logits)[wanted][:, Action.UP] < -1e8).all()
 
 
-@pytest.mark.heavy
-def test_a_gradient_in_chunks_is_that_of_the_whole_loss(made):
-    actor, _, parameters, frozen = made
-    rng, shape = np.random.default_rng(2), (6, 3)
-    views = some_views(18).reshape(*shape, -1)
-    present = rng.random(shape) < 0.7
-    legal, action = np.ones((*shape, 5), bool), rng.integers(0, 5, shape)
-    everything = np.zeros(6)
-    rollout = ppo._Rollout(
-        view=views, legal=legal, action=action, log_probability=np.full(shape, -1.6, np.float32),
-        value=np.zeros(shape), present=present, reward=np.zeros(shape), done=everything, level=everything,
-        outcome=everything, length=everything,
-    )  # fmt: skip
-    advantage, returns = rng.normal(size=(2, *shape)).astype(np.float32)
-    arguments = (parameters, frozen, jax.tree.map(jnp.asarray, rollout), jnp.asarray(advantage), jnp.asarray(returns))
-    chunked, metrics = ppo._gradient(actor, *arguments)
-
-    def loss(parameters):
-        """The same in plain numpy's order, over the agents that are present alone."""
-        logits, value = actor.forward(parameters, frozen, views[present], legal[present])
-        scaled = advantage[present] - advantage[present].mean()
-        scaled = scaled / (scaled.std() + 1e-5)
-        ratio = jnp.exp(logits[jnp.arange(len(scaled)), action[present]] + 1.6)
-        policy = -jnp.minimum(ratio * scaled, jnp.clip(ratio, 0.8, 1.2) * scaled).mean()
-        entropy = -(jnp.exp(logits) * logits).sum(-1).mean()
-        return policy + 0.5 * ((value - returns[present]) ** 2).mean() - ppo.ENTROPY * entropy
-
-    expected, gradient = jax.value_and_grad(loss)(parameters)
-    assert metrics["loss"] == pytest.approx(float(expected), abs=1e-5)
-    for ours, theirs in zip(jax.tree.leaves(chunked), jax.tree.leaves(gradient), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=5e-5)
-
-
 def test_phrases_learn_what_their_properties_learn(made):
     """By a step of plain descent: a row moves by the gradients of all rows with which it shares a property."""
     actor, _, parameters, _ = made

@@ -3,10 +3,12 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import nnx
+from jax.sharding import PartitionSpec as P
 from shapes import SMALL
 
 from rl.config import GRPOSection, OptimizerFields
@@ -61,6 +63,16 @@ def trained(optimizer: optax.GradientTransformation, parameters: nnx.State, upda
     for update in range(updates):
         parameters, state = step(parameters, state, gradients(parameters, update))
     return parameters, state
+
+
+def test_second_moments_keep_98_percent_at_each_update():
+    weights = nnx.State({"w": nnx.Param(jnp.ones((1, 1)), spec=P(None, None))})
+    optimizer = make_optimizer(OptimizerFields(learning_rate=1.0), 9)
+    state = optimizer.init(weights)
+    for gradient in (0.1, 0.2):
+        change, state = optimizer.update(jax.tree.map(lambda x, g=gradient: g * x, weights), state, weights)
+    mean, square = (0.9 * 0.01 + 0.1 * 0.2) / (1 - 0.9**2), (0.98 * 0.02 * 0.01 + 0.02 * 0.04) / (1 - 0.98**2)
+    assert float(change["w"][0, 0]) == pytest.approx(-mean / square**0.5, rel=1e-4)
 
 
 @pytest.mark.heavy

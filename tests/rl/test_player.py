@@ -1,10 +1,13 @@
 """The network that plays: its plans, its training and its runs, on boards small enough to be checked by force."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from lab import LAB, NETWORK, SMALL, whole
 
@@ -25,7 +28,7 @@ from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
 from rl.students.player import Player, load_player, network_actor, ppo
-from rl.students.player.actor import lake_of
+from rl.students.player.actor import lake_of, log_probabilities
 from rl.students.player.network_actor import NetworkActor, flatten
 from rl.train import main
 
@@ -127,13 +130,64 @@ def test_advantages_are_the_sums_of_their_definition():
             np.testing.assert_allclose(found[t, e], expected, atol=1e-5)
 
 
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """An actor whose logits and value are linear in a view of three numbers."""
+
+    chunk: int | None = None
+
+    def observe(self, state):
+        return jnp.stack([state.positions, state.instance.goals, state.time + 0 * state.positions], -1) / 25
+
+    def forward(self, parameters, frozen, view, legal):
+        return log_probabilities(view @ parameters["w"], legal), view @ parameters["v"]
+
+    def make_optimizer(self, settings):
+        return optax.sgd(0.1)
+
+
+WEIGHTS = {"w": jax.random.normal(jax.random.key(3), (3, 5)), "v": jnp.array([0.1, -0.2, 0.3])}
+
+
+@pytest.mark.parametrize("chunk", [None, 4])
+def test_a_gradient_is_that_of_the_whole_loss_at_once_and_in_chunks(chunk):
+    rng, shape, actor = np.random.default_rng(2), (6, 3), Linear(chunk)
+    views, legal, present = rng.normal(size=(*shape, 3)), rng.random((*shape, 5)) < 0.7, rng.random(shape) < 0.7
+    action, everything = rng.integers(0, 5, shape), np.zeros(6)
+    np.put_along_axis(legal, action[..., None], True, axis=-1)
+    rollout = ppo._Rollout(
+        view=views, legal=legal, action=action, log_probability=np.full(shape, -1.6, np.float32),
+        value=np.zeros(shape), present=present, reward=np.zeros(shape), done=everything, level=everything,
+        outcome=everything, length=everything,
+    )  # fmt: skip
+    advantage, returns = rng.normal(size=(2, *shape)).astype(np.float32)
+    arguments = (WEIGHTS, None, *jax.tree.map(jnp.asarray, (rollout, advantage, returns)))
+    found, metrics = jax.jit(ppo._gradient, static_argnums=0)(actor, *arguments)
+
+    @jax.jit
+    def loss(parameters):
+        """The same in plain numpy's order, over the agents that are present alone."""
+        logits, value = actor.forward(parameters, None, views[present], legal[present])
+        scaled = advantage[present] - advantage[present].mean()
+        scaled = scaled / (scaled.std() + 1e-5)
+        ratio = jnp.exp(logits[jnp.arange(len(scaled)), action[present]] + 1.6)
+        policy = -jnp.minimum(ratio * scaled, jnp.clip(ratio, 0.8, 1.2) * scaled).mean()
+        entropy = -(jnp.exp(logits) * jnp.where(legal[present], logits, 0)).sum(-1).mean()
+        return policy + 0.5 * ((value - returns[present]) ** 2).mean() - 0.01 * entropy
+
+    expected, gradient = jax.value_and_grad(loss)(WEIGHTS)
+    assert metrics["loss"] == pytest.approx(float(expected), abs=1e-5)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=5e-5)
+
+
 @pytest.mark.heavy
-def test_a_lane_learns_the_same_alone_and_beside_others_and_its_episodes_are_counted():
+def test_a_lane_learns_the_same_alone_and_beside_others():
     levels, optima = boards(16)
     keys = jax.random.split(jax.random.key(5), 2)
     learner = network_actor.begin(ACTOR, SMALL, jax.random.split(jax.random.key(6), 2))
     many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
-    together, played, metrics = ppo.train_round(
+    together, _, _ = ppo.train_round(
         ACTOR, SMALL, None, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
     )
     for lane in range(2):
@@ -145,15 +199,6 @@ def test_a_lane_learns_the_same_alone_and_beside_others_and_its_episodes_are_cou
             jax.tree.leaves(ppo.lane(together.parameters, lane)), jax.tree.leaves(parameters.parameters), strict=True
         ):
             np.testing.assert_allclose(ours, theirs[0], atol=2e-5)
-    ends = played.solved + played.holes + played.conflicts + played.late
-    np.testing.assert_array_equal(ends, played.episodes)
-    np.testing.assert_array_equal(np.asarray(played.episodes).sum(axis=1), metrics["episodes"].sum(axis=1))
-    assert (np.asarray(played.played).sum(axis=1) == SMALL.environments * SMALL.rollout_steps * SMALL.updates).all()
-    assert (played.optimal <= played.solved).all()
-    steps, longest = np.asarray(played.steps), SMALL.episode_steps
-    assert (steps <= longest * np.asarray(played.episodes)).all()
-    valid = (np.asarray(metrics["valid"]) * np.asarray(metrics["episodes"])).sum(axis=1)
-    np.testing.assert_allclose(valid, np.asarray(played.solved).sum(axis=1), atol=1e-3)
 
 
 @pytest.mark.heavy
@@ -210,8 +255,10 @@ def run(tmp_path_factory):
     return whole(tmp_path_factory.mktemp("network") / "run", Config(**LAB))
 
 
-def test_a_network_with_nan_is_refused(tmp_path):
+def test_a_network_is_read_as_it_was_written_and_with_nan_refused(tmp_path):
     learner = network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    network_actor.save(tmp_path, ACTOR, own := ppo.lane(learner.parameters, 0))
+    jax.tree.map(np.testing.assert_array_equal, network_actor.load(tmp_path)[1], own)
     network_actor.save(
         tmp_path, ACTOR, ppo.lane(jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters), 0)
     )
@@ -340,3 +387,28 @@ def test_commands_that_are_for_language_policies_say_so_in_one_line(tmp_path, ca
     error = capsys.readouterr().err
     assert "what learned there plays turn by turn and writes no plans" in error
     assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 2
+
+
+def test_the_episodes_of_a_round_are_counted_by_board_and_by_update(quick_compilation):
+    levels, optima = boards(6)
+    learner = ppo.Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
+    found = ppo.train_round(Linear(), SMALL, None, learner, batched(levels), optima[None], jax.random.key(5)[None])
+    _, played, metrics = jax.tree.map(np.asarray, found)
+    np.testing.assert_array_equal(played.solved + played.holes + played.conflicts + played.late, played.episodes)
+    assert (played.optimal <= played.solved).all() and (played.steps <= SMALL.episode_steps * played.episodes).all()
+    assert played.played.sum() == SMALL.environments * SMALL.rollout_steps * SMALL.updates and (played.played > 0).all()
+    names = [*(f"failure/{check}" for check in ("hole_free", "conflict_free", "goal_reached")), "valid", "optimal"]
+    for name, count in zip(names, ("holes", "conflicts", "late", "solved", "optimal"), strict=True):
+        assert (metrics[name] * metrics["episodes"]).sum() == pytest.approx(getattr(played, count).sum(), abs=1e-3)
+    assert metrics["episodes"].sum() == played.episodes.sum()
+
+
+def test_a_validation_is_drawn_and_judged():
+    student, learner = NetworkPlayer(Config(**LAB)), network_actor.begin(ACTOR, SMALL, jax.random.key(1)[None])
+    with Display(quiet=True) as display:
+        student.draw_validation(SimpleNamespace(validation_seed=3), display)
+        assert display.done == display._total
+    drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), 24)
+    plans, _, verdicts = student._play(learner, drawn, 0, 0)
+    expected = verify(drawn.instances, plans[0], np.asarray(drawn.solutions.cost))
+    jax.tree.map(np.testing.assert_array_equal, verdicts[0], expected)

@@ -14,6 +14,7 @@ import pytest
 from flax import nnx
 from jax.sharding import PartitionSpec as P
 
+from engineer.engineers.base import Draw
 from engineer.evidence import Evidence, KindEnvironment, KindEvidence, TrainingEvidence
 from jaxlake.board_text import from_text
 from jaxlake.kinds import Kind
@@ -24,6 +25,7 @@ from rl.decoder.sharding import make_mesh, shard_parameters
 from rl.policy import Policy, Prompts
 from rl.run.boards import BoardSet
 from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted, Stop
@@ -105,6 +107,27 @@ def test_skipped_updates_in_a_row_stop_the_run(run):
     assert run.state.progress.skipped == 2
     with pytest.raises(RunError, match="round 1, step 5: 3 updates in a row were not finite"):
         run.recorder.note_update(bad)
+
+
+def test_a_step_is_logged_saved_every_so_many_and_dropped_where_no_checkpoint_knows_it(run):
+    directory, metrics = run.recorder.directory, {"phase": "round", "rate": 1.23456789e-6}
+    for _ in range(3):  # of round 1, after its step 4
+        run.recorder.step_done(dict(metrics), {"update": 2 / 3}, "", save_every=3)
+
+    def logged(name: str) -> list[dict]:
+        return [json.loads(line) for line in (directory.path / name).read_text().splitlines()]
+
+    expected = metrics | {"round": 1, "rate": 1.23457e-6}
+    assert logged("metrics.jsonl") == [expected | {"step": step} for step in (5, 6, 7)]
+    assert [row["update"] for row in logged("timings.jsonl")] == [0.667] * 3
+    directory.cut_logs(saved(run).progress)
+    for name in ("metrics.jsonl", "timings.jsonl"):
+        assert [row["step"] for row in logged(name)] == [5, 6]
+
+
+@pytest.mark.parametrize(("numbers", "least"), [(Purpose, 0), (Draw, 2**16)])
+def test_no_two_draws_share_a_number(numbers, least):
+    assert len(set(numbers)) == len(numbers.__members__) and min(numbers) == least
 
 
 def test_a_checkpoint_of_one_mesh_is_restored_on_another_bit_for_bit(run):

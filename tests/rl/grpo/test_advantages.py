@@ -45,6 +45,10 @@ def test_a_group_of_equals_and_a_group_of_one_teach_exactly_nothing(kind):
     assert values[5] > 0 > values[4]
 
 
+def test_a_deviation_as_small_as_what_is_added_to_it_halves_the_advantage():
+    np.testing.assert_allclose(found(([0.0, 2e-4], [0, 0]), Advantage.GROUP_STD), [-0.5, 0.5], rtol=1e-3)
+
+
 @given(
     st.lists(st.tuples(st.floats(-100, 100, width=32), st.integers(0, 4)), min_size=1, max_size=30),
     st.sampled_from(Advantage),

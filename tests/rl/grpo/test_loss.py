@@ -80,7 +80,7 @@ def test_aggregation_of_ragged_answers_of_which_one_has_no_token(aggregation, to
     loss, sums, gradient, _ = evaluate(np.zeros((3, 3)), data, chosen)
     assert loss == pytest.approx(total)
     assert denominator(chosen, tokens=4, sequences=2, max_new_tokens=10) == divisor
-    assert sums["ratio"] == 4  # described by tokens, however they are weighed
+    assert (sums["ratio"], sums["mismatch_max"]) == (4, 0)  # described by tokens, however they are weighed
     weight = 1 / 3 if aggregation is Aggregation.SEQUENCE_MEAN else 1
     np.testing.assert_allclose(gradient, [[-weight] * 3, [2, 0, 0], [0, 0, 0]], rtol=1e-6)
 

@@ -220,6 +220,14 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
     assert min(wanted["clipped_low"], wanted["clipped_high"]) > 0  # the data has them all
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_plan_counts_old_log_probabilities_where_a_step_has_several_updates(several):
+    graph, shapes = abstract(SMALL, ONE)
+    programs = grpo.lower(graph, shapes, DESCENT, GRPOSection(iterations=1 + several), 4, ROOM, ONE)
+    (batch,) = (part for part in programs["accumulate"].args_info[0] if isinstance(part, grpo.Batch))
+    assert (batch.old_logprobs is not None) == several and batch.reference_logprobs is None
+
+
 def test_processes_agree_on_the_shapes_of_their_micro_batches(monkeypatch):
     """Each takes its own rows, in one order, by the longest of all processes; none is left out or twice there."""
     monkeypatch.setattr(update_module, "FINEST", 1)
