@@ -1,4 +1,4 @@
-"""Do fresh processes that train the lab's round come back? JAX 0.10.1 and 0.10.2 lose one in four on an idle CPU.
+"""Do fresh processes that train the lab's round come back? JAX 0.10.2 lost six of forty on an idle CPU.
 
 python .ci/hang.py [PROCESSES] [LANES]      20 and 4; one after another, with nothing beside them
 """

@@ -29,7 +29,7 @@ from rl.run.keys import Purpose
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted, Stop
-from rl.run.state import TrainState, make_reference, restore
+from rl.run.state import TrainState, make_reference, needs_reference, restore
 from rl.run.tracking import Display
 from rl.sampler import Rollout
 from rl.students import LanguageStudent
@@ -149,6 +149,14 @@ def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(ru
     same = make_reference(trained, run.policy)
     jax.jit(lambda x: jax.tree.map(lambda y: y + 1, x), donate_argnums=0)(trained)
     assert np.asarray(same["w"][...]).max() == 1.0  # no buffer shared with what was donated
+
+
+def test_only_what_reads_a_reference_keeps_one():
+    diverging = {"grpo": {"kl_coefficient": 0.1}}
+    player = {"student": {"kind": "player", "actor": "language"}, "warm_start": {"steps": 0}}
+    assert needs_reference(Config(**diverging)) and not needs_reference(Config())
+    assert not needs_reference(Config(**diverging, **player))
+    assert needs_reference(Config(**player, engineer={"kind": "base"}))
 
 
 def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):
