@@ -230,6 +230,7 @@ def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
     return pending[task.result.status[pending] == Status.OUT_OF_BUDGET]
 
 
+@runs_programs  # Settings of a thread are its own.
 def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> None:
     """Searches the instances in a fixed number of lanes; a lane that is done takes the next one."""
     search = _copy(search)

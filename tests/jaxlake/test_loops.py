@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from jaxlake import action_values, generate, joint_values, needs_wait, observations, solve, verify
+from jaxlake import action_values, generate, joint_values, needs_wait, observations, pibt, solve, verify
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
@@ -19,9 +19,11 @@ from jaxlake.solve import Convention, completion_costs
 from jaxlake.state import Params
 from jaxlake.types import Action
 from tests.support.faces import ON_DEVICE
+from tests.support.strict import SETTINGS, settings
 
 BOARDS = ("aA.\nbB.\n..#", "a..\n.#A\nbB.", "a#.\nA..\nB.b")
 KEYS = jax.random.split(jax.random.key(0), 8)
+MAPPED = SETTINGS | {"jax_debug_key_reuse": False}  # Under vmap, JAX takes one key of a split for all of them.
 STEPS, SLIPPERY = 6, Params(max_steps=jnp.int32(4), slip=jnp.float32(0.5))
 
 
@@ -69,13 +71,9 @@ def rollouts(name):
     reset, step = LOOPS[name]()
 
     def rollout(key):
-        first, key = jax.random.split(key)
+        keys = jax.random.split(key, STEPS + 1)
         # All that reset returns is carried: shard_map refuses what of it does not vary with the level.
-        return jax.lax.scan(
-            lambda carry, given: (step(carry, *given),) * 2,
-            reset(first),
-            (moves_of(name), jax.random.split(key, STEPS)),
-        )[1]
+        return jax.lax.scan(lambda carry, x: (step(carry, *x),) * 2, reset(keys[0]), (moves_of(name), keys[1:]))[1]
 
     mesh, one = jax.sharding.Mesh(jax.devices()[:2], ("devices",)), PartitionSpec("devices")
     every = jax.vmap(rollout)
@@ -86,7 +84,7 @@ def rollouts(name):
 def test_what_a_step_returns_is_carried_as_what_reset_returns_under_shard_map_and_strict_settings(name):
     """By trace alone; `test_strict.py` traces every function by itself."""
     every, sharded = rollouts(name)
-    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+    with settings(**MAPPED):
         ours = jax.eval_shape(sharded, KEYS)
     ours, usual = (
         [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (ours, jax.eval_shape(every, KEYS))
@@ -96,7 +94,7 @@ def test_what_a_step_returns_is_carried_as_what_reset_returns_under_shard_map_an
 
 def test_a_rollout_is_the_same_under_shard_map_and_strict_settings():
     every, sharded = rollouts("planes")
-    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+    with settings(**MAPPED):
         ours = jax.jit(sharded)(KEYS)
     same(ours, jax.jit(every)(KEYS))
 
@@ -104,7 +102,7 @@ def test_a_rollout_is_the_same_under_shard_map_and_strict_settings():
 @pytest.mark.heavy
 def test_solvers_judges_and_generators_run_under_strict_settings():
     boards = stack([from_text(board) for board in (BOARDS[0], BOARDS[1], "aA.\nbB.\ncC.")])
-    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+    with settings(**SETTINGS):
         solved = solve(boards)
         assert solved.cost.tolist() == [2, 4, 3] and not needs_wait(boards, solved)[[0, 2]].any()
         assert verify(boards, solved.plan, solved.cost).optimal.all()
@@ -113,6 +111,13 @@ def test_solvers_judges_and_generators_run_under_strict_settings():
         joint = joint_values(boards[:2], 2, Convention.SUM_OF_LOSS)[0]
         assert action_values(joint, np.array([0, 3]))[Action.RIGHT, Action.RIGHT] == 2
         assert len(generate(LakeConfig.uniform((3, "rooms5"), 0.2, 0.0), jax.random.key(0), 4).instances) == 4
+
+
+def test_boards_are_drawn_on_other_threads_under_strict_settings_of_the_process():
+    with settings(**SETTINGS):
+        found = generate(LakeConfig.uniform(["3x2"], 0.2, 0.0), jax.random.key(0), 4, exact=False)
+        plans = pibt.plan(found.instances, jax.random.key(1), max_steps=8)
+        assert verify(found.instances, plans, -1).checks[:, :7].all()
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -133,15 +138,3 @@ def test_a_donated_state_takes_neither_the_level_nor_the_time_step():
     after, _ = jax.jit(lake.step, donate_argnums=0)(state, np.array([Action.RIGHT, Action.RIGHT]))
     assert state.positions.is_deleted() and after.terminated
     same((given, first), kept)
-
-
-@pytest.mark.parametrize("name", ["gymnax", "jaxmarl"])
-def test_no_key_is_used_twice(name):
-    reset, step = LOOPS[name]()
-
-    def play(key):
-        keys = jax.random.split(key, STEPS + 1)
-        return jax.lax.scan(lambda carry, x: (step(carry, *x), 0), reset(keys[0]), (moves_of(name), keys[1:]))
-
-    with jax.debug_key_reuse(True):
-        jax.jit(play)(jax.random.key(0))

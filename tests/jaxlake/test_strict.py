@@ -4,7 +4,6 @@
 """
 
 import ast
-import contextlib
 import functools
 from pathlib import Path
 
@@ -25,14 +24,8 @@ from jaxlake.solve import Convention, JointValues, action_values, completion_cos
 from jaxlake.state import Params
 from jaxlake.types import Instance, Plan
 from tests.support.faces import ON_DEVICE
+from tests.support.strict import SETTINGS, settings
 
-SETTINGS = {
-    "jax_numpy_rank_promotion": "raise",
-    "jax_numpy_dtype_promotion": "strict",
-    "jax_legacy_prng_key": "error",
-    "jax_check_tracer_leaks": True,
-    "jax_check_static_indices": True,
-}
 FALL = Lake("fall", "end")
 LAKES = (Lake(), FALL)
 MODES = ("same-step", "next-step")
@@ -247,19 +240,6 @@ UNTRACED = {
 }
 
 
-@contextlib.contextmanager
-def settings(**values):
-    """Settings of JAX, those that the installed release knows."""
-    before = {name: getattr(jax.config, name) for name in values if hasattr(jax.config, name)}
-    try:
-        for name in before:
-            jax.config.update(name, values[name])
-        yield
-    finally:
-        for name, former in before.items():
-            jax.config.update(name, former)
-
-
 def outline(tree):
     return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
 
@@ -302,6 +282,17 @@ def test_shard_map_takes_a_function_whichever_arguments_vary(name, size):
     for varies in [argument == number for number in range(len(args))] if len(args) > 1 else []:
         sharded(function, args, varies)
     sharded(function, args, np.arange(len(argument)) % 2 == 0)
+
+
+@pytest.mark.parametrize("kind", ["raw", "rbg"])
+@pytest.mark.parametrize("name", TRACED)
+def test_keys_may_be_of_any_kind(name, kind):
+    function, *args = TRACED[name](SIZES["few"])
+    key = jax.eval_shape(lambda: jax.random.key(0, impl="rbg")) if kind == "rbg" else shape(2, dtype=jnp.uint32)
+    leaves, treedef = jax.tree.flatten(args)
+    given = [key if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf for leaf in leaves]
+    if given != leaves:  # else it takes no key
+        jax.eval_shape(function, *treedef.unflatten(given))
 
 
 def public_functions():
