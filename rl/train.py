@@ -5,7 +5,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from rl import command, distributed, forecast
+from rl import command, distributed
 from rl import config as config_
 from rl.config import ConfigError
 from rl.rounds import execute
@@ -40,15 +40,12 @@ def main(arguments: list[str] | None = None) -> int:
         config = config_.load(path, options.overrides)
         if taught_only and not config.warm_start.steps:
             raise ConfigError("--until warm_start: warm_start.steps = 0 must be above 0; leave --until out")
-        others = forecast.configurations(config)
         with (
             contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
             Display(not distributed.is_main()) as display,
         ):
             execute(config, directory, display, stop, stop_after=0 if taught_only else None)
             show_results(directory, display)
-            if others and distributed.is_main() and (table := forecast.hours(directory.path, others)):
-                display.say(f"\n{table.to_text()}")
 
     return command.guarded("rl.train", arguments, work)
 

@@ -285,13 +285,10 @@ class CheckpointSection(Section):
 
 
 class TrackingSection(Section):
-    """Trackers of the metrics beside metrics.jsonl, and the hours of larger runs."""
+    """Trackers of the metrics beside metrics.jsonl."""
 
     tensorboard: bool = Field(False, description="write TensorBoard events in the run's directory too (extra `track`)")
     wandb: WandbMode = Field(WandbMode.OFF, description="log to Weights & Biases (extra `track`)")
-    forecast: tuple[str, ...] | None = Field(
-        None, description="configurations whose hours the run estimates at its end, from its own rates; null: none"
-    )
 
 
 class Config(Section):
