@@ -77,7 +77,7 @@ rounds: {count: 3, instances: 16}
 validation: {kinds: [4], instances: 12, samples: 1, holes: [0.2, 0.4]}
 engineer: {kind: ENGINEER, max_thinking_tokens: 8, max_answer_tokens: 128}
 """
-ENGINEERS = {"network": "learnability", "language": "checkpoint_learning, branches: 2, temperature: 1.5"}
+ENGINEERS = {"network": "learnability", "language": "checkpoint, temperature: 1.5"}
 """The engineer of each player."""
 REWARDS = {"exact": "optimal", "outcome": "paper"}
 """The reward that goes with each credit."""

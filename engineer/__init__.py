@@ -3,7 +3,7 @@
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
 from engineer.engineers import RULES
 from engineer.engineers.base import Engineer, Pilot, RandomEngineer, RuleEngineer
-from engineer.engineers.hindsight import Hindsight, Learning
+from engineer.engineers.hindsight import Hindsight
 from engineer.engineers.language import Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts
 from engineer.gate import Gated
@@ -21,7 +21,6 @@ __all__ = [
     "Hindsight",
     "KindEvidence",
     "LanguageEngineer",
-    "Learning",
     "Module",
     "NoAnswer",
     "PastRound",

@@ -22,7 +22,6 @@ from engineer import (
     Generation,
     Hindsight,
     LanguageEngineer,
-    Learning,
     NoAnswer,
     PastRound,
     RuleEngineer,
@@ -49,7 +48,7 @@ from rl.context import read_context
 from rl.decoder.tokenizer import Tokenizer
 from rl.policy import SHIPPED_MODEL, Policy
 from rl.run.recorder import Recorder
-from rl.students import BranchingStudent, LearningStudent, Student, WritingStudent
+from rl.students import BranchingStudent, Student, WritingStudent
 
 if TYPE_CHECKING:
     from rl.sampler.api import ChatClient, Request
@@ -101,11 +100,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
         else:
             generate, tokenizer = _generation(student, recorder)
             written = text_engineer(settings, context, training, generate, tokenizer)
-        engineer = written = dataclasses.replace(written, generate=_recorded(recorder, written.generate))
-        if settings.kind == LanguageKind.CHECKPOINT_LEARNING:
-            assert isinstance(student, BranchingStudent) and isinstance(student, LearningStudent)
-            scores = functools.partial(student.branch_scores, recorder.display)
-            engineer = Learning(written, scores, student.learn, settings.branches)
+        engineer = dataclasses.replace(written, generate=_recorded(recorder, written.generate))
     if settings.gate is not GateAction.OFF:
         engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
     return engineer

@@ -48,7 +48,6 @@ class Draw(enum.IntEnum):
     SHUFFLE = 2**16
     GATE = 2**16 + 2
     BRANCH = 2**16 + 3
-    LEARN = 2**16 + 4
 
 
 def generator(key: jax.Array) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""Engineers that train a branch on each of several designs: one takes the best of them, one learns from its own."""
+"""An engineer that trains a branch on each of several designs, and takes the best of them."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -8,7 +8,6 @@ import numpy as np
 
 from engineer.context import PastRound
 from engineer.engineers.base import Draw, Rule
-from engineer.engineers.language import LanguageEngineer
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
@@ -57,40 +56,3 @@ class Hindsight:
             chosen=best,
             scores=tuple(scores.tolist()),
         )
-
-
-Learn = Callable[[str, Sequence[str], np.ndarray], None]
-"""``(message, responses, advantages [responses])``: makes the responses to a message likelier, or less likely."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Learning:
-    """A language model that learns to design while it does, from what its own designs gain.
-
-    Attributes:
-      engineer: the model; its first design is the one that is taken.
-      scores: trains a branch on each design; see `Hindsight`.
-      learn: makes an update of the model's parameters.
-      branches: designs a round, at least 2.
-    """
-
-    engineer: LanguageEngineer
-    scores: Scores
-    learn: Learn
-    branches: int
-
-    def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Propose what the model would without learning; then learn, where its designs differ in what they gain.
-
-        An answer's advantage is its score above the mean of all, in their standard deviations (GRPO, Shao et al. 2024).
-        """
-        keys = [key, *(jax.random.fold_in(key, Draw.LEARN + i) for i in range(self.branches - 1))]
-        written = [self.engineer.propose(evidence, history, one) for one in keys]
-        designs = [proposal.projected for proposal in written]
-        if len(set(designs)) == 1:
-            return written[0]
-        scores = self.scores(designs, jax.random.fold_in(key, Draw.BRANCH))
-        if (spread := scores.std()) > 0:
-            responses = [proposal.raw for proposal in written]
-            self.learn(self.engineer.message(evidence, history), responses, (scores - scores.mean()) / spread)
-        return dataclasses.replace(written[0], candidates=tuple(designs), scores=tuple(scores.tolist()))

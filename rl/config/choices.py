@@ -165,8 +165,6 @@ class LanguageKind(Word):
       CHECKPOINT_SHUFFLED: the policy again, with each size's evidence under another size's name: a control.
       CHECKPOINT_RENAMED: the policy again, with each kind under another kind's name in all that it reads and writes: a
         control in which reading helps, and a habit does not.
-      CHECKPOINT_LEARNING: the policy, which also learns from what its own designs gain: `engineer.branches` of them are
-        tried before each round, and the first one is taken.
       BASE: the policy at the start of the rounds.
       MODEL: a model that is only an engineer, from the folder `engineer.model`.
       MODEL_SHUFFLED: that model with shuffled evidence: a control.
@@ -176,7 +174,6 @@ class LanguageKind(Word):
     CHECKPOINT = "checkpoint"
     CHECKPOINT_SHUFFLED = "checkpoint_shuffled"
     CHECKPOINT_RENAMED = "checkpoint_renamed"
-    CHECKPOINT_LEARNING = "checkpoint_learning"
     BASE = "base"
     MODEL = "model"
     MODEL_SHUFFLED = "model_shuffled"

@@ -183,9 +183,7 @@ class TurnsSection(Section):
     rehearsals: Annotated[int, Field(ge=0)] = Field(
         0, description="updates after each round on the warm start's engineer examples; 0: none"
     )
-    engineer_rate: Rate = Field(
-        2e-4, description="learning rate of rehearsals and of engineer.kind = checkpoint_learning"
-    )
+    engineer_rate: Rate = Field(2e-4, description="learning rate of rehearsals")
 
 
 class StudentSection(Section):
@@ -242,7 +240,7 @@ class EngineerSection(Section):
         None, description="folder of the language model of engineer.kind = model; null: the shipped model"
     )
     branches: Annotated[int, Field(ge=2)] = Field(
-        16, description="designs that engineer.kind = hindsight, or checkpoint_learning, tries in each round"
+        16, description="designs that engineer.kind = hindsight tries in each round"
     )
     template: str | None = Field(
         "terse",
@@ -361,8 +359,6 @@ class Config(Section):
         kind, first, steps = self.engineer.kind, self.warm_start.engineer_first, self.warm_start.steps
         if kind == BranchKind.HINDSIGHT and not self.plays:
             raise ValueError("engineer.kind = hindsight needs student.kind = player, which trains a branch in seconds")
-        if kind == LanguageKind.CHECKPOINT_LEARNING and not self.plays:
-            raise ValueError(f"engineer.kind = {kind} needs student.kind = player, which trains a branch in seconds")
         if kind in OWN and self.is_network:
             raise ValueError(
                 f"engineer.kind = {kind} needs a student that writes, and a network writes nothing: set "

@@ -10,7 +10,7 @@ from flax import nnx
 
 from engineer.engineers.base import generator
 from rl.decoder import lora, sharding
-from rl.decoder.logprobs import Sequences, fill, take
+from rl.decoder.logprobs import Sequences, take
 from rl.grpo.optimizer import learning_rate, updates_made
 from rl.policy import Policy
 from rl.run.keys import Purpose, make_key
@@ -101,7 +101,6 @@ def teach(
     examples: Sequences,
     rows: np.ndarray,
     note_update: NoteUpdate,
-    weights: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Make an update on these rows of the examples, of which each process takes its part; see `rl.sft.step.update`."""
     trained, frozen = lora.split(state.parameters)
@@ -115,7 +114,6 @@ def teach(
         frozen,
         state.optimizer_state,
         sharding.shard_batch(batch, policy.mesh),
-        None if weights is None else sharding.shard_batch(fill(weights, rows[mine], count), policy.mesh),
         mesh=policy.mesh,
     )
     state.parameters = nnx.merge_state(trained, frozen)

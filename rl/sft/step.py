@@ -7,7 +7,6 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from jaxlake.record import Array
 from rl.config import WarmStartSection
 from rl.decoder import lora, sharding
 from rl.decoder.logprobs import Sequences, abstract_sequences, answer_logprobs, masked_sum
@@ -25,14 +24,10 @@ def update(
     frozen: nnx.State,
     optimizer_state: optax.OptState,
     examples: Sequences,
-    weights: Array | None = None,
     *,
     mesh: Mesh,
 ) -> tuple[nnx.State, optax.OptState, dict[str, jax.Array]]:
     """One step on the cross-entropy, a mean over the answer tokens; the old state is donated.
-
-    Args:
-      weights: float32 ``[B]``, of each example; None: 1. With advantages it is a step of the policy gradient.
 
     Returns:
       What is trained and the optimizer's state, both as they were if the loss or the gradient is not finite, and
@@ -41,8 +36,7 @@ def update(
 
     def cross_entropy(trained: nnx.State) -> jax.Array:
         logprobs, _ = answer_logprobs(nnx.merge(graph, trained, frozen), examples, 1.0)
-        weighted = logprobs if weights is None else logprobs * weights[:, None]
-        return -masked_sum(weighted, examples.mask) / examples.mask.sum()
+        return -masked_sum(logprobs, examples.mask) / examples.mask.sum()
 
     loss, gradients = jax.value_and_grad(cross_entropy)(trained)
     gradients = sharding.constrain(gradients, mesh)

@@ -1,7 +1,7 @@
 """The students of the rounds: the language policy that writes plans, and players that move turn by turn."""
 
 from rl.config import Config
-from rl.students.base import BranchingStudent, LearningStudent, Student, WritingStudent
+from rl.students.base import BranchingStudent, Student, WritingStudent
 from rl.students.language import LanguageStudent
 from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent
 
@@ -9,7 +9,6 @@ __all__ = [
     "BranchingStudent",
     "LanguagePlayer",
     "LanguageStudent",
-    "LearningStudent",
     "NetworkPlayer",
     "PlayerStudent",
     "Student",

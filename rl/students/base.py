@@ -131,12 +131,3 @@ class BranchingStudent(Protocol):
     def branch_scores(self, display: Display, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
         """Return how good the student is after one round of each design, float ``[designs]``, higher for better."""
         ...
-
-
-@runtime_checkable
-class LearningStudent(Protocol):
-    """A student that learns to design from what its own designs gained; it branches, too."""
-
-    def learn(self, message: str, responses: Sequence[str], advantages: np.ndarray) -> None:
-        """Make responses to an engineer's message likelier by their advantages ``[responses]``, in one update."""
-        ...

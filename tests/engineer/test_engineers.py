@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import toy
 
-from engineer import Generation, LanguageEngineer, Learning, NoAnswer, RandomEngineer
+from engineer import Generation, LanguageEngineer, NoAnswer, RandomEngineer
 from engineer.context import Context, PastRound, Template, Training, modules
 from engineer.engineers.rules import frontier_design
 from engineer.engineers.shuffle import derangement, relabelled
@@ -196,35 +196,6 @@ def test_who_reads_designs_the_same_under_other_names_and_a_habit_does_not():
     own, renamed = designs(Model(to_answer(WISHED)))
     assert own == WISHED
     assert renamed == LakeConfig(KINDS, WISHED.data[::-1], WISHED.hole[::-1], WISHED.wait[::-1])
-
-
-def learning(answers: list[str], scores: list[float]):
-    """Return a proposal of an engineer that learns, the designs that were scored, and what it learned."""
-    scored, learned = [], []
-
-    def score(designs, key):
-        scored.append(list(designs))
-        return np.array(scores)
-
-    made = Learning(engineer(Model(*answers)), score, lambda *given: learned.append(given), branches=len(answers))
-    return made.propose(validation(), HISTORY, KEY), scored, learned
-
-
-def test_an_engineer_that_learns_takes_its_first_design_and_learns_from_the_gains_of_all():
-    answers = [to_answer(config) for config in (WISHED, OTHER, PREVIOUS)]
-    proposal, (scored,), ((message, responses, advantages),) = learning(answers, [1.0, 4.0, 1.0])
-    assert proposal.projected == WISHED and scored == [WISHED, OTHER, PREVIOUS]
-    assert proposal.candidates == (WISHED, OTHER, PREVIOUS) and proposal.scores == (1.0, 4.0, 1.0)
-    assert message == V6.build(validation(), HISTORY, Training(1, 3, 2))
-    assert [response.rpartition("\n")[2] for response in responses] == answers
-    np.testing.assert_allclose(advantages, [-(0.5**0.5), 2**0.5, -(0.5**0.5)])
-
-
-def test_designs_that_are_equal_or_gain_alike_teach_nothing():
-    proposal, scored, learned = learning([to_answer(WISHED)] * 3, [])
-    assert proposal.projected == WISHED and not scored and not learned
-    _, scored, learned = learning([to_answer(WISHED), to_answer(OTHER)], [2.0, 2.0])
-    assert scored and not learned
 
 
 def test_a_model_that_reads_its_evidence_teaches_less_by_shuffled_evidence():

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import types
 from functools import partial
 
 import jax
@@ -10,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import nnx
 from lab import SMALL, turns, whole
 from published_tokenizer import published_tokenizer
 from safetensors.numpy import load_file
@@ -27,7 +27,6 @@ from jaxlake.state import Params
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
 from rl.decoder import lora, weights
-from rl.decoder.logprobs import answer_logprobs, join
 from rl.decoder.model import create
 from rl.decoder.tokenizer import Tokenizer
 from rl.policy import Policy
@@ -37,6 +36,7 @@ from rl.students import LanguagePlayer
 from rl.students.player import language_actor, load_player, ppo
 from rl.students.player.actor import decide
 from rl.students.player.properties import MOVES, properties
+from rl.students.player.student import PlayerStudent
 
 LAKE = Lake(observe=view.View())
 SEE = jax.jit(lambda level, steps: LAKE.observe(LAKE.reset(level, Params(max_steps=steps))[0]))
@@ -208,29 +208,19 @@ def test_an_engineer_writes_no_phrase(made, config):
 
 
 @pytest.mark.heavy
-def test_what_gained_becomes_likelier_and_ppo_keeps_its_moments(config, tmp_path):
-    student = LanguagePlayer(config)
+def test_a_rehearsal_changes_the_model_and_leaves_ppo_its_moments(config, tmp_path, monkeypatch):
+    turns = config.student.turns.model_copy(update={"rehearsals": 2})
+    student = LanguagePlayer(config.model_copy(update={"student": config.student.model_copy(update={"turns": turns})}))
     directory = RunDirectory(tmp_path / "run", config)
     with contextlib.closing(directory), Display(quiet=True) as display:
         student.restore(directory, display)
     student.warm_start(None)
-    moments = jax.tree.map(np.asarray, student.state.optimizer_state)
-    message, responses = "3 9\n4 1", ["<think>\n3\n</think>\n\n{3}", "<think>\n4\n</think>\n\n{4}"]
-    policy, tokenizer = student.policy, student.policy.tokenizer
-    written = [tokenizer.completion(response.removeprefix(tokenizer.opened(thinking=True))) for response in responses]
-    padded = tokenizer.pad_right(written, 40, "room")
-    context = tokenizer.chat(message, thinking=True)
-    examples = join([context] * 2, len(context), *padded)
-
-    logprobs = jax.jit(lambda parameters: answer_logprobs(nnx.merge(policy.graph, parameters), examples, 1.0)[0])
-
-    def likelihoods() -> np.ndarray:
-        return np.where(examples.mask, logprobs(student.state.parameters), 0).sum(axis=1)
-
-    before = likelihoods()
-    student.learn(message, responses, np.array([1.0, -1.0]))
-    after = likelihoods()
-    assert after[0] - before[0] > 0.01 and after[1] - before[1] < after[0] - before[0] - 0.01
+    moments, before = jax.tree.map(np.asarray, (student.state.optimizer_state, student.state.parameters))
+    monkeypatch.setattr(PlayerStudent, "train", lambda *given: None)  # the round itself
+    losses = []
+    student.train(types.SimpleNamespace(note_update=lambda metrics: losses.append(metrics["loss"])), None, None)
+    assert len(losses) == 2 and losses[1] != losses[0]
+    assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before, student.state.parameters)), strict=True))
     jax.tree.map(np.testing.assert_array_equal, moments, student.state.optimizer_state)
 
 

@@ -2,11 +2,10 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
-import numpy as np
 import optax
 from flax import nnx
 
@@ -16,7 +15,6 @@ from jaxlake.generate import Dataset
 from rl import grpo, sft
 from rl.config import Config, ConfigError
 from rl.decoder import lora, sharding
-from rl.decoder.logprobs import join
 from rl.grpo.optimizer import make_optimizer
 from rl.policy import Policy
 from rl.run.directory import RunDirectory
@@ -122,18 +120,6 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
                 for number in range(rehearsals):
                     sft.rehearse(self.policy, self.state, self._engineer_optimizer, recorder.note_update, number)
         return training
-
-    def learn(self, message: str, responses: Sequence[str], advantages: np.ndarray) -> None:
-        """Make responses to an engineer's message likelier by their advantages; see `LearningStudent`."""
-        tokenizer, settings = self.policy.tokenizer, self.config.engineer
-        written = [sft.written(tokenizer, response) for response in responses]
-        room = settings.max_thinking_tokens + settings.max_answer_tokens + 16
-        tokens, mask = tokenizer.pad_right(written, room, "engineer.max_answer_tokens")
-        contexts = [tokenizer.chat(message, thinking=True)] * len(responses)
-        examples = join(contexts, settings.max_prompt_tokens, tokens, mask)
-        rows, weights = np.arange(len(responses)), advantages.astype(np.float32)
-        with self._as_engineer():
-            sft.teach(self.policy, self.state, self._engineer_optimizer, examples, rows, lambda metrics: None, weights)
 
     @contextlib.contextmanager
     def _as_engineer(self) -> Iterator[None]:
