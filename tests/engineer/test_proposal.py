@@ -180,7 +180,7 @@ def test_a_distance_is_the_sum_over_data_and_the_means_over_hole_and_wait():
 def test_a_distance_counts_the_ratios_that_both_have():
     config = LakeConfig((3, 4), data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 1.0))
     assert distance({"3": {"data": 0.5}}, config) == pytest.approx(0.25)
-    assert distance(config, {"4": {"hole": 0.2}}) == pytest.approx(0.3)
+    assert distance(config, {"4": {"hole": 0.2, "wait": 0.25}}) == pytest.approx(0.3 + 0.75)
     assert distance({"3": {"hole": 0.4, "wait": 0.5}, "4": {"wait": 0.75}}, config) == pytest.approx(0.3 + 0.75 / 2)
 
 

@@ -171,7 +171,7 @@ class PlayerStudent(Generic[StateT]):
         k = progress.round
         recorder.display.stage(f"round {k}: PPO", settings.updates)
         recorder.meter.read()  # what design and boards compiled is not the first step's
-        check = recorder.with_stop_check(lambda done: recorder.display.within(f"updates {done}"))
+        check = recorder.with_stop_check(lambda done: recorder.display.within(f"updates {done}/{settings.updates}"))
         learner, played, metrics = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)], check)
         rows = {name: np.asarray(values)[0] for name, values in metrics.items()}
         if not np.isfinite(rows["loss"]).all():
