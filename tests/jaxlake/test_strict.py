@@ -160,12 +160,17 @@ TRACED = {
     "arguments.seed_key": lambda s: (arguments.seed_key, s.number),
     "autoreset.AutoReset.reset": lambda s: (AutoReset(Lake()).reset, s.bank, s.key, s.params),
     "autoreset.AutoReset.step": lambda s: (
-        lambda *args: [AutoReset(FALL, mode).step(*args) for mode in MODES],
-        *(s.bank, s.state, s.cells, s.key),
+        lambda bank, state, moves, *keys: [
+            AutoReset(FALL, mode).step(bank, state, moves, key) for mode, key in zip(MODES, keys, strict=True)
+        ],
+        *(s.bank, s.state, s.cells, s.key, s.key),
     ),
     "env.Lake.legal_actions": lambda s: (lambda state: [lake.legal_actions(state) for lake in LAKES], s.state),
     "env.Lake.reset": lambda s: (Lake().reset, s.board, s.params, s.fields),
-    "env.Lake.step": lambda s: (lambda *args: [lake.step(*args) for lake in LAKES], s.state, s.cells, s.key),
+    "env.Lake.step": lambda s: (
+        lambda state, moves, *keys: [lake.step(state, moves, key) for lake, key in zip(LAKES, keys, strict=True)],
+        *(s.state, s.cells, s.key, s.key),
+    ),
     "flood.free_cells": lambda s: (flood.free_cells, s.boards),
     "flood.pack": lambda s: (flood.pack, s.boards.holes),
     "flood.reach": lambda s: (flood.reach, s.words, s.boards.starts),
