@@ -20,7 +20,7 @@ from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, 
 from rl.context import read_context
 from rl.decoder import lora, presets, weights
 from rl.decoder.model import Decoder, DecoderConfig, create
-from rl.decoder.sharding import for_rollout, make_mesh
+from rl.decoder.sharding import fingerprint, for_rollout, make_mesh
 from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
 from rl.sampler import Rollout, Sampler, ThinkingBudget
 from rl.sampler.grammar import GrammarSampler
@@ -71,8 +71,8 @@ class Policy:
         if len(tokenizer) > shape.vocab_size:
             named = f"model.shape = {config.model.shape}" if folder is None else f"model.path = {folder}"
             raise ConfigError(
-                f"{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be at least the "
-                f"{len(tokenizer)} tokens of its tokenizer"
+                f"{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be at least "
+                f"{len(tokenizer)}, the largest id of its tokenizer + 1"
             )
         if config.text.thinking and tokenizer.end_think_id is None:
             raise ConfigError(
@@ -96,11 +96,11 @@ class Policy:
           seed_key: the key by which the run drew its first parameters.
 
         Raises:
-          ConfigError: see `create`; or if the adapters cannot be read, or are not those of `config`.
+          ConfigError: see `create`; or if the adapters cannot be read, or are not those of `config` and its base.
         """
         if config.model.lora.rank:
             policy, parameters = cls.create(config, seed_key)
-            return policy, lora.load(Path(folder) / "adapters", parameters)
+            return policy, lora.load(Path(folder) / "adapters", parameters, policy.source(parameters))
         model = config.model.model_copy(update={"path": str(folder), "shape": None})
         return cls.create(config.model_copy(update={"model": model}), seed_key)
 
@@ -112,11 +112,8 @@ class Policy:
             thinks and `text.thinking` says that it does not.
         """
         settings = self.config.text
-        if not settings.thinking and self.tokenizer.opened(thinking=False):
-            raise ConfigError(
-                f"text.thinking = false: must be true, as every prompt begins a thought by the chat template of "
-                f"{self.tokenizer.folder}"
-            )
+        if not settings.thinking:
+            self.tokenizer.check_answers_at_once("text.thinking")
         instances = jax.tree.map(np.asarray, instances)
         write = writer(settings)
         tokens = [
@@ -219,6 +216,18 @@ class Policy:
         """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
         return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer, self.config.text.early_stop)
 
+    def source(self, parameters: nnx.State) -> dict[str, str]:
+        """Return what trained parameters stand on and no checkpoint holds.
+
+        That is digests of the ``tokenizer`` and, under adapters, of the ``base``, which must stay what they are, and
+        the ``revision`` of a model of the Hugging Face hub.
+        """
+        folder, base = self.tokenizer.folder, lora.split(parameters)[1]
+        source = {"tokenizer": self.tokenizer.digest}
+        if folder.parent.name == "snapshots":  # of the hub's cache
+            source["revision"] = folder.name
+        return source | ({"base": fingerprint(base)} if jax.tree.leaves(base) else {})
+
     def save(self, folder: Path, parameters: nnx.State) -> None:
         """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.
 
@@ -232,7 +241,8 @@ class Policy:
             shape = self.shape
         else:
             base = self.config.model.path or checkpoint(self.config.model)
-            lora.save(folder / "adapters", self.shape.lora, parameters, None if base is None else str(base))
+            named = None if base is None else str(base)
+            lora.save(folder / "adapters", self.shape.lora, parameters, named, self.source(parameters))
             shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
 

@@ -6,8 +6,8 @@ from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from rl import distributed, students
 from rl.config import Config, ConfigError
+from rl.decoder.sharding import fingerprint
 from rl.engineer_factory import make_engineer
-from rl.run.checkpoint import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress

@@ -4,7 +4,9 @@ The adapters themselves are two parameters of `model.Projection`, of flax's type
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +14,7 @@ import numpy as np
 from flax import nnx
 from flax.typing import PathParts
 from jax.experimental import multihost_utils
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from jaxlake.files import write_whole
@@ -48,7 +49,13 @@ def merge(parameters: nnx.State, config: LoRASection) -> nnx.State:
     return nnx.from_flat_state(list(flat.items()))
 
 
-def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_model: str | None = None) -> None:
+def save(
+    folder: Path | str,
+    config: LoRASection,
+    parameters: nnx.State,
+    base_model: str | None = None,
+    source: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Write the adapters as PEFT does, adapter_config.json and adapter_model.safetensors, in float32.
 
     In a job of several processes all call it and the first writes.
@@ -57,6 +64,7 @@ def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_mo
       folder: directory, made if it does not exist.
       parameters: parameters of a model with adapters; the base is not written.
       base_model: folder or hub id of the base, for PEFT to find it.
+      source: digests of what the adapters stand on; metadata of their file.
 
     Raises:
       ConfigError: if the folder cannot be written.
@@ -83,22 +91,29 @@ def save(folder: Path | str, config: LoRASection, parameters: nnx.State, base_mo
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Not by the library's `save_file`, whose files are for their owner alone (0600), whatever the umask.
-        write_whole(folder / "adapter_model.safetensors", to_bytes(tensors, metadata={"format": "pt"}))
+        write_whole(folder / "adapter_model.safetensors", to_bytes(tensors, metadata={"format": "pt"} | dict(source)))
         write_whole(folder / "adapter_config.json", (json.dumps(raw, indent=2) + "\n").encode())
     except OSError as error:
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
 
 
-def load(folder: Path | str, parameters: nnx.State) -> nnx.State:
+def load(folder: Path | str, parameters: nnx.State, source: Mapping[str, str] = MappingProxyType({})) -> nnx.State:
     """Return the parameters of a model with the adapters that `save` wrote in place of its own.
 
+    Args:
+      source: what `parameters` stand on, as `save` was told of it.
+
     Raises:
-      ConfigError: if the files cannot be read, or are not of adapters of these shapes.
+      ConfigError: if the files cannot be read, are not of adapters of these shapes, or stand on another source.
     """
     try:
-        tensors = load_file(Path(folder) / "adapter_model.safetensors")
+        with safe_open(Path(folder) / "adapter_model.safetensors", "np") as file:
+            names, metadata = file.keys(), file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"{folder}: cannot read the adapters there ({error})") from None
+    if "base" in metadata:  # PEFT's own say nothing of it
+        refuse_other_source(Path(folder), metadata, source)
     adapters, base = split(parameters)
     read = []
     for path, variable in nnx.to_flat_state(adapters):
@@ -111,6 +126,22 @@ def load(folder: Path | str, parameters: nnx.State) -> nnx.State:
     if tensors:
         raise ConfigError(f"{folder}: holds {next(iter(tensors))}, which must be among model.lora.targets")
     return nnx.merge_state(nnx.from_flat_state(read), base)
+
+
+def refuse_other_source(where: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Raise ConfigError if what trained parameters stand on is not what they were trained with.
+
+    Args:
+      where: what holds the parameters.
+      there, here: `rl.policy.Policy.source` when they were saved, and as it is now.
+    """
+    for name, now in here.items():
+        if name != "revision" and there.get(name) != now:
+            of = f", revision {there['revision']}" if "revision" in there else ""
+            raise ConfigError(
+                f"{where}: its {name} is not the one here (digests {there.get(name, 'unknown')[:12]} and {now[:12]}); "
+                f"model.path must be the model that it was trained from{of}"
+            )
 
 
 def _name(path: PathParts, layer: int) -> str:

@@ -5,6 +5,9 @@ tokens with Qwen's special ones, in which every coordinate is one token, and eve
 """
 
 import copy
+import datetime
+import hashlib
+import itertools
 import json
 import os
 import re
@@ -19,8 +22,19 @@ from rl.config import ConfigError
 
 MARK = "\ufdd0"
 """Breaks what looks like a control token in a message; Unicode promises that no text has this character."""
-ANSWER = "answer"
-"""Content of an assistant's turn whose end is looked for in the chat template."""
+TURNS = ("user", ""), ("assistant", ANSWER := "answer")
+"""A chat whose last turn is looked for in the chat template."""
+DATE = datetime.datetime(2024, 7, 26)
+"""The date in prompts, Llama 3's own where there is no clock: a prompt must not change from day to day."""
+CLOCK = "|".join(
+    ["{% macro strftime_now(format) %}{{ format"]
+    + [
+        f"replace('%{sign}', '{DATE.strftime('%' + sign)}')"
+        for sign in (*"aAbBcdDeFHIjklmMpPrRSTuUVwWxXyYZz", "-d", "-m")
+    ]
+    + ["replace('%%', '%') }}{% endmacro %}\n"]
+)
+"""Stands before a chat template in place of the function that transformers gives to it, as no argument can."""
 TINY_TOKENIZER = Path(__file__).parent / "tiny_tokenizer"
 
 FILES = (
@@ -45,10 +59,13 @@ class Tokenizer:
     Attributes:
       folder: the path.
       stop_ids: any of these ends an answer: first the one that ends the assistant's turn in the chat template (without
-        one there, tokenizer_config.json's `eos_token`), then those of generation_config.json.
+        one there, tokenizer_config.json's `eos_token`), then the `eos_token_id` of generation_config.json, or without
+        one there that of config.json, or in neither eos and padding of tokenizer_config.json.
       pad_id: id of tokenizer_config.json's `pad_token`; without one, the first of `stop_ids`.
       end_think_id: id of `</think>`; None where that is no token of its own, but text in several.
       suppressed: ids that are read and never written, such as those of `with_tokens`.
+      ids: ids of all tokens, in ascending order; some vocabularies have gaps.
+      lead: blanks that the chat template writes between the prompt and what the assistant says; mostly none.
 
     Raises:
       ConfigError: if there is none, or it has no chat template or no token that ends an answer.
@@ -76,74 +93,109 @@ class Tokenizer:
         self._pieces: dict[int, str] = {}
         self._grammar_tokenizers: dict[int, Any] = {}
         try:
-            _, answer, after = self._render(("user", ""), ("assistant", ANSWER)).rpartition(ANSWER)
+            self._tokenizer.chat_template = CLOCK + self._tokenizer.get_chat_template()
+            before, answer, after = self._render(*TURNS).rpartition(ANSWER)
+            self._prompt = self.chat_text("", thinking=True)
         except (TemplateError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"{self.folder}: cannot use its chat template ({str(error).splitlines()[0]}); chat_template.jinja of "
                 "the model that this one was trained from belongs beside tokenizer.json"
             ) from None
-        self._generation = self._read_generation_config()
-        ends = self._generation.get("eos_token_id", [])
-        ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-        if any(type(end) is not int or not 0 <= end < len(self) for end in ends):
-            file = self.folder / "generation_config.json"
-            raise ConfigError(f"{file}: eos_token_id = {ends} must be ids from 0 to {len(self) - 1}")
+        between = before.removeprefix(self._prompt) if before.startswith(self._prompt) else ""
+        self.lead = "" if between.strip() else between
+        self._newline = self.encode("\n", after="")
+        self.ids: list[int] = sorted(self._tokenizer.get_vocab().values())
+        self._generation = self._read("generation_config.json")
         special = {i: token.content for i, token in self._tokenizer.added_tokens_decoder.items() if token.special}
         self._control = re.compile("|".join(map(re.escape, sorted(special.values(), key=len, reverse=True))) or "(?!)")
         turn = [token for token in self.encode(after if answer else "") if token in special]
         first = turn[0] if turn else self._tokenizer.eos_token_id
-        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*([] if first is None else [first]), *ends]))
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*([] if first is None else [first]), *self._ends()]))
         if not self.stop_ids:
             raise ConfigError(f"{self.folder}/tokenizer_config.json: must name the eos_token that ends an answer")
         pad = self._tokenizer.pad_token_id
         self.pad_id: int = self.stop_ids[0] if pad is None else pad
         self.end_think_id: int | None = self.id_of("</think>")
-        self.suppressed: tuple[int, ...] = tuple(self._generation.get("suppress_tokens") or ())
+        self.suppressed = tuple(self._checked("generation_config.json", self._generation, "suppress_tokens"))
         self._added: list[dict[str, Any]] = []
 
-    def _read_generation_config(self) -> dict[str, Any]:
-        """Return what the checkpoint's generation_config.json says; without one, that eos and padding end an answer."""
-        content = self._files.get("generation_config.json")
-        if content is None:
-            ends = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
-            return {"eos_token_id": [end for end in ends if end is not None]}
+    def _read(self, name: str) -> dict[str, Any]:
+        """Return what a JSON file of the checkpoint says, nothing if it is not there."""
         try:
-            return dict(json.loads(content))
-        except (ValueError, TypeError) as error:
-            raise ConfigError(f"{self.folder / 'generation_config.json'}: cannot read it ({error})") from None
+            return dict(json.loads((self.folder / name).read_bytes()))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(f"{self.folder / name}: cannot read it ({error})") from None
+
+    def _ends(self) -> list[int]:
+        """Return the ids that the first file to name any ends an answer with; transformers asks them in this order."""
+        config = self._read("config.json")
+        for name, raw in (
+            ("generation_config.json", self._generation),
+            ("config.json", config),
+            ("config.json", config.get("text_config") or {}),
+        ):
+            if ends := self._checked(name, raw, "eos_token_id"):
+                return ends
+        return [end for end in (self._tokenizer.eos_token_id, self._tokenizer.pad_token_id) if end is not None]
+
+    def _checked(self, name: str, raw: dict[str, Any], key: str) -> list[int]:
+        """Return the ids under a key of a file, which may be one, several or none."""
+        value = raw.get(key)
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if any(type(i) is not int or not 0 <= i < len(self) for i in ids):
+            raise ConfigError(f"{self.folder / name}: {key} = {value} must be ids from 0 to {len(self) - 1}")
+        return ids
 
     def id_of(self, token: str) -> int | None:
         """Return the id of the token with this very text, None if there is none."""
-        return self._tokenizer.get_vocab().get(token)
+        return self._tokenizer.backend_tokenizer.token_to_id(token)
 
     def with_tokens(self, texts: Sequence[str]) -> "Tokenizer":
         """Return a tokenizer that has a token of its own for each of these texts besides, which nobody writes."""
-        from tokenizers import AddedToken
+        import tokenizers
 
         grown = copy.copy(self)
-        grown._tokenizer = copy.deepcopy(self._tokenizer)
-        grown._tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
-        ids = [grown._tokenizer.convert_tokens_to_ids(text) for text in texts]
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-        grown._added = self._added + [{"id": i, "content": t} | flags for i, t in zip(ids, texts, strict=True)]
-        grown.suppressed = (*self.suppressed, *ids)
+        grown._added = self._added + [{"id": i, "content": text} | flags for i, text in enumerate(texts, len(self))]
+        grown._tokenizer = copy.deepcopy(self._tokenizer)
+        text = _with_added(self._tokenizer.backend_tokenizer.to_str(), grown._added)
+        grown._tokenizer._tokenizer = tokenizers.Tokenizer.from_str(text)
+        ids = range(len(self), len(self) + len(texts))
+        grown.ids, grown.suppressed = [*self.ids, *ids], (*self.suppressed, *ids)
         grown._pieces, grown._grammar_tokenizers = {}, {}
         return grown
 
     def files(self) -> dict[str, bytes]:
-        """Return the names and contents, as they were read, of what a checkpoint carries of its tokenizer."""
+        """Return the names and contents, as they were read, of what a checkpoint carries of its tokenizer.
+
+        They name the ends of `stop_ids`, so that other programs stop where this one does.
+        """
         contents = dict(self._files)
-        generation = {"eos_token_id": list(self.stop_ids), "pad_token_id": self.pad_id}
+        ends: dict[str, Any] = {"eos_token_id": list(self.stop_ids)}
         if self._added:
-            generation = self._generation | generation | {"suppress_tokens": list(self.suppressed)}
-            contents.pop("generation_config.json", None)
-            raw = json.loads(contents["tokenizer.json"])
-            raw["added_tokens"] += self._added
-            contents["tokenizer.json"] = json.dumps(raw, ensure_ascii=False, indent=1).encode()
-        return {"generation_config.json": (json.dumps(generation, indent=2) + "\n").encode()} | contents
+            ends["suppress_tokens"] = list(self.suppressed)
+            contents["tokenizer.json"] = _with_added(contents["tokenizer.json"], self._added).encode()
+        contents["generation_config.json"] = _json({"pad_token_id": self.pad_id} | self._generation | ends)
+        end = self._tokenizer.convert_ids_to_tokens(self.stop_ids[0])
+        # Not in a template that writes eos_token elsewhere than at the end of a turn, as Phi-3's.
+        if end != self._tokenizer.eos_token and self._render(*TURNS, eos_token=end) == self._render(*TURNS):
+            for name in contents.keys() & {"tokenizer_config.json", "special_tokens_map.json"}:
+                contents[name] = _json(json.loads(contents[name]) | {"eos_token": end})
+        return contents
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of `files`, by which a run knows its tokenizer again."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files().items()):
+            digest.update(f"{name} {len(content)} ".encode() + content)
+        return digest.hexdigest()
 
     def __len__(self) -> int:
-        return len(self._tokenizer)
+        """Return the largest id + 1: the rows that an embedding must have."""
+        return self.ids[-1] + 1
 
     def chat(self, message: str, *, thinking: bool) -> list[int]:
         """Return the ids of one user message up to where the assistant speaks; without thinking, its empty span too.
@@ -151,25 +203,18 @@ class Tokenizer:
         Control tokens are the chat template's alone: a text such as ``<|im_end|>`` in the message is letters.
         """
         marked = self._control.sub(lambda match: match[0][0] + MARK + match[0][1:], message)
-        text, ids = self.chat_text(marked, thinking=thinking), []
-        if marked == message:
-            return self.encode(text)
-        for part in re.split(f"({self._control.pattern})", text):
-            letters = not self._control.fullmatch(part)
-            ids += self._tokenizer.encode(
-                part.replace(MARK, ""), add_special_tokens=False, split_special_tokens=letters
-            )
-        return ids
+        first, *others = self.chat_text(marked, thinking=thinking).split(MARK)
+        return [*self.encode(first, after=""), *itertools.chain(*map(self.encode, others))]
 
     def chat_text(self, message: str, *, thinking: bool) -> str:
         """Return the message in the chat template, control tokens and all: the text of the ids of `chat`."""
         return self._render(("user", message), add_generation_prompt=True, enable_thinking=thinking)
 
-    def _render(self, *turns: tuple[str, str], **settings: bool) -> str:
+    def _render(self, *turns: tuple[str, str], **settings: bool | str) -> str:
         """Return turns, each a role and a content, in the chat template."""
         messages = [{"role": role, "content": content} for role, content in turns]
-        # The date is Llama 3's default where there is no clock: a prompt must not change from day to day.
-        return self._tokenizer.apply_chat_template(messages, tokenize=False, date_string="26 Jul 2024", **settings)
+        date = DATE.strftime("%d %b %Y")
+        return self._tokenizer.apply_chat_template(messages, tokenize=False, date_string=date, **settings)
 
     def opened(self, *, thinking: bool) -> str:
         """Return the text of a thought that the chat template has begun where the assistant speaks, "" if none is open.
@@ -179,27 +224,64 @@ class Tokenizer:
         _, tag, begun = self.chat_text("", thinking=thinking).rpartition("<think>")
         return tag + begun if tag and "</think>" not in begun else ""
 
+    def check_answers_at_once(self, setting: str) -> None:
+        """Check that the assistant can speak without a thought; ConfigError names the setting, which must be true."""
+        if self.opened(thinking=False):
+            raise ConfigError(
+                f"{setting} = false: must be true, as every prompt begins a thought by the chat template of "
+                f"{self.folder}"
+            )
+
     def fits(self, message: str, room: int) -> bool:
         """Whether a user message, in its chat format and with thinking, has at most `room` tokens."""
         return len(self.chat(message, thinking=True)) <= room
 
-    def completion(self, text: str) -> list[int]:
-        """Return the ids of what the assistant says, its end token included."""
-        return [*self.encode(text), self.stop_ids[0]]
+    def reply(self, text: str) -> list[int]:
+        """Return the ids of what the assistant says first, as they follow the prompt in the chat template."""
+        return self.encode(self.lead + text, after=self._prompt)
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text as it is, without the chat format."""
-        return self._tokenizer.encode(text, add_special_tokens=False)
+    def completion(self, text: str) -> list[int]:
+        """Return the ids of all that the assistant says, its end token included."""
+        return [*self.reply(text), self.stop_ids[0]]
+
+    def encode(self, text: str, *, after: str = "\n") -> list[int]:
+        """Return the ids of a text as it is, without the chat format, within a longer one.
+
+        SentencePiece puts a blank before a text by itself. Where tokens would join over the border, the text stands
+        behind an empty line, or by itself.
+
+        Args:
+          text: the text.
+          after: what stands before it; "" at the beginning.
+        """
+
+        def ids(text: str) -> list[int]:
+            return self._tokenizer.encode(text, add_special_tokens=False)
+
+        for context in (after, "\n"):
+            before, whole = ids(context), ids(context + text)
+            if whole[: len(before)] == before:
+                return whole[len(before) :]
+        return ids(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text without control tokens; `<think>` and `</think>` stay."""
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        """Return the text of what the assistant says, without control tokens; `<think>` and `</think>` stay."""
+        return self._text(ids).removeprefix(self.lead)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        """Return the text of ids within a longer one: SentencePiece's decoder drops the blank of a first token."""
+        before, whole = (
+            self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            for tokens in (self._newline, [*self._newline, *ids])
+        )
+        return whole[len(before) :]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token by itself, "" for one that ends an answer and for other control tokens."""
+        """Return the text of each token of an answer, "" for one that ends it and for other control tokens."""
         for token in set(ids) - self._pieces.keys():
-            self._pieces[token] = "" if token in self.stop_ids else self.decode([token])
-        return [self._pieces[token] for token in ids]
+            self._pieces[token] = "" if token in self.stop_ids else self._text([token])
+        pieces = [self._pieces[token] for token in ids]
+        return [piece.removeprefix(self.lead) for piece in pieces[:1]] + pieces[1:]
 
     def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
         """Pad rows to int32 ``[B, length]`` with their padding on the right, and bool ``[B, length]`` where tokens are.
@@ -234,3 +316,17 @@ def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
     longest = max(map(len, rows))
     if longest > room:
         raise ConfigError(f"{what} = {room} must be at least {longest}, the tokens of the longest text of this run")
+
+
+def _with_added(text: str | bytes, added: list[dict[str, Any]]) -> str:
+    """Return a tokenizer.json with more added tokens."""
+    raw = json.loads(text)
+    raw["added_tokens"] += added
+    # `tokenizers` numbers a token that is not in here by the count of those that are: an id that is taken after a gap.
+    if isinstance(raw["model"]["vocab"], dict):
+        raw["model"]["vocab"] |= {token["content"]: token["id"] for token in raw["added_tokens"]}
+    return json.dumps(raw, ensure_ascii=False, indent=1)
+
+
+def _json(raw: dict[str, Any]) -> bytes:
+    return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()

@@ -32,6 +32,8 @@ from rl.decoder.survey import DTYPES, INDEX, TEXTS, WHOLE, Tensor, survey, weigh
 from rl.decoder.tokenizer import Tokenizer
 
 LFS = b"version https://git-lfs.github.com/spec/"
+HUB_ID = re.compile(r"(\w[\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
+"""A model of the Hugging Face hub, and a branch, tag or commit of it."""
 
 
 def resolve(path: str | Path) -> Path:
@@ -61,18 +63,20 @@ def resolve(path: str | Path) -> Path:
 
 def _download(path: str | Path) -> Path:
     """Return where the hub's files of this id are on this machine."""
-    if not re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(path)):
+    if (hub := HUB_ID.fullmatch(str(path))) is None:
         raise ConfigError(
-            f"model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"
+            f"model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as "
+            "Qwen/Qwen3-4B or Qwen/Qwen3-4B@REVISION"
         )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
+    name, revision = hub.groups()
     try:
-        folder = Path(snapshot_download(str(path), allow_patterns=list(TEXTS)))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(TEXTS)))
         # Publishers keep more beside them, and as large: consolidated.safetensors, original/, onnx/.
         names = sorted(weight_files(folder)) if (folder / INDEX).exists() else [WHOLE]
-        return Path(snapshot_download(str(path), revision=folder.name, allow_patterns=names))
+        return Path(snapshot_download(name, revision=folder.name, allow_patterns=names))
     except ConfigError:  # the index cannot be used
         raise
     except (OSError, ValueError, HfHubHTTPError) as error:
@@ -303,7 +307,8 @@ def _config_json(config: DecoderConfig, tokenizer: Tokenizer | None, dtype: np.d
     raw |= {"use_sliding_window": False, "torch_dtype": dtype.name}
     raw |= {"max_position_embeddings": published.get("max_position_embeddings", 40_960)}
     if tokenizer:
-        raw |= {"eos_token_id": tokenizer.stop_ids[0], "pad_token_id": tokenizer.pad_id}
+        first, *others = tokenizer.stop_ids
+        raw |= {"eos_token_id": [first, *others] if others else first, "pad_token_id": tokenizer.pad_id}
     return _json(raw)
 
 

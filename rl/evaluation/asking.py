@@ -14,9 +14,9 @@ from jaxlake.arguments import seed_key
 from jaxlake.benchmark import Benchmark
 from rl import distributed
 from rl.config import Config, ConfigError
+from rl.decoder.sharding import fingerprint
 from rl.evaluation.record import Answer, Record
 from rl.policy import Policy
-from rl.run.checkpoint import fingerprint
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display

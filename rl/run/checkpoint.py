@@ -10,17 +10,18 @@ import logging
 import math
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
 from rl import distributed
 from rl.config import ConfigError, RunError
+from rl.decoder import lora, sharding
 from rl.run.progress import Progress
 
 for _name in ("absl", "asyncio"):  # Orbax logs its internals on every save, and both log errors that we report
@@ -38,10 +39,17 @@ _together = functools.partial(distributed.together, kind=_Damaged, elsewhere="an
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """Content of one checkpoint: the run's position, and pytrees of JAX arrays by name, such as "parameters"."""
+    """Content of one checkpoint.
+
+    Attributes:
+      progress: the run's position.
+      arrays: pytrees of JAX arrays by name, such as "parameters".
+      source: what the run reads and no checkpoint holds, by name: see `rl.policy.Policy.source`.
+    """
 
     progress: Progress
     arrays: dict[str, Any]
+    source: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Checkpoints:
@@ -85,6 +93,7 @@ class Checkpoints:
           RunError: if this one or the one before it cannot be written; those before are untouched.
         """
         record = finite({"progress": dataclasses.asdict(snapshot.progress), "arrays": _describe(snapshot.arrays)})
+        record["source"] = snapshot.source
         self._written(
             lambda: self._manager.save(
                 self.next_step,
@@ -142,7 +151,12 @@ class Checkpoints:
             )
         return self._latest(lambda step: _together(lambda: self._read(step))[0])[0]
 
-    def restore(self, like: Callable[[Progress], dict[str, Any]], say: Callable[[str], None]) -> Snapshot | None:
+    def restore(
+        self,
+        like: Callable[[Progress], dict[str, Any]],
+        say: Callable[[str], None],
+        source: Mapping[str, str] = MappingProxyType({}),
+    ) -> Snapshot | None:
         """The latest checkpoint that is whole, None without any; damaged ones after it are set aside.
 
         Damage is whatever makes a file unreadable or an array, or anything else, differ from its digest.
@@ -150,20 +164,22 @@ class Checkpoints:
         Args:
           like: function from the progress to `Snapshot.arrays` as ShapeDtypeStructs with shardings.
           say: function that shows a line for each that is damaged.
+          source: `Snapshot.source` as it is now.
 
         Raises:
-          ConfigError: if one does not match `like`.
+          ConfigError: if one does not match `like`, or is of another source.
           RunError: if all are damaged; they stay where they are.
         """
 
         def whole(step: int) -> Snapshot:
             progress, record = _together(lambda: self._read(step))
+            lora.refuse_other_source(self.folder / str(step), record.get("source", {}), source)
             self._refuse_other_model(step, record, wanted := like(progress))
             arrays = _together(lambda: self._load(step, wanted))
             for name, now in _describe(arrays).items():  # only now, as all processes compute the sums together
                 if now["sums"] != record["arrays"][name]["sums"]:
                     raise _Damaged(f"{name} is not what was saved")
-            return Snapshot(progress, arrays)
+            return Snapshot(progress, arrays, dict(source))
 
         snapshot, problems = self._latest(whole)
         if snapshot is not None:
@@ -270,38 +286,11 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def fingerprint(parameters: Any) -> str:
-    """A digest of all parameters, so that a proposal tells which ones wrote it; the same on every mesh.
-
-    Each array is summed up where it lies, in integers that wrap around, every number weighted by its place; what is
-    hashed is these sums. (To hash all bytes of Qwen3-4B they would have to come to the host, 16 GB.)
-    """
-    digest = hashlib.sha256()
-    for (path, _), total in zip(jax.tree.leaves_with_path(parameters), _sums(parameters), strict=True):
-        digest.update(jax.tree_util.keystr(path).encode())
-        digest.update(np.asarray(total).tobytes())
-    return digest.hexdigest()
-
-
-@jax.jit
-def _sums(tree: Any) -> list[jax.Array]:
-    """Two weighted sums of the bits of each array, uint32 ``[2]``. The weights are odd: one flipped bit shows."""
-    found = []
-    for x in jax.tree.leaves(tree):
-        bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}")).astype(jnp.uint32)
-        place = jnp.uint32(0)
-        for axis, size in enumerate(x.shape):
-            place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
-        weights = ((place * jnp.uint32(odd) + jnp.uint32(odd >> 7)) | 1 for odd in (2654435761, 2246822519))
-        found.append(jnp.stack([(bits * weight).sum(dtype=jnp.uint32) for weight in weights]))
-    return found
-
-
 def _describe(arrays: Any) -> dict[str, dict[str, Any]]:
     """Shape, dtype and sums of each array, by its dotted name."""
     return {
         name: {"shape": list(x.shape), "dtype": x.dtype.name, "sums": np.asarray(total).tolist()}
-        for (name, x), total in zip(_leaves(arrays), _sums(arrays), strict=True)
+        for (name, x), total in zip(_leaves(arrays), sharding.sums(arrays), strict=True)
     }
 
 

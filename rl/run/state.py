@@ -31,6 +31,7 @@ class TrainState:
       reference: the trained part of the parameters when the rounds began, for the divergence or the engineer `base`;
         None where neither needs it, and before.
       value: weight ``w`` and bias ``b`` of the value head of a model that plays; else None.
+      source: what no checkpoint holds; see `rl.policy.Policy.source`.
     """
 
     parameters: nnx.State
@@ -38,6 +39,7 @@ class TrainState:
     reference: nnx.State | None = None
     value: dict[str, jax.Array] | None = None
     progress: Progress = dataclasses.field(default_factory=Progress)
+    source: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def begin_rounds(self, optimizer_state: optax.OptState, policy: Policy) -> None:
         """Take the optimizer's first state of the rounds, and the reference if one is needed."""
@@ -49,7 +51,8 @@ class TrainState:
         """Return what a checkpoint holds: of a model with adapters these alone, as its base never changes."""
         arrays = {"parameters": lora.split(self.parameters)[0], "optimizer": self.optimizer_state}
         others = {"reference": self.reference, "value": self.value}
-        return Snapshot(self.progress, arrays | {name: tree for name, tree in others.items() if tree is not None})
+        arrays |= {name: tree for name, tree in others.items() if tree is not None}
+        return Snapshot(self.progress, arrays, self.source)
 
     def reference_parameters(self) -> nnx.State:
         """All parameters of the reference policy: its own ones with the frozen base, which never changes."""
@@ -92,7 +95,7 @@ def restore(
       value: the first value head of a model that plays.
 
     Raises:
-      ConfigError: if the checkpoint is of another configuration or model.
+      ConfigError: if the checkpoint is of another configuration, model, base or tokenizer.
       RunError: if all are damaged.
     """
     trained, frozen = lora.split(parameters)
@@ -105,13 +108,15 @@ def restore(
             arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, policy), trained)
         return sharding.abstract(arrays, policy.mesh)
 
-    snapshot = checkpoints.restore(like, display.say)
+    source = policy.source(parameters)
+    snapshot = checkpoints.restore(like, display.say, source)
     if snapshot is None:
-        return TrainState(parameters, begin("warm_start", trained), value=value)
+        return TrainState(parameters, begin("warm_start", trained), value=value, source=source)
     return TrainState(
         parameters=nnx.merge_state(snapshot.arrays["parameters"], frozen),
         optimizer_state=snapshot.arrays["optimizer"],
         reference=snapshot.arrays.get("reference"),
         value=snapshot.arrays.get("value"),
         progress=snapshot.progress,
+        source=source,
     )

@@ -73,7 +73,7 @@ class GrammarSampler:
         vocabulary = tokenizer.grammar_tokenizer(self.sampler.config.vocab_size)
         scripts = [Script(self, vocabulary, grammar) for _, grammar in requests]
         opened = tokenizer.opened(thinking=True)
-        opening = [] if opened else tokenizer.encode(OPEN)
+        opening = [] if opened else tokenizer.reply(OPEN)
         rollout = self.tokens.generate(
             parameters,
             [chats[message] + opening for message, _ in requests],
@@ -100,7 +100,7 @@ class GrammarSampler:
     def tokens(self) -> Sampler:
         """The sampler of tokens, with room for forced ones and for the one that ends an answer."""
         settings, shards = self.settings, self.sampler.shards
-        opening = len(self.tokenizer.encode(OPEN))
+        opening = len(self.tokenizer.reply(OPEN))
         forced = len(closing(self.tokenizer, self.early_stop))
         return dataclasses.replace(
             self.sampler,
@@ -134,7 +134,7 @@ class Script:
         """Yield bool ``[V]`` before each token, and be sent the one that came."""
         tokenizer = self.tokenizer
         tokens = np.arange(self.vocabulary_size)
-        text = tokens < len(tokenizer)
+        text = np.isin(tokens, tokenizer.ids)
         text[[*tokenizer.stop_ids, *tokenizer.suppressed]] = False
 
         thought: list[int] = []
@@ -145,7 +145,7 @@ class Script:
             written = thought[-1:] if tokenizer.end_think_id is not None else thought[-len(CLOSE) :]
             _, closed, begun = tokenizer.decode(written).partition(CLOSE)
             if closed:
-                forced = tokenizer.encode(BETWEEN.removeprefix(begun))
+                forced = tokenizer.encode(BETWEEN.removeprefix(begun), after=CLOSE + begun)
                 break
         for token in forced:
             yield tokens == token

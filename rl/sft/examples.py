@@ -64,7 +64,12 @@ def written(tokenizer: Tokenizer, raw: str) -> list[int]:
     """Return the tokens of a whole response of an engineer, its end token included, behind its prompt."""
     thought, closed, answer = raw.removeprefix(tokenizer.opened(thinking=True)).rpartition("</think>\n\n")
     # Apart, as the sampler writes them: in one text some tokenizers make other tokens of the lines between them.
-    return [*tokenizer.encode(thought + closed), *tokenizer.completion(answer)]
+    return [*tokenizer.reply(thought + closed), *answer_alone(tokenizer, answer)]
+
+
+def answer_alone(tokenizer: Tokenizer, answer: str) -> list[int]:
+    """Return the tokens of an engineer's answer behind its thought, its end token included."""
+    return [*tokenizer.encode(answer), tokenizer.stop_ids[0]]
 
 
 def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Sequence[list[int]]) -> Sequences:
@@ -93,5 +98,5 @@ def engineer_texts(
             config.target_kinds,
         )
         taught = response(tokenizer, thinking, answer)
-        rows.append((tokenizer.chat(context, thinking=True), taught, tokenizer.completion(answer)))
+        rows.append((tokenizer.chat(context, thinking=True), taught, answer_alone(tokenizer, answer)))
     return rows

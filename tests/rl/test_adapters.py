@@ -1,5 +1,6 @@
 """A run with adapters is evaluated as it was trained, and not as its rounded merge."""
 
+import dataclasses
 import json
 
 import jax
@@ -12,9 +13,10 @@ from stage import Said
 
 from rl import config as config_
 from rl import evaluate, train
+from rl.config import ConfigError
 from rl.decoder import lora
+from rl.decoder.sharding import fingerprint
 from rl.policy import Policy
-from rl.run.checkpoint import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.students import LanguageStudent
@@ -56,6 +58,17 @@ def test_a_run_is_loaded_as_it_was_trained_and_not_as_its_rounded_merge(trained)
     again, loaded = Policy.load(config, folder / "final", make_key(config.seed, Purpose.PARAMETERS))
     assert again.graph == policy.graph
     jax.tree.map(np.testing.assert_array_equal, loaded, parameters)
+
+
+def test_adapters_are_not_put_on_another_base_or_tokenizer(trained):
+    folder, policy, parameters = trained
+    config, key = config_.load(folder / "config.yaml"), make_key(1, Purpose.PARAMETERS)
+    assert policy.source(parameters).keys() == {"tokenizer", "base"}
+    with pytest.raises(ConfigError, match=r"final/adapters: its base is not the one here .digests \w{12} and \w{12}."):
+        Policy.load(config, folder / "final", key)  # a base of another seed
+    grown = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(["a phrase"]))
+    with pytest.raises(ConfigError, match="its tokenizer is not the one here"):
+        lora.load(folder / "final/adapters", parameters, grown.source(parameters))
 
 
 @pytest.mark.heavy

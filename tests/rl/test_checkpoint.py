@@ -1,6 +1,7 @@
 """Checkpoints and the run's folder: nothing is lost, damage is found, a full disk and a second process are told."""
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import json
@@ -19,7 +20,8 @@ import numpy as np
 import pytest
 
 from rl.config import Config, ConfigError, RunError, load
-from rl.run.checkpoint import Checkpoints, Snapshot, _sums
+from rl.decoder.sharding import sums
+from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
 
@@ -192,6 +194,35 @@ def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_ru
         RunDirectory(tmp_path / "run", other)
 
 
+def test_a_checkpoint_of_another_base_or_tokenizer_is_refused_and_untouched(tmp_path):
+    source = {"tokenizer": "1" * 64, "base": "2" * 64, "revision": "abc123"}
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
+    checkpoints.save(dataclasses.replace(state(4), source=source))
+    assert same_bits(checkpoints.restore(like, pytest.fail, source | {"revision": "of today"}), state(4))
+    for name in ("base", "tokenizer"):
+        with pytest.raises(ConfigError) as refused:
+            checkpoints.restore(like, pytest.fail, source | {name: "3" * 64})
+        assert f"checkpoints/1: its {name} is not the one here (digests {source[name][:12]} and {'3' * 12})" in str(
+            refused.value
+        )
+        assert str(refused.value).endswith("must be the model that it was trained from, revision abc123")
+    assert same_bits(checkpoints.restore(like, pytest.fail, source), state(4))
+    checkpoints.save(state(5))  # as earlier versions did, which kept no record
+    with pytest.raises(ConfigError, match=r"2: its tokenizer is not the one here \(digests unknown and 1111"):
+        checkpoints.restore(like, pytest.fail, source)
+
+
+def test_a_run_may_name_the_revision_of_its_model_later(tmp_path):
+    def config(path):
+        return Config(model={"path": path, "shape": None})
+
+    with contextlib.closing(RunDirectory(tmp_path / "run", config("org/name"))) as directory:
+        directory.create()
+    RunDirectory(tmp_path / "run", config("org/name@v1.0")).close()
+    with pytest.raises(ConfigError, match="model.path = org/name there, org/other@v1.0 here"):
+        RunDirectory(tmp_path / "run", config("org/other@v1.0"))
+
+
 FILL = """
 import resource, sys
 from pathlib import Path
@@ -321,4 +352,4 @@ def test_of_two_that_begin_the_same_run_one_is_refused(tmp_path):
 def test_a_flipped_bit_shows_in_both_sums_of_an_array():
     values = np.arange(8, dtype=np.uint32)
     flipped = values ^ (np.eye(8, dtype=np.uint32) << 31)
-    assert (np.array(_sums(list(flipped))) != _sums([values])[0]).all()
+    assert (np.array(sums(list(flipped))) != sums([values])[0]).all()

@@ -13,8 +13,8 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import engineer_factory
 from rl.config import ConfigError, WarmStartSection
+from rl.decoder.sharding import fingerprint
 from rl.policy import Policy
-from rl.run.checkpoint import fingerprint
 from rl.sampler.api import ApiError
 from rl.students import language
 from rl.students.language import LanguageStudent, check_room

@@ -42,6 +42,9 @@ class OnePolicy:
         self.config, self.mesh = config, make_mesh(-1, 1)
         self.shape = type("Shape", (), {"lora": None, "dtype": jnp.dtype(dtype)})
 
+    def source(self, parameters: nnx.State) -> dict[str, str]:
+        return {"tokenizer": "1a2b"}
+
     def save(self, folder: Path, parameters: nnx.State) -> None:
         folder.mkdir()
         (folder / "first").write_text(str(float(np.asarray(parameters["w"][...])[0, 0])))
@@ -66,7 +69,8 @@ def run(tmp_path):
     policy = OnePolicy(config)
     optimizer_state = grpo.init(OPTIMIZER, parameters(1.0), policy.mesh)
     progress = Progress(stage="rounds", round=1, step=4)
-    run = SimpleNamespace(policy=policy, state=TrainState(parameters(1.0), optimizer_state, progress=progress))
+    state = TrainState(parameters(1.0), optimizer_state, progress=progress, source=policy.source(parameters(1.0)))
+    run = SimpleNamespace(policy=policy, state=state)
     run.save = lambda folder: policy.save(folder, run.state.parameters)
     run.recorder = Recorder(directory, Display(quiet=True), Stop(), run)
     yield run

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -164,21 +165,37 @@ def make_actor(policy: Policy, parameters: nnx.State, key: jax.Array) -> tuple[L
 
 def _in_words(tokenizer: Tokenizer) -> Prompt:
     """Return the prompt in the tokenizer's own words, within its chat format."""
-    mark = "\x00"
+    setting, mark = "student.turns.tokens", "\x00"
+    tokenizer.check_answers_at_once(setting)
     before, after = tokenizer.chat_text(view.INSTRUCTIONS + mark, thinking=False).split(mark)
-    moves = [tokenizer.encode(action.name.lower()) for action in Action]
+    words, parts = before, []
+    for phrases in view.phrases():
+        parts.append(tuple(tuple(tokenizer.encode(phrase, after=words)) for phrase in phrases))
+        words += phrases[0]  # any of them does, as is checked below
+    moves = [tokenizer.encode(tokenizer.lead + action.name.lower(), after=words + after) for action in Action]
     if any(len(tokens) != 1 for tokens in moves) or len({tokens[0] for tokens in moves}) < len(moves):
         several = next((a for a, t in zip(Action, moves, strict=True) if len(t) != 1), Action.UP)
         raise ConfigError(
-            f"student.turns.tokens = false: needs a tokenizer with a token for each move, and that of "
-            f"{tokenizer.folder} has none for {several.name.lower()}; set student.turns.tokens=true"
+            f"{setting} = false: needs a tokenizer with a token for each move, and that of {tokenizer.folder} has none "
+            f"for {several.name.lower()}; set {setting}=true"
         )
-    return Prompt(
-        before=tuple(tokenizer.encode(before)),
-        parts=tuple(tuple(tuple(tokenizer.encode(phrase)) for phrase in part) for part in view.phrases()),
-        after=tuple(tokenizer.encode(after)),
+    prompt = Prompt(
+        before=tuple(tokenizer.encode(before, after="")),
+        parts=tuple(parts),
+        after=tuple(tokenizer.encode(after, after=words)),
         moves=tuple(tokens[0] for tokens in moves),
     )
+    # Each phrase beside each of the next part: what stands further apart does not join.
+    pairs = itertools.product(range(max(map(len, parts))), repeat=2)
+    views = np.array([[pair[i % 2] % len(part) for i, part in enumerate(parts)] for pair in pairs])
+    for numbers, tokens, valid in zip(views, *map(np.asarray, prompt.tokens(views)), strict=True):
+        seen = view.text(numbers)
+        if tokens[valid].tolist() != tokenizer.chat(view.INSTRUCTIONS + seen, thinking=False):
+            raise ConfigError(
+                f"{setting} = false: needs a tokenizer whose tokens end where the phrases of a view do, and those of "
+                f"{tokenizer.folder} do not in {seen!r}; set {setting}=true"
+            )
+    return prompt
 
 
 def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> tuple[Policy, nnx.State]:

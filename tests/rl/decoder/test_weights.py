@@ -399,6 +399,7 @@ def test_of_a_repository_only_what_is_read_is_downloaded(tmp_path, monkeypatch, 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     folder = weights.resolve("org/name")
+    assert folder.name == commit and weights.resolve("org/name@v1.0") == folder
     server.shutdown()
     needed = [*REPOSITORY[:5], *(name for name in contents if name.startswith("model"))]
     assert sorted(fetched) == sorted(needed)
