@@ -84,22 +84,27 @@ def _move_few(
 ) -> Outcome:
     side, agents = instance.max_size, range(instance.max_agents)
     before, goals = _compact(positions, side), _compact(instance.goals, side)
-    # A loop for its own sake: fused into the lookup of the holes, which no CPU vectorises, this took six times as long.
-    wanted = jax.lax.map(lambda pair: _target(pair[0], pair[1], instance.size, side), (jnp.stack(before), actions))
-    into_hole = _is_hole(instance, wanted)
+    # Holes are looked up beside the agent, whatever the move is worth: no CPU vectorises what is fused into a lookup.
+    offset = jnp.zeros_like(positions)
+    for direction, cells in _offsets(side).items():
+        offset = jnp.where(actions == direction, np.array(cells, offset.dtype), offset)
+    into_hole = _is_hole(instance, positions + offset)
+    wanted = [_target(before[agent], actions[agent], instance.size, side) for agent in agents]
     if holes is HoleRule.IMPASSABLE:
         wanted = [jnp.where(into_hole[agent], before[agent], wanted[agent]) for agent in agents]
-    standing, rivals = jax.lax.map(
-        lambda cell: (_bits([cell == other for other in before]), _bits([cell == other for other in wanted])),
-        jnp.stack(list(wanted)),
-    )
 
+    def compare(agent: Array) -> tuple[Array, Array]:
+        cell = jax.lax.select_n(agent, *wanted)  # not a row of a stack, which XLA would transpose twice
+        return _bits([cell == other for other in before]), _bits([cell == other for other in wanted])
+
+    standing, rivals = jax.lax.map(compare, np.arange(len(agents), dtype=np.int32))
+    ahead = [standing[agent] for agent in agents]  # apart, so that the loop below runs along the batch
     moving = _bits([wanted[agent] != before[agent] for agent in agents])
     everybody = np.array((1 << len(agents)) - 1, moving.dtype)
     conflicting = _bits((rivals & (rivals - 1)) != 0)  # Each is a rival of its own, so: more than one bit.
     swap_conflicts = jnp.zeros_like(conflicting, jnp.int32)  # no constant: see ``record.vary_alike``
     for first, second in itertools.combinations(agents, 2):
-        swap = (standing[first] >> second) & (standing[second] >> first) & 1
+        swap = (ahead[first] >> second) & (ahead[second] >> first) & 1
         conflicting |= swap << first | swap << second
         swap_conflicts += swap.astype(jnp.int32)
     in_conflict = conflicting != 0
@@ -115,7 +120,7 @@ def _move_few(
         stays, _ = carry
         for agent in agents:
             stays |= jnp.where(
-                (standing[agent] & stays) != 0, np.array(1 << agent, stays.dtype), np.array(0, stays.dtype)
+                (ahead[agent] & stays) != 0, np.array(1 << agent, stays.dtype), np.array(0, stays.dtype)
             )
         return stays, (stays & at_home) | (~stays & would_be_home)
 
