@@ -1,10 +1,11 @@
-"""What this machine can do at best: the rates of a plain product of matrices and of a plain copy, beside which the
-other benchmarks' figures mean something.
+"""What this machine can do at best: the rates of a plain product of matrices and of a plain copy, and the time of a
+model's own products, beside which the other benchmarks' figures mean something.
 """
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,11 +44,31 @@ def repeat(count: int, function: Callable[[jax.Array], jax.Array], x: jax.Array)
     return jax.lax.fori_loop(0, count, lambda _, x: function(x), x)
 
 
-def fastest(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> float:
-    """Seconds of the best of ten calls; the first also compiles."""
+def multiply(shapes: Sequence[tuple[int, int, int]], backward: bool = False) -> float:
+    """Seconds of products of random float32 matrices and nothing else, each by a matrix of its own; best of three.
+
+    Args:
+      shapes: rows, inputs and outputs of each.
+      backward: also those of the backward pass.
+    """
+    key = jax.random.key(0)
+    pairs = [(jax.random.normal(key, (rows, i)), jax.random.normal(key, (i, o))) for rows, i, o in shapes]
+
+    def forward(pairs: list[tuple[jax.Array, jax.Array]]) -> list[jax.Array]:
+        return [x @ w for x, w in pairs]
+
+    def both(pairs: list[tuple[jax.Array, jax.Array]]) -> Any:
+        y, back = jax.vjp(forward, pairs)
+        return back(y)
+
+    return fastest(both if backward else forward, pairs, calls=4)
+
+
+def fastest(function: Callable[[Any], Any], x: Any, calls: int = 10) -> float:
+    """Seconds of the best call; the first also compiles."""
     program = jax.jit(function)
     taken = []
-    for _ in range(10):
+    for _ in range(calls):
         start = time.perf_counter()
         jax.block_until_ready(program(x))
         taken.append(time.perf_counter() - start)

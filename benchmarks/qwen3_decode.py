@@ -7,7 +7,8 @@ The peer reads the folder that we wrote, in a process of its own, and its
 tokens must be ours. Prefill is the time to the first token, decode what the
 others take; ours computes log-probabilities as well, which its users cannot
 leave out. They take turns: rates are medians, the ratio is that of the turns'
-ratios.
+ratios. Below each line what the products of matrices alone would allow, of the
+same shapes in the same run, in XLA and in torch.
 
 examples:
   pip install torch
@@ -17,6 +18,7 @@ examples:
       two turns of batches of 8, shorter answers: under a minute
 """
 
+import dataclasses
 import os
 import sys
 import tempfile
@@ -28,7 +30,7 @@ import numpy as np
 from side_by_side import Peer, Row, alternate, connect, header, installed, read_options, report
 
 from rl.decoder import weights
-from rl.decoder.model import DecoderConfig, create
+from rl.decoder.model import DecoderConfig, abstract, create
 from rl.decoder.sharding import for_rollout, make_mesh
 from rl.sampler import Sampler, SamplingParams
 
@@ -61,21 +63,36 @@ def main() -> None:
         weights.save(folder, CONFIG, parameters)
         print(f"float32, prompts of {PROMPT} tokens, answers of {new_tokens}, {cores} cores, median of {repeats} turns")
         with connect("torch_qwen3.py", folder, cores, python=python) as peer:
-            print_machine(peer)
+            print(f"this machine: {machine.measure()}")
             print(header("tokens per second", "torch"))
             for batch in batches:
                 rows += compare(ours, peer, batch, new_tokens, repeats)
     report(rows, options.json)
 
 
-def print_machine(peer: Peer | None) -> machine.Rates:
-    """Print and return what this machine can do, in XLA and in the peer's torch: some of a ratio is theirs."""
-    rates, torch = machine.measure(), ""
+def products(config: DecoderConfig, rows: int, head_rows: int) -> list[tuple[int, int, int]]:
+    """Return rows, inputs and outputs of each product of a forward pass; the last is the head's."""
+    stacked = [leaf.shape for leaf in jax.tree.leaves(abstract(config)[1]) if leaf.ndim == 3]
+    layers = [(rows, inputs, outputs) for count, inputs, outputs in stacked for _ in range(count)]
+    return [*layers, (head_rows, config.hidden_size, config.vocab_size)]
+
+
+def beside_products(
+    row: Row, peer: Peer | None, tokens: int, shapes: list[tuple[int, int, int]], backward: bool = False
+) -> Row:
+    """Put the rates that these products alone would allow, in XLA and in the peer's torch, beside a row's; print both.
+
+    A ratio of the peers means the same on every machine only with the ratio of these.
+    """
+    *layers, (rows, inputs, outputs) = shapes
+    xla = [*layers, (outputs, inputs, rows)]  # the matrix first, as our head has it
+    limits = {"xla": tokens / machine.multiply(xla, backward)}
     if peer:
-        theirs = peer.ask(task="product", side=1024)["flops"]
-        torch = f", with torch {theirs / 1e12:,.3g} ({theirs / rates.product:.2f} of XLA's)"
-    print(f"this machine: {rates}{torch}")
-    return rates
+        limits["torch"] = tokens / peer.ask(task="multiply", shapes=shapes, backward=backward)["seconds"]
+    rates = {"xla": row.ours, "torch": row.peer}
+    told = [f"{name} {limit:,.0f}, {rates[name] / limit:.2f} of it reached" for name, limit in limits.items()]
+    print(f"{row.line()}\n    its products alone: {'; '.join(told)}", flush=True)
+    return dataclasses.replace(row, facts={f"{name}_products": limit for name, limit in limits.items()})
 
 
 def compare(ours: "Ours", peer: Peer | None, batch: int, new_tokens: int, repeats: int) -> list[Row]:
@@ -99,9 +116,11 @@ def compare(ours: "Ours", peer: Peer | None, batch: int, new_tokens: int, repeat
         {names[0]: None, names[1]: TARGETS[batch]},
         repeats,
     )
-    for row in rows:
-        print(row.line(), flush=True)
-    return rows
+    work = (batch * PROMPT, batch * PROMPT), (batch, batch)  # tokens, and rows of the layers' products
+    return [
+        beside_products(row, peer, tokens, products(CONFIG, layer_rows, batch))
+        for row, (tokens, layer_rows) in zip(rows, work, strict=True)
+    ]
 
 
 class Ours:

@@ -4,9 +4,9 @@ against torch's on the CPU.
 Both train the same random Qwen3, float32, on the mean cross-entropy of the
 next tokens, on all cores that this process may use: one of four layers and
 width 512, and two layers of Qwen3-0.6B with a fourteenth of its vocabulary,
-so that layers and head have their shares of it. Below each line ours beside
-the machine: the tokens that plain products at XLA's rate would allow, their
-FLOPs being those of forward and backward pass without the optimizer.
+so that layers and head have their shares of it. Below each line the tokens
+that the products of forward and backward pass alone would allow, of the same
+shapes in the same run, in XLA and in torch.
 Ours is the supervised step of `rl/sft/`; the peer is `transformers`' model
 with torch's fused AdamW, in a process of its own. It reads the folder that we
 wrote, and its losses must be ours. They take turns: rates are medians, the
@@ -28,10 +28,10 @@ import time
 from collections.abc import Callable
 
 import jax
+import machine
 import numpy as np
 import optax
-from qwen3_decode import CONFIG, print_machine
-from qwen3_gpu import train_flops
+from qwen3_decode import CONFIG, beside_products, products
 from side_by_side import Row, alternate, connect, header, installed, read_options, report, row
 
 from rl import grpo, sft
@@ -44,7 +44,7 @@ from rl.decoder.sharding import make_mesh, shard_batch
 BATCH = 8
 LAYERS = 2, 28  # of Qwen3-0.6B: ours, and all
 TARGETS = {"train": (1.0, None), "train 0.6B's layers": (None, 0.6)}
-"""Of the ratio to the peer, and of ours to what the machine's products allow."""
+"""Of the ratio to the peer, and of ours to what its products alone allow."""
 OPTIMIZER = optax.adamw(1e-4, weight_decay=0.01)  # as in peers/torch_qwen3.py
 
 
@@ -74,16 +74,15 @@ def compare(
     share_target: float | None,
     python: str | None,
 ) -> list[Row]:
-    """Both sides' tokens a second, and ours beside what the machine's products allow; each is compiled before."""
+    """Both sides' tokens a second, and ours beside what its products allow; each is compiled before."""
     mesh = make_mesh(fsdp=1, tp=1)
     graph, parameters = create(config, jax.random.key(0), mesh)
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (BATCH, length)).astype(np.int32)
-    flops = train_flops(config, length)
     with tempfile.TemporaryDirectory() as folder:
         weights.save(folder, config, parameters)
         ours = Ours(graph, parameters, mesh, tokens)
         with connect("torch_qwen3.py", folder, len(os.sched_getaffinity(0)), python=python) as peer:
-            rates = print_machine(peer)
+            print(f"this machine: {machine.measure()}")
             print(header("tokens per second", "torch"))
             theirs = (lambda: peer.ask(task="train", rows=tokens.tolist())) if peer else None
             for _ in range(2):
@@ -95,9 +94,10 @@ def compare(
                 return lambda: {name: tokens.size / side()["all"]}
 
             (compared,) = alternate(rate(ours.train), theirs and rate(theirs), {name: target}, repeats)
-    bound = rates.product / flops
-    share = row(f"{name}, of the machine", [compared.ours] * 2, [bound] * 2, share_target)
-    print(f"{compared.line()}\n{share.line()}")
+            work = products(config, tokens.size, tokens.size)
+            compared = beside_products(compared, peer, tokens.size, work, backward=True)
+    share = row(f"{name}, of its products", [compared.ours] * 2, [compared.facts["xla_products"]] * 2, share_target)
+    print(share.line())
     return [compared, share]
 
 

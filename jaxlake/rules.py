@@ -119,9 +119,7 @@ def _move_few(
     def pass_back(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         stays, _ = carry
         for agent in agents:
-            stays |= jnp.where(
-                (ahead[agent] & stays) != 0, np.array(1 << agent, stays.dtype), np.array(0, stays.dtype)
-            )
+            stays |= jnp.where((ahead[agent] & stays) != 0, np.array(1 << agent, stays.dtype), np.array(0, stays.dtype))
         return stays, (stays & at_home) | (~stays & would_be_home)
 
     stays, home = jax.lax.fori_loop(0, max(len(agents) - 1, 2), pass_back, (stays, stays & at_home))
