@@ -64,8 +64,8 @@ class View:
         left = state.params.max_steps - state.time
         clock = jnp.sum(left > np.array(CLOCK, np.int32), dtype=jnp.int32)
         parts = [*(jnp.clip(to_goal, -FAR, FAR) + FAR), *directions, jnp.broadcast_to(clock, positions.shape)]
-        view = jnp.stack([part.astype(jnp.int8) for part in parts], axis=-1)
-        return jnp.where((positions != ABSENT)[:, None], view, 0)
+        view = jnp.stack([part.astype(jnp.int32) for part in parts], axis=-1)
+        return jnp.where((positions != ABSENT)[:, None], view, 0).astype(jnp.int8)
 
 
 @functools.cache
