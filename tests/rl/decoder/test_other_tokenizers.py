@@ -116,7 +116,7 @@ def test_ids_with_a_gap_count_to_the_largest(folder):
 
 @pytest.fixture(params=["legacy", "first", "never"])
 def sentencepiece(request, folder):
-    """A small tokenizer of SentencePiece's kind: Llama 2's form, that of later models, and one without a blank before."""
+    """A small tokenizer of SentencePiece's kind: Llama 2's form, that of later models, and one that adds no blank."""
     from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Fast
 
