@@ -26,6 +26,11 @@ def boards(request):
     return generate(config, jax.random.key(0), 2, exact=False).instances
 
 
+@pytest.fixture(scope="module")
+def plans(boards):
+    return pibt.plan(boards, jax.random.key(1), orders=2, max_steps=256)
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", FACES)
 def test_adapters_play_what_the_core_plays(boards, name):
@@ -69,8 +74,7 @@ def test_a_bank_holds_the_steps_of_a_search_from_each_goal(boards):
         np.testing.assert_array_equal(bank.distances[1, agent], expected)
 
 
-def test_files_give_back_boards_and_plans(boards, tmp_path):
-    plans = pibt.plan(boards, jax.random.key(1), orders=2, max_steps=256)
+def test_files_give_back_boards_and_plans(boards, plans, tmp_path):
     entries = [
         files.record(board, str(index), plan=jax.tree.map(lambda part, at=index: part[at], plans))
         for index, board in enumerate(boards)
@@ -93,11 +97,10 @@ def test_pictures_are_a_screen_wide_and_show_no_numbers_that_nobody_can_read(boa
     assert ("<text" in jaxlake.svg(boards[0])) == (boards.max_size == 32)
 
 
-def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards):
-    plan = pibt.plan(boards, jax.random.key(1), orders=1, max_steps=8)
+def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards, plans):
     for refused, way_out in (
         (lambda: solve(boards), "jaxlake.pibt plans on larger boards"),
-        (lambda: completion_costs(boards, plan), "jaxlake.verify judges whole plans"),
+        (lambda: completion_costs(boards, plans), "jaxlake.verify judges whole plans"),
         (lambda: joint_values(boards, 2, "sum_of_costs"), "distance_fields has each agent's own steps"),
         (lambda: to_text(boards[0]), "prompts of coordinates have no such limit"),
         (lambda: Lake(observe=observations.text).reset(boards[0]), "svg and render_mode='rgb_array' draw any number"),

@@ -135,6 +135,7 @@ def test_quantised_numbers_are_what_their_blocks_say(tmp_path):
     assert 0 < np.abs(found - values).max() < 0.1
 
 
+@pytest.mark.heavy  # PyTorch and its model classes take seconds to be imported
 @pytest.mark.torch
 def test_transformers_computes_what_the_file_says(tmp_path):
     """Its model of the folder beside its model of the same numbers: names, order, shape and constants are right."""
