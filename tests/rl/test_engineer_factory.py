@@ -151,11 +151,11 @@ def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkey
     run = stage.after_round_0()
     lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
 
-    def answer(policy, parameters, prompts, key, *, samples, sampling, progress):
+    def answer(student, recorder, prompts, key, samples, sampling):
         asked.append((prompts.instances, samples, sampling.temperature))
         return None  # which is not looked at, as the verdicts are given
 
-    monkeypatch.setattr(Policy, "rollout", answer)
+    monkeypatch.setattr(LanguageStudent, "_answer", answer)
     verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
     monkeypatch.setattr(Policy, "judge", lambda policy, prompts, rollout, optima: verdict)
     shares = run.student.pilot(run.recorder, lake, jax.random.key(3))
