@@ -151,6 +151,7 @@ def test_actions_of_a_policy_lead_through_the_lake_as_planned():
     assert bool(state.terminated)
 
 
+@pytest.mark.heavy
 def test_plans_are_valid_and_more_orders_are_never_worse():
     boards = drawn("12x16", 0.2, 24)
     bounds = [
@@ -206,7 +207,8 @@ def test_plans_cost_at_least_the_optimum_and_little_more():
     assert len(ratio) >= 55 and ratio.min() >= 1 and ratio.mean() < 1.15
 
 
-@pytest.mark.parametrize("agents", [6, pytest.param(9, marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("agents", [6, 9])
 def test_verdicts_of_many_agents_are_those_of_few(agents):
     """Agents beyond five are judged by another program: absent ones must not change a verdict."""
     few = drawn("6x3", 0.2, 40)

@@ -228,8 +228,8 @@ UNTRACED = {
         pibt.plan""",
     "a part of the search that solve.driver runs": """solve.bitboard solve.bounds solve.constraints solve.lanes
         solve.node solve.pair_reach solve.pairs solve.paths solve.tree""",
-    "sets up what the traced ones run": """processes levels.LevelBank.build adapters.shared
-        adapters.gymnasium.observation_box""",
+    "sets up what the traced ones run": """processes arguments.threefry_key levels.LevelBank.build
+        adapters.shared adapters.gymnasium.observation_box""",
     "steps by the programs of adapters.host.Episode": """adapters.gymnasium.CentralLake adapters.pettingzoo
         adapters.host.Layout adapters.host.pictures adapters.host.infos_of adapters.host.bank_of
         adapters.host.checked_render_mode adapters.host.check_level adapters.host.Episode.render
