@@ -104,6 +104,7 @@ class Tokenizer:
         between = before.removeprefix(self._prompt) if before.startswith(self._prompt) else ""
         self.lead = "" if between.strip() else between
         self._newline = self.encode("\n", after="")
+        self._before = len(self._decode(self._newline))
         self.ids: list[int] = sorted(self._tokenizer.get_vocab().values())
         self._generation = self._read("generation_config.json")
         special = {i: token.content for i, token in self._tokenizer.added_tokens_decoder.items() if token.special}
@@ -117,7 +118,7 @@ class Tokenizer:
         self.pad_id: int = self.stop_ids[0] if pad is None else pad
         self.end_think_id: int | None = self.id_of("</think>")
         self.suppressed = tuple(self._checked("generation_config.json", self._generation, "suppress_tokens"))
-        self._added: list[dict[str, Any]] = []
+        self._added: dict[str, int] = {}
 
     def _read(self, name: str) -> dict[str, Any]:
         """Return what a JSON file of the checkpoint says, nothing if it is not there."""
@@ -157,12 +158,11 @@ class Tokenizer:
         import tokenizers
 
         grown = copy.copy(self)
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-        grown._added = self._added + [{"id": i, "content": text} | flags for i, text in enumerate(texts, len(self))]
+        added = {text: i for i, text in enumerate(texts, len(self))}
+        grown._added, ids = self._added | added, added.values()
         grown._tokenizer = copy.deepcopy(self._tokenizer)
-        text = _with_added(self._tokenizer.backend_tokenizer.to_str(), grown._added)
+        text = _with_added(self._tokenizer.backend_tokenizer.to_str(), added)
         grown._tokenizer._tokenizer = tokenizers.Tokenizer.from_str(text)
-        ids = range(len(self), len(self) + len(texts))
         grown.ids, grown.suppressed = [*self.ids, *ids], (*self.suppressed, *ids)
         grown._pieces, grown._grammar_tokenizers = {}, {}
         return grown
@@ -270,11 +270,10 @@ class Tokenizer:
 
     def _text(self, ids: Sequence[int]) -> str:
         """Return the text of ids within a longer one: SentencePiece's decoder drops the blank of a first token."""
-        before, whole = (
-            self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-            for tokens in (self._newline, [*self._newline, *ids])
-        )
-        return whole[len(before) :]
+        return self._decode([*self._newline, *ids])[self._before :]
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token of an answer, "" for one that ends it and for other control tokens."""
@@ -302,7 +301,9 @@ class Tokenizer:
         import llguidance
 
         if vocabulary not in self._grammar_tokenizers:
-            text = self._tokenizer.backend_tokenizer.to_str()
+            # llguidance counts the ids, and would leave out the last ones after a gap, or panic at them.
+            gaps = {f"<gap {i}>": i for i in sorted(set(range(len(self))).difference(self.ids))}
+            text = _with_added(self._tokenizer.backend_tokenizer.to_str(), gaps)
             self._grammar_tokenizers[vocabulary] = llguidance.LLTokenizer(text, n_vocab=vocabulary)
         return self._grammar_tokenizers[vocabulary]
 
@@ -318,14 +319,14 @@ def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
         raise ConfigError(f"{what} = {room} must be at least {longest}, the tokens of the longest text of this run")
 
 
-def _with_added(text: str | bytes, added: list[dict[str, Any]]) -> str:
-    """Return a tokenizer.json with more added tokens."""
-    raw = json.loads(text)
-    raw["added_tokens"] += added
+def _with_added(text: str | bytes, tokens: dict[str, int]) -> str:
+    """Return a tokenizer.json with these added tokens besides, and their ids."""
+    raw, flags = json.loads(text), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    raw["added_tokens"] += [{"id": i, "content": token} | flags for token, i in tokens.items()]
     # `tokenizers` numbers a token that is not in here by the count of those that are: an id that is taken after a gap.
     if isinstance(raw["model"]["vocab"], dict):
         raw["model"]["vocab"] |= {token["content"]: token["id"] for token in raw["added_tokens"]}
-    return json.dumps(raw, ensure_ascii=False, indent=1)
+    return json.dumps(raw, ensure_ascii=False)
 
 
 def _json(raw: dict[str, Any]) -> bytes:

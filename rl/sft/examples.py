@@ -57,14 +57,9 @@ def engineer_examples(policy: Policy, rng: np.random.Generator) -> Sequences:
 
 def response(tokenizer: Tokenizer, thinking: str, answer: str) -> list[int]:
     """Return the tokens of what an engineer writes behind its prompt: a thought, the configuration, the end."""
-    return written(tokenizer, f"<think>\n{thinking}\n</think>\n\n{answer}")
-
-
-def written(tokenizer: Tokenizer, raw: str) -> list[int]:
-    """Return the tokens of a whole response of an engineer, its end token included, behind its prompt."""
-    thought, closed, answer = raw.removeprefix(tokenizer.opened(thinking=True)).rpartition("</think>\n\n")
+    thought = f"<think>\n{thinking}\n</think>\n\n".removeprefix(tokenizer.opened(thinking=True))
     # Apart, as the sampler writes them: in one text some tokenizers make other tokens of the lines between them.
-    return [*tokenizer.reply(thought + closed), *answer_alone(tokenizer, answer)]
+    return [*tokenizer.reply(thought), *answer_alone(tokenizer, answer)]
 
 
 def answer_alone(tokenizer: Tokenizer, answer: str) -> list[int]:

@@ -1,8 +1,6 @@
 """The two players: a small network, and a language model that also designs its own environments."""
 
-import contextlib
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -116,23 +114,15 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         """Train one round as any player does, then rehearse the engineer's examples if the settings ask for it."""
         training = super().train(recorder, boards, requested)
         if rehearsals := self.config.student.turns.rehearsals:  # else moments as large as the model for nothing
-            with self._as_engineer():
+            state, kept = self.state, self.state.optimizer_state
+            # Through PPO's, whose moments are those of other gradients, a rehearsal harmed play.
+            state.optimizer_state = grpo.init(self._engineer_optimizer, state.parameters, self.policy.mesh)
+            try:
                 for number in range(rehearsals):
-                    sft.rehearse(self.policy, self.state, self._engineer_optimizer, recorder.note_update, number)
+                    sft.rehearse(self.policy, state, self._engineer_optimizer, recorder.note_update, number)
+            finally:
+                state.optimizer_state = kept
         return training
-
-    @contextlib.contextmanager
-    def _as_engineer(self) -> Iterator[None]:
-        """Within, the optimizer is a fresh one of the engineer's updates.
-
-        Through PPO's, whose moments are those of other gradients, a rehearsal harmed play.
-        """
-        state, kept = self.state, self.state.optimizer_state
-        state.optimizer_state = grpo.init(self._engineer_optimizer, state.parameters, self.policy.mesh)
-        try:
-            yield
-        finally:
-            state.optimizer_state = kept
 
 
 @functools.cache

@@ -79,6 +79,7 @@ def test_ends_may_stand_in_config_json_alone(folder, where, generation):
         ("{{ strftime_now('%Y-%m-%d') }}", "2024-07-26"),
         ("{{ strftime_now('%B %d, %Y, %H:%M %%') }}", "July 26, 2024, 00:00 %"),
         ("{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}", "26 Jul 2024"),
+        ("{% macro day(form) %}{{ strftime_now(form) }}{% endmacro %}{{ day('%d/%m') }}", "26/07"),
         ("{% if not date_string is defined %}{% set date_string = 'x' %}{% endif %}{{ date_string }}", "26 Jul 2024"),
     ],
 )
@@ -112,6 +113,18 @@ def test_ids_with_a_gap_count_to_the_largest(folder):
     writer.sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=1024))
     allowed = Script(writer, tokenizer.grammar_tokenizer(1024), 'start: "x"').guide()(None)
     assert allowed[1000] and not allowed[896:1000].any() and not allowed[1001:].any()
+
+    grown = grown.with_tokens(["another"])
+    file.write_bytes(grown.files()["tokenizer.json"])
+    for other in grown, Tokenizer(folder):
+        assert other.encode("Answera phraseanother") == [1000, 1001, 1002] and len(other) == 1003
+    writer.tokenizer, writer.settings = grown, EngineerSection(max_thinking_tokens=1)
+    allow = Script(writer, grown.grammar_tokenizer(1024), 'start: "Answer" | "yes"').guide()
+    allow(None)
+    allowed = allow(1000)
+    while allowed.sum() == 1:
+        allowed = allow(int(allowed.argmax()))
+    assert allowed[1000] and {grown.decode([i])[0] for i in np.flatnonzero(allowed)} == {"A", "y"}
 
 
 @pytest.fixture(params=["legacy", "first", "never"])
@@ -158,6 +171,59 @@ def test_an_answer_follows_its_prompt_as_in_the_chat_template(sentencepiece, tex
     assert list(whole[: len(ours)]) == ours
     assert sentencepiece.decode(sentencepiece.completion(text)) == text
     assert "".join(sentencepiece.pieces(sentencepiece.reply(text))).isascii() <= text.isascii()
+
+
+def test_a_template_may_write_a_blank_before_the_answer(folder):
+    """As Llama 2's, which writes it behind the prompt."""
+    (folder / "chat_template.jinja").write_text(
+        CHAT.replace("{{ m.content }}", "{{ ' ' * (m.role == 'assistant') }}{{ m.content }}")
+    )
+    tokenizer = Tokenizer(folder)
+    assert tokenizer.lead == " " and Tokenizer().lead == ""
+    chat = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "up(1,2)"}]
+    whole = tokenizer._tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False)
+    ours = tokenizer.chat("Go", thinking=False) + tokenizer.completion("up(1,2)")
+    assert list(whole[: len(ours)]) == ours
+    assert tokenizer.decode(tokenizer.completion("up(1,2)")) == "up(1,2)"
+    assert "".join(tokenizer.pieces(tokenizer.completion("up(1,2)"))) == "up(1,2)"
+    prompt = _in_words(tokenizer)
+    assert [tokenizer.decode([move]) for move in prompt.moves] == [action.name.lower() for action in Action]
+
+
+def test_a_template_that_writes_eos_token_after_a_chat_keeps_it(folder):
+    """As Phi-3's, whose turns end in another token."""
+    change(folder / "tokenizer_config.json", eos_token="<|endoftext|>")
+    (folder / "chat_template.jinja").write_text(CHAT.replace("{% endif %}", "{% else %}{{ eos_token }}{% endif %}"))
+    tokenizer = Tokenizer(folder)
+    ends = [tokenizer.id_of("<|im_end|>"), tokenizer.id_of("<|endoftext|>")]
+    assert list(tokenizer.stop_ids) == json.loads(tokenizer.files()["generation_config.json"])["eos_token_id"] == ends
+    assert json.loads(tokenizer.files()["tokenizer_config.json"])["eos_token"] == "<|endoftext|>"
+
+
+def test_of_several_named_templates_the_default_is_the_chats(folder):
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": CHAT}]
+    change(folder / "tokenizer_config.json", chat_template=named)
+    tokenizer = Tokenizer(folder)
+    prompt = "<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.chat_text("Go", thinking=False) == prompt
+    (again := folder.parent / "again").mkdir()
+    for name, content in tokenizer.files().items():
+        (again / name).write_bytes(content)
+    assert Tokenizer(again).chat_text("Go", thinking=False) == prompt
+    change(folder / "tokenizer_config.json", chat_template=named[:1])
+    with pytest.raises(ConfigError, match="cannot use its chat template"):
+        Tokenizer(folder)
+
+
+def test_a_tokenizer_whose_tokens_cross_the_end_of_a_phrase_is_refused(folder):
+    first, second = (phrases[0] for phrases in view.phrases()[:2])
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    raw["added_tokens"].append({"id": 896, "content": first[-2:] + second[:2]} | flags)
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    with pytest.raises(ConfigError, match="tokens end where the phrases of a view do, and those of .* do not in"):
+        _in_words(Tokenizer(folder))
 
 
 def test_a_template_that_opens_a_thought_is_refused_by_players_too(folder):
