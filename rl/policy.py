@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ from jaxlake import text
 from jaxlake.record import Array
 from jaxlake.types import MAX_STEPS, Instance, Plan, Verdict
 from jaxlake.verify import verify
+from rl import distributed
 from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
 from rl.context import read_context
 from rl.decoder import lora, presets, weights
@@ -61,8 +63,8 @@ class Policy:
         """The policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
 
         Raises:
-          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, or cannot think as `text.thinking`
-            asks, or the mesh or `model.attention` does not fit the devices.
+          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, is not the same on all processes, or
+            cannot think as `text.thinking` asks, or the mesh or `model.attention` does not fit the devices.
         """
         mesh = make_mesh(config.mesh.fsdp, config.mesh.tp)
         folder = checkpoint(config.model)
@@ -82,13 +84,17 @@ class Policy:
             graph, parameters = create(shape, seed_key, mesh)
         else:
             graph, parameters = weights.load(folder, shape, mesh, seed_key)
-        return cls(graph=graph, shape=shape, tokenizer=tokenizer, mesh=mesh, config=config), parameters
+        policy = cls(graph=graph, shape=shape, tokenizer=tokenizer, mesh=mesh, config=config)
+        if not distributed.is_same(json.dumps(policy.identity | policy.revision)):
+            raise ConfigError(f"model.path = {config.model.path}: must be the same model on all processes of this job")
+        return policy, parameters
 
     @classmethod
     def load(cls, config: Config, folder: Path | str, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
         """The policy in a folder that `save` wrote, or in any checkpoint's where `config` has no adapters.
 
-        With adapters it is what was trained, the base of `config` and they beside it, and not their rounded merge.
+        With adapters it is what was trained, the base of `config` and they beside it, and not their rounded merge. Of a
+        hub's model it is the revision that they were trained from.
 
         Args:
           config: the configuration of the run that `folder` is from; its model is loaded from there.
@@ -99,8 +105,9 @@ class Policy:
           ConfigError: see `create`; or if the adapters cannot be read, or are not those of `config` and its base.
         """
         if config.model.lora.rank:
-            policy, parameters = cls.create(config, seed_key)
-            return policy, lora.load(Path(folder) / "adapters", parameters, policy.source(parameters))
+            adapters = Path(folder) / "adapters"
+            policy, parameters = cls.create(pin(config, lora.read_source(adapters)), seed_key)
+            return policy, lora.load(adapters, parameters, policy.source(parameters))
         model = config.model.model_copy(update={"path": str(folder), "shape": None})
         return cls.create(config.model_copy(update={"model": model}), seed_key)
 
@@ -216,17 +223,30 @@ class Policy:
         """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
         return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer, self.config.text.early_stop)
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What the model's numbers depend on beside its parameters and the settings.
+
+        That is a digest of the ``tokenizer``, and the fields of config.json, such as ``rope_theta``.
+        """
+        settings = ("dtype", "remat", "attention", "lora")
+        fields = {name: str(value) for name, value in vars(self.shape).items() if name not in settings}
+        return {"tokenizer": self.tokenizer.digest} | fields
+
+    @property
+    def revision(self) -> dict[str, str]:
+        """The commit of a model of the Hugging Face hub, as ``revision``; of any other model nothing."""
+        folder = self.tokenizer.folder
+        return {"revision": folder.name} if folder.parent.name == "snapshots" else {}  # of the hub's cache
+
     def source(self, parameters: nnx.State) -> dict[str, str]:
         """Return what trained parameters stand on and no checkpoint holds.
 
-        That is digests of the ``tokenizer`` and, under adapters, of the ``base``, which must stay what they are, and
-        the ``revision`` of a model of the Hugging Face hub.
+        That is `identity` and, under adapters, a digest of the ``base``, which must stay what they are, and `revision`.
+        The digest reads each number of the base where it lies: some 5 s a billion on a CPU.
         """
-        folder, base = self.tokenizer.folder, lora.split(parameters)[1]
-        source = {"tokenizer": self.tokenizer.digest}
-        if folder.parent.name == "snapshots":  # of the hub's cache
-            source["revision"] = folder.name
-        return source | ({"base": fingerprint(base)} if jax.tree.leaves(base) else {})
+        base = lora.split(parameters)[1]
+        return self.identity | self.revision | ({"base": fingerprint(base)} if jax.tree.leaves(base) else {})
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
         """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.
@@ -241,10 +261,18 @@ class Policy:
             shape = self.shape
         else:
             base = self.config.model.path or checkpoint(self.config.model)
-            named = None if base is None else str(base)
+            named = None if base is None else str(base).partition("@")[0] if self.revision else str(base)
             lora.save(folder / "adapters", self.shape.lora, parameters, named, self.source(parameters))
             shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
+
+
+def pin(config: Config, source: Mapping[str, str]) -> Config:
+    """Return a configuration whose hub model has the revision in a `Policy.source`, which a branch names no longer."""
+    if config.model.path is None or "revision" not in source:
+        return config
+    path = f"{config.model.path.partition('@')[0]}@{source['revision']}"
+    return config.model_copy(update={"model": config.model.model_copy(update={"path": path})})
 
 
 def checkpoint(settings: ModelSection) -> Path | None:

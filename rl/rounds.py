@@ -8,6 +8,7 @@ from rl import distributed, students
 from rl.config import Config, ConfigError
 from rl.decoder.sharding import fingerprint
 from rl.engineer_factory import make_engineer
+from rl.policy import pin
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
@@ -44,6 +45,7 @@ def execute(
         display.say(f"{directory.path}: the warm start is done; the same command without --until continues")
         return
     with stop.interrupt_immediately():
+        config = pin(config, directory.checkpoints.source())
         student = students.create(config)
         display.say(student.description)
         recorder = Recorder(directory, display, stop, student)

@@ -4,9 +4,10 @@ The adapters themselves are two parameters of `model.Projection`, of flax's type
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,8 @@ from safetensors.numpy import save as to_bytes
 
 from jaxlake.files import write_whole
 from rl.config import ConfigError, LoRASection
+
+T = TypeVar("T")
 
 
 def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
@@ -77,6 +80,7 @@ def save(
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_model,
+        "revision": source.get("revision"),
         "r": config.rank,
         "lora_alpha": config.alpha,
         "target_modules": list(config.targets),
@@ -97,6 +101,19 @@ def save(
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
 
 
+def read_source(folder: Path | str) -> dict[str, str]:
+    """Return what adapters stand on, among the other metadata of their file; ConfigError if that cannot be read."""
+    return _read(folder, lambda file: file.metadata() or {})
+
+
+def _read(folder: Path | str, read: Callable[[Any], T]) -> T:
+    try:
+        with safe_open(Path(folder) / "adapter_model.safetensors", "np") as file:
+            return read(file)
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{folder}: cannot read the adapters there ({error})") from None
+
+
 def load(folder: Path | str, parameters: nnx.State, source: Mapping[str, str] = MappingProxyType({})) -> nnx.State:
     """Return the parameters of a model with the adapters that `save` wrote in place of its own.
 
@@ -106,14 +123,9 @@ def load(folder: Path | str, parameters: nnx.State, source: Mapping[str, str] = 
     Raises:
       ConfigError: if the files cannot be read, are not of adapters of these shapes, or stand on another source.
     """
-    try:
-        with safe_open(Path(folder) / "adapter_model.safetensors", "np") as file:
-            names, metadata = file.keys(), file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in names}
-    except (OSError, SafetensorError) as error:
-        raise ConfigError(f"{folder}: cannot read the adapters there ({error})") from None
-    if "base" in metadata:  # PEFT's own say nothing of it
-        refuse_other_source(Path(folder), metadata, source)
+    if "tokenizer" in (there := read_source(folder)):  # PEFT's own say nothing of it
+        refuse_other_source(Path(folder), there, source)
+    tensors = _read(folder, lambda file: {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     adapters, base = split(parameters)
     read = []
     for path, variable in nnx.to_flat_state(adapters):
@@ -139,7 +151,7 @@ def refuse_other_source(where: Path, there: Mapping[str, str], here: Mapping[str
         if name != "revision" and there.get(name) != now:
             of = f", revision {there['revision']}" if "revision" in there else ""
             raise ConfigError(
-                f"{where}: its {name} is not the one here (digests {there.get(name, 'unknown')[:12]} and {now[:12]}); "
+                f"{where}: its {name} is not the one here ({there.get(name, 'unknown')[:12]} and {now[:12]}); "
                 f"model.path must be the model that it was trained from{of}"
             )
 

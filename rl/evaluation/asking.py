@@ -228,6 +228,7 @@ def load_askers(config: Config, path: str, suite: Benchmark, say: Say) -> Callab
     policy = dataclasses.replace(loaded, config=config.model_copy(update={"text": text}))
     tokens = dict(zip(suite.ids, prompts, strict=True))
     identity: dict[str, Any] = {"parameters": fingerprint(parameters), "dtype": config.model.dtype}
+    identity |= policy.identity
     if text.thinking_cap is not None:
         identity |= {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop}
     say(f"{path}: {policy.describe(parameters)}")
@@ -281,4 +282,4 @@ def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:
         written = sampler.write(copy, requests, jax.random.fold_in(key, begin))
         return [(response.raw, response.tokens, False) for response in written]
 
-    return Asker.in_process(write, RESPONSES, {"parameters": fingerprint(parameters)}, fits)
+    return Asker.in_process(write, RESPONSES, {"parameters": fingerprint(parameters)} | policy.identity, fits)

@@ -15,6 +15,7 @@ from rl.config import ConfigError
 from rl.experiments.designs import BranchPlan, Design, deduplicate, draw_designs, model_designs, rule_designs
 from rl.experiments.gains import Gain, KindRow, append_gains, finished_designs
 from rl.experiments.states import keep_state, need_player
+from rl.policy import pin
 from rl.rounds import past_rounds
 from rl.run.boards import join_boards
 from rl.run.directory import RunDirectory
@@ -57,7 +58,7 @@ def branch_from(run: Path, request: BranchRequest, out: Path, display: Display, 
     need_player(config)
     with contextlib.closing(RunDirectory(run, config)) as directory:
         with stop.interrupt_immediately():
-            student = create(config)
+            student = create(pin(config, directory.checkpoints.source()))
             assert isinstance(student, PlayerStudent)  # as `need_player` makes sure
             student.restore(directory, display)
             progress = student.state.progress

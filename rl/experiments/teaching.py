@@ -24,7 +24,7 @@ from rl.evaluation.reading import read_lines
 from rl.experiments.gains import read_gains
 from rl.experiments.states import FILE
 from rl.grpo.optimizer import make_optimizer
-from rl.policy import Policy
+from rl.policy import Policy, pin
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -138,6 +138,7 @@ def teach(branches: Path, config: Config, out: Path, display: Display, stop: Sto
     """
     with contextlib.closing(RunDirectory(out, config)) as directory:
         with stop.interrupt_immediately():
+            config = pin(config, directory.checkpoints.source())
             policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
             display.say(policy.describe(parameters))
             lessons = make_lessons(read_states(branches, policy), policy)

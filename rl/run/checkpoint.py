@@ -151,6 +151,10 @@ class Checkpoints:
             )
         return self._latest(lambda step: _together(lambda: self._read(step))[0])[0]
 
+    def source(self) -> dict[str, str]:
+        """Return `Snapshot.source` of the latest checkpoint whose record can be read; raises as `progress`."""
+        return self._latest(lambda step: _together(lambda: self._read(step))[1].get("source", {}))[0] or {}
+
     def restore(
         self,
         like: Callable[[Progress], dict[str, Any]],

@@ -15,7 +15,6 @@ from typing import IO, Any
 
 from rl import distributed
 from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, flat, provenance, read
-from rl.decoder.weights import HUB_ID
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
@@ -121,8 +120,6 @@ class RunDirectory:
         for key in [*ours, *(theirs.keys() - ours.keys())]:
             if ours.get(key) == theirs.get(key) or key.startswith(FREE):
                 continue
-            if key == "model.path" and _unpinned(ours[key]) == _unpinned(theirs.get(key)):
-                continue
             here, there = as_override(ours.get(key)), as_override(theirs.get(key))
             if not key.startswith(ROUNDING):
                 raise ConfigError(
@@ -194,12 +191,6 @@ class RunDirectory:
         for name, length in progress.log_bytes.items():
             if distributed.is_main() and (self.path / name).exists():
                 os.truncate(self.path / name, length)
-
-
-def _unpinned(path: str | None) -> str | None:
-    """Return a hub's model without its revision, which may be named later: checkpoints know base and tokenizer."""
-    hub = HUB_ID.fullmatch(str(path))
-    return hub[1] if hub else path
 
 
 def take_lock(file: int | IO[bytes], folder: Path) -> bool:
