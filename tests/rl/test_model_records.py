@@ -45,7 +45,7 @@ def configuration(path, rank: int = 2, **sections) -> Config:
 
 def change_one_number(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
-    name = "model.layers.1.mlp.up_proj.weight"
+    name = "model.layers.0.mlp.up_proj.weight"
     tensors[name][3, 5] = np.nextafter(tensors[name][3, 5], np.float32(9))
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
