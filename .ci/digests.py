@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 SHORT = ("warm_start.instances=2000", "rounds.instances=384", "validation.instances=200", "validation.samples=1")
 RUNS = {
     "tiny": ("tiny.yaml", *SHORT, "warm_start.steps=24", "warm_start.engineer_first=12"),
-    "lab": ("lab.yaml", "rounds.count=3", "engineer.gate=mix"),
+    "lab": ("lab.yaml", "rounds.count=3"),
     "turns": ("turns.yaml", "warm_start.steps=12", "warm_start.engineer_first=12", "rounds.count=2"),
     "smollm2": (
         *("smollm2-135m.yaml", "model.path=null", "warm_start.steps=2", "warm_start.instances=32"),
