@@ -5,7 +5,7 @@ Both train the same random Qwen3 of the tiny run's shape, float32, on the same
 16 prompts a step, which are boards: eight answers of at most 128 tokens to
 each, one optimizer update on all of them. One token in 32 ends an answer, so
 lengths are ragged; draws differ, so rates are per sampled token, with other
-prompts and seeds every turn. Ours is the step of `rl/rounds.py` with
+prompts and seeds every turn. Ours is the step of `rl/loop/rounds.py` with
 everything around it: answers become texts, plans, verdicts and rewards, and
 rows in the logs. The peer is given less to do: its texts are numbers, and its
 reward is the penalty on length alone. Rewards differ within every group, so no
@@ -41,15 +41,15 @@ from sampler_speed import PACKAGES
 from side_by_side import ROOT, Row, alternate, connect, header, interpreter, read_options, report, row
 
 from rl import config as config_
-from rl import grpo
-from rl.decoder import presets, weights
-from rl.decoder.model import create
-from rl.decoder.sharding import make_mesh
-from rl.decoder.tokenizer import Tokenizer
-from rl.grpo.optimizer import MAX_NORM
-from rl.grpo_step import grpo_step, rounds_optimizer
-from rl.policy import Policy
-from rl.run.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
+from rl.learn import grpo
+from rl.learn.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
+from rl.learn.grpo.optimizer import MAX_NORM
+from rl.learn.grpo_step import grpo_step, rounds_optimizer
+from rl.model import presets, weights
+from rl.model.decoder import create
+from rl.model.policy import Policy
+from rl.model.sharding import make_mesh
+from rl.model.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder

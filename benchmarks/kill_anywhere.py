@@ -83,15 +83,15 @@ REWARDS = {"exact": "optimal", "outcome": "paper"}
 """The reward that goes with each credit."""
 KINDS = {
     # Where a function is called from, its name there, and what the run does in it (the innermost counts).
-    ("rl.sft", "warm_start"): "warm start",
-    ("rl.rounds", "run_rounds"): "between rounds",
+    ("rl.learn.sft", "warm_start"): "warm start",
+    ("rl.loop.rounds", "run_rounds"): "between rounds",
     ("rl.students.LanguageStudent", "train"): "within a round",
-    ("rl.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
-    ("rl.grpo_step", "sample"): "rollout",
-    ("rl.credit", "token_credit"): "credit",
-    ("rl.grpo_step", "add_logprobs"): "log-probs",
-    ("rl.grpo_step", "make_updates"): "update",
-    ("rl.sft", "rehearse"): "rehearsal",
+    ("rl.model.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
+    ("rl.learn.grpo_step", "sample"): "rollout",
+    ("rl.learn.credit", "token_credit"): "credit",
+    ("rl.learn.grpo_step", "add_logprobs"): "log-probs",
+    ("rl.learn.grpo_step", "make_updates"): "update",
+    ("rl.learn.sft", "rehearse"): "rehearsal",
     ("rl.students.LanguageStudent", "validate"): "validation",
     ("rl.students.PlayerStudent", "train"): "update",
     ("rl.students.PlayerStudent", "validate"): "validation",

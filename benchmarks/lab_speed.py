@@ -49,8 +49,8 @@ from jaxlake.kinds import read_kinds
 from jaxlake.types import Action
 from rl import config as config_
 from rl.config import NetworkSection, PPOSection
-from rl.decoder import lora
-from rl.policy import Policy
+from rl.model import lora
+from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer

@@ -44,7 +44,7 @@ from side_by_side import fail, write_rows
 from engineer import PastRound
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
-from rl.decoder.presets import PRESETS
+from rl.model.presets import PRESETS
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, draw, panels
 
 ROUNDS = 3

@@ -35,18 +35,18 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side import alternate, header, read_options, write_rows
 
-from rl import grpo
 from rl.config import GRPOSection
-from rl.decoder import lora, presets
-from rl.decoder.attention import SLOTS_AT_ONCE
-from rl.decoder.logprobs import abstract_sequences, join
-from rl.decoder.model import DecoderConfig, abstract, create
-from rl.decoder.sharding import for_rollout, make_mesh
-from rl.grpo.optimizer import make_optimizer
-from rl.sampler import Sampler
-from rl.sampler.schedule import Schedule
+from rl.learn import grpo
+from rl.learn.grpo.optimizer import make_optimizer
+from rl.model import lora, presets
+from rl.model.attention import SLOTS_AT_ONCE
+from rl.model.decoder import DecoderConfig, abstract, create
+from rl.model.logprobs import abstract_sequences, join
+from rl.model.sampler import Sampler
+from rl.model.sampler.schedule import Schedule
+from rl.model.sharding import for_rollout, make_mesh
 
-update_module: Any = importlib.import_module("rl.grpo.update")  # rl.grpo.update is the function
+update_module: Any = importlib.import_module("rl.learn.grpo.update")  # rl.learn.grpo.update is the function
 
 jax.config.update("jax_platforms", "cpu")
 MEAN, SIGMA, ROOM = 1500, 0.8, 8192

@@ -29,10 +29,10 @@ import machine
 import numpy as np
 from side_by_side import Peer, Row, alternate, connect, header, installed, read_options, report
 
-from rl.decoder import weights
-from rl.decoder.model import DecoderConfig, abstract, create
-from rl.decoder.sharding import for_rollout, make_mesh
-from rl.sampler import Sampler, SamplingParams
+from rl.model import weights
+from rl.model.decoder import DecoderConfig, abstract, create
+from rl.model.sampler import Sampler, SamplingParams
+from rl.model.sharding import for_rollout, make_mesh
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 CONFIG = DecoderConfig(

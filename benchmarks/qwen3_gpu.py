@@ -6,7 +6,7 @@ Decoding: eight answers to each of several prompts, 64 and 128 at once, from
 here, over the bytes that a step cannot avoid: all weights, and the keys and
 values of the tokens so far. Beside it, where PyTorch sees the GPU: `generate`
 of `transformers`, greedy, as many rows and tokens. Training: the supervised
-step of `rl/sft/` on rows of 2,048 tokens, with all parameters where the memory
+step of `rl/learn/sft/` on rows of 2,048 tokens, with all parameters where the memory
 is there for them (100 GB for 4B), and with adapters. The bound is the chip's
 rated bfloat16 rate (of a chip that we do not know: that of a product of
 matrices, measured) over the analytic FLOPs of a token, recomputation not
@@ -46,13 +46,13 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from side_by_side import Peer, Unavailable, fail, header, read_options, report, row  # noqa: E402
 
-from rl import grpo, sft  # noqa: E402
 from rl.config import LoRASection  # noqa: E402
-from rl.decoder import lora, presets  # noqa: E402
-from rl.decoder.logprobs import join  # noqa: E402
-from rl.decoder.model import DecoderConfig, abstract, create  # noqa: E402
-from rl.decoder.sharding import for_rollout, make_mesh, shard_batch  # noqa: E402
-from rl.sampler import Sampler, SamplingParams  # noqa: E402
+from rl.learn import grpo, sft  # noqa: E402
+from rl.model import lora, presets  # noqa: E402
+from rl.model.decoder import DecoderConfig, abstract, create  # noqa: E402
+from rl.model.logprobs import join  # noqa: E402
+from rl.model.sampler import Sampler, SamplingParams  # noqa: E402
+from rl.model.sharding import for_rollout, make_mesh, shard_batch  # noqa: E402
 
 PEAKS = {
     "B200": 2250e12,

@@ -7,7 +7,7 @@ width 512, and two layers of Qwen3-0.6B with a fourteenth of its vocabulary,
 so that layers and head have their shares of it. Below each line the tokens
 that the products of forward and backward pass alone would allow, of the same
 shapes in the same run, in XLA and in torch.
-Ours is the supervised step of `rl/sft/`; the peer is `transformers`' model
+Ours is the supervised step of `rl/learn/sft/`; the peer is `transformers`' model
 with torch's fused AdamW, in a process of its own. It reads the folder that we
 wrote, and its losses must be ours. They take turns: rates are medians, the
 ratio is that of the turns' ratios.
@@ -34,12 +34,12 @@ import optax
 from qwen3_decode import CONFIG, beside_products, products
 from side_by_side import Row, alternate, connect, header, installed, read_options, report, row
 
-from rl import grpo, sft
 from rl.config.choices import Remat  # noqa: E402
-from rl.decoder import lora, presets, weights
-from rl.decoder.logprobs import join
-from rl.decoder.model import DecoderConfig, create
-from rl.decoder.sharding import make_mesh, shard_batch
+from rl.learn import grpo, sft
+from rl.model import lora, presets, weights
+from rl.model.decoder import DecoderConfig, create
+from rl.model.logprobs import join
+from rl.model.sharding import make_mesh, shard_batch
 
 BATCH = 8
 LAYERS = 2, 28  # of Qwen3-0.6B: ours, and all

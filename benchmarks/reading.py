@@ -26,9 +26,9 @@ from side_by_side import write_rows
 from rl import config as config_
 from rl.command import shipped
 from rl.config import Config
-from rl.evaluation import reading
-from rl.evaluation.asking import engineer_asker
-from rl.policy import SHIPPED_MODEL, Policy
+from rl.judge import reading_test as reading
+from rl.judge.asking import engineer_asker
+from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display

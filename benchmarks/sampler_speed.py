@@ -31,10 +31,10 @@ import machine
 import numpy as np
 from side_by_side import alternate, connect, header, interpreter, read_options, report
 
-from rl.decoder import presets, weights
-from rl.decoder.model import create
-from rl.decoder.sharding import for_rollout, make_mesh
-from rl.sampler import Sampler, SamplingParams
+from rl.model import presets, weights
+from rl.model.decoder import create
+from rl.model.sampler import Sampler, SamplingParams
+from rl.model.sharding import for_rollout, make_mesh
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 PACKAGES = ("google-tunix==0.1.7", "jax==0.9.2", "flax==0.12.6")

@@ -30,9 +30,9 @@ import numpy as np
 from side_by_side import ROOT, write_rows
 
 from rl import config as config_
-from rl import grpo
-from rl import grpo_step as one_step
-from rl.run.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
+from rl.learn import grpo
+from rl.learn import grpo_step as one_step
+from rl.learn.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder

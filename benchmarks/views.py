@@ -27,7 +27,7 @@ from jaxlake import view
 from jaxlake.state import State
 from rl import config as config_
 from rl.config import SHIPPED
-from rl.rounds import execute
+from rl.loop.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display

@@ -1,6 +1,6 @@
 """A test of an engineer's reading: its words beside the table, and changed tables that must change its design.
 
-Asks no model and trains nothing; `rl.evaluation.reading` does the asking.
+Asks no model and trains nothing; `rl.judge.reading_test` does the asking.
 """
 
 import dataclasses

@@ -9,7 +9,7 @@ The trainer. Each command has --help with examples:
   python -m rl.branch           measure the gains of single designs
   python -m rl.plan             does a configuration fit on these devices?
   python -m rl.report           write the page of a run or comparison
-  python -m rl.decoder.gguf     make a model's folder of a GGUF file
+  python -m rl.model.gguf     make a model's folder of a GGUF file
 
 A first run:  python -m rl.train
 They need     pip install 'jaxlake[train]'"""

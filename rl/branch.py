@@ -8,10 +8,10 @@ from jaxlake.commands import command_parser, local_path
 from rl import command
 from rl import config as config_
 from rl.config import ConfigError
-from rl.experiments.branches import BranchRequest, branch_from
-from rl.experiments.gains import read_gains
-from rl.experiments.states import train_states
-from rl.experiments.teaching import teach
+from rl.lab.branches import BranchRequest, branch_from
+from rl.lab.gains import read_gains
+from rl.lab.states import train_states
+from rl.lab.teaching import teach
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from jaxlake.commands import command_parser
 from rl import command
 from rl.config import ConfigError
-from rl.experiments.comparison import load, open_folder, reopen
-from rl.experiments.runs import plan_runs
-from rl.experiments.workers import run_all, run_workers
+from rl.lab.comparison import load, open_folder, reopen
+from rl.lab.runs import plan_runs
+from rl.lab.workers import run_all, run_workers
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 

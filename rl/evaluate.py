@@ -16,14 +16,15 @@ from rl import config as config_
 from rl import distributed
 from rl.command import add_job_options, add_path, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
-from rl.engineer_factory import make_client
-from rl.evaluation import reading, suite
-from rl.evaluation.asking import Asker, Say, collect, engineer_asker, load_askers, suite_identity
-from rl.policy import Policy
+from rl.judge import reading_test as reading
+from rl.judge import suite
+from rl.judge.asking import Asker, Say, collect, engineer_asker, load_askers, suite_identity
+from rl.loop.engineer_factory import make_client
+from rl.model.policy import Policy
+from rl.model.sampler import SamplingParams
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.sampler import SamplingParams
 
 SUITES = {"validation": "validation", "benchmark": "test", "families": "families"}
 """The suites, and the fixed set of each."""
@@ -195,7 +196,7 @@ def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
 
 def _ask_server(options: argparse.Namespace, config: Config, sampling: SamplingParams, say: Say) -> Asker:
     """Return a server's model, as a player of boards or as an engineer, whose words no schema holds."""
-    from rl.sampler.api import Request  # takes 1.7 s, and needs a package that not everyone has
+    from rl.judge.server import Request  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")

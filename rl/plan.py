@@ -26,15 +26,17 @@ from jaxlake import view
 from jaxlake.arguments import seed_key
 from jaxlake.commands import command_parser, local_path
 from jaxlake.types import Action
-from rl import command, grpo, policy, sft
+from rl import command
 from rl import config as config_
 from rl.config import Config, ConfigError
-from rl.decoder import lora, model, sharding, weights
-from rl.grpo.optimizer import make_optimizer
-from rl.grpo_step import rounds_optimizer
+from rl.learn import grpo, sft
+from rl.learn.grpo.optimizer import make_optimizer
+from rl.learn.grpo_step import rounds_optimizer
+from rl.model import decoder as model
+from rl.model import lora, policy, sharding, weights
+from rl.model.sampler import Sampler
+from rl.model.sampler.programs import abstract
 from rl.run.state import needs_reference
-from rl.sampler import Sampler
-from rl.sampler.programs import abstract
 from rl.students.language import fullest
 from rl.students.player import language_actor, ppo
 

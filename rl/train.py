@@ -8,7 +8,7 @@ from pathlib import Path
 from rl import command, distributed
 from rl import config as config_
 from rl.config import ConfigError
-from rl.rounds import execute
+from rl.loop.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display

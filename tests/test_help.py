@@ -14,7 +14,7 @@ from pages import commands, every_page
 from jaxlake.__main__ import COMMANDS as JAXLAKE
 from rl import config as config_
 from rl.__main__ import COMMANDS as RL
-from rl.experiments.comparison import load
+from rl.lab.comparison import load
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = [

@@ -17,7 +17,7 @@ import yaml
 
 from rl import config as config_
 from rl import plan
-from rl.decoder.sharding import make_mesh
+from rl.model.sharding import make_mesh
 
 ROOT = Path(__file__).parents[1]
 LAUNCH = ROOT / "docs" / "launch"

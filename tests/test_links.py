@@ -103,7 +103,7 @@ def test_the_repository_has_one_address():
 
 PACKAGES = [
     *("jaxlake", "jaxlake.benchmark", "jaxlake.render", "jaxlake.solve"),
-    *("engineer", "engineer.engineers", "engineer.evidence", "rl.grpo", "rl.sampler"),
+    *("engineer", "engineer.engineers", "engineer.evidence", "rl.learn.grpo", "rl.model.sampler"),
 ]
 
 

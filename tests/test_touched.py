@@ -26,7 +26,7 @@ def test_a_change_of_the_observations_runs_their_tests_first_and_those_of_loops_
     tests = chosen(OBSERVATIONS)
     assert tests[0] == "tests/jaxlake/test_observations.py"
     assert "tests/jaxlake/test_loops.py" in tests[:8]
-    assert not [test for test in tests if test.startswith("tests/rl/decoder/")]
+    assert not [test for test in tests if test.startswith("tests/rl/model/")]
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_pages_and_notebooks_run_their_own_case_and_no_test_of_modules():
 
 
 def test_the_newest_commit_comes_first():
-    older, newer = ["rl/decoder/lora.py"], ["jaxlake/pibt.py", "rl/run/progress.py"]
+    older, newer = ["rl/model/lora.py"], ["jaxlake/pibt.py", "rl/run/progress.py"]
     tests = chosen(newer, OBSERVATIONS, older)
-    named = ["tests/jaxlake/test_pibt.py", "tests/jaxlake/test_observations.py", "tests/rl/decoder/test_lora.py"]
+    named = ["tests/jaxlake/test_pibt.py", "tests/jaxlake/test_observations.py", "tests/rl/model/test_lora.py"]
     assert [test for test in tests if test in named] == named
     assert weigh([newer, OBSERVATIONS, [*older, *newer]])["jaxlake/pibt.py"] == 1
 

@@ -99,7 +99,7 @@ class Credit(Word):
 
     Attributes:
       OUTCOME: every token gets the answer's reward against its group's, as in GRPO.
-      EXACT: each token gets its effect on the best reward that is still possible, by the solver (`rl.credit`).
+      EXACT: each token gets its effect on the best reward that is still possible, by the solver (`rl.learn.credit`).
     """
 
     OUTCOME = "outcome"
@@ -148,7 +148,7 @@ class Correction(Word):
 
 
 class RewardKind(Word):
-    """Property of an answer that is rewarded (`rl.reward.rewards` has the formulas)."""
+    """Property of an answer that is rewarded (`rl.learn.reward.rewards` has the formulas)."""
 
     PAPER = "paper"
     ACCURACY = "accuracy"

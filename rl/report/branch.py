@@ -11,12 +11,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxlake.table import WIDTH, Table
-from rl.experiments import designs as origins
-from rl.experiments.designs import Design
-from rl.experiments.gains import Gains, StateGains, read_gains
+from rl.judge.statistics import ENDS, spearman, t_interval
+from rl.lab import designs as origins
+from rl.lab.designs import Design
+from rl.lab.gains import Gains, StateGains, read_gains
 from rl.report import page, style
 from rl.report.style import BLUE, GREEN, GREY, ORANGE
-from rl.statistics import ENDS, spearman, t_interval
 
 BEST, BASELINE = "best of all", "fixed_random"
 ENOUGH = 0.5

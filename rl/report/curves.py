@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS
-from rl.metrics import metric_name
+from rl.learn.metrics import metric_name
 from rl.report import style
 from rl.report.run import Run
 from rl.report.style import BLUE, CHECK_COLOURS, GREEN, GREY, ORANGE, SKY, VERMILION

@@ -9,8 +9,8 @@ from typing import Any
 from engineer.evidence import Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
+from rl.judge.statistics import Share
 from rl.report.run import RATIOS, Round, Run, Stage, read
-from rl.statistics import Share
 
 
 def table_text(run_dir: str | Path) -> str:

@@ -21,7 +21,7 @@ import orbax.checkpoint as ocp
 
 from rl import distributed
 from rl.config import ConfigError, RunError
-from rl.decoder import lora, sharding
+from rl.model import lora, sharding
 from rl.run.progress import Progress
 
 for _name in ("absl", "asyncio"):  # Orbax logs its internals on every save, and both log errors that we report
@@ -44,7 +44,7 @@ class Snapshot:
     Attributes:
       progress: the run's position.
       arrays: pytrees of JAX arrays by name, such as "parameters".
-      source: what the run reads and no checkpoint holds, by name: see `rl.policy.Policy.source`.
+      source: what the run reads and no checkpoint holds, by name: see `rl.model.policy.Policy.source`.
     """
 
     progress: Progress

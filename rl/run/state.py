@@ -15,8 +15,8 @@ from flax import nnx
 
 from rl.config import Config
 from rl.config.choices import LanguageKind
-from rl.decoder import lora, sharding
-from rl.policy import Policy
+from rl.model import lora, sharding
+from rl.model.policy import Policy
 from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.progress import Progress
 from rl.run.tracking import Display
@@ -31,7 +31,7 @@ class TrainState:
       reference: the trained part of the parameters when the rounds began, for the divergence or the engineer `base`;
         None where neither needs it, and before.
       value: weight ``w`` and bias ``b`` of the value head of a model that plays; else None.
-      source: what no checkpoint holds; see `rl.policy.Policy.source`.
+      source: what no checkpoint holds; see `rl.model.policy.Policy.source`.
     """
 
     parameters: nnx.State

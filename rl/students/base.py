@@ -15,7 +15,7 @@ from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from jaxlake.types import Instance
 from rl.config import Config
-from rl.decoder.tokenizer import Tokenizer
+from rl.model.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display
@@ -89,7 +89,7 @@ class Student(Protocol):
     def validate(
         self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
     ) -> Evidence:
-        """Answer the validation boards greedily and by sampling; see `rl.run.validation.keep_validation`.
+        """Answer the validation boards greedily and by sampling; see `rl.judge.validation.keep_validation`.
 
         Args:
           name: folder in the run directory.

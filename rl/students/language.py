@@ -18,23 +18,24 @@ from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.kinds import Kind
 from jaxlake.types import Instance, coordinate
-from rl import distributed, grpo, sft
+from rl import distributed
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
-from rl.credit import first_lost
-from rl.decoder.logprobs import Sequences
-from rl.decoder.tokenizer import check_fit
-from rl.grpo.optimizer import make_optimizer
-from rl.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
-from rl.policy import Policy, Prompts, writer
-from rl.run.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
+from rl.judge.validation import Answers, keep_validation, stage_name
+from rl.learn import grpo, sft
+from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
+from rl.learn.credit import first_lost
+from rl.learn.grpo.optimizer import make_optimizer
+from rl.learn.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
+from rl.model.logprobs import Sequences
+from rl.model.policy import Policy, Prompts, writer
+from rl.model.sampler import Rollout, SamplingParams
+from rl.model.tokenizer import check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import TrainState, restore
 from rl.run.tracking import Display
-from rl.run.validation import Answers, keep_validation, stage_name
-from rl.sampler import Rollout, SamplingParams
 from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 from rl.students.writer import Writer
 

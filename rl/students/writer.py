@@ -7,8 +7,8 @@ from flax import nnx
 
 from engineer.engineers.language import Generate
 from rl.config.choices import LanguageKind
-from rl.decoder.tokenizer import Tokenizer
-from rl.policy import Policy
+from rl.model.policy import Policy
+from rl.model.tokenizer import Tokenizer
 from rl.run.recorder import Recorder
 
 

@@ -14,9 +14,9 @@ from stage import Said
 from rl import config as config_
 from rl import evaluate, train
 from rl.config import ConfigError
-from rl.decoder import lora
-from rl.decoder.sharding import fingerprint
-from rl.policy import Policy
+from rl.model import lora
+from rl.model.policy import Policy
+from rl.model.sharding import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.students import LanguageStudent

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rl.sampler.api import ApiError, ChatClient, Completion, Request, RequestFailed
+from rl.judge.server import ApiError, ChatClient, Completion, Request, RequestFailed
 
 QUESTION = Request("Where to?", temperature=0.0, max_tokens=64, thinking=False)
 DRAWN = Request("?", temperature=0.7, max_tokens=1, thinking=True, seed=5, top_p=0.9, top_k=20)
@@ -17,7 +17,7 @@ DRAWN = Request("?", temperature=0.7, max_tokens=1, thinking=True, seed=5, top_p
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)  # the package has no setting for it
-    monkeypatch.setattr("rl.sampler.api.PAUSE", 0.01)
+    monkeypatch.setattr("rl.judge.server.PAUSE", 0.01)
 
 
 def client_of(server, **settings) -> ChatClient:

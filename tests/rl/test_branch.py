@@ -15,12 +15,12 @@ from jaxlake.config import LakeConfig
 from rl.branch import main
 from rl.command import shipped
 from rl.config import Config, ConfigError
-from rl.evaluation.reading import read_lines, write_state
-from rl.experiments import teaching
-from rl.experiments.branches import BranchTrainer, measure
-from rl.experiments.designs import SEVERAL, draw_designs
-from rl.experiments.gains import read_gains
-from rl.policy import SHIPPED_MODEL, Policy
+from rl.judge.reading_test import read_lines, write_state
+from rl.lab import teaching
+from rl.lab.branches import BranchTrainer, measure
+from rl.lab.designs import SEVERAL, draw_designs
+from rl.lab.gains import read_gains
+from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.students.player import OTHER_KINDS_WEIGHT
@@ -78,7 +78,7 @@ def test_designs_are_the_same_for_a_seed_and_hold_one_of_each_kind():
 def test_a_killed_command_goes_on_to_the_same_file_and_the_run_stays_as_it_is(run, tmp_path, monkeypatch):
     before = {path: path.read_bytes() for path in run.rglob("*.json*")}
     command = ["--run", str(run), "--designs", "2", "--kinds", "--repeats", "2", "--samples", "2", "--updates", "1"]
-    monkeypatch.setattr("rl.experiments.branches.LANES", 4)
+    monkeypatch.setattr("rl.lab.branches.LANES", 4)
     assert main([*command, "--out", str(tmp_path / "whole")]) == 0
     assert {path: path.read_bytes() for path in run.rglob("*.json*")} == before
     found = rows(tmp_path / "whole")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from branches import alone, branch, mixed, save
 
-from rl.experiments.gains import read_gains
+from rl.judge.statistics import t_interval
+from rl.lab.gains import read_gains
 from rl.report import branch as report
 from rl.report.__main__ import main
-from rl.statistics import t_interval
 
 
 def test_retest_correlation_is_the_mean_over_pairs_of_repeats():

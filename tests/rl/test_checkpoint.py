@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from rl.config import Config, ConfigError, RunError, load
-from rl.decoder.sharding import sums
+from rl.model.sharding import sums
 from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress

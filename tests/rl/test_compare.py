@@ -13,12 +13,12 @@ import yaml
 from shapes import SMALL_JSON
 
 from jaxlake import benchmark
-from rl import grpo_step
 from rl.compare import main
 from rl.config import ConfigError, RunError
-from rl.experiments import comparison, held_out, workers
-from rl.experiments.runs import RunPlan, plan_runs
-from rl.rounds import execute
+from rl.lab import comparison, held_out, workers
+from rl.lab.runs import RunPlan, plan_runs
+from rl.learn import grpo_step
+from rl.loop.rounds import execute
 from rl.run.checkpoint import Checkpoints
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop

@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 
 from rl import config as config_
 from rl import plan
-from rl.experiments.comparison import load
-from rl.experiments.runs import plan_runs
+from rl.lab.comparison import load
+from rl.lab.runs import plan_runs
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GIB = 2**30

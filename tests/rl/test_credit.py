@@ -12,8 +12,8 @@ from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.types import ABSENT, STEPS, Plan
 from rl.config import Config, ConfigError
-from rl.credit import first_lost, token_credit
-from rl.decoder.tokenizer import Tokenizer
+from rl.learn.credit import first_lost, token_credit
+from rl.model.tokenizer import Tokenizer
 from rl.students.language import LanguageStudent, check_room
 
 LONGEST = 6

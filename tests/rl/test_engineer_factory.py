@@ -11,11 +11,11 @@ from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from rl import engineer_factory
 from rl.config import ConfigError, WarmStartSection
-from rl.decoder.sharding import fingerprint
-from rl.policy import Policy
-from rl.sampler.api import ApiError
+from rl.judge.server import ApiError
+from rl.loop import engineer_factory
+from rl.model.policy import Policy
+from rl.model.sharding import fingerprint
 from rl.students import language
 from rl.students.language import LanguageStudent, check_room
 

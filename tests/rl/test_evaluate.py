@@ -17,8 +17,8 @@ from jaxlake.benchmark import load, published, spread, take
 from jaxlake.score import read_answers
 from rl import config as config_
 from rl import evaluate
-from rl.evaluation import asking
-from rl.policy import Policy
+from rl.judge import asking
+from rl.model.policy import Policy
 
 SETTINGS = """
 text: {max_prompt_tokens: 16, max_new_tokens: 12}
@@ -157,7 +157,7 @@ PROGRAM = """
 import sys
 from jaxlake.benchmark import load, spread, take
 from rl import evaluate
-from rl.evaluation import asking
+from rl.judge import asking
 evaluate.load = lambda name: take(load(name), spread(load(name))[:24])
 asking.CALL = 1
 port, me, *arguments = sys.argv[1:]

@@ -7,12 +7,12 @@ import pytest
 from jaxlake.benchmark import Benchmark, load, spread, take
 from jaxlake.types import Objective
 from rl.config import ConfigError
-from rl.evaluation.asking import Asker, Question, collect
-from rl.evaluation.record import Answer, Record
-from rl.evaluation.suite import Evaluation
+from rl.judge.asking import Asker, Question, collect
+from rl.judge.record import Answer, Record
+from rl.judge.server import ChatClient, Request
+from rl.judge.suite import Evaluation
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.sampler.api import ChatClient, Request
 
 RIGHT = {"2ag_3x3_hr0.1_000": "0:(1,2)(1,1)(1,0)\n1:(2,1)(2,2)(1,2)(0,2)"}
 

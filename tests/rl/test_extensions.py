@@ -6,10 +6,11 @@ import pytest
 from stage import Stage
 
 from jaxlake.types import Costs, Verdict
-from rl import command, engineer_factory
+from rl import command
 from rl.config import ConfigError, RewardSection, RunError, extensions, load
-from rl.policy import writer
-from rl.reward import rewards
+from rl.learn.reward import rewards
+from rl.loop import engineer_factory
+from rl.model.policy import writer
 from rl.students.language import check_room
 
 TINY = command.shipped("tiny.yaml")

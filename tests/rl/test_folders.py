@@ -9,9 +9,9 @@ from shapes import SMALL
 from tokenizers import Tokenizer as Backend
 
 from rl import evaluate
-from rl.decoder import weights
-from rl.decoder.model import abstract
-from rl.decoder.tokenizer import Tokenizer
+from rl.model import weights
+from rl.model.decoder import abstract
+from rl.model.tokenizer import Tokenizer
 
 SHAPE = dataclasses.replace(SMALL, vocab_size=900)
 

@@ -15,12 +15,12 @@ from engineer import proposal
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 from rl.config import EngineerSection
-from rl.decoder.model import abstract, create
-from rl.decoder.sharding import make_mesh, rollout_shardings
-from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer
-from rl.sampler import Sampler
-from rl.sampler.grammar import GrammarSampler, Script
-from rl.sampler.programs import programs
+from rl.model.decoder import abstract, create
+from rl.model.sampler import Sampler
+from rl.model.sampler.grammar import GrammarSampler, Script
+from rl.model.sampler.programs import programs
+from rl.model.sharding import make_mesh, rollout_shardings
+from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
 
 pytestmark = pytest.mark.heavy  # its texts are written for 17 seconds
 
@@ -149,7 +149,7 @@ def test_of_an_answer_nothing_stays(noise, monkeypatch):
             super().__init__(sampler, vocabulary, grammar)
             scripts.append((weakref.ref(self), vocabulary))
 
-    monkeypatch.setattr("rl.sampler.grammar.Script", Watched)
+    monkeypatch.setattr("rl.model.sampler.grammar.Script", Watched)
     gc.disable()
     try:
         noise.write(count=2)

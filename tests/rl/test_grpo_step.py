@@ -18,15 +18,15 @@ from jaxlake.levels import stack
 from jaxlake.types import Check
 from rl import distributed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
-from rl.decoder.tokenizer import Tokenizer
-from rl.grpo import policy_loss
-from rl.grpo_step import Collected, make_batch, sample
-from rl.policy import Policy
-from rl.run.boards import BoardSet
+from rl.learn.boards import BoardSet
+from rl.learn.grpo import policy_loss
+from rl.learn.grpo_step import Collected, make_batch, sample
+from rl.model.policy import Policy
+from rl.model.sampler import Rollout
+from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
 from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
-from rl.sampler import Rollout
 
 ROOM = 40
 OPTIMAL = "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"

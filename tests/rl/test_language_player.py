@@ -26,10 +26,10 @@ from jaxlake.levels import stack
 from jaxlake.state import Params
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
-from rl.decoder import lora, weights
-from rl.decoder.model import create
-from rl.decoder.tokenizer import Tokenizer
-from rl.policy import Policy
+from rl.model import lora, weights
+from rl.model.decoder import create
+from rl.model.policy import Policy
+from rl.model.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import LanguagePlayer
@@ -198,7 +198,7 @@ def test_transformers_answers_the_same_moves(made, tmp_path):
 
 
 def test_an_engineer_writes_no_phrase(made, config):
-    from rl.sampler.grammar import Script
+    from rl.model.sampler.grammar import Script
 
     policy = made[1]
     sampler = policy.grammar_sampler()

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl.decoder import logprobs
-from rl.decoder.sharding import make_mesh, shard_batch
+from rl.model import logprobs
+from rl.model.sharding import make_mesh, shard_batch
 
 
 def plain(hidden, head, targets, temperature):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from jaxlake.kinds import Kind
 from jaxlake.types import ABSENT, Check, Costs, Verdict
-from rl.metrics import describe
-from rl.reward import Rewards
+from rl.learn.metrics import describe
+from rl.learn.reward import Rewards
 
 FAILURES = [f"failure/{check.name.lower()}" for check in Check]
 

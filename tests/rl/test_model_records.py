@@ -12,11 +12,11 @@ from safetensors.numpy import load_file, save_file
 from shapes import SMALL_JSON
 
 from rl.config import Config, ConfigError
-from rl.decoder import lora, weights
-from rl.decoder.model import create
-from rl.decoder.presets import read_config
-from rl.decoder.tokenizer import Tokenizer
-from rl.policy import Policy, pin
+from rl.model import lora, weights
+from rl.model.decoder import create
+from rl.model.policy import Policy, pin
+from rl.model.presets import read_config
+from rl.model.tokenizer import Tokenizer
 from rl.run.checkpoint import Checkpoints
 from rl.run.progress import Progress
 from rl.run.state import TrainState, restore

@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec as P
 from shapes import SMALL
 
 from rl.config import GRPOSection, OptimizerFields
-from rl.decoder.model import create
-from rl.grpo.optimizer import learning_rate, make_optimizer
+from rl.learn.grpo.optimizer import learning_rate, make_optimizer
+from rl.model.decoder import create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

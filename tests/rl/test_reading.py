@@ -12,8 +12,8 @@ from rl.command import shipped
 from rl.config import Config, ConfigError
 from rl.config.sections import LakeSection
 from rl.evaluate import main
-from rl.evaluation import reading
-from rl.evaluation.asking import Asker, collect
+from rl.judge import reading_test as reading
+from rl.judge.asking import Asker, collect
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
@@ -115,7 +115,7 @@ def test_models_that_were_taught_nothing_are_asked_for_the_words(config, states,
 
 @pytest.mark.heavy
 def test_a_checkpoint_reads_by_command_and_goes_on(config, tmp_path):
-    from rl.policy import Policy
+    from rl.model.policy import Policy
 
     policy, parameters = Policy.create(config, jax.random.key(0))
     policy.save(tmp_path / "model", parameters)

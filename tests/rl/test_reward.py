@@ -12,7 +12,7 @@ from jaxlake.types import ABSENT, Check, Costs, Objective, Verdict
 from jaxlake.verify import verify
 from rl.config import RewardSection
 from rl.config.choices import RewardKind
-from rl.reward import length_penalty, rewards, weight_accuracy
+from rl.learn.reward import length_penalty, rewards, weight_accuracy
 
 BOARD = from_text("""
     a..A

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 from stage import PREVIOUS, Scene, Stage
 
-import rl.sft.stage
+import rl.learn.sft.stage
 from rl import distributed
-from rl import grpo_step as one_step
 from rl.config import GRPOSection
-from rl.decoder.logprobs import join
-from rl.grpo import Batch
-from rl.grpo.optimizer import updates_made
-from rl.grpo_step import minibatch_rows, summary
+from rl.learn import grpo_step as one_step
+from rl.learn.grpo import Batch
+from rl.learn.grpo.optimizer import updates_made
+from rl.learn.grpo_step import minibatch_rows, summary
+from rl.model.logprobs import join
+from rl.model.sampler import Sampler
 from rl.run.signals import Interrupted
-from rl.sampler import Sampler
 
 pytestmark = pytest.mark.heavy  # its stage compiles for 25 seconds
 
@@ -157,13 +157,13 @@ def test_a_step_logs_means_of_its_updates_but_the_largest_maximum_and_the_number
 
 def test_every_so_many_steps_the_policy_rehearses_fresh_engineer_examples(stage, monkeypatch):
     seen = []
-    examples = rl.sft.stage.engineer_examples
+    examples = rl.learn.sft.stage.engineer_examples
 
     def noted(policy, rng):
         seen.append(examples(policy, rng))
         return seen[-1]
 
-    monkeypatch.setattr(rl.sft.stage, "engineer_examples", noted)
+    monkeypatch.setattr(rl.learn.sft.stage, "engineer_examples", noted)
     run = stage.run(engineer_every=2)
     run.student.train(run.recorder, stage.data, PREVIOUS)
     rows = run.log("metrics.jsonl")

@@ -19,11 +19,12 @@ from engineer.evidence import Evidence, KindEnvironment, KindEvidence, TrainingE
 from jaxlake.board_text import from_text
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
-from rl import grpo
 from rl.config import Config, GRPOSection, RunError
-from rl.decoder.sharding import make_mesh, shard_parameters
-from rl.policy import Policy, Prompts
-from rl.run.boards import BoardSet
+from rl.learn import grpo
+from rl.learn.boards import BoardSet
+from rl.model.policy import Policy, Prompts
+from rl.model.sampler import Rollout
+from rl.model.sharding import make_mesh, shard_parameters
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose
 from rl.run.progress import Progress
@@ -31,7 +32,6 @@ from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted, Stop
 from rl.run.state import TrainState, make_reference, needs_reference, restore
 from rl.run.tracking import Display
-from rl.sampler import Rollout
 from rl.students import LanguageStudent
 
 

@@ -8,14 +8,14 @@ from flax import nnx
 from shapes import MEDIUM
 
 from rl.config import ConfigError, RunError
-from rl.decoder.logprobs import join
-from rl.decoder.model import abstract, create, token_positions
-from rl.decoder.sharding import make_mesh, rollout_shardings
+from rl.model.decoder import abstract, create, token_positions
+from rl.model.logprobs import join
+from rl.model.sampler import Sampler, SamplingParams
+from rl.model.sampler.draw import draw, likeliest
+from rl.model.sampler.programs import programs
+from rl.model.sampler.schedule import Schedule
+from rl.model.sharding import make_mesh, rollout_shardings
 from rl.run.keys import Purpose, make_key
-from rl.sampler import Sampler, SamplingParams
-from rl.sampler.draw import draw, likeliest
-from rl.sampler.programs import programs
-from rl.sampler.schedule import Schedule
 
 SHAPE = MEDIUM
 STOPS = (3, 14, 15, 9)

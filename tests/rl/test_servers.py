@@ -14,8 +14,8 @@ from stage import Stage
 
 from rl import config as config_
 from rl.evaluate import main
-from rl.policy import Policy
-from rl.sampler.api import ChatClient, Request
+from rl.judge.server import ChatClient, Request
+from rl.model.policy import Policy
 
 pytestmark = pytest.mark.heavy
 

@@ -13,11 +13,12 @@ from flax import nnx
 from safetensors.numpy import load_file
 from shapes import SMALL, SMALL_JSON
 
-from rl import grpo, sft, train
-from rl.decoder import lora
-from rl.decoder.logprobs import join, take
-from rl.decoder.model import abstract, create, token_positions
-from rl.decoder.sharding import make_mesh, rows_for, shard_batch, shard_parameters
+from rl import train
+from rl.learn import grpo, sft
+from rl.model import lora
+from rl.model.decoder import abstract, create, token_positions
+from rl.model.logprobs import join, take
+from rl.model.sharding import make_mesh, rows_for, shard_batch, shard_parameters
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

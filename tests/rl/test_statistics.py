@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.statistics import cell_weights, intervals, ratio_interval, seed_interval, spearman, t_interval
+from rl.judge.statistics import cell_weights, intervals, ratio_interval, seed_interval, spearman, t_interval
 
 
 def test_bootstrap_is_that_of_a_plain_loop():

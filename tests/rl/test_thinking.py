@@ -11,12 +11,12 @@ from jaxlake.benchmark import load, take
 from jaxlake.board_text import from_text
 from jaxlake.types import Objective
 from rl.config import Config, ConfigError
-from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer
-from rl.evaluation.record import Answer
-from rl.evaluation.suite import score_answers
-from rl.policy import Policy
-from rl.sampler import Rollout
-from rl.sft.examples import response
+from rl.judge.record import Answer
+from rl.judge.suite import score_answers
+from rl.learn.sft.examples import response
+from rl.model.policy import Policy
+from rl.model.sampler import Rollout
+from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
 
 BOARD = from_text(["a.A", "b.B", "..."], max_size=3, max_agents=2)
 PLAN = "0:(0,0)(0,1)(0,2)\n1:(1,0)(1,1)(1,2)"

@@ -9,10 +9,10 @@ import pytest
 from flax import nnx
 from shapes import SMALL
 
-from rl.decoder.logprobs import answer_logprobs, join
-from rl.decoder.model import create, token_positions
-from rl.decoder.sharding import make_mesh
-from rl.sampler import Sampler, SamplingParams, ThinkingBudget
+from rl.model.decoder import create, token_positions
+from rl.model.logprobs import answer_logprobs, join
+from rl.model.sampler import Sampler, SamplingParams, ThinkingBudget
+from rl.model.sharding import make_mesh
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

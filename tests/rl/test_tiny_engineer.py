@@ -11,10 +11,10 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import Config, MeshSection
-from rl.decoder.presets import shape_of
-from rl.decoder.tokenizer import TINY_TOKENIZER, Tokenizer
-from rl.engineer_factory import bookkeeping, text_engineer
-from rl.policy import SHIPPED_MODEL, Policy
+from rl.loop.engineer_factory import bookkeeping, text_engineer
+from rl.model.policy import SHIPPED_MODEL, Policy
+from rl.model.presets import shape_of
+from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
 
 MADE_BY = config_.load(Path(__file__).parents[2] / "configs" / "tiny-engineer.yaml")
 LAB = config_.load(Path(__file__).parents[2] / "configs" / "lab.yaml")

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from rl import config as config_
 from rl import plan
-from rl.decoder.sharding import make_mesh
+from rl.model.sharding import make_mesh
 
 pytestmark = pytest.mark.tpu_aot
 pytest.importorskip("libtpu")

@@ -12,7 +12,7 @@ from runs import SIZES, as_file, draw_evidence
 from engineer.evidence import CHECKS
 from jaxlake.config import LakeConfig
 from rl.config import Config
-from rl.experiments.comparison import EvaluationSection, Resolved
+from rl.lab.comparison import EvaluationSection, Resolved
 
 ENGINEERS = {
     "uniform": {"kind": "uniform"},

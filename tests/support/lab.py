@@ -1,7 +1,7 @@
 """Runs of a network that is too small to learn much, on boards of 3x3 and 4x4."""
 
 from rl.config import Config, NetworkSection, PPOSection
-from rl.rounds import execute
+from rl.loop.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display

@@ -1,6 +1,6 @@
 """Shapes of models that are small enough to compile in a moment, for tests that do not care which."""
 
-from rl.decoder.model import DecoderConfig
+from rl.model.decoder import DecoderConfig
 
 SMALL = DecoderConfig(
     vocab_size=16,

@@ -18,13 +18,13 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from rl.config import Config
-from rl.decoder import lora
-from rl.engineer_factory import make_engineer
-from rl.grpo import init
-from rl.grpo_step import grpo_step, rounds_optimizer
-from rl.policy import Policy
-from rl.rounds import design
-from rl.run.boards import BoardSet
+from rl.learn.boards import BoardSet
+from rl.learn.grpo import init
+from rl.learn.grpo_step import grpo_step, rounds_optimizer
+from rl.loop.engineer_factory import make_engineer
+from rl.loop.rounds import design
+from rl.model import lora
+from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from rl.experiments.held_out import AnswerColumns
+from rl.judge.statistics import Interval, Share, intervals, ratio_interval, seed_interval, weighted_share
+from rl.lab.held_out import AnswerColumns
 from rl.report.comparison.runs import Comparison, Curve
 from rl.report.run import RATIOS
-from rl.statistics import Interval, Share, intervals, ratio_interval, seed_interval, weighted_share
 
 VALID, OPTIMAL, SAMPLED = "valid", "optimal", "sampled valid"
 START = "round 0"

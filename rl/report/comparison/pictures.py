@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from rl.judge.statistics import Interval, t_interval
 from rl.report import style
 from rl.report.comparison.findings import CEILING, OPTIMAL, VALID, findings
 from rl.report.comparison.runs import Comparison
 from rl.report.style import BLUE, GREY, SKY, VERMILION
-from rl.statistics import Interval, t_interval
 
 MANY_KINDS = 10
 """Kinds of boards up to which the cells of a heat map have their values written in."""

@@ -11,10 +11,10 @@ from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import row_name
 from rl.config import EngineerSection
-from rl.experiments.comparison import reopen
-from rl.experiments.held_out import EVALUATION, AnswerColumns, HeldOut, number_cells, read_held_out
+from rl.judge.statistics import cell_weights
+from rl.lab.comparison import reopen
+from rl.lab.held_out import EVALUATION, AnswerColumns, HeldOut, number_cells, read_held_out
 from rl.report.run import naming
-from rl.statistics import cell_weights
 
 Curve = tuple[float | None, ...]
 """Share of samples valid on the run's own validation, after round 0 and each designed round; None: nothing sampled."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
+from rl.judge.statistics import Interval
 from rl.report.comparison.findings import AREA, CEILING, END, FLOOR, MEASURES, START, Headroom, findings, metrics
 from rl.report.comparison.runs import Comparison
-from rl.statistics import Interval
 
 FEW_SEEDS = 5
 """Seeds up to which each has its value in a table."""

@@ -15,9 +15,9 @@ from jaxlake import view
 from jaxlake.record import Array
 from jaxlake.types import Action
 from rl.config import ConfigError, PPOSection
-from rl.decoder.model import Decoder, abstract, token_positions
-from rl.decoder.tokenizer import Tokenizer, check_fit
-from rl.policy import Policy
+from rl.model.decoder import Decoder, abstract, token_positions
+from rl.model.policy import Policy
+from rl.model.tokenizer import Tokenizer, check_fit
 from rl.students.player.actor import MAX_NORM, log_probabilities
 from rl.students.player.properties import MOVES, properties
 

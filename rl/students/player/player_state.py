@@ -9,7 +9,7 @@ import dataclasses
 import jax
 from flax import nnx
 
-from rl.decoder import lora
+from rl.model import lora
 from rl.run.checkpoint import Snapshot
 from rl.run.progress import Progress
 from rl.run.state import TrainState

@@ -10,11 +10,11 @@ from flax import nnx
 from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
-from rl import grpo, sft
 from rl.config import Config, ConfigError
-from rl.decoder import lora, sharding
-from rl.grpo.optimizer import make_optimizer
-from rl.policy import Policy
+from rl.learn import grpo, sft
+from rl.learn.grpo.optimizer import make_optimizer
+from rl.model import lora, sharding
+from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress

@@ -20,12 +20,12 @@ from jaxlake.kinds import Kind
 from jaxlake.types import Check, Instance, Objective, Plan, Verdict
 from jaxlake.verify import first_failure, verify
 from rl.config import Config, ConfigError, PPOSection, RunError
-from rl.run.boards import VALIDATION_WAIT, build_boards, equal_shares, mixed_boards
+from rl.judge.validation import Answers, keep_validation, stage_name
+from rl.learn.boards import VALIDATION_WAIT, build_boards, equal_shares, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.tracking import Display, Stopwatch
-from rl.run.validation import Answers, keep_validation, stage_name
 from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 from rl.students.player import ppo
 from rl.students.player.actor import Actor

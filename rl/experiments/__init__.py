@@ -1,1 +1,0 @@
-"""Experiments: what is tried, who works on it, and what came of it; designs from one state, engineers x seeds."""

@@ -1,0 +1,1 @@
+"""Answers to boards, and what is made of their verdicts: validation, fixed suites, the reading test, statistics."""

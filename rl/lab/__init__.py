@@ -1,0 +1,1 @@
+"""Experiments: engineers by seeds, designs from one state, and a model that learns from the measured gains."""

@@ -1,0 +1,158 @@
+"""A comparison of engineers: its file, with engineers, seeds and the run configuration of all, and its folder."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import pydantic
+import yaml
+from pydantic import Field
+
+from jaxlake.files import write_whole
+from rl import config as config_
+from rl.config import Config, ConfigError, Count, Section, Values, decisive, flat
+from rl.config.types import once_each
+from rl.loop import engineer_factory
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w+.-]*$", description="a folder's name")]
+
+
+class EvaluationSection(Section):
+    """The held-out boards that every policy answers in the end, greedily, and how often it is sampled besides."""
+
+    per_slice: Count | None = Field(
+        None, description="boards of each number of agents, size and wait subset of the fixed suites; null: all"
+    )
+    samples: Annotated[int, Field(ge=0)] = Field(0, description="sampled answers to each; 0: none")
+    max_new_tokens: Count = Field(80, description="room for an answer")
+
+
+class Comparison(Section):
+    """A comparison as its file describes it, with nothing resolved.
+
+    Attributes:
+      base: file of the run configuration that all share, see `rl.config.build`.
+      overrides: changes of its values, in the form of a run configuration.
+      engineers: values of the section `engineer` by the engineer's name.
+    """
+
+    base: str
+    overrides: Values = {}
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), once_each("seed")] = (0, 1, 2, 3, 4)
+    baseline: str = Field("fixed_random", description="the engineer that the others are measured against")
+    engineers: dict[Name, Values] = Field(min_length=1)
+    evaluation: EvaluationSection = EvaluationSection()
+
+    @pydantic.model_validator(mode="after")
+    def _baseline_is_there(self) -> Self:
+        if self.baseline not in self.engineers:
+            raise ValueError(f"baseline = {self.baseline}: must be one of the engineers: {', '.join(self.engineers)}")
+        return self
+
+
+class Resolved(Section):
+    """A comparison with every value that decides on its result: the content of `compare.yaml` in its folder.
+
+    Attributes:
+      run: the configuration that all engineers share; its seed is the warm start's.
+      engineers: each engineer's changes of `run.engineer`, as the file has them.
+    """
+
+    seeds: tuple[Seed, ...]
+    baseline: str
+    engineers: dict[Name, Values]
+    evaluation: EvaluationSection
+    run: Config
+
+    def configure(self, engineer: str, seed: int) -> Config:
+        """Return the configuration of one engineer's run with one seed."""
+        return self._with_engineer(self.engineers[engineer], f"engineers.{engineer}", seed)
+
+    def configure_shared(self, seed: int, kind: str) -> Config:
+        """Return the configuration that all engineers share; there `kind` decides only on what is kept for later."""
+        return self._with_engineer({"kind": kind}, "the part that all share", seed)
+
+    def _with_engineer(self, values: Values, source: str, seed: int) -> Config:
+        run = self.run.model_dump(mode="json")
+        return config_.validate(Config, config_.merge(run, {"seed": seed, "engineer": values}, source), source)
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
+    """Read the file of a comparison and of the run that it builds on.
+
+    Args:
+      overrides: changes of the comparison's values, such as ``seeds=[0,1]`` or ``overrides.rounds.instances=480``.
+
+    Raises:
+      ConfigError: naming the file, the key, its value and what it must be; one line.
+    """
+    values = config_.read(path)
+    if "engineers" not in values:
+        raise ConfigError(f"{path}: no comparison, as it has no engineers; the file of a run is for python -m rl.train")
+    comparison = config_.validate(Comparison, config_.override(values, overrides), str(path))
+    try:
+        run = config_.build({"base": comparison.base, **comparison.overrides}, path, source="overrides")
+        resolved = Resolved(
+            seeds=comparison.seeds,
+            baseline=comparison.baseline,
+            engineers=comparison.engineers,
+            evaluation=comparison.evaluation,
+            run=config_.validate(Config, run, "overrides"),
+        )
+        for engineer in comparison.engineers:
+            engineer_factory.check(resolved.configure(engineer, comparison.seeds[0]))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return resolved
+
+
+def open_folder(out: Path, comparison: Resolved) -> Resolved:
+    """Make the folder of a comparison, or check that it is this one's.
+
+    As long as no run has begun, as where a mistake was found first, another may take its place. After that engineers
+    may be added, also to a comparison that is finished: nothing of the others is done again.
+
+    Returns:
+      The comparison with the engineers that the folder has besides.
+
+    Raises:
+      ConfigError: if it holds another comparison, or something else.
+    """
+    target = out / "compare.yaml"
+    if not target.exists() and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out}: not empty and no comparison (it has no compare.yaml); choose another with --out")
+    if any((out / "start").rglob("config.yaml")):
+        begun = reopen(out)
+        common = begun.engineers.keys() & comparison.engineers.keys()
+        ours, theirs = (_decisive(one, common) for one in (comparison, begun))
+        for key in [*ours, *(theirs.keys() - ours.keys())]:
+            if ours.get(key) != theirs.get(key):
+                raise ConfigError(
+                    f"{out}: holds another comparison ({key} = {theirs.get(key)} there, {ours.get(key)} here); choose "
+                    "another folder with --out, or delete this one"
+                )
+        comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})
+    content = yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode()
+    if not target.exists() or target.read_bytes() != content:
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(target, content)
+    return comparison
+
+
+def _decisive(comparison: Resolved, engineers: Collection[str]) -> dict[str, Any]:
+    """Return by dotted key the values that the results of these engineers depend on, see `rl.config.decisive`."""
+    values = comparison.model_dump(mode="json")
+    kept = {
+        name: {key: value for key, value in comparison.engineers[name].items() if key != "api"}
+        for name in sorted(engineers)
+    }
+    return flat(values | {"run": decisive(values["run"]), "engineers": kept})
+
+
+def reopen(out: Path) -> Resolved:
+    """Read the comparison that a folder holds; ConfigError if it holds none."""
+    target = out / "compare.yaml"
+    if not target.exists():
+        raise ConfigError(f"{out}: no comparison (it has no compare.yaml); python -m rl.compare begins one")
+    return config_.validate(Resolved, config_.read(target), str(target))

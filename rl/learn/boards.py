@@ -1,0 +1,109 @@
+"""Boards of a run: a generator call with the run's objective and shapes of arrays, and mixtures of hole ratios."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from engineer.evidence import KindEnvironment
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset, generate
+from jaxlake.kinds import Kind
+from jaxlake.types import Instance
+from rl.config import Config, ConfigError
+from rl.model.policy import Policy, Prompts
+
+VALIDATION_WAIT = 0.25
+"""Share of the boards of a validation that need a wait."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardSet:
+    """Boards that a policy answers, to be trained or validated on; the same on all processes.
+
+    Attributes:
+      prompts, optima: ``[n]`` instances and their least costs.
+      kinds: object ``[n]``, `Kind` of each.
+      environment: description of boards to be validated on, for the evidence.
+    """
+
+    prompts: Prompts
+    optima: np.ndarray
+    kinds: np.ndarray
+    environment: tuple[KindEnvironment, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Policy, boards: Dataset) -> "BoardSet":
+        """Writes the prompts of boards; see `Policy.prompts` for what it raises."""
+        return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost), boards.kinds)
+
+
+Draw = Callable[[LakeConfig, jax.Array, int, Instance | None], Dataset]
+"""``(configuration, key, count, exclude) -> boards``: makes or takes so many boards, none in `exclude`."""
+
+
+def mixed_boards(
+    draw: Draw,
+    kinds: Sequence[Kind],
+    holes: Sequence[float],
+    wait: float,
+    key: jax.Array,
+    count: int,
+    exclude: Instance | None = None,
+) -> Dataset:
+    """Boards of all kinds alike, an equal share of each hole ratio, one after the other; none twice.
+
+    On small boards two ratios can mean the same number of holes, so each part leaves out what the ones before hold.
+    """
+    parts: list[Dataset] = []
+    for i, hole in enumerate(holes):
+        lake = LakeConfig.uniform(kinds, hole, wait)
+        share = count * (i + 1) // len(holes) - count * i // len(holes)
+        if share:
+            parts.append(draw(lake, jax.random.fold_in(key, i), share, exclude))
+            drawn = parts[-1].instances
+            exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
+    return join_boards(parts)
+
+
+def join_boards(parts: Sequence[Dataset]) -> Dataset:
+    """Return several sets of boards as one; a kind has an entry of the report for each."""
+    instances, solutions, needs_wait = jax.tree.map(
+        lambda *x: np.concatenate([np.asarray(y) for y in x]),
+        *((part.instances, part.solutions, part.needs_wait) for part in parts),
+    )
+    return Dataset(
+        instances=instances,
+        solutions=solutions,
+        needs_wait=needs_wait,
+        kinds=np.concatenate([part.kinds for part in parts]),
+        report=tuple(report for part in parts for report in part.report),
+    )
+
+
+def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None) -> Dataset:
+    """Generate boards with the objective and padding that a run's boards share; ConfigError if none is solvable."""
+    try:
+        return generate(
+            lake,
+            key,
+            count,
+            max_size=max(kind.size for kind in config.all_kinds),
+            max_agents=max(kind.num_agents for kind in config.all_kinds),
+            objective=config.lake.objective,
+            exclude=exclude,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def equal_shares(lake: LakeConfig) -> LakeConfig:
+    """Return the kinds that have data in a configuration, with their hole and wait ratios and an equal share each."""
+    with_data = [i for i, share in enumerate(lake.data) if share > 0]
+    return LakeConfig(
+        kinds=tuple(lake.kinds[i] for i in with_data),
+        data=(1 / len(with_data),) * len(with_data),
+        hole=tuple(lake.hole[i] for i in with_data),
+        wait=tuple(lake.wait[i] for i in with_data),
+    )

@@ -1,0 +1,116 @@
+"""The loss of GRPO and its variants, from log-probabilities to a sum; knows no model, no devices and no optimizer."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxlake.record import Array, Record, record
+from rl.config import GRPOSection
+from rl.config.choices import Aggregation, Correction
+from rl.model.logprobs import Sequences, masked_sum
+
+MAX_CORRECTION = 2.0
+"""Bound of an importance weight (Yao et al. 2025)."""
+MAX_LOG_RATIO = 20.0
+"""Bound of a log-ratio. Beyond it the ratio of probabilities stays e^20 = 4.9e8, or its inverse, without gradient."""
+
+
+@record
+class Batch(Record):
+    """Prompts with their answers, for one update.
+
+    Attributes:
+      sequences: ``B`` prompts with answers of at most T tokens.
+      sampler_logprobs: float32 ``[B, T]``, of the answer tokens when they were sampled.
+      advantages: float32 ``[B, T]``, of each token; values outside of the mask may be anything.
+      old_logprobs: float32 ``[B, T]``, by the trainer's parameters before the first update on this rollout. None: this
+        is its one update, so they are those of the parameters being trained, exactly and without a forward pass.
+      reference_logprobs: float32 ``[B, T]``, by the policy that the divergence is measured from; None: it is not.
+    """
+
+    sequences: Sequences
+    sampler_logprobs: Array
+    advantages: Array
+    old_logprobs: Array | None = None
+    reference_logprobs: Array | None = None
+
+
+def policy_loss(
+    logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: GRPOSection
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Compute the clipped policy-gradient loss with its variants, summed and not reduced; everything in float32.
+
+    A sum and no mean, so that the micro-batches of all processes add up to the loss of the whole batch, which is
+    divided once, by `denominator`. Values where the mask is False may be anything.
+
+    Args:
+      logprobs, entropy: float32 ``[B, T]`` under the parameters being trained.
+
+    Returns:
+      The scalar sum, and what describes it: sums over the answer tokens, and maxima in what ends with ``_max``.
+    """
+    mask = jnp.asarray(batch.sequences.mask)
+    old = jax.lax.stop_gradient(logprobs) if batch.old_logprobs is None else batch.old_logprobs
+    advantages = jnp.where(mask, batch.advantages, 0)
+
+    ratio = jnp.exp(_log_ratio(logprobs, old, mask))
+    clipped = jnp.clip(ratio, 1 - settings.clip_low, 1 + settings.clip_high)  # two bounds: "clip higher", DAPO
+    objective = jnp.minimum(ratio * advantages, clipped * advantages)
+    sums = {
+        "ratio": ratio,
+        "clipped_low": (advantages < 0) & (ratio < 1 - settings.clip_low),
+        "clipped_high": (advantages > 0) & (ratio > 1 + settings.clip_high),
+        "entropy": entropy,
+    }
+    maxima = {"ratio_max": ratio}
+
+    mismatch = _log_ratio(old, batch.sampler_logprobs, mask)
+    sums |= {
+        "mismatch_mean": jnp.abs(mismatch),
+        "mismatch_factor": jnp.exp(jnp.abs(mismatch)),
+        "mismatch_k3": jnp.expm1(mismatch) - mismatch,  # estimates the sampler's divergence from the trainer
+    }
+    maxima["mismatch_max"] = jnp.abs(mismatch)
+    if settings.correction is not Correction.NONE:
+        if settings.correction is Correction.SEQUENCE:
+            mismatch = jnp.broadcast_to(mismatch.sum(axis=-1, keepdims=True), mask.shape)
+        weight = jnp.minimum(jnp.exp(jnp.minimum(mismatch, MAX_LOG_RATIO)), MAX_CORRECTION)
+        objective *= weight
+        sums["correction"] = weight
+
+    loss = -objective
+    if settings.kl_coefficient > 0:
+        assert batch.reference_logprobs is not None
+        log_ratio = _log_ratio(logprobs, batch.reference_logprobs, mask)
+        divergence = jnp.expm1(-log_ratio) + log_ratio  # never negative: Schulman's third estimator
+        loss += settings.kl_coefficient * divergence
+        sums["kl_reference"] = divergence
+    if settings.entropy_coefficient > 0:
+        loss -= settings.entropy_coefficient * entropy
+
+    if settings.aggregation is Aggregation.SEQUENCE_MEAN:
+        loss /= jnp.maximum(mask.sum(axis=-1, keepdims=True), 1)
+    described = {name: masked_sum(values, mask) for name, values in sums.items()}
+    described |= {name: jnp.where(mask, values, 0).max() for name, values in maxima.items()}
+    return masked_sum(loss, mask), jax.lax.stop_gradient(described)
+
+
+def denominator(settings: GRPOSection, tokens: int, sequences: int, max_new_tokens: int) -> int:
+    """Return what the sum of `policy_loss` over a whole optimizer batch is divided by, once.
+
+    Args:
+      tokens: number of tokens in the loss, of all processes, those of answers without a gradient included.
+      sequences: answers with at least one such token.
+      max_new_tokens: the most tokens that an answer may have.
+    """
+    match settings.aggregation:
+        case Aggregation.TOKEN_MEAN:
+            return tokens
+        case Aggregation.SEQUENCE_MEAN:
+            return sequences
+        case Aggregation.CONSTANT:
+            return sequences * max_new_tokens
+
+
+def _log_ratio(logprobs: Array, others: Array, mask: Array) -> jax.Array:
+    """Return their difference within `MAX_LOG_RATIO`; 0 where it does not count, else garbage reached gradients."""
+    return jnp.clip(jnp.where(mask, logprobs - others, 0), -MAX_LOG_RATIO, MAX_LOG_RATIO)

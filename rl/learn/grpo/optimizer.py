@@ -1,0 +1,115 @@
+"""AdamW and Muon with their schedule, clipping and decay mask; with optax where it has them."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from optax.contrib import MuonDimensionNumbers, scale_by_muon
+
+from jaxlake.record import Array
+from rl.config import OptimizerFields
+from rl.config.choices import Optimizer, Schedule
+from rl.model.sharding import map_with_spec
+
+ADAM_RMS = 0.2
+"""Typical root mean square of AdamW's update over its rate (Liu et al. 2025), so that one rate serves both."""
+MAX_NORM = 1.0
+"""Norm to which a longer gradient is scaled down."""
+B2 = 0.98
+"""Decay of the second moment. Steps are few (270 in the tiny run) and rewards move: .999 remembers 1,000 of them."""
+
+
+@functools.cache
+def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTransformation:
+    """Make AdamW (Loshchilov & Hutter 2019) or Muon at the scheduled rate, on gradients clipped by their global norm.
+
+    Muon (Jordan et al. 2024) moves the matrices of the layers, each by the orthogonal matrix nearest to its momentum,
+    as far as AdamW typically would (Liu et al. 2025), and AdamW the rest: the embedding and the weights of norms.
+
+    One and the same object for equal arguments: programs are compiled for it, and runs of one process share them.
+
+    Parameters are float32 whatever the model computes in, as a bfloat16 weight of 1 swallows any update below 2^-9.
+
+    Args:
+      updates: number of updates of the stage, over which the rate runs its course.
+    """
+    scaled = optax.scale_by_adam(b2=B2)
+    if settings.optimizer is Optimizer.MUON:
+        muon = optax.chain(scale_by_muon(weight_dimension_numbers=_axes), _as_far_as_adam())
+        scaled = optax.partition({True: muon, False: scaled}, _is_of_layers)
+    return optax.chain(
+        optax.clip_by_global_norm(MAX_NORM),
+        scaled,
+        optax.add_decayed_weights(settings.weight_decay, mask=_decays),
+        optax.scale_by_learning_rate(learning_rate(settings, updates)),
+    )
+
+
+def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
+    """Return the learning rate of each update, counted from 0.
+
+    It rises in a straight line from 0, which the first of the `warmup_steps` gets, to `learning_rate`. From there it
+    stays, or goes down to 0 in a straight line or half a cosine. An update after the last would get 0: the last still
+    moves the parameters.
+    """
+    peak, warmup = settings.learning_rate, settings.warmup_steps
+    left = max(updates - warmup, 1)
+    match settings.schedule:
+        case Schedule.CONSTANT:
+            after = optax.constant_schedule(peak)
+        case Schedule.LINEAR:
+            after = optax.linear_schedule(peak, 0.0, left)
+        case Schedule.COSINE:
+            after = optax.cosine_decay_schedule(peak, left)
+    if not warmup:
+        return after
+    return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup])
+
+
+def step(
+    optimizer: optax.GradientTransformation,
+    parameters: nnx.State,
+    state: optax.OptState,
+    gradients: nnx.State,
+    loss: Array,
+) -> tuple[nnx.State, optax.OptState, jax.Array, jax.Array]:
+    """Make one update, inside jit; where the loss or the norm is not finite, nothing changes, the count included.
+
+    Returns:
+      Parameters, state, the gradients' global norm before it is clipped, and whether it and the loss are finite.
+    """
+    norm = optax.global_norm(gradients)
+    finite = jnp.isfinite(norm) & jnp.isfinite(loss)
+    updates, new_state = optimizer.update(gradients, state, parameters)
+    new = optax.apply_updates(parameters, updates), new_state
+    chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, (parameters, state))
+    return *chosen, norm, finite
+
+
+def updates_made(state: optax.OptState) -> int:
+    """Return how many updates the optimizer has made: the next one's place in the schedule, without skipped ones."""
+    return int(optax.tree_utils.tree_get_all_with_path(state[1], "count")[0][1])
+
+
+def _decays(parameters: nnx.State) -> nnx.State:
+    """Mark what decays: matrices (adapters and the embedding among them), and not the weights of norms.
+
+    By what a parameter is declared to be: its spec names the axes of one layer, whereas stacked norms have two.
+    """
+    return map_with_spec(lambda _, spec: len(spec) > 1, parameters)
+
+
+def _is_of_layers(parameters: nnx.State) -> nnx.State:
+    """Mark the matrices of the layers, which are stacked: three axes."""
+    return jax.tree.map(lambda leaf: leaf.ndim == 3, parameters)
+
+
+def _axes(matrices: nnx.State) -> nnx.State:
+    return jax.tree.map(lambda _: MuonDimensionNumbers(reduction_axis=1, output_axis=2), matrices)
+
+
+def _as_far_as_adam() -> optax.GradientTransformation:
+    """Scale orthogonal matrices to a root mean square of `ADAM_RMS`."""
+    return optax.stateless_with_tree_map(lambda update, _: update * ADAM_RMS * max(update.shape[1:]) ** 0.5)

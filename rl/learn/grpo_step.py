@@ -1,0 +1,376 @@
+"""One GRPO step: answers to prompts, their verdicts, rewards and advantages as a batch, and the updates on it."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import optax
+from flax import nnx
+
+from engineer import evidence
+from jaxlake.record import Array
+from jaxlake.types import Verdict
+from rl import distributed
+from rl.config import Config, GRPOSection
+from rl.config.choices import Credit
+from rl.learn import credit, grpo, metrics, reward, sft
+from rl.learn.boards import BoardSet
+from rl.learn.grpo.optimizer import learning_rate, make_optimizer, updates_made
+from rl.model.logprobs import join
+from rl.model.policy import Policy
+from rl.model.sampler import Rollout, SamplingParams
+from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
+from rl.run.recorder import Recorder
+from rl.run.state import TrainState
+from rl.run.tracking import Stopwatch
+
+MISMATCH_ALARM = 1.05
+"""Mean factor between the trainer's and the sampler's probabilities of a token above which a step is reported."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """All answers that a step samples, the same on all processes.
+
+    Attributes:
+      instances: int ``[P]``, the boards answered, by their index in the set.
+      rollout, verdicts: the answers ``[P * grpo.samples]``, those to one board side by side, and their verdicts.
+      groups: int ``[grpo.prompts]``, the groups that the step learns from, -1 where there are no more of them.
+    """
+
+    instances: np.ndarray
+    rollout: Rollout
+    verdicts: Verdict
+    groups: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Collected:
+    """A step's answers as its updates need them.
+
+    Attributes:
+      batch: this process's rows, equally many on each, ``grpo.prompts * grpo.samples`` in all; see `make_batch`.
+      metrics: describe all answers that were sampled, in the batch or not; the same on all processes.
+      short_share: moving share of short answers from now on.
+      training: `Progress.training` from now on: all answers that were sampled count, those left out of the batch with
+        an advantage of 0.
+    """
+
+    batch: grpo.Batch
+    metrics: dict[str, float]
+    short_share: float
+    training: evidence.Sums
+
+
+def grpo_step(
+    policy: Policy,
+    state: TrainState,
+    recorder: Recorder,
+    data: BoardSet,
+    upcoming: np.ndarray,
+    optimizer: optax.GradientTransformation,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """One step: answers to the next prompts, and `grpo.iterations` passes over them in `grpo.minibatches` updates each.
+
+    After every `grpo.engineer_every`-th follows an update on engineer examples, `sft.rehearse`.
+
+    Args:
+      upcoming: int ``[m]``, boards of the set in the order of the epoch, those that are used up left out; m is a
+        multiple of `grpo.prompts`.
+
+    Returns:
+      Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
+      tokens a second by each but the rehearsal.
+
+    Raises:
+      Interrupted: with everything saved as it was before the step, which a resumed run makes again. Once an update is
+        made, a signal waits for the end of the step.
+      RunError: see `Recorder.note_update`.
+    """
+    settings, progress, watch = policy.config.grpo, state.progress, Stopwatch()
+    expected = len(upcoming[: settings.prompts]) * settings.samples // jax.process_count()
+    show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
+    sampled = sample(policy, state, data, upcoming, show, watch)
+    collected = make_batch(policy, progress, data, sampled, watch)
+    batch = add_logprobs(policy, state, collected.batch, recorder.check_stop, watch)
+    updates = make_updates(policy, state, recorder, batch, optimizer)
+    progress.cursor += len(sampled.instances)
+    progress.short_share, progress.training = collected.short_share, collected.training
+    watch.lap("update")
+    metrics = collected.metrics | summary(updates)
+    rates_of = [*watch.seconds]
+    if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
+        metrics["engineer_loss"] = sft.rehearse(policy, state, optimizer, recorder.note_update)
+        watch.lap("rehearsal")
+
+    metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > MISMATCH_ALARM)
+    tokens = metrics["answer_tokens"] * metrics["groups_sampled"] * settings.samples
+    rates = {f"{part}_tokens_per_second": tokens / watch.seconds[part] for part in rates_of}
+    if not metrics["rows_computed"]:
+        del rates["update_tokens_per_second"]
+    rates["tokens_per_second"] = tokens / sum(watch.seconds.values())
+    return metrics, watch.seconds | rates
+
+
+def add_logprobs(
+    policy: Policy, state: TrainState, batch: grpo.Batch, check_stop: Callable[[], None], watch: Stopwatch
+) -> grpo.Batch:
+    """Return the batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
+
+    The one update of a rollout needs no old log-probs: they are its own. Answers that no update computes need none.
+
+    Args:
+      check_stop: called before each micro-batch; may raise.
+      watch: gets the lap `logprob`.
+    """
+    settings, sequences = policy.config.grpo, batch.sequences
+    if settings.needs_advantage:
+        learns = np.any(sequences.mask & (batch.advantages != 0), axis=-1, keepdims=True)
+        sequences = sequences.replace(mask=sequences.mask & learns)
+
+    def logprobs(parameters: nnx.State) -> np.ndarray:
+        values = np.zeros(sequences.mask.shape, np.float32)
+        for number in range(settings.minibatches):
+            rows = minibatch_rows(number, settings)
+            values[rows] = grpo.answer_logprobs_of(
+                policy.graph, parameters, sequences[rows], policy.mesh, settings, check_stop
+            )
+        watch.lap("logprob")
+        return values
+
+    if settings.updates > 1:
+        batch = batch.replace(old_logprobs=logprobs(state.parameters))
+    if settings.kl_coefficient > 0:
+        batch = batch.replace(reference_logprobs=logprobs(state.reference_parameters()))
+    return batch
+
+
+def make_updates(
+    policy: Policy, state: TrainState, recorder: Recorder, batch: grpo.Batch, optimizer: optax.GradientTransformation
+) -> list[dict[str, float]]:
+    """Make the updates on the answers of a step, and return the metrics of each.
+
+    Raises:
+      Interrupted: before the first one is made, with everything saved.
+      RunError: see `Recorder.note_update`.
+    """
+    config, settings = policy.config, policy.config.grpo
+    schedule, updates = learning_rate(settings, planned_updates(config)), list[dict[str, float]]()
+    for number in range(settings.updates):
+        rate = float(schedule(updates_made(state.optimizer_state)))
+        state.parameters, state.optimizer_state, metrics = grpo.update(
+            policy.graph,
+            optimizer,
+            state.parameters,
+            state.optimizer_state,
+            batch[minibatch_rows(number % settings.minibatches, settings)],
+            policy.mesh,
+            settings,
+            config.text.max_new_tokens,
+            (lambda: None) if updates else recorder.check_stop,  # a step is saved before or after all of its updates
+        )
+        recorder.note_update(metrics)
+        updates.append(metrics | {"learning_rate": rate})
+    return updates
+
+
+def minibatch_rows(number: int, settings: GRPOSection) -> np.ndarray:
+    """Mark part `number` of a step's batch, bool over this process's rows: of all groups every `minibatches`-th.
+
+    Not groups side by side, as these are on one process: so each has an equal part of every minibatch, and the parts
+    hold the same groups for any number of processes.
+    """
+    count = settings.prompts * settings.samples
+    rows = np.arange(count)[distributed.share(count, "grpo.prompts")]
+    return rows // settings.samples % settings.minibatches == number
+
+
+def summary(updates: list[dict[str, float]]) -> dict[str, float]:
+    """Summarise a step's updates: the largest of what is a maximum, the number of those skipped, else the mean.
+
+    An update on answers that all lack a gradient has made nothing that most of the metrics could describe.
+    """
+
+    def one(name: str) -> float:
+        values = [update[name] for update in updates if name in update]
+        over = np.max if name.endswith("_max") else np.sum if name == "update_skipped" else np.mean
+        return float(over(values))
+
+    return {name: one(name) for name in dict.fromkeys(name for update in updates for name in update)}
+
+
+def rounds_optimizer(config: Config) -> optax.GradientTransformation:
+    """The optimizer of all rounds; its learning rate runs its course over `planned_updates`."""
+    return make_optimizer(config.grpo, planned_updates(config))
+
+
+def planned_updates(config: Config) -> int:
+    """Updates of all rounds together, over which the learning rate runs its course; with dynamic sampling the most."""
+    rounds, settings = config.rounds, config.grpo
+    steps = rounds.epochs * (rounds.instances // settings.prompts)
+    rehearsals = steps // settings.engineer_every if settings.engineer_every else 0
+    return rounds.count * (steps * settings.updates + rehearsals)
+
+
+def sample(
+    policy: Policy,
+    state: TrainState,
+    data: BoardSet,
+    upcoming: np.ndarray,
+    show: Callable[[int], None],
+    watch: Stopwatch,
+) -> Sampled:
+    """Answer the next prompts, and judge the answers.
+
+    With `grpo.resampling`, groups (the answers to one prompt) that are all valid or all invalid are left out, and
+    further batches of prompts are answered until `grpo.prompts` groups remain, the cap is reached or the epoch ends
+    (dynamic sampling, Yu et al. 2025). What counts is validity alone: the penalty on length gives groups without any
+    valid answer differences in reward of their own.
+
+    Each process samples the answers to its part of the prompts and then learns of all, so that all choose the same
+    groups and share them equally. (512 answers of 8,192 tokens are 38 MB.)
+
+    Args:
+      upcoming: see `grpo_step`.
+      show: told how many answers of a batch are finished, now and then; may raise.
+      watch: gets the laps `rollout` and `host`.
+    """
+    config, settings, progress = policy.config, policy.config.grpo, state.progress
+
+    def answer(instances: np.ndarray, key: jax.Array) -> tuple[Rollout, Verdict]:
+        """Answers to these instances ``[P]`` and their verdicts, ``[P * samples]`` on every process."""
+        mine = instances[distributed.share(len(instances), "grpo.prompts")]
+        prompts = data.prompts.take(mine)
+        rollout = policy.sampler.generate(
+            policy.rollout_parameters(state.parameters),
+            prompts.tokens,
+            key,
+            samples=settings.samples,
+            sampling=SamplingParams(settings.temperature),
+            progress=show,
+        )
+        watch.lap("rollout")
+        gathered = distributed.all_gather((rollout, policy.judge(prompts, rollout, data.optima[mine])))
+        watch.lap("host")
+        return gathered
+
+    batches, sampled = progress.cursor // settings.prompts, []
+    for number, instances in enumerate(upcoming.reshape(-1, settings.prompts)[: 1 + settings.resampling], batches):
+        # By the batch's place in the round, and no key made from another: the sampler folds numbers into this one too.
+        sampled.append(answer(instances, make_key(config.seed, Purpose.ROLLOUT, progress.round, number)))
+        rollout, verdicts = jax.tree.map(lambda *x: np.concatenate(x), *sampled)
+        valid = verdicts.valid.reshape(-1, settings.samples)
+        has_signal = valid.any(axis=-1) & ~valid.all(axis=-1)
+        groups = np.flatnonzero(has_signal) if settings.resampling else np.arange(len(valid))
+        if len(groups) >= settings.prompts:
+            break
+    answered = upcoming[: len(sampled) * settings.prompts]
+    filled = np.concatenate([groups, np.full(settings.prompts, -1)])[: settings.prompts]
+    return Sampled(answered, rollout, verdicts, filled)
+
+
+def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Sampled, watch: Stopwatch) -> Collected:
+    """Reward the answers, and make the batch of those that the step learns from.
+
+    Places in the batch that no group fills count nowhere: their masks are empty, their advantages 0. Tokens that the
+    sampler wrote to close a thought are in the batch and count nowhere: the policy did not choose them.
+
+    With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
+    tokens, entropy and mismatch among it, is said of these.
+
+    Args:
+      progress: the run's progress; its sums of the round are not changed.
+      watch: gets the laps `host`, and `credit` where it is exact.
+    """
+    config = policy.config
+    settings, lengths, samples = config.grpo, config.reward, config.grpo.samples
+    rollout, verdicts, groups = sampled.rollout, sampled.verdicts, sampled.groups
+    instances, tokens = np.repeat(sampled.instances, samples), rollout.mask.sum(axis=-1)
+    short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens)
+    rewards = reward.rewards(lengths, verdicts, data.optima[instances], tokens, short_share)
+    kinds = data.kinds[instances]
+    described = metrics.describe(kinds, verdicts, rewards, tokens, rollout.truncated, instances, config.lake.kinds)
+    described |= {
+        "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
+        "groups_sampled": float(len(sampled.instances)),
+        "groups_kept": float((groups >= 0).sum()),
+    }
+    if config.text.thinking_cap is not None:
+        described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
+
+    rows, filled = rows_of_groups(np.maximum(groups, 0), samples), np.repeat(groups >= 0, samples)
+    chosen, of_all = rows[filled], np.zeros(len(instances), np.float32)
+    if len(chosen):
+        of_all[chosen] = grpo.advantages(rewards.total[chosen], instances[chosen], settings.advantage)
+    training = _add(progress.training, data, sampled, of_all)
+    mine = distributed.share(len(rows), "grpo.prompts")
+    rows, filled = rows[mine], filled[mine]
+    if settings.credit is Credit.EXACT:
+        watch.lap("host")
+        mask, advantages = _exact_credit(policy, data, instances[rows], rollout[rows], rewards.total[rows] > 0)
+        watch.lap("credit")
+    else:
+        mask = rollout.mask[rows]
+        advantages = np.repeat(of_all[rows, None], mask.shape[1], axis=-1)
+    sequences = join(
+        [data.prompts.tokens[instance] for instance in instances[rows]],
+        config.text.max_prompt_tokens,
+        rollout.tokens[rows],
+        mask,
+    )
+    batch = grpo.Batch(
+        sequences=sequences.replace(mask=sequences.mask & filled[:, None] & ~rollout.forced[rows]),
+        sampler_logprobs=rollout.logprobs[rows],
+        advantages=np.where(filled[:, None], advantages, np.float32(0)),
+    )
+    watch.lap("host")
+    return Collected(batch, described, short_share=short_share, training=training)
+
+
+def _exact_credit(
+    policy: Policy, data: BoardSet, instances: np.ndarray, rollout: Rollout, rewarded: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which tokens of these answers are trained on, bool ``[B, T]``, and their advantages, float32 ``[B, T]``.
+
+    What follows the loss of the reward teaches nothing, so nothing is computed of it.
+
+    Args:
+      instances: int ``[B]``, whose answers they are, `grpo.samples` side by side.
+      rewarded: bool ``[B]``.
+    """
+    config = policy.config
+    boards = instances[:: config.grpo.samples]
+    answers = [row[mask].tolist() for row, mask in zip(rollout.tokens, rollout.mask, strict=True)]
+    credits = credit.token_credit(
+        data.prompts.instances[boards],
+        data.optima[boards],
+        [policy.tokenizer.pieces(answer) for answer in answers],
+        rewarded,
+        config.text.max_new_tokens,
+    )
+    return rollout.mask & (credits != 0), grpo.token_advantages(credits, np.asarray(rollout.logprobs))
+
+
+def _add(sums: evidence.Sums | None, data: BoardSet, sampled: Sampled, advantages: np.ndarray) -> evidence.Sums:
+    """Return the round's sums with a step's answers."""
+    verdicts, rollout = sampled.verdicts, sampled.rollout
+
+    def grouped(values: Array) -> Array:
+        return values.reshape(len(sampled.instances), -1, *values.shape[1:])
+
+    return evidence.add(
+        sums,
+        data.kinds[sampled.instances],
+        checks=grouped(verdicts.checks),
+        optimal=grouped(verdicts.optimal),
+        tokens=grouped(rollout.mask.sum(axis=-1)),
+        truncated=grouped(rollout.truncated),
+        advantages=grouped(advantages),
+    )
+
+
+def rows_of_groups(groups: np.ndarray, samples: int) -> np.ndarray:
+    """Return the rows of groups ``[n]``, whose answers lie side by side: int ``[n * samples]``."""
+    return (groups[:, None] * samples + np.arange(samples)).reshape(-1)

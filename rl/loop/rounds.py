@@ -1,0 +1,164 @@
+"""The loop of rounds: design an environment, train in it, see the failures, design the next (paper, Algorithm 1)."""
+
+from engineer import Engineer, PastRound, Proposal, RandomEngineer
+from engineer.proposal import distance, to_answer
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset
+from rl import distributed, students
+from rl.config import Config, ConfigError
+from rl.loop.engineer_factory import make_engineer
+from rl.model.policy import pin
+from rl.model.sharding import fingerprint
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
+from rl.run.recorder import Recorder
+from rl.run.signals import Stop
+from rl.run.tracking import Display
+from rl.students import Student, WritingStudent
+
+
+def execute(
+    config: Config, directory: RunDirectory, display: Display, stop: Stop, stop_after: int | None = None
+) -> None:
+    """Train from the directory's saved state to the end, and leave the policy in ``final/``.
+
+    Args:
+      stop_after: so many rounds, 0: the warm start alone; another call can do the rest. None: all rounds, after which
+        the run is finished.
+
+    Raises:
+      ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
+      RunError: if the run or its disk fails.
+      Interrupted: after a signal, with everything saved.
+    """
+    saved = directory.checkpoints.progress()
+    if saved is None and directory.has_rounds():
+        raise ConfigError(
+            f"{directory.path}: has steps of rounds but no checkpoint to resume from; choose another with --run, "
+            "or delete this one"
+        )
+    if saved is not None and saved.stage == "finished":
+        display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
+        return
+    if saved is not None and saved.stage == "rounds" and stop_after == 0:
+        display.say(f"{directory.path}: the warm start is done; the same command without --until continues")
+        return
+    with stop.interrupt_immediately():
+        config = pin(config, directory.checkpoints.source())
+        student = students.create(config)
+        display.say(student.description)
+        recorder = Recorder(directory, display, stop, student)
+        engineer = make_engineer(student, recorder)
+        student.restore(directory, display)
+        if saved is not None:
+            display.say("\n".join([f"Resumes {directory.path}: {student.state}", *directory.changes]))
+
+    progress = student.state.progress
+    with recorder:
+        if progress.stage == "warm_start":
+            # No validation of an untaught policy: each answer continues to its last token, 25 s of the tiny run.
+            if progress.step == 0 and not config.warm_start.steps:
+                student.validate(recorder, "before", occasion=0)
+            if isinstance(student, WritingStudent):
+                student.warm_start(recorder)
+            progress.stage, progress.step = "rounds", 0
+            if stop_after == 0:
+                recorder.export("final")
+            recorder.save()
+        if stop_after != 0:
+            run_rounds(student, engineer, recorder, stop_after or config.rounds.count)
+            recorder.export("final")
+        if stop_after is None:
+            progress.stage = "finished"
+            recorder.save()
+
+
+def run_rounds(student: Student, engineer: Engineer, recorder: Recorder, count: int) -> None:
+    """Algorithm 1, from the run's saved state: each environment is designed for the current student.
+
+    Args:
+      count: rounds that are finished in the end.
+    """
+    progress = student.state.progress
+    for k in range(progress.round, count):
+        if progress.lake is None:
+            proposal = design(student, engineer, recorder)
+            progress.begin_round(proposal.projected.to_dict(), proposal.thinking)
+        assert progress.lake is not None
+        requested = LakeConfig.from_dict(progress.lake)
+        boards = build(student, recorder, requested)
+        training = student.train(recorder, boards, requested)
+        evidence = student.validate(recorder, f"rounds/{k}", occasion=2 + k, training=training)
+        recorder.keep_best(f"rounds/{k}", evidence)
+        progress.end_round(boards.realised(), evidence.to_json())
+        recorder.save()
+        recorder.check_stop()
+
+
+def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal:
+    """Return the next round's configuration: a random draw for round 0, then what the engineer answers to the evidence.
+
+    Where no answer of a model contains a configuration, the previous round's stays in force, and the run continues.
+
+    Raises:
+      ConfigError: if the engineer's server refuses for good, or a pilot finds no solvable board.
+      Interrupted: with everything saved as it was before.
+    """
+    config, progress = student.config, student.state.progress
+    history, k = past_rounds(progress), progress.round
+    key = make_key(config.seed, Purpose.DESIGN, k)
+    author = student.state.parameters
+    if k and isinstance(student, WritingStudent):
+        author = student.designer_parameters(config.engineer.kind)
+    author = fingerprint(author)  # before an engineer that learns changes them
+    if k == 0:
+        proposal = RandomEngineer(config.lake.kinds).propose(None, history, key)
+    else:
+        proposal = engineer.propose(history[-1].evidence, history, key)
+        if not distributed.is_same(proposal.raw):
+            raise RuntimeError(f"round {k}: the engineer's proposal is not the same on all processes")
+        announce(recorder.display, k, proposal)
+    recorder.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
+    recorder.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": author})
+    return proposal
+
+
+def past_rounds(progress: Progress) -> list[PastRound]:
+    """Return the finished rounds of a run as an engineer reads them."""
+    return [PastRound.from_json(past) for past in progress.history]
+
+
+def announce(display: Display, k: int, proposal: Proposal) -> None:
+    """Show what the engineer designed, and what became of it."""
+    who = "the policy" if proposal.engineer == "checkpoint" else proposal.engineer
+    projected = "(nothing)" if proposal.errors else to_answer(proposal.projected)
+    display.say(f"round {k}: {who} designs\n{proposal.raw or projected}")
+    if proposal.fallback:
+        display.say(
+            f"round {k}: no configuration in {proposal.attempts} attempts ({proposal.errors[-1]}); "
+            f"round {k - 1}'s stays in force"
+        )
+    if proposal.gate and proposal.gate["verdict"] == "refused":
+        display.say(
+            f"round {k}: refused, as {proposal.gate['without_signal']:.0%} of the pilot's boards are answered all "
+            f"validly or all invalidly, more than {proposal.gate['bound']:.0%}; "
+            f"{proposal.gate['action']} by round {k - 1}'s"
+        )
+
+
+def build(student: Student, recorder: Recorder, lake: LakeConfig) -> Dataset:
+    """Return the round's boards; what could be realised of the configuration goes beside the proposal.
+
+    Raises:
+      ConfigError: if no solvable board is found.
+    """
+    k = student.state.progress.round
+    recorder.display.stage(f"round {k}: boards", 1)
+    with recorder.save_on_interrupt():
+        boards = student.build(lake)
+    realised = boards.realised()
+    outcome = {"realised": realised, "lowered": boards.shortfalls()}
+    outcome["distances"] = {"projected_realised": distance(lake, realised)}
+    recorder.directory.amend(f"rounds/{k}/proposal.json", outcome)
+    return boards

@@ -1,0 +1,1 @@
+"""The language model: decoder, weights, tokenizer, adapters, attention, sharding, sampler, and the policy over them."""

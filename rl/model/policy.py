@@ -1,0 +1,325 @@
+"""The policy as the loop sees it: instances in, answers and plans out; the caller says which parameters answer."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh
+
+from engineer import Context, Generate, Generation, NoAnswer
+from jaxlake import text
+from jaxlake.record import Array
+from jaxlake.types import MAX_STEPS, Instance, Plan, Verdict
+from jaxlake.verify import verify
+from rl import distributed
+from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
+from rl.model import lora, presets, weights
+from rl.model.context import read_context
+from rl.model.decoder import Decoder, DecoderConfig, create
+from rl.model.sampler import Rollout, Sampler, ThinkingBudget
+from rl.model.sampler.grammar import GrammarSampler
+from rl.model.sampler.thinking import closing
+from rl.model.sharding import fingerprint, for_rollout, make_mesh
+from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
+
+SHIPPED_MODEL = Path(__file__).parents[1] / "tiny_engineer"
+"""Folder of a small language model that reads evidence, which `configs/tiny-engineer.yaml` says how to make."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompts:
+    """Instances put to the model: numpy arrays ``[n, ...]``, and the tokens of each, of any length."""
+
+    instances: Instance
+    tokens: list[list[int]]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, rows: np.ndarray | slice) -> "Prompts":
+        """The prompts at `rows`, in that order."""
+        chosen = np.arange(len(self))[rows]
+        return Prompts(self.instances[chosen], [self.tokens[i] for i in chosen])
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """The static half of the model with its tokenizer, its text format and the mesh it runs on."""
+
+    graph: nnx.GraphDef[Decoder]
+    shape: DecoderConfig
+    tokenizer: Tokenizer
+    mesh: Mesh
+    config: Config
+
+    @classmethod
+    def create(cls, config: Config, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
+        """The policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
+
+        Raises:
+          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, is not the same on all processes, or
+            cannot think as `text.thinking` asks, or the mesh or `model.attention` does not fit the devices.
+        """
+        mesh = make_mesh(config.mesh.fsdp, config.mesh.tp)
+        folder = checkpoint(config.model)
+        shape = shape_of(config.model, folder)
+        tokenizer = Tokenizer(folder or TINY_TOKENIZER)
+        if len(tokenizer) > shape.vocab_size:
+            named = f"model.shape = {config.model.shape}" if folder is None else f"model.path = {folder}"
+            raise ConfigError(
+                f"{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be at least "
+                f"{len(tokenizer)}, the largest id of its tokenizer + 1"
+            )
+        if config.text.thinking and tokenizer.end_think_id is None:
+            raise ConfigError(
+                f"text.thinking = true: must be false, as the tokenizer in {tokenizer.folder} has no token </think>"
+            )
+        if folder is None:
+            graph, parameters = create(shape, seed_key, mesh)
+        else:
+            graph, parameters = weights.load(folder, shape, mesh, seed_key)
+        policy = cls(graph=graph, shape=shape, tokenizer=tokenizer, mesh=mesh, config=config)
+        if not distributed.is_same(json.dumps(policy.identity | policy.revision)):
+            raise ConfigError(f"model.path = {config.model.path}: must be the same model on all processes of this job")
+        return policy, parameters
+
+    @classmethod
+    def load(cls, config: Config, folder: Path | str, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
+        """The policy in a folder that `save` wrote, or in any checkpoint's where `config` has no adapters.
+
+        With adapters it is what was trained, the base of `config` and they beside it, and not their rounded merge. Of a
+        hub's model it is the revision that they were trained from.
+
+        Args:
+          config: the configuration of the run that `folder` is from; its model is loaded from there.
+          folder: a checkpoint, or an id of the Hugging Face hub.
+          seed_key: the key by which the run drew its first parameters.
+
+        Raises:
+          ConfigError: see `create`; or if the adapters cannot be read, or are not those of `config` and its base.
+        """
+        if config.model.lora.rank:
+            adapters = Path(folder) / "adapters"
+            policy, parameters = cls.create(pin(config, lora.read_source(adapters)), seed_key)
+            return policy, lora.load(adapters, parameters, policy.source(parameters))
+        model = config.model.model_copy(update={"path": str(folder), "shape": None})
+        return cls.create(config.model_copy(update={"model": model}), seed_key)
+
+    def prompts(self, instances: Instance) -> Prompts:
+        """Writes and tokenizes the user message of each instance ``[n]``.
+
+        Raises:
+          ConfigError: if one does not fit `text.max_prompt_tokens`, `text.style` names no function, or the model always
+            thinks and `text.thinking` says that it does not.
+        """
+        settings = self.config.text
+        if not settings.thinking:
+            self.tokenizer.check_answers_at_once("text.thinking")
+        instances = jax.tree.map(np.asarray, instances)
+        write = writer(settings)
+        tokens = [
+            self.tokenizer.chat(write(instances[i]), thinking=settings.thinking) for i in range(len(instances.size))
+        ]
+        check_fit(tokens, settings.max_prompt_tokens, "text.max_prompt_tokens")
+        return Prompts(instances, tokens)
+
+    def describe(self, parameters: nnx.State) -> str:
+        """Return a line for the user: how large the policy is, how much of it is trained, and what it runs on."""
+        devices, trained = self.mesh.devices, lora.split(parameters)[0]
+        count, part = (sum(x.size for x in jax.tree.leaves(tree)) for tree in (parameters, trained))
+        name = presets.family_of(self.shape).capitalize()
+        of_them = "" if part == count else f", {part / 1e6:.2f} M of them trained,"
+        return f"{name} with {count / 1e6:.2f} M parameters{of_them} on {devices.size} x {devices.flat[0].device_kind}"
+
+    def rollout_parameters(self, parameters: nnx.State) -> nnx.State:
+        """The parameters as the samplers want them: cast to the compute dtype, whole on every row of the mesh."""
+        return for_rollout(parameters, self.shape.dtype, self.mesh)
+
+    @functools.cached_property
+    def context(self) -> Context:
+        """The engineer's context and its words; see `read_context` for what it raises."""
+        return read_context(self.config.engineer)
+
+    @functools.cached_property
+    def sampler(self) -> Sampler:
+        """The sampler of answers to boards.
+
+        Raises:
+          ConfigError: if `sampler.rows` does not fit the mesh, or `text.max_thinking_tokens` leaves no room for a plan.
+        """
+        settings, thinking = self.config.text, None
+        if (cap := settings.thinking_cap) is not None:
+            end = tuple(closing(self.tokenizer, settings.early_stop))
+            if cap + len(end) >= settings.max_new_tokens:
+                raise ConfigError(
+                    f"text.max_thinking_tokens = {cap} must be below {settings.max_new_tokens - len(end)}, as "
+                    f"text.max_new_tokens = {settings.max_new_tokens} holds the {len(end)} tokens that close a thought "
+                    "and a plan besides"
+                )
+            (open_id,) = [None] if self.tokenizer.opened(thinking=True) else self.tokenizer.encode("<think>")
+            assert self.tokenizer.end_think_id is not None  # as `create` makes sure
+            thinking = ThinkingBudget(cap, end, open_id, self.tokenizer.end_think_id)
+        return Sampler(
+            graph=self.graph,
+            config=self.shape,
+            mesh=self.mesh,
+            rows=self.config.sampler.rows,
+            max_prompt_tokens=settings.max_prompt_tokens,
+            max_new_tokens=settings.max_new_tokens,
+            stop_ids=self.tokenizer.stop_ids,
+            thinking=thinking,
+        )
+
+    def judge(self, prompts: Prompts, rollout: Rollout, optima: Array) -> Verdict:
+        """Reads the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
+        samples = len(rollout.tokens) // len(prompts)
+        instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
+        plans = self.read(instances, rollout)
+        objective = self.config.lake.objective
+        return jax.tree.map(np.asarray, verify(instances, plans, optima, objective=objective))
+
+    def read(self, instances: Instance, rollout: Rollout) -> Plan:
+        """The plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""
+        return text.parse_batch(
+            self.texts(rollout.tokens, rollout.mask),
+            max_size=instances.max_size,
+            max_agents=instances.max_agents,
+            max_steps=MAX_STEPS,
+        )
+
+    def texts(self, tokens: Array, mask: Array) -> list[str]:
+        """The texts of answers ``[B, T]``, each with the tag of a thought that its prompt has begun.
+
+        Without it a thought that is cut off would read as an answer, and a plan that it only considers would count.
+        """
+        opened = self.tokenizer.opened(thinking=self.config.text.thinking)
+        return [opened + self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
+
+    def generation(self, parameters: Callable[[], nnx.State], progress: Callable[[int], None]) -> Generate:
+        """Return how an engineer's answers are written; the samplers' copy of the parameters lives as long as a call.
+
+        Args:
+          parameters: function that returns the parameters that write, at each call.
+          progress: called now and then while they write; may raise.
+        """
+
+        def generate(message: str, grammar: str, key: jax.Array) -> Generation:
+            try:
+                copy = self.rollout_parameters(parameters())
+                (response,) = self.grammar_sampler().write(copy, [(message, grammar)], key, progress)
+                return Generation(*response[:3])
+            except ConfigError as error:  # the message is too long even with everything left out that can be
+                raise NoAnswer(str(error)) from None
+
+        return generate
+
+    def grammar_sampler(self) -> GrammarSampler:
+        """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
+        return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer, self.config.text.early_stop)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What the model's numbers depend on beside its parameters and the settings.
+
+        That is a digest of the ``tokenizer``, and the fields of config.json, such as ``rope_theta``.
+        """
+        settings = ("dtype", "remat", "attention", "lora")
+        fields = {name: str(value) for name, value in vars(self.shape).items() if name not in settings}
+        return {"tokenizer": self.tokenizer.digest} | fields
+
+    @property
+    def revision(self) -> dict[str, str]:
+        """The commit of a model of the Hugging Face hub, as ``revision``; of any other model nothing."""
+        folder = self.tokenizer.folder
+        return {"revision": folder.name} if folder.parent.name == "snapshots" else {}  # of the hub's cache
+
+    def source(self, parameters: nnx.State) -> dict[str, str]:
+        """Return what trained parameters stand on and no checkpoint holds.
+
+        That is `identity` and, under adapters, a digest of the ``base``, which must stay what they are, and `revision`.
+        The digest reads each number of the base where it lies: some 5 s a billion on a CPU.
+        """
+        base = lora.split(parameters)[1]
+        return self.identity | self.revision | ({"base": fingerprint(base)} if jax.tree.leaves(base) else {})
+
+    def save(self, folder: Path, parameters: nnx.State) -> None:
+        """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.
+
+        Adapters are merged into the model, and written for themselves, in PEFT's format, to `adapters` in that folder:
+        merged into a base in bfloat16 they are rounded. `load` reads what was trained.
+
+        Raises:
+          ConfigError: if the folder cannot be written.
+        """
+        if self.shape.lora is None:
+            shape = self.shape
+        else:
+            base = self.config.model.path or checkpoint(self.config.model)
+            named = None if base is None else str(base).partition("@")[0] if self.revision else str(base)
+            lora.save(folder / "adapters", self.shape.lora, parameters, named, self.source(parameters))
+            shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
+        weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
+
+
+def pin(config: Config, source: Mapping[str, str]) -> Config:
+    """Return a configuration whose hub model has the revision in a `Policy.source`, which a branch names no longer."""
+    if config.model.path is None or "revision" not in source:
+        return config
+    path = f"{config.model.path.partition('@')[0]}@{source['revision']}"
+    return config.model_copy(update={"model": config.model.model_copy(update={"path": path})})
+
+
+def checkpoint(settings: ModelSection) -> Path | None:
+    """The folder of the first parameters: that of `model.path`, or without one the shipped model's where `model.shape`
+    is its name. None: they are random.
+
+    Raises:
+      ConfigError: if there is no such folder.
+    """
+    if settings.path is None:
+        return SHIPPED_MODEL if settings.shape == "tiny" else None
+    return weights.resolve(settings.path)
+
+
+def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
+    """The shape of the checkpoint in `folder`, or without one that of `model.shape`, computed as the settings say.
+
+    Raises:
+      ConfigError: if both are given and differ.
+    """
+    dtype = jnp.dtype(settings.dtype)
+    named = None if settings.shape is None else presets.shape_of(settings.shape, dtype)
+    shape = named if folder is None else presets.read_config(folder, dtype)
+    assert shape is not None  # the settings' own check: one of shape and path is given
+    if named not in (None, shape):
+        raise ConfigError(
+            f"model.shape = {settings.shape}: must be that of model.path = {settings.path}; null takes the checkpoint's"
+        )
+    adapters = settings.lora if settings.lora.rank else None
+    return dataclasses.replace(shape, remat=settings.remat, attention=settings.attention, lora=adapters)
+
+
+def writer(settings: TextSection) -> Callable[[Instance], str]:
+    """Return how an instance is put into words: by a style of `jaxlake.text`, or by a function of the user's own.
+
+    Raises:
+      ConfigError: if there is no such function.
+      RunError: from the function that is returned, if the user's own returns no text.
+    """
+    if isinstance(settings.style, text.PromptStyle):
+        return functools.partial(text.prompt, style=settings.style)
+    own = extensions.find("text.style", settings.style)
+
+    def write(instance: Instance) -> str:
+        message = own(instance)
+        if not isinstance(message, str):
+            raise RunError(f"text.style = {settings.style}: must return a str, not {type(message).__name__}")
+        return message
+
+    return write

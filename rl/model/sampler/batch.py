@@ -1,0 +1,243 @@
+"""Batched generation with a KV cache: finished rows are refilled from a queue; knows tokens, not what they mean.
+
+Two compiled programs do the work. `admit` prefills prompts and puts their keys and values into rows that are free, once
+a prompt and copied to all of its samples. `decode` runs all rows until enough of them are free again. The host only
+moves prompts in and answers out.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from flax import nnx
+
+from jaxlake.record import Array, Record, record
+from rl import distributed
+from rl.config import ConfigError, RunError
+from rl.model.sampler.draw import SamplingParams
+from rl.model.sampler.programs import Arrivals, SamplerSpec, abstract, programs, threefry
+from rl.model.sampler.schedule import Schedule, prompts_at_once
+from rl.model.sharding import abstract_batch, local_rows, shard_batch
+
+STEPS_PER_CALL = 128
+"""Tokens after which `decode` gives the host a word, for progress and to be interrupted: 0.6 s of a 4 B model."""
+
+Guide = Callable[[int | None], np.ndarray]
+"""From the token that came (None before the first) to those that may come next, bool ``[V]``."""
+
+WHOLE = SamplingParams()
+"""The model's distribution as it is."""
+
+
+@record
+class Rollout(Record):
+    """Answers as numpy arrays; the samples of a prompt lie side by side.
+
+    Attributes:
+      tokens: int32 ``[B, T]``; values where `mask` is False are padding.
+      mask: bool ``[B, T]``, True for each token of the answer, the stop token included.
+      forced: bool ``[B, T]``, tokens of the mask that the sampler wrote to close a thought: no choice of the model's.
+      logprobs: float32 ``[B, T]`` of the tokens in the whole distribution, under the temperature used (greedy:
+        under temperature 1).
+      truncated: bool ``[B]``, no stop token came in time.
+    """
+
+    tokens: Array
+    mask: Array
+    forced: Array
+    logprobs: Array
+    truncated: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler(SamplerSpec):
+    """Generator of a model's answers to prompts, `rows` at a time; equal ones share their compiled programs.
+
+    Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
+    and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token
+    included: the trainer's softmax has them too.
+
+    Raises:
+      ConfigError: if `fsdp` does not divide the rows.
+    """
+
+    def __post_init__(self) -> None:
+        if self.rows % self.shards:
+            raise ConfigError(f"sampler.rows = {self.rows}: must be a multiple of mesh.fsdp = {self.shards}")
+
+    @property
+    def shards(self) -> int:
+        """Number of parts of the batch that live on devices of their own."""
+        return self.mesh.shape["fsdp"]
+
+    def generate(
+        self,
+        parameters: nnx.State,
+        prompts: Sequence[Sequence[int]],
+        key: jax.Array,
+        *,
+        samples: int = 1,
+        sampling: SamplingParams = WHOLE,
+        guides: Sequence[Guide] | None = None,
+        first_request: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Rollout:
+        """Sample `samples` answers to each prompt.
+
+        Args:
+          parameters: parameters in the layout of `sharding.for_rollout`.
+          prompts: tokens of each, at least one. Of several processes, each brings equally many of its own.
+          key: key of the tokens, the same on all processes.
+          guides: one an answer, which is then written token by token; not with a cap on thoughts (`thinking`).
+          first_request: number of the first answer; None counts on from process to process.
+          progress: called with the number of finished answers whenever the host has its say; may raise.
+
+        Returns:
+          ``[len(prompts) * samples, max_new_tokens]``, of this process's prompts.
+
+        Raises:
+          ConfigError: if a prompt is too long, or the answers to one do not fit into the rows of a shard.
+          RunError: if the model computes NaN or infinity, so that nothing was drawn.
+        """
+        total = len(prompts) * samples
+        if first_request is None:
+            first_request = jax.process_index() * total
+        bucket = self._bucket(prompts)
+        width = self.width(samples)
+        owners = [device.process_index for device in self.mesh.devices[:, 0]]
+        schedule = Schedule(owners, width, len(prompts), samples)
+        tokens = np.zeros((total, self.max_new_tokens), np.int32)
+        logprobs = np.zeros(tokens.shape, np.float32)
+        count = np.zeros(total, np.int32)
+        masks = Masks(self, guides) if guides else None
+        compiled = programs(self)
+        call = functools.partial(
+            compiled.decode, parameters, key=np.asarray(threefry(key)), sampling=sampling, truncated=sampling.truncated
+        )
+        state = compiled.empty()
+        while schedule.active:
+            while schedule.ready:
+                arrivals = arrange(schedule.admit(), width, schedule.batch, prompts, bucket, first_request)
+                state = compiled.admit(parameters, state, shard_batch(arrivals, self.mesh))
+            state, done = call(
+                state,
+                allowed=masks and masks.now(schedule.local),
+                need=schedule.need,
+                steps=np.int32(1 if masks else STEPS_PER_CALL),
+            )
+            if masks:
+                masks.advance(schedule.local, local_rows(state.last))
+            rows, requests = schedule.release(np.asarray(done))
+            if len(rows):
+                count[requests] = local_rows(state.count)[rows]
+                tokens[requests] = local_rows(state.tokens)[rows]
+                logprobs[requests] = local_rows(state.logprobs)[rows]
+            if progress is not None:
+                progress(int((count > 0).sum()))
+        ended = np.isin(tokens[np.arange(total), count - 1], self.stop_ids)
+        mask = np.arange(self.max_new_tokens) < count[:, None]
+        if distributed.agree(not np.isfinite(logprobs[mask]).all()):
+            raise RunError(
+                "the model's log-probabilities are NaN or infinite, so no token can be drawn: its parameters are not "
+                f"finite, or too large for model.dtype = {np.dtype(self.config.dtype)}"
+            )
+        forced = self.thinking.forced(tokens, mask) if self.thinking else np.zeros_like(mask)
+        return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=~ended)
+
+    def lower(self, parameters: nnx.State, samples: int) -> dict[str, jax.stages.Lowered]:
+        """Lower `generate`'s programs for the longest prompts, from shapes with `sharding.rollout_shardings` alone."""
+        state, width = abstract(self), self.width(samples)
+        nobody = arrange([[]] * self.shards, width, prompts_at_once(width, samples), [], self._buckets[-1], 0)
+        arrivals = abstract_batch(nobody, self.mesh)
+        return {
+            "prefill": programs(self).admit.lower(parameters, state, arrivals),
+            "decode": programs(self).decode.lower(
+                parameters,
+                state,
+                key=np.zeros(2, np.uint32),
+                sampling=WHOLE,
+                truncated=False,
+                allowed=None,
+                need=np.zeros(self.shards, np.int32),
+                steps=np.int32(STEPS_PER_CALL),
+            ),
+        }
+
+    def width(self, samples: int) -> int:
+        """Return the number of rows of a shard; ConfigError if the answers to one prompt do not fit into them."""
+        width = self.rows // self.shards
+        if samples > width:
+            raise ConfigError(
+                f"sampler.rows = {self.rows}: must be at least {samples * self.shards}, as the {samples} answers to a "
+                f"prompt are generated together on each of the mesh.fsdp = {self.shards} shards"
+            )
+        return width
+
+    @property
+    def _buckets(self) -> list[int]:
+        """Return the lengths that prompts are padded to, so that few programs serve all: powers of two and the most."""
+        powers = [64]
+        while powers[-1] < self.max_prompt_tokens:
+            powers.append(2 * powers[-1])
+        return [*powers[:-1], self.max_prompt_tokens]
+
+    def _bucket(self, prompts: Sequence[Sequence[int]]) -> int:
+        """Return the bucket that holds the longest prompt of all processes."""
+        longest = max(map(len, prompts), default=1)
+        longest = int(distributed.all_gather(np.array([longest], np.int32)).max())
+        if longest > self.max_prompt_tokens:
+            raise ConfigError(
+                f"a prompt of {longest} tokens: must be at most max_prompt_tokens = {self.max_prompt_tokens}"
+            )
+        return next(bucket for bucket in self._buckets if bucket >= longest)
+
+
+def arrange(
+    entering: Sequence[Sequence[tuple[int, np.ndarray]]],
+    width: int,
+    batch: int,
+    prompts: Sequence[Sequence[int]],
+    bucket: int,
+    first_request: int,
+) -> Arrivals:
+    """Arrange what `Schedule.admit` lets in for shards of `width` rows, `batch` prompts of `bucket` tokens."""
+    arrivals = Arrivals(
+        prompts=np.zeros((len(entering), batch, bucket), np.int32),
+        sizes=np.zeros((len(entering), batch), np.int32),
+        source=np.full((len(entering), width), -1, np.int32),
+        lengths=np.ones((len(entering), width), np.int32),
+        last=np.zeros((len(entering), width), np.int32),
+        requests=np.zeros((len(entering), width), np.uint32),
+    )
+    for shard, groups in enumerate(entering):
+        for place, (prompt, rows) in enumerate(groups):
+            *prefix, last = prompts[prompt]
+            arrivals.prompts[shard, place, : len(prefix)] = prefix
+            arrivals.sizes[shard, place] = len(prefix)
+            arrivals.source[shard, rows] = place
+            arrivals.lengths[shard, rows] = len(prefix) + 1
+            arrivals.last[shard, rows] = last
+            arrivals.requests[shard, rows] = first_request + prompt * len(rows) + np.arange(len(rows))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), arrivals)
+
+
+class Masks:
+    """Masks of the tokens that the guides allow, for the rows their answers are in."""
+
+    def __init__(self, sampler: Sampler, guides: Sequence[Guide]):
+        self.sampler, self.guides = sampler, guides
+        self.allowed = [guide(None) for guide in guides]
+
+    def now(self, requests: np.ndarray) -> jax.Array:
+        """Return bool ``[B, V]``; rows without a request may write anything."""
+        anything = np.ones(self.sampler.config.vocab_size, bool)
+        rows = [anything if request < 0 else self.allowed[request] for request in requests]
+        return shard_batch(np.stack(rows), self.sampler.mesh)
+
+    def advance(self, requests: np.ndarray, tokens: np.ndarray) -> None:
+        """Tell the guides what came; those whose answer ended are not asked again."""
+        for request, token in zip(requests, tokens.tolist(), strict=True):
+            if request >= 0 and token not in self.sampler.stop_ids:
+                self.allowed[request] = self.guides[request](token)

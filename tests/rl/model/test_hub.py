@@ -1,0 +1,122 @@
+"""Models of the Hugging Face hub: found in its cache, downloaded as far as they are read."""
+
+import http.server
+import json
+import threading
+import urllib.parse
+
+import jax
+import numpy as np
+import pytest
+from shapes import SMALL
+
+from rl.config import ConfigError
+from rl.model import weights
+from rl.model.decoder import create
+from rl.model.presets import read_config
+
+
+def saved(folder, limit=5_000_000_000):
+    parameters = create(SMALL, jax.random.key(0))[1]
+    weights.save(folder, SMALL, parameters, max_shard_bytes=limit)
+    return SMALL, parameters
+
+
+def test_a_hub_id_is_found_in_the_cache_without_network(tmp_path, monkeypatch):
+    """The cache is laid out by hand as the hub's client does; conftest sets HF_HUB_OFFLINE=1."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "models--Qwen--Qwen3-none"
+    shape, parameters = saved(repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    folder = weights.resolve("Qwen/Qwen3-none")
+    assert read_config(folder) == shape
+    jax.tree.map(np.testing.assert_array_equal, parameters, weights.load(folder, shape)[1])
+
+
+REPOSITORY = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "README.md",
+    "params.json",
+    "tekken.json",
+    "consolidated.safetensors",
+    "original/consolidated.00.pth",
+    "original/config.json",
+    "onnx/model.safetensors",
+    "pytorch_model.bin",
+    "adapter_model.safetensors",
+)
+"""Names of files in published repositories beside their weights."""
+
+
+@pytest.mark.parametrize("limit", [4_000, 5_000_000_000])
+def test_of_a_repository_only_what_is_read_is_downloaded(tmp_path, monkeypatch, limit):
+    """The hub's own client asks a server on this machine, which answers as the hub does."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    shape, parameters = saved(tmp_path / "hub", limit)
+    config = (tmp_path / "hub/config.json").read_bytes()
+    contents = dict.fromkeys(REPOSITORY, b"{}") | {"config.json": config}
+    contents |= {file.name: file.read_bytes() for file in (tmp_path / "hub").glob("model*")}
+    fetched = []
+
+    class Hub(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            path, answer = urllib.parse.urlsplit(self.path).path, None
+            if path.startswith("/api/models/org/name/tree/"):
+                answer = [{"type": "file", "oid": "0", "size": len(x), "path": name} for name, x in contents.items()]
+            elif path.startswith("/api/models/org/name"):
+                answer = {"id": "org/name", "sha": commit, "siblings": [{"rfilename": name} for name in contents]}
+            name = path.removeprefix(f"/org/name/resolve/{commit}/")
+            body = contents.get(name, b"") if answer is None else json.dumps(answer).encode()
+            fetched.extend([name] if name in contents and self.command == "GET" else [])
+            self.send_response(200 if body else 404)
+            headers = {"ETag": f'"{name}"', "X-Repo-Commit": commit, "Content-Length": len(body)}
+            for header, value in headers.items():
+                self.send_header(header, str(value))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    folder = weights.resolve("org/name")
+    assert folder.name == commit and weights.resolve("org/name@v1.0") == folder
+    server.shutdown()
+    needed = [*REPOSITORY[:5], *(name for name in contents if name.startswith("model"))]
+    assert sorted(fetched) == sorted(needed)
+    jax.tree.map(np.testing.assert_array_equal, parameters, weights.load(folder, shape)[1])
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert weights.resolve("org/name") == folder
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("Qwen/Qwen3-not-here", "model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub"),
+        ("qwen3-4b", "must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"),
+        ("Qwen/..", "not had from the hub"),
+    ],
+)
+def test_what_is_neither_a_folder_nor_in_the_cache_is_one_line(tmp_path, monkeypatch, path, complaint):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ConfigError) as error:
+        weights.resolve(path)
+    assert complaint in str(error.value)
+    assert "\n" not in str(error.value)
