@@ -9,16 +9,16 @@ from pathlib import Path
 
 import jax
 
-from jaxlake.benchmark import load, spread, take
+from jaxlake import benchmark
 from jaxlake.commands import command_parser
 from jaxlake.files import write_whole
 from rl import config as config_
-from rl import distributed
+from rl import distributed, students
 from rl.command import add_job_options, add_path, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
 from rl.judge import reading_test as reading
 from rl.judge import suite
-from rl.judge.asking import Asker, Say, collect, engineer_asker, load_askers, suite_identity
+from rl.judge.asking import Asker, Say, board_asker, collect, engineer_asker, suite_identity
 from rl.loop.engineer_factory import make_client
 from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
@@ -130,14 +130,16 @@ def _answer_suite(
     options: argparse.Namespace, config: Config, label: str, folder: Path, display: Display, stop: Stop
 ) -> None:
     """Have a suite answered and write its report."""
-    boards = load(SUITES[options.suite])
-    boards = take(boards, spread(boards))
-    asked = take(boards, range(min(options.limit or len(boards), len(boards))))
+    boards = benchmark.load(SUITES[options.suite])
+    boards = benchmark.take(boards, benchmark.spread(boards))
+    asked = benchmark.take(boards, range(min(options.limit or len(boards), len(boards))))
     sampling, samples = _sampling(options, config), options.samples
     if options.api:
         asker = _ask_server(options, config, sampling, display.say)
     else:
-        asker = load_askers(config, label, boards, display.say)(sampling, samples)
+        answerer = students.load(config, label, boards.instances, display.say)
+        told = suite_identity(config, sampling, samples)
+        asker = board_asker(answerer, boards, sampling, samples, config.seed, told)
     identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
     identity |= {"style": config.text.model_dump(mode="json")["style"]}
     record = collect(asker, suite.questions(config, asked, samples), folder, identity, display, stop)
@@ -164,11 +166,8 @@ def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
         config = config_.load(options.run / "config.yaml", options.overrides)
-        if config.is_network or (config.plays and options.suite):
-            raise ConfigError(
-                f"--run {options.run}: what learned there plays turn by turn and writes no plans; python -m rl.compare "
-                "lets it play the fixed boards"
-            )
+        if config.is_network and options.reading:
+            raise ConfigError(f"--reading: what learned in {options.run} is a network, which reads nothing")
         kinds = [kind for kind in ("final", "best") if (options.run / kind).is_dir()]
         if not kinds:
             raise ConfigError(f"{options.run}: no policy there yet (neither final/ nor best/); the run writes them")

@@ -14,11 +14,11 @@ from jaxlake.arguments import seed_key
 from jaxlake.benchmark import Benchmark
 from rl import distributed
 from rl.config import Config, ConfigError
+from rl.judge.answers import Answerer
 from rl.judge.record import Answer, Record
 from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
 from rl.model.sharding import fingerprint
-from rl.run.keys import Purpose, make_key
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 
@@ -206,66 +206,28 @@ def suite_identity(config: Config, sampling: SamplingParams, samples: int) -> di
     return {"samples": samples, **dataclasses.asdict(sampling), "seed": config.seed, **text}
 
 
-def load_askers(config: Config, path: str, suite: Benchmark, say: Say) -> Callable[[SamplingParams, int], Asker]:
-    """Load a checkpoint that answers a suite; every process of a job does so.
+def board_asker(
+    answerer: Answerer, suite: Benchmark, sampling: SamplingParams, samples: int, seed: int, identity: dict[str, Any]
+) -> Asker:
+    """Return who answers the questions to a suite's boards, `rl.judge.suite.questions`, on the devices here.
 
     Args:
-      config: the configuration of the checkpoint's run, or one that fits it.
-      suite: the whole set: prompts get the room that its longest one needs.
-
-    Returns:
-      What makes an asker of the checkpoint, by sampling and answers to each board.
-
-    Raises:
-      ConfigError: if the checkpoint cannot be read, or does not fit the settings or devices.
+      identity: plain values that affect the answers, beside the answerer's own.
     """
-    roomy = config.text.model_copy(update={"max_prompt_tokens": 2**31})
-    key = make_key(config.seed, Purpose.PARAMETERS)
-    loaded, parameters = Policy.load(config.model_copy(update={"text": roomy}), path, key)
-    prompts = loaded.prompts(suite.instances).tokens
-    longest = max(map(len, prompts))
-    text = config.text.model_copy(update={"max_prompt_tokens": longest})
-    policy = dataclasses.replace(loaded, config=config.model_copy(update={"text": text}))
-    tokens = dict(zip(suite.ids, prompts, strict=True))
-    identity: dict[str, Any] = {"parameters": fingerprint(parameters), "dtype": config.model.dtype}
-    identity |= policy.identity
-    if text.thinking_cap is not None:
-        identity |= {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop}
-    say(f"{path}: {policy.describe(parameters)}")
-    parameters = policy.rollout_parameters(parameters)
-    if longest > config.text.max_prompt_tokens:
-        say(
-            f"prompts have up to {longest} tokens and get the room they need (text.max_prompt_tokens = "
-            f"{config.text.max_prompt_tokens} is for training)"
-        )
+    processes, places = jax.process_count(), {name: i for i, name in enumerate(suite.ids)}
+    boards = max(CALL * answerer.rows // (samples * processes), 1) * processes
 
-    def asker(sampling: SamplingParams, samples: int) -> Asker:
-        policy.sampler.width(samples)
-        processes = jax.process_count()
-        boards = max(CALL * config.sampler.rows // (samples * processes), 1) * processes
+    def write(begin: int, questions: Sequence[Question], within: Say) -> list[tuple[str, int, bool]]:
+        asked = suite.instances[[places[question.id] for question in questions[::samples]]]
 
-        def write(begin: int, questions: Sequence[Question], within: Say) -> list[tuple[str, int, bool]]:
-            ids = [question.id for question in questions[::samples]]
-            share = -(-len(ids) // processes)
-            first = jax.process_index() * share
-            # What is asked too much, so that all processes ask equally many, is dropped.
-            rollout = policy.sampler.generate(
-                parameters,
-                [tokens[ids[min(first + i, len(ids) - 1)]] for i in range(share)],
-                seed_key(config.seed),
-                samples=samples,
-                sampling=sampling,
-                first_request=begin + first * samples,
-                progress=lambda done: within(f"{done}/{share * samples} of this call"),
-            )
-            rollout = jax.tree.map(lambda leaf: leaf[: len(questions)], distributed.all_gather(rollout))
-            texts = policy.texts(rollout.tokens, rollout.mask)
-            lengths, cut = rollout.mask.sum(axis=1).tolist(), rollout.truncated.tolist()
-            return list(zip(texts, lengths, cut, strict=True))
+        def show(done: int) -> None:
+            within(f"{done}/{len(questions)} of this call")
 
-        return Asker.in_process(write, boards * samples, suite_identity(config, sampling, samples) | identity)
+        answers = answerer.answer(asked, samples, sampling, seed_key(seed), show, begin)
+        texts = answers.texts(np.arange(len(questions)))
+        return list(zip(texts, answers.lengths.tolist(), answers.truncated.tolist(), strict=True))
 
-    return asker
+    return Asker.in_process(write, boards * samples, identity | dict(answerer.identity))
 
 
 def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:

@@ -1,75 +1,127 @@
-"""Files of a validation: its evidence, and samples of the answers; asks nobody for any."""
+"""The validation of a student, with its evidence and samples of the answers, and the pilot of a design."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from engineer import evidence as evidence_
-from engineer.evidence import Evidence, KindEnvironment, TrainingEvidence, Trajectory
+from engineer.evidence import Evidence, TrainingEvidence, Trajectory
+from jaxlake.config import LakeConfig
 from jaxlake.files import record
-from jaxlake.record import Array
-from jaxlake.types import Check, Instance, Plan, Verdict
+from jaxlake.generate import Dataset
+from jaxlake.kinds import Kind
+from jaxlake.types import Check, Verdict
+from rl.config import Config
+from rl.judge.answers import GREEDY, Answerer, Answers, judge
+from rl.model.sampler import SamplingParams
+from rl.run.keys import Purpose, make_round_key
 from rl.run.recorder import Recorder
 
-
-@dataclasses.dataclass(frozen=True)
-class Answers:
-    """The answers to all boards of a validation, numpy arrays ``[n]``, the same on all processes.
-
-    Attributes:
-      instances, optima: the boards and their least costs.
-      kinds: object, `Kind` of each.
-      environment: description of the boards.
-      verdicts, tokens, truncated: verdict on one greedy answer to each, its length, and whether it was cut off.
-      sampled_valid: float, share of the sampled answers that are valid.
-      samples: number of sampled answers to a board.
-      plans, texts: give the greedy answers to the boards with these indices.
-      first_lost: of answers to the boards with these indices, the place in each that loses the last valid plan
-        (`rl.learn.credit.first_lost`); None where nobody writes.
-    """
-
-    instances: Instance
-    optima: np.ndarray
-    kinds: np.ndarray
-    environment: tuple[KindEnvironment, ...]
-    verdicts: Verdict
-    tokens: np.ndarray
-    truncated: np.ndarray
-    sampled_valid: np.ndarray
-    samples: int
-    plans: Callable[[Array], Plan]
-    texts: Callable[[Array], list[str]]
-    prompt: Callable[[Instance], str]
-    first_lost: Callable[[Array, list[str]], list[int | None]] | None = None
+PILOT_BOARDS, PILOT_SAMPLES = 8, 8
+"""Boards of each kind that a pilot of a design answers, and answers to each."""
 
 
-def keep_validation(
-    recorder: Recorder, name: str, answers: Answers, training: TrainingEvidence | None = None
+class Validated(Protocol):
+    """The part of a student that is needed here; see `rl.students.Student`."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def validation(self) -> Dataset: ...
+
+    @property
+    def exploration(self) -> SamplingParams: ...
+
+    def answerer(self) -> Answerer: ...
+
+    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset: ...
+
+
+def validate(
+    student: Validated, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
 ) -> Evidence:
-    """Make evidence of a validation and the training before it; write ``evidence.json`` and ``samples.json``."""
-    evidence = evidence_.evidence_from_verdicts(
-        kinds=answers.kinds,
-        checks=answers.verdicts.checks,
-        optimal=answers.verdicts.optimal,
-        tokens=answers.tokens,
-        truncated=answers.truncated,
-        sampled_valid=answers.sampled_valid,
-        samples_per_prompt=answers.samples,
-    )
+    """Have the validation boards answered, greedily and by sampling; write ``evidence.json`` and ``samples.json``.
+
+    Args:
+      name: folder in the run directory.
+      occasion: number of the keys: 0 at the beginning, 1 after the warm start, one more after each round.
+      training: outcome of the training of the round that ends with this validation.
+
+    Raises:
+      Interrupted: with everything saved as it was before.
+    """
+    config, data, display = student.config, student.validation, recorder.display
+    settings, boards, optima = config.validation, data.instances, np.asarray(data.solutions.cost)
+    display.stage(f"{stage_name(name)}: validation", len(optima) * (1 + settings.samples))
+    answerer, key = student.answerer(), make_round_key(config.seed, Purpose.VALIDATE, occasion)
+    greedy = answerer.answer(boards, 1, GREEDY, key, _advance(recorder))
+    verdicts = judge(boards, optima, greedy, config.lake.objective)
+    sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
+    sampled = answerer.answer(boards, settings.samples, sampling, key, _advance(recorder))
+    valid = judge(boards, optima, sampled, config.lake.objective).valid
     evidence = dataclasses.replace(
-        evidence, environment=answers.environment, training=training, trajectories=_trajectories(answers)
+        evidence_.evidence_from_verdicts(
+            kinds=data.kinds,
+            checks=verdicts.checks,
+            optimal=verdicts.optimal,
+            tokens=greedy.lengths,
+            truncated=greedy.truncated,
+            sampled_valid=valid.reshape(-1, settings.samples).mean(axis=-1),
+            samples_per_prompt=settings.samples,
+        ),
+        environment=evidence_.environment(data),
+        training=training,
+        trajectories=_trajectories(data, greedy, verdicts),
     )
     recorder.directory.write(f"{name}/evidence.json", evidence.to_json())
-    recorder.directory.write(f"{name}/samples.json", _samples(answers))
+    recorder.directory.write(f"{name}/samples.json", _samples(answerer, data, greedy, verdicts))
     recorder.meter.read()  # what validation compiles is not the next step's
     assert evidence.sampled_se is not None  # `validation.samples` is 1 at least
-    recorder.display.say(
+    display.say(
         f"{stage_name(name)}: valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
         f"(+- {1.96 * evidence.sampled_se:.1%}) of {evidence.n} validation boards"
     )
     return evidence
+
+
+def pilot(student: Validated, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
+    """Have fresh boards of each kind with data answered as in training; see `engineer.Pilot`.
+
+    Args:
+      lake: configuration with the kinds and their hole and wait ratios.
+
+    Returns:
+      For each kind the share of a board's answers that are valid, float ``[PILOT_BOARDS]``, one or two more where the
+      processes of a job could not share the boards otherwise.
+
+    Raises:
+      ConfigError: if no board of a kind is solvable.
+      Interrupted: with everything saved as it was before.
+    """
+    lake = equal_shares(lake)
+    count = -(-PILOT_BOARDS * len(lake.kinds) // jax.process_count()) * jax.process_count()
+    with recorder.save_on_interrupt():
+        data = student.draw(lake, jax.random.fold_in(key, 0), count)
+    recorder.display.stage(f"round {recorder.progress.round}: pilot", count * PILOT_SAMPLES)
+    answers = student.answerer().answer(data.instances, PILOT_SAMPLES, student.exploration, key, _advance(recorder))
+    verdict = judge(data.instances, np.asarray(data.solutions.cost), answers, student.config.lake.objective)
+    shares = np.asarray(verdict.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
+    return {kind: shares[data.kinds == kind] for kind in lake.kinds}
+
+
+def equal_shares(lake: LakeConfig) -> LakeConfig:
+    """Return the kinds that have data in a configuration, with their hole and wait ratios and an equal share each."""
+    with_data = [i for i, share in enumerate(lake.data) if share > 0]
+    return LakeConfig(
+        kinds=tuple(lake.kinds[i] for i in with_data),
+        data=(1 / len(with_data),) * len(with_data),
+        hole=tuple(lake.hole[i] for i in with_data),
+        wait=tuple(lake.wait[i] for i in with_data),
+    )
 
 
 def stage_name(folder: str) -> str:
@@ -77,38 +129,41 @@ def stage_name(folder: str) -> str:
     return folder.replace("rounds/", "round ").replace("_", " ")
 
 
-def _trajectories(answers: Answers) -> tuple[Trajectory, ...]:
-    """The failures that the evidence shows, of the greedy answers."""
-    checks = answers.verdicts.checks
-    chosen = evidence_.typical_failures(answers.kinds, checks)
-    plans, texts = answers.plans(chosen), answers.texts(chosen)
+def _advance(recorder: Recorder) -> Callable[[int], None]:
+    """Return a function that shows how many answers of a call are done, from where the display is, and stops it."""
+    display, before = recorder.display, recorder.display.done
+    return recorder.with_stop_check(lambda done: display.advance(steps=before + done - display.done))
+
+
+def _trajectories(data: Dataset, greedy: Answers, verdicts: Verdict) -> tuple[Trajectory, ...]:
+    """Return the failures that the evidence shows, of the greedy answers."""
+    chosen = evidence_.typical_failures(data.kinds, verdicts.checks)
     return tuple(
-        evidence_.trajectory(answers.kinds[i], answers.instances[i], plans[place], checks[i], texts[place])
-        for place, i in enumerate(chosen)
+        evidence_.trajectory(data.kinds[i], data.instances[i], greedy.plans[i], verdicts.checks[i], answer)
+        for i, answer in zip(chosen, greedy.texts(chosen), strict=True)
     )
 
 
-def _samples(answers: Answers, count: int = 12) -> list[dict[str, Any]]:
-    """Some boards with their greedy answers, evenly spread over the set, in plain JSON."""
-    total, verdicts = len(answers.kinds), answers.verdicts
+def _samples(
+    answerer: Answerer, data: Dataset, greedy: Answers, verdicts: Verdict, count: int = 12
+) -> list[dict[str, Any]]:
+    """Return some boards with their greedy answers, evenly spread over the set, in plain JSON."""
+    boards, total = data.instances, len(data.kinds)
     chosen = np.linspace(0, total - 1, min(count, total)).astype(int)
-    rows = []
-    texts = answers.texts(chosen)
-    lost = answers.first_lost(chosen, texts) if answers.first_lost else [None] * len(texts)
+    texts, rows = greedy.texts(chosen), []
+    lost = answerer.first_lost(boards[chosen], texts) if answerer.first_lost else [None] * len(texts)
     for i, answer, place in zip(chosen, texts, lost, strict=True):
-        place = None if answers.truncated[i] else place  # it may have been on its way
-        instance = answers.instances[i]
-        board = record(instance, "")
+        board = record(boards[i], "")
         rows.append(
             {
                 "instance": {key: board[key] for key in ("size", "holes", "starts", "goals")},
-                "prompt": answers.prompt(instance),
+                "prompt": answerer.prompt(boards[i]),
                 "answer": answer,
-                "lost_at": place,
+                "lost_at": None if greedy.truncated[i] else place,  # it may have been on its way
                 "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
                 "optimal": bool(verdicts.optimal[i]),
                 "cost": int(verdicts.cost[i]),
-                "optimum": int(answers.optima[i]),
+                "optimum": int(data.solutions.cost[i]),
             }
         )
     return rows

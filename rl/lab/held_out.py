@@ -4,23 +4,22 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import numpy as np
 import pydantic
 
-from engineer.evidence import CHECKS
-from jaxlake.arguments import seed_key
-from jaxlake.benchmark import FAILURES, SETS, Benchmark, load, spread, take
+from jaxlake import benchmark
+from jaxlake.benchmark import FAILURES, SETS, Benchmark, spread, take
 from jaxlake.files import write_whole
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import pad
-from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE
-from jaxlake.verify import first_failure
+from jaxlake.types import MAX_AGENTS, MAX_SIZE
 from rl import config as config_
 from rl.config import Section
-from rl.judge.asking import collect, load_askers
+from rl.judge.answers import GREEDY
+from rl.judge.asking import board_asker, collect, suite_identity
 from rl.judge.record import Answer
 from rl.judge.suite import questions, score_answers
 from rl.lab.comparison import EvaluationSection
@@ -28,7 +27,7 @@ from rl.lab.runs import EVALUATION, RunPlan
 from rl.model.sampler import SamplingParams
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students.player import load_player, ran_out
+from rl.students import load
 
 
 class BoardColumns(Section):
@@ -66,9 +65,32 @@ def read_held_out(path: Path) -> HeldOut:
 
 
 def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> None:
-    """Let what a run has trained, as in ``final/``, answer the boards; write the run's ``evaluation.json``."""
-    suite = held_out(frozenset(kind.board for kind in plan.config.all_kinds), settings.per_slice)
-    answer = played if plan.config.plays else functools.partial(written, display=display, stop=stop)
+    """Let what a run has trained, as in ``final/``, answer the boards; write the run's ``evaluation.json``.
+
+    All answers are kept in ``evaluations/`` of the run, and none of them is asked for again.
+    """
+    text = plan.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
+    config, objective = plan.config.model_copy(update={"text": text}), plan.config.lake.objective
+    suite = held_out(frozenset(kind.board for kind in config.all_kinds), settings.per_slice)
+    answerer = load(config, plan.path / "final", suite.instances, lambda line: None)
+
+    def answers(kind: str, sampling: SamplingParams, samples: int) -> Mapping[tuple[str, int], Answer]:
+        asker = board_asker(answerer, suite, sampling, samples, config.seed, suite_identity(config, sampling, samples))
+        identity = {"sha256": suite.account["sha256"], "boards": len(suite)}
+        folder, asked = plan.path / "evaluations" / f"held_out_{kind}", questions(config, suite, samples)
+        record = collect(asker, asked, folder, identity, display, stop, f"held-out boards, {kind}")
+        assert record is not None, "a comparison's worker is one process"
+        return record.answers
+
+    greedy = answers("greedy", GREEDY, 1)
+    scores = score_answers(suite, greedy, 1, objective)
+    first = [None if scores.valid[i] else FAILURES[scores.failures[i].argmax()] for i in range(len(suite))]
+    shares = None
+    if settings.samples:
+        validation = config.validation
+        sampling = SamplingParams(validation.temperature, validation.top_k, validation.top_p)
+        sampled = answers("sampled", sampling, settings.samples)
+        shares = score_answers(suite, sampled, settings.samples, objective).valid.tolist()
     columns = {
         "boards": {
             "id": list(suite.ids),
@@ -78,68 +100,17 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
             "needs_wait": suite.needs_wait.tolist(),
             "hole_ratio": suite.hole_ratio.tolist(),
         },
-        "answers": answer(plan, suite, settings),
+        "answers": {
+            "valid": scores.valid.astype(int).tolist(),
+            "optimal": scores.optimal.astype(int).tolist(),
+            "first_failure": first,
+            "tokens": [greedy[identifier, 0].tokens for identifier in suite.ids],
+            "truncated": [greedy[identifier, 0].truncated for identifier in suite.ids],
+            "sampled_valid": shares,
+        },
     }
     content = HeldOut.model_validate(columns).model_dump()
     write_whole(plan.path / EVALUATION, (json.dumps(content) + "\n").encode())
-
-
-def played(plan: RunPlan, suite: Benchmark, settings: EvaluationSection) -> dict[str, Any]:
-    """Let the run's network play the boards, and return the columns of its answers."""
-    player = load_player(plan.config, plan.path / "final")
-    levels, optima, objective = suite.instances, suite.optimum, plan.config.lake.objective
-    verdicts, steps = player.play(levels, optima, objective, seed_key(0), greedy=True)
-    sampled = [
-        player.play(levels, optima, objective, seed_key(1 + number), greedy=False)[0].valid
-        for number in range(settings.samples)
-    ]
-    return {
-        "valid": verdicts.valid.astype(int).tolist(),
-        "optimal": verdicts.optimal.astype(int).tolist(),
-        "first_failure": [None if i == ABSENT else CHECKS[i] for i in first_failure(verdicts.checks).tolist()],
-        "tokens": steps.tolist(),
-        "truncated": ran_out(verdicts).tolist(),
-        "sampled_valid": np.mean(sampled, axis=0).tolist() if sampled else None,
-    }
-
-
-def written(
-    plan: RunPlan, suite: Benchmark, settings: EvaluationSection, display: Display, stop: Stop
-) -> dict[str, Any]:
-    """Let the run's policy write plans, and return the columns of its answers.
-
-    All answers are kept in ``evaluations/`` of the run, and none of them is asked for again.
-    """
-    text = plan.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
-    config, objective = plan.config.model_copy(update={"text": text}), plan.config.lake.objective
-
-    make_asker = load_askers(config, str(plan.path / "final"), suite, lambda line: None)
-
-    def answers(kind: str, sampling: SamplingParams, samples: int) -> Mapping[tuple[str, int], Answer]:
-        asker, asked = make_asker(sampling, samples), questions(config, suite, samples)
-        identity = {"sha256": suite.account["sha256"], "boards": len(suite)}
-        folder = plan.path / "evaluations" / f"held_out_{kind}"
-        record = collect(asker, asked, folder, identity, display, stop, f"held-out boards, {kind}")
-        assert record is not None, "a comparison's worker is one process"
-        return record.answers
-
-    greedy = answers("greedy", SamplingParams(temperature=0.0), 1)
-    scores = score_answers(suite, greedy, 1, objective)
-    first = [None if scores.valid[i] else FAILURES[scores.failures[i].argmax()] for i in range(len(suite))]
-    shares = None
-    if settings.samples:
-        validation = config.validation
-        sampling = SamplingParams(validation.temperature, validation.top_k, validation.top_p)
-        sampled = answers("sampled", sampling, settings.samples)
-        shares = score_answers(suite, sampled, settings.samples, objective).valid.tolist()
-    return {
-        "valid": scores.valid.astype(int).tolist(),
-        "optimal": scores.optimal.astype(int).tolist(),
-        "first_failure": first,
-        "tokens": [greedy[identifier, 0].tokens for identifier in suite.ids],
-        "truncated": [greedy[identifier, 0].truncated for identifier in suite.ids],
-        "sampled_valid": shares,
-    }
 
 
 def number_cells(agents: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -161,7 +132,7 @@ def held_out(boards: frozenset[int | str], per_slice: int | None) -> Benchmark:
     """
     suites = []
     for name in SETS:
-        suite = load(name)
+        suite = benchmark.load(name)
         order = spread(suite)
         size = np.array([kind.board for kind in suite.kinds], object)
         of_others = (suite.family != Family.RANDOM.value) == (name == "families")

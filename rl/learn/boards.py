@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from engineer.evidence import KindEnvironment
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.kinds import Kind
@@ -20,18 +19,16 @@ VALIDATION_WAIT = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class BoardSet:
-    """Boards that a policy answers, to be trained or validated on; the same on all processes.
+    """Boards that a policy is trained on; the same on all processes.
 
     Attributes:
       prompts, optima: ``[n]`` instances and their least costs.
       kinds: object ``[n]``, `Kind` of each.
-      environment: description of boards to be validated on, for the evidence.
     """
 
     prompts: Prompts
     optima: np.ndarray
     kinds: np.ndarray
-    environment: tuple[KindEnvironment, ...] = ()
 
     @classmethod
     def of(cls, policy: Policy, boards: Dataset) -> "BoardSet":
@@ -96,14 +93,3 @@ def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, e
         )
     except ValueError as error:
         raise ConfigError(str(error)) from None
-
-
-def equal_shares(lake: LakeConfig) -> LakeConfig:
-    """Return the kinds that have data in a configuration, with their hole and wait ratios and an equal share each."""
-    with_data = [i for i, share in enumerate(lake.data) if share > 0]
-    return LakeConfig(
-        kinds=tuple(lake.kinds[i] for i in with_data),
-        data=(1 / len(with_data),) * len(with_data),
-        hole=tuple(lake.hole[i] for i in with_data),
-        wait=tuple(lake.wait[i] for i in with_data),
-    )

@@ -44,6 +44,7 @@ from rl.config import (
 )
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.config.training import RoundsSection
+from rl.judge import validation
 from rl.model.context import read_context
 from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.model.tokenizer import Tokenizer
@@ -85,7 +86,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     config = student.config
     settings, context = config.engineer, read_context(config.engineer)
     training = bookkeeping(config.rounds, student.training_summary)
-    pilot = functools.partial(student.pilot, recorder)
+    pilot = functools.partial(validation.pilot, student, recorder)
     engineer: Engineer
     if settings.kind == BranchKind.HINDSIGHT:
         assert isinstance(student, BranchingStudent)  # as Config makes sure

@@ -6,6 +6,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from rl import distributed, students
 from rl.config import Config, ConfigError
+from rl.judge.validation import validate
 from rl.loop.engineer_factory import make_engineer
 from rl.model.policy import pin
 from rl.model.sharding import fingerprint
@@ -59,7 +60,7 @@ def execute(
         if progress.stage == "warm_start":
             # No validation of an untaught policy: each answer continues to its last token, 25 s of the tiny run.
             if progress.step == 0 and not config.warm_start.steps:
-                student.validate(recorder, "before", occasion=0)
+                validate(student, recorder, "before", occasion=0)
             if isinstance(student, WritingStudent):
                 student.warm_start(recorder)
             progress.stage, progress.step = "rounds", 0
@@ -89,7 +90,7 @@ def run_rounds(student: Student, engineer: Engineer, recorder: Recorder, count: 
         requested = LakeConfig.from_dict(progress.lake)
         boards = build(student, recorder, requested)
         training = student.train(recorder, boards, requested)
-        evidence = student.validate(recorder, f"rounds/{k}", occasion=2 + k, training=training)
+        evidence = validate(student, recorder, f"rounds/{k}", occasion=2 + k, training=training)
         recorder.keep_best(f"rounds/{k}", evidence)
         progress.end_round(boards.realised(), evidence.to_json())
         recorder.save()

@@ -28,7 +28,9 @@ def make_key(seed: int, purpose: Purpose, round: int = 0, step: int = 0) -> jax.
 
     So a run has no state of a random generator to save: resumed, it draws what an unbroken one would.
     """
-    key = seed_key(seed)
-    for number in (purpose, round, step):
-        key = jax.random.fold_in(key, number)
-    return key
+    return jax.random.fold_in(make_round_key(seed, purpose, round), step)
+
+
+def make_round_key(seed: int, purpose: Purpose, round: int = 0) -> jax.Array:
+    """Return the key from which `make_key` makes those of a round's steps."""
+    return jax.random.fold_in(jax.random.fold_in(seed_key(seed), purpose), round)

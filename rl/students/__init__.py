@@ -1,9 +1,14 @@
 """The students of the rounds: the language policy that writes plans, and players that move turn by turn."""
 
+from collections.abc import Callable
+from pathlib import Path
+
+from jaxlake.types import Instance
 from rl.config import Config
+from rl.judge.answers import Answerer
 from rl.students.base import BranchingStudent, Student, WritingStudent
-from rl.students.language import LanguageStudent
-from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent
+from rl.students.language import LanguageStudent, load_writer
+from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent, load_player
 
 __all__ = [
     "BranchingStudent",
@@ -14,6 +19,7 @@ __all__ = [
     "Student",
     "WritingStudent",
     "create",
+    "load",
 ]
 
 
@@ -26,3 +32,17 @@ def create(config: Config) -> Student:
     if not config.plays:
         return LanguageStudent(config)
     return NetworkPlayer(config) if config.is_network else LanguagePlayer(config)
+
+
+def load(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> Answerer:
+    """Read what such a student saved, or a checkpoint of its kind, to answer boards.
+
+    Args:
+      folder: of a run, ``final`` or ``best``; or any checkpoint, an id of the Hugging Face hub too.
+      boards: all that it will be asked about: prompts get the room that the longest one needs.
+      say: tells the user what was read.
+
+    Raises:
+      ConfigError: if there is none, or it does not fit the settings or the devices.
+    """
+    return load_player(config, Path(folder)) if config.plays else load_writer(config, folder, boards, say)

@@ -1,39 +1,37 @@
 """The protocols of students, which learn in the rounds of Algorithm 1; nothing here learns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
-from engineer import Evidence
 from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
-from jaxlake.kinds import Kind
-from jaxlake.types import Instance
 from rl.config import Config
+from rl.judge.answers import Answerer
+from rl.model.sampler import SamplingParams
 from rl.model.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display
 
-PILOT_BOARDS, PILOT_SAMPLES = 8, 8
-"""Boards of each kind that a pilot of a design answers, and answers to each."""
-
 
 class Student(Protocol):
-    """Learns on the boards of a round, and shows on fixed boards what it can do.
+    """Learns on the boards of a round, and answers boards.
 
     Made from a configuration (`rl.students.create`); `restore` gives it the run's saved state and its validation
-    boards. All draws follow from the configuration's seed, the round and the step.
+    boards. All draws follow from the configuration's seed, the round and the step. **What you write** is below. **What
+    you get**: rounds and designs (`rl.loop`), validation and pilots (`rl.judge.validation`), checkpoints and export
+    (`rl.run.recorder`).
 
     Attributes:
       config: the run's configuration.
       state: all that a checkpoint holds; known after `restore`.
-      validation_boards: the boards ``[n]`` that no training shows; known after `restore`.
+      validation: the boards that no training shows; known after `restore`.
       description: a line for the user, with the student's size and its devices.
       training_summary: the student's training, in words for an engineer.
     """
@@ -45,7 +43,7 @@ class Student(Protocol):
     def state(self) -> RunState: ...
 
     @property
-    def validation_boards(self) -> Instance: ...
+    def validation(self) -> Dataset: ...
 
     @property
     def description(self) -> str: ...
@@ -86,20 +84,17 @@ class Student(Protocol):
         """
         ...
 
-    def validate(
-        self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
-    ) -> Evidence:
-        """Answer the validation boards greedily and by sampling; see `rl.judge.validation.keep_validation`.
-
-        Args:
-          name: folder in the run directory.
-          occasion: number of the keys: 0 at the beginning, 1 after the warm start, one more after each round.
-          training: outcome of the training of the round that ends with this validation.
-        """
+    def answerer(self) -> Answerer:
+        """Return who answers boards as the student does now, for validations and pilots."""
         ...
 
-    def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
-        """Answer fresh boards of each kind with data; see `engineer.Pilot`."""
+    @property
+    def exploration(self) -> SamplingParams:
+        """The sampling of the answers that it is trained on."""
+        ...
+
+    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
+        """Return boards by their configuration, none of them a validation board; raises as `build`."""
         ...
 
     def save(self, folder: Path) -> None:

@@ -2,15 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
 import optax
 from flax import nnx
 
-from engineer import Evidence
-from engineer import evidence as evidence_
 from engineer.evidence import TrainingEvidence, training_evidence
 from jaxlake.arguments import seed_key
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -21,23 +20,21 @@ from jaxlake.types import Instance, coordinate
 from rl import distributed
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, GateAction, LanguageKind
-from rl.judge.validation import Answers, keep_validation, stage_name
+from rl.judge.validation import PILOT_SAMPLES, validate
 from rl.learn import grpo, sft
-from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, equal_shares, mixed_boards
-from rl.learn.credit import first_lost
+from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
 from rl.learn.grpo.optimizer import make_optimizer
 from rl.learn.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
 from rl.model.logprobs import Sequences
-from rl.model.policy import Policy, Prompts, writer
-from rl.model.sampler import Rollout, SamplingParams
+from rl.model.policy import Policy
+from rl.model.sampler import SamplingParams
 from rl.model.tokenizer import check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import TrainState, restore
 from rl.run.tracking import Display
-from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
-from rl.students.writer import Writer
+from rl.students.writer import PlanWriter, Writer
 
 
 class LanguageStudent(Writer):
@@ -58,13 +55,8 @@ class LanguageStudent(Writer):
         self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
         self._draw: Draw = functools.partial(build_boards, config)
         self.state: TrainState
-        self.validation: BoardSet
+        self.validation: Dataset
         self._plans: Sequences | None = None
-
-    @property
-    def validation_boards(self) -> Instance:
-        """The boards ``[n]`` that no training shows."""
-        return self.validation.prompts.instances
 
     @property
     def training_summary(self) -> str:
@@ -98,20 +90,20 @@ class LanguageStudent(Writer):
         self.validation = draw_validation_set(self.policy, self._draw, directory.validation_seed)
         display.advance("validation")
         if plans:
-            self._plans = sft.plan_examples(self.policy, self._draw, self.validation_boards, display)
+            self._plans = sft.plan_examples(self.policy, self._draw, self.validation.instances, display)
             display.advance("warm start")
 
     def warm_start(self, recorder: Recorder) -> None:
         """Learn the solver's plans and engineer examples, and validate; take the optimizer of the rounds."""
         if self.config.warm_start.steps:
             sft.warm_start(self.policy, self.state, recorder, self._warm_optimizer, self._plans)
-            recorder.keep_best("warm_start", self.validate(recorder, "warm_start", occasion=1))
+            recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         self.state.begin_rounds(grpo.init(self.optimizer, self.state.parameters, self.policy.mesh), self.policy)
 
     def build(self, lake: LakeConfig) -> Dataset:
         """Generate and solve the boards of the round."""
         key = make_key(self.config.seed, Purpose.BUILD, self.state.progress.round)
-        return self._draw(lake, key, self.config.rounds.instances, self.validation_boards)
+        return self.draw(lake, key, self.config.rounds.instances)
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
         """Train by GRPO on the round's boards from the run's last update, with an order of its own in every epoch.
@@ -144,87 +136,21 @@ class LanguageStudent(Writer):
             recorder.step_done({"phase": "round"} | metrics, seconds, status, config.checkpoint.every_steps)
         return training_evidence(progress.training, boards, requested)
 
-    def validate(
-        self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
-    ) -> Evidence:
-        """Answer the validation boards.
+    def answerer(self) -> PlanWriter:
+        """Return who answers boards with the current parameters."""
+        return PlanWriter(self.policy, self.policy.rollout_parameters(self.state.parameters))
 
-        Raises:
-          Interrupted: with everything saved as it was before.
-        """
-        config, policy, boards = self.config, self.policy, self.validation
-        settings = config.validation
-        part = distributed.share(len(boards.prompts), "validation.instances")
-        prompts, optima = boards.prompts.take(part), boards.optima[part]
-        recorder.display.stage(f"{stage_name(name)}: validation", len(prompts) * (1 + settings.samples))
-        keys = [make_key(config.seed, Purpose.VALIDATE, occasion, number) for number in range(2)]
-        rollout = self._answer(recorder, prompts, keys[0], 1, SamplingParams(temperature=0.0))
-        verdicts = policy.judge(prompts, rollout, optima)
-        sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
-        sampled = self._answer(recorder, prompts, keys[1], settings.samples, sampling)
-        valid = policy.judge(prompts, sampled, optima).valid
-        rollout, verdicts, valid = distributed.all_gather((rollout, verdicts, valid))
-        instances = boards.prompts.instances
-        answers = Answers(
-            instances=instances,
-            optima=boards.optima,
-            kinds=boards.kinds,
-            environment=boards.environment,
-            verdicts=verdicts,
-            tokens=rollout.mask.sum(axis=-1),
-            truncated=rollout.truncated,
-            sampled_valid=valid.reshape(-1, settings.samples).mean(axis=-1),
-            samples=settings.samples,
-            plans=lambda chosen: policy.read(instances[chosen], rollout[chosen]),
-            texts=lambda chosen: policy.texts(rollout.tokens[chosen], rollout.mask[chosen]),
-            first_lost=lambda chosen, texts: first_lost(instances[chosen], texts),
-            prompt=writer(config.text),
-        )
-        return keep_validation(recorder, name, answers, training)
+    @property
+    def exploration(self) -> SamplingParams:
+        """The sampling of the answers that it is trained on."""
+        return SamplingParams(self.config.grpo.temperature)
 
-    def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
-        """Let the current policy answer fresh boards of each kind with data; the result is the same on all processes.
-
-        Args:
-          lake: configuration with the kinds and their hole and wait ratios.
-
-        Returns:
-          For each kind the share of a board's answers that are valid, float ``[PILOT_BOARDS]``, one or two more
-          where the processes of a job could not share the boards otherwise.
-
-        Raises:
-          ConfigError: if no board of a kind is solvable.
-          Interrupted: with everything saved as it was before.
-        """
-        policy, lake = self.policy, equal_shares(lake)
-        count = -(-PILOT_BOARDS * len(lake.kinds) // jax.process_count()) * jax.process_count()
-        with recorder.save_on_interrupt():
-            boards = self._draw(lake, jax.random.fold_in(key, 0), count, self.validation_boards)
-        part = distributed.share(count, "boards of a pilot")
-        prompts = policy.prompts(boards.instances).take(part)
-        recorder.display.stage(f"round {self.state.progress.round}: pilot", len(prompts) * PILOT_SAMPLES)
-        sampling = SamplingParams(self.config.grpo.temperature)
-        rollout = self._answer(recorder, prompts, jax.random.fold_in(key, 1), PILOT_SAMPLES, sampling)
-        verdict = policy.judge(prompts, rollout, np.asarray(boards.solutions.cost)[part])
-        shares = distributed.all_gather(verdict.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
-        return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
-
-    def _answer(
-        self, recorder: Recorder, prompts: Prompts, key: jax.Array, samples: int, sampling: SamplingParams
-    ) -> Rollout:
-        """Answer prompts with the current parameters; each answer is a step of the display's stage."""
-        display, before = recorder.display, recorder.display.done
-        return self.policy.sampler.generate(
-            self.policy.rollout_parameters(self.state.parameters),
-            prompts.tokens,
-            key,
-            samples=samples,
-            sampling=sampling,
-            progress=recorder.with_stop_check(lambda done: display.advance(steps=before + done - display.done)),
-        )
+    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
+        """Generate and solve boards."""
+        return self._draw(lake, key, count, self.validation.instances)
 
 
-def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> BoardSet:
+def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> Dataset:
     """Draw the boards that the settings `validation` ask for, which every validation of a run answers.
 
     Raises:
@@ -233,7 +159,25 @@ def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> BoardSet:
     settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
     kinds = policy.config.target_kinds
     boards = mixed_boards(draw, kinds, settings.holes, VALIDATION_WAIT, key, settings.instances)
-    return dataclasses.replace(BoardSet.of(policy, boards), environment=evidence_.environment(boards))
+    policy.prompts(boards.instances)
+    return boards
+
+
+def load_writer(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> PlanWriter:
+    """Read a checkpoint that writes plans; see `rl.students.load`."""
+    roomy = config.text.model_copy(update={"max_prompt_tokens": 2**31})
+    key = make_key(config.seed, Purpose.PARAMETERS)
+    loaded, parameters = Policy.load(config.model_copy(update={"text": roomy}), folder, key)
+    longest = max(map(len, loaded.prompts(boards).tokens))
+    text = config.text.model_copy(update={"max_prompt_tokens": longest})
+    policy = dataclasses.replace(loaded, config=config.model_copy(update={"text": text}))
+    say(f"{folder}: {policy.describe(parameters)}")
+    if longest > config.text.max_prompt_tokens:
+        say(
+            f"prompts have up to {longest} tokens and get the room they need (text.max_prompt_tokens = "
+            f"{config.text.max_prompt_tokens} is for training)"
+        )
+    return PlanWriter(policy, policy.rollout_parameters(parameters))
 
 
 def check_room(policy: Policy, examples: int = 64) -> None:

@@ -1,15 +1,86 @@
-"""What every student whose parameters are a language model's does alike: it writes as an engineer, and is saved."""
+"""A language model that writes: plans for boards, and as an engineer the next configuration."""
 
+import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 from flax import nnx
 
 from engineer.engineers.language import Generate
+from jaxlake.types import Instance
+from rl import distributed
 from rl.config.choices import LanguageKind
-from rl.model.policy import Policy
+from rl.judge.answers import Answers, Show
+from rl.learn.credit import first_lost
+from rl.model.policy import Policy, writer
+from rl.model.sampler import SamplingParams
+from rl.model.sharding import fingerprint
 from rl.model.tokenizer import Tokenizer
 from rl.run.recorder import Recorder
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanWriter:
+    """A `rl.judge.answers.Answerer` that writes whole plans.
+
+    Attributes:
+      policy: the model's static half and its tokenizer.
+      parameters: the samplers' copy of the parameters, `Policy.rollout_parameters`.
+    """
+
+    policy: Policy
+    parameters: nnx.State
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The parameters' and the model's digests, and the cap on thoughts."""
+        text = self.policy.config.text
+        cap = {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop} if text.thinking_cap else {}
+        dtype = self.policy.config.model.dtype
+        return {"parameters": fingerprint(self.parameters), "dtype": dtype} | self.policy.identity | cap
+
+    @property
+    def rows(self) -> int:
+        """Answers in the sampler at once."""
+        return self.policy.config.sampler.rows
+
+    @property
+    def prompt(self) -> Callable[[Instance], str]:
+        """The message of a board."""
+        return writer(self.policy.config.text)
+
+    def first_lost(self, boards: Instance, texts: Sequence[str]) -> list[int | None]:
+        """Return the place in each text that loses the last valid plan."""
+        return first_lost(boards, texts)
+
+    def answer(
+        self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
+    ) -> Answers:
+        """Write plans; see `Answerer`. Each answer's draws follow from its number alone."""
+        policy, processes = self.policy, jax.process_count()
+        count = len(boards.size)
+        share = -(-count // processes)
+        begin = jax.process_index() * share
+        # What is asked too much, so that all processes ask equally many, is dropped.
+        rollout = policy.sampler.generate(
+            self.parameters,
+            policy.prompts(boards[np.minimum(begin + np.arange(share), count - 1)]).tokens,
+            jax.random.fold_in(key, int(sampling.temperature > 0)),
+            samples=samples,
+            sampling=sampling,
+            first_request=first + begin * samples,
+            progress=lambda done: show(min(done * processes, count * samples)),
+        )
+        rollout = jax.tree.map(lambda leaf: leaf[: count * samples], distributed.all_gather(rollout))
+        return Answers(
+            plans=policy.read(boards, rollout),
+            lengths=rollout.mask.sum(axis=-1),
+            truncated=rollout.truncated,
+            texts=lambda chosen: policy.texts(rollout.tokens[chosen], rollout.mask[chosen]),
+        )
 
 
 class Writer:

@@ -12,12 +12,13 @@ from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl.config import ConfigError, WarmStartSection
+from rl.judge import validation
 from rl.judge.server import ApiError
 from rl.loop import engineer_factory
-from rl.model.policy import Policy
 from rl.model.sharding import fingerprint
 from rl.students import language
-from rl.students.language import LanguageStudent, check_room
+from rl.students.language import check_room
+from rl.students.writer import PlanWriter
 
 
 @pytest.fixture(scope="module")
@@ -146,19 +147,19 @@ def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(sta
 
 @pytest.mark.heavy
 def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkeypatch):
-    monkeypatch.setattr(language, "PILOT_BOARDS", 3)
-    monkeypatch.setattr(language, "PILOT_SAMPLES", 4)
+    monkeypatch.setattr(validation, "PILOT_BOARDS", 3)
+    monkeypatch.setattr(validation, "PILOT_SAMPLES", 4)
     run = stage.after_round_0()
     lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
 
-    def answer(student, recorder, prompts, key, samples, sampling):
-        asked.append((prompts.instances, samples, sampling.temperature))
+    def answer(writer, boards, samples, sampling, key, show):
+        asked.append((boards, samples, sampling.temperature))
         return None  # which is not looked at, as the verdicts are given
 
-    monkeypatch.setattr(LanguageStudent, "_answer", answer)
+    monkeypatch.setattr(PlanWriter, "answer", answer)
     verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
-    monkeypatch.setattr(Policy, "judge", lambda policy, prompts, rollout, optima: verdict)
-    shares = run.student.pilot(run.recorder, lake, jax.random.key(3))
+    monkeypatch.setattr(validation, "judge", lambda boards, optima, answers, objective: verdict)
+    shares = validation.pilot(run.student, run.recorder, lake, jax.random.key(3))
     (instances, samples, temperature) = asked[0]
     assert instances.size.tolist() == [4] * 3 and instances.holes.sum(axis=-1).tolist() == [3] * 3
     assert (samples, temperature) == (4, 1.0)
@@ -168,7 +169,7 @@ def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkey
 def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
     run = stage.after_round_0(kind="uniform", gate="mix")
     hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
-    monkeypatch.setattr(LanguageStudent, "pilot", lambda *arguments: hopeless)
+    monkeypatch.setattr(validation, "pilot", lambda *arguments: hopeless)
     proposal = run.design()
     assert proposal.gate["action"] == "mixed"
     assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]

@@ -32,7 +32,7 @@ def small_suites(monkeypatch):
     """The first boards of both suites in their order: of each cell 1, or 3 of the 8 with two agents."""
     sizes = {"test": 63, "validation": 24}
     small = {name: take(load(name), spread(load(name))[:count]) for name, count in sizes.items()}
-    monkeypatch.setattr(evaluate, "load", small.get)
+    monkeypatch.setattr(evaluate.benchmark, "load", small.get)
     monkeypatch.setattr(asking, "CALL", 1)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
 
@@ -78,7 +78,7 @@ LATE = {"3ag_3x3_hr0.1_020": "0:(2,0)(1,0)(0,0)(0,1)(0,2)\n1:(0,1)(1,1)(1,0)\n2:
 
 def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
     """The answers that are to boards of this suite, by the prompts that ask for them."""
-    benchmark = evaluate.load(suite)
+    benchmark = evaluate.benchmark.load(suite)
     boards = {name: benchmark.instances[i] for i, name in enumerate(benchmark.ids)}
     return {
         text.prompt(boards[name], text.PromptStyle.VERBOSE): answer
@@ -158,7 +158,7 @@ import sys
 from jaxlake.benchmark import load, spread, take
 from rl import evaluate
 from rl.judge import asking
-evaluate.load = lambda name: take(load(name), spread(load(name))[:24])
+evaluate.benchmark.load = lambda name: take(load(name), spread(load(name))[:24])
 asking.CALL = 1
 port, me, *arguments = sys.argv[1:]
 job = ["--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--process", me]
@@ -231,7 +231,7 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     server.respond = respond
     status, out, err = command("--api", server.url, "org/model", "--suite", "benchmark", "--out", tmp_path / "e")
     assert (status, err) == (0, "")
-    benchmark = evaluate.load("test")
+    benchmark = evaluate.benchmark.load("test")
     prompts = {text.prompt(benchmark.instances[i], text.PromptStyle.VERBOSE) for i in range(63)}
     first, *asked = server.asked  # a small question before there is work to lose
     assert {body["messages"][0]["content"] for body in asked} == prompts and first["max_tokens"] == 16

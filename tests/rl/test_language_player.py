@@ -26,6 +26,7 @@ from jaxlake.levels import stack
 from jaxlake.state import Params
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
+from rl.judge.answers import GREEDY, judge
 from rl.model import lora, weights
 from rl.model.decoder import create
 from rl.model.policy import Policy
@@ -168,12 +169,11 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
     policy.save(tmp_path, parameters["model"])
     drawn = pool.draw(LakeConfig.uniform(("3", "4"), 0.2, 0.0), jax.random.key(0), 12)
     player = load_player(config, tmp_path)
-    verdicts, steps = player.play(
-        drawn.instances, np.asarray(drawn.solutions.cost), config.lake.objective, jax.random.key(1), greedy=True
-    )
+    answers = player.answer(drawn.instances, 1, GREEDY, jax.random.key(1), print)
+    verdicts = judge(drawn.instances, np.asarray(drawn.solutions.cost), answers, config.lake.objective)
     lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (parameters, drawn.instances))
     _, expected = ppo.play(actor, SMALL, frozen, *lanes, jax.random.key(1)[None], True)
-    np.testing.assert_array_equal(steps, np.asarray(expected)[0])
+    np.testing.assert_array_equal(answers.lengths, np.asarray(expected)[0])
     assert {CHECKS[int(np.argmin(row))] for row in verdicts.checks if not row.all()} <= {*CHECKS}
 
 

@@ -12,6 +12,8 @@ import pytest
 from lab import LAB, NETWORK, SMALL, whole
 
 from engineer.evidence import CHECKS
+from jaxlake.benchmark import load as load_suite
+from jaxlake.benchmark import spread, take
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
@@ -22,6 +24,9 @@ from rl.command import shipped
 from rl.compare import main as compare
 from rl.config import Config, ConfigError, load
 from rl.evaluate import main as evaluate
+from rl.judge import asking
+from rl.judge.answers import GREEDY, judge
+from rl.model.sampler import SamplingParams
 from rl.plan import main as plan
 from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
@@ -218,10 +223,9 @@ def test_a_network_learns_small_boards():
     assert valid[:2].mean() < 0.25 and valid[-3:].mean() > 0.75
     held_out = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 20, validation=True)
     player = Player(actor, settings, None, learner.parameters)
-    verdicts, _ = player.play(
-        held_out.instances, np.asarray(held_out.solutions.cost), Objective.SUM_OF_COSTS, jax.random.key(2), greedy=False
-    )
-    assert verdicts.valid.mean() > 0.6
+    boards, optima = held_out.instances, np.asarray(held_out.solutions.cost)
+    answers = player.answer(boards, 1, SamplingParams(), jax.random.key(2), print)
+    assert judge(boards, optima, answers, Objective.SUM_OF_COSTS).valid.mean() > 0.6
 
 
 def content(folder):
@@ -379,14 +383,27 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
     assert {file: file.stat().st_mtime_ns for file in done} == done
 
 
-def test_commands_that_are_for_language_policies_say_so_in_one_line(tmp_path, capsys):
-    config = load(shipped("lab.yaml"))
-    (tmp_path / "config.yaml").write_text(config.to_yaml())
-    assert evaluate(["--run", str(tmp_path), "--suite", "validation"]) == 2
+def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
+    run, learner = tmp_path / "run", network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    network_actor.save(run / "final", ACTOR, ppo.lane(learner.parameters, 0))
+    (run / "config.yaml").write_text(Config(**LAB).to_yaml())
+    boards = take(suite := load_suite("test"), spread(suite)[:30])
+    monkeypatch.setattr("jaxlake.benchmark.load", lambda name: boards)
+    monkeypatch.setattr(asking, "CALL", 1)  # 16 boards a call
+    assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 0
+    assert "published" in capsys.readouterr().out
+    scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
+    answers = load_player(Config(**LAB), run / "final").answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
+    lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
+    texts = dict(zip(boards.ids, answers.texts(range(30)), strict=True))
+    assert {line["id"]: line["answer"] for line in lines} == texts and scores["answers"] == 30
+    assert sorted(line["tokens"] for line in lines) == sorted(answers.lengths.tolist())
+    assert evaluate(["--run", str(run), "--reading"]) == 2
+    assert evaluate(["--run", str(run), "--suite", "benchmark", "--samples", "2", "validation.top_k=3"]) == 2
     assert plan(["--config", str(shipped("lab.yaml"))]) == 2
     error = capsys.readouterr().err
-    assert "what learned there plays turn by turn and writes no plans" in error
-    assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 2
+    assert "is a network, which reads nothing" in error and "a player chooses among five moves" in error
+    assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 3
 
 
 def test_the_episodes_of_a_round_are_counted_by_board_and_by_update(quick_compilation):
@@ -409,6 +426,15 @@ def test_a_validation_is_drawn_and_judged():
         student.draw_validation(SimpleNamespace(validation_seed=3), display)
         assert display.done == display._total
     drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), 24)
-    plans, _, verdicts = student._play(learner, drawn, 0, 0)
-    expected = verify(drawn.instances, plans[0], np.asarray(drawn.solutions.cost))
-    jax.tree.map(np.testing.assert_array_equal, verdicts[0], expected)
+    player = Player(ACTOR, SMALL, None, learner.parameters)
+    key, optima = jax.random.key(1), np.asarray(drawn.solutions.cost)
+    for samples, sampling in (1, GREEDY), (3, SamplingParams()), (2, SamplingParams(0.5)):
+        answers = player.answer(drawn.instances, samples, sampling, key, print)
+        verdicts = judge(drawn.instances, optima, answers, Objective.SUM_OF_COSTS)
+        for i in range(24 * samples):
+            expected = verify(drawn.instances[i // samples], answers.plans[i], optima[i // samples])
+            jax.tree.map(np.testing.assert_array_equal, verdicts[i], expected)
+    alone = player.answer(drawn.instances, 1, SamplingParams(), key, print)
+    sampled = player.answer(drawn.instances, 3, SamplingParams(), key, print)
+    np.testing.assert_array_equal(sampled.lengths[::3], alone.lengths)  # the first of three is that of one
+    assert any(sampled.lengths[0::3] != sampled.lengths[1::3])

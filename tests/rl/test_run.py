@@ -1,6 +1,5 @@
 """A run's bookkeeping: skipped updates, the best policy, answers of a step under way, the reference, stopping."""
 
-import functools
 import json
 import signal
 from pathlib import Path
@@ -16,14 +15,16 @@ from jax.sharding import PartitionSpec as P
 
 from engineer.engineers.base import Draw
 from engineer.evidence import Evidence, KindEnvironment, KindEvidence, TrainingEvidence
+from jaxlake import text
 from jaxlake.board_text import from_text
+from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
+from jaxlake.solve import solve
 from rl.config import Config, GRPOSection, RunError
+from rl.judge.answers import Answers
+from rl.judge.validation import validate
 from rl.learn import grpo
-from rl.learn.boards import BoardSet
-from rl.model.policy import Policy, Prompts
-from rl.model.sampler import Rollout
 from rl.model.sharding import make_mesh, shard_parameters
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose
@@ -32,7 +33,6 @@ from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted, Stop
 from rl.run.state import TrainState, make_reference, needs_reference, restore
 from rl.run.tracking import Display
-from rl.students import LanguageStudent
 
 
 class OnePolicy:
@@ -184,42 +184,43 @@ ALONE = Kind.of("3x1")
 OPTIMAL, LATE, THROUGH = "0:(0,0)(0,1)(0,2)", "0:(0,0)(0,0)(0,1)(0,2)", "0:(0,0)(1,0)(1,1)(1,2)(0,2)"
 
 
+class Said:
+    """An answerer with its answers given: first the greedy ones, then the sampled ones."""
+
+    first_lost = None
+
+    def __init__(self, greedy: list[str], sampled: list[str]):
+        self.says = {True: greedy, False: sampled}
+
+    def prompt(self, board):
+        return "Go"
+
+    def answer(self, boards, samples, sampling, key, show, first=0):
+        texts = self.says[sampling.temperature == 0]
+        assert len(texts) == len(boards.size) * samples
+        plans = text.parse_batch(texts, max_size=3, max_agents=1, max_steps=20)
+        lengths = np.minimum([len(said) for said in texts], 30)
+        return Answers(plans, lengths, lengths == 30, lambda chosen: [texts[i] for i in chosen])
+
+
 def validated(
-    run: SimpleNamespace,
-    greedy: list[str],
-    sampled: list[str],
-    environment=(),
-    training: TrainingEvidence | None = None,
+    run: SimpleNamespace, greedy: list[str], sampled: list[str], training: TrainingEvidence | None = None
 ) -> Evidence:
     """The evidence of three boards, all of one agent with two steps to go, two of them with a hole below its way."""
-    says = [*greedy, *sampled]
-
-    def answer(parameters, prompts, key, *, samples, sampling, progress):
-        first = 0 if sampling.temperature == 0 else len(greedy)
-        places = np.arange(first, first + len(prompts) * samples)
-        lengths = np.minimum([len(says[i]) for i in places], 30)
-        mask = np.arange(30) < lengths[:, None]
-        tokens = np.broadcast_to(places[:, None], mask.shape).astype(np.int32)
-        logprobs = np.zeros(mask.shape, np.float32)
-        return Rollout(tokens=tokens, mask=mask, forced=mask & False, logprobs=logprobs, truncated=lengths == 30)
-
-    policy = run.policy
-    policy.texts = lambda tokens, mask: [says[i] for i in tokens[:, 0]]
-    policy.read = lambda instances, rollout: Policy.read(policy, instances, rollout)
-    policy.sampler, policy.judge = SimpleNamespace(generate=answer), functools.partial(Policy.judge, policy)
-    policy.rollout_parameters = lambda parameters: parameters
-    policy.config = Config(validation={"instances": 3, "samples": 2, "kinds": (3,)})
-    boards = [from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")]
-    validation = BoardSet(Prompts(stack(boards), [[1]] * 3), np.full(3, 2), np.array([ALONE] * 3, object), environment)
-    student = LanguageStudent.__new__(LanguageStudent)  # without a model, as the answers are given
-    student.config, student.policy, student.state, student.validation = policy.config, policy, run.state, validation
-    return student.validate(run.recorder, "rounds/0", 2, training)
+    report = SimpleNamespace(
+        kind=ALONE, realised=3, candidates=3, known=0, solvable=1.0, hole_ratio=0.1, realised_waits=0
+    )
+    boards = stack([from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")])
+    data = Dataset(boards, solve(boards), np.zeros(3, bool), np.array([ALONE] * 3, object), (report,))
+    config = Config(validation={"instances": 3, "samples": 2, "kinds": (3,)})
+    student = SimpleNamespace(config=config, validation=data, answerer=lambda: Said(greedy, sampled))
+    return validate(student, run.recorder, "rounds/0", 2, training)
 
 
 def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):
     boards = KindEnvironment(ALONE, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)
     training = TrainingEvidence((), (boards,))
-    found = validated(run, [OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"], (boards,), training)
+    found = validated(run, [OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"], training)
     file = run.recorder.directory.path / "rounds/0/evidence.json"
     assert Evidence.from_json(json.loads(file.read_text())) == found
     (row,) = found.by_kind
@@ -227,7 +228,7 @@ def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):
     assert (row.sampled_valid, row.groups, row.all_valid, row.learnable, row.all_invalid) == (0.5, 3, 1, 1, 1)
     assert row.sampled_se == pytest.approx(0.5 / 3**0.5)
     assert row.answer_tokens == pytest.approx((17 + 27 + 2) / 3)
-    assert found.environment == (boards,) and found.training == training
+    assert [row.kind for row in found.environment] == [ALONE] and found.training == training
     assert row.kind == ALONE and {failure.kind for failure in found.trajectories} == {ALONE}
     shown = [(failure.check, failure.answer, failure.board.split()[:2]) for failure in found.trajectories]
     assert shown == [("parsable", "no", ["a.A", ".#."]), ("hole_free", THROUGH, ["a.A", ">>^"])]

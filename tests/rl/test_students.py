@@ -14,6 +14,7 @@ from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate.candidates import fingerprints
 from rl.config import Config
+from rl.judge.validation import pilot, validate
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
@@ -51,17 +52,17 @@ def test_a_student_learns_shows_what_it_can_do_and_comes_back(tmp_path, config):
                 student.warm_start(recorder)  # of no steps
             boards = student.build(lake)
             assert {*boards.kinds} == {*config.lake.kinds} and len(boards.kinds) == config.rounds.instances
-            assert not {*fingerprints(student.validation_boards)} & {*fingerprints(boards.instances)}
+            assert not {*fingerprints(student.validation.instances)} & {*fingerprints(boards.instances)}
             training = student.train(recorder, boards, lake)
             assert {row.kind for row in training.by_kind} <= {*config.lake.kinds}
-            evidence = student.validate(recorder, "rounds/0", 2, training)
+            evidence = validate(student, recorder, "rounds/0", 2, training)
             recorder.save()
         written = json.loads((tmp_path / "run/rounds/0/evidence.json").read_text())
         assert Evidence.from_json(written) == evidence and evidence.training == training
         assert {row.kind for row in evidence.by_kind} == {*config.target_kinds}
         for row in (*evidence.by_kind, *training.by_kind):
             assert sum(row.first_failures.values()) == row.n - row.valid
-        shares = student.pilot(recorder, lake, jax.random.key(0))
+        shares = pilot(student, recorder, lake, jax.random.key(0))
         assert shares.keys() == {*config.lake.kinds}
         assert all(((x >= 0) & (x <= 1)).all() for x in shares.values())
         student.save(tmp_path / "saved")

@@ -84,7 +84,7 @@ class Stage:
         reference = make_reference(lora.split(parameters)[0], policy) if needs_reference(config) else None
         optimizer_state = init(self.optimizer, parameters, policy.mesh)
         student.state = TrainState(parameters, optimizer_state, reference, Progress(stage="rounds"))
-        student.validation = SimpleNamespace(prompts=SimpleNamespace(instances=self.data.instances))
+        student.validation = self.data
         return Scene(student, Recorder(directory, display, Stop(), student))
 
     def after_round_0(self, **engineer) -> "Scene":

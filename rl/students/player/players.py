@@ -11,6 +11,7 @@ from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from rl.config import Config, ConfigError
+from rl.judge.validation import validate
 from rl.learn import grpo, sft
 from rl.learn.grpo.optimizer import make_optimizer
 from rl.model import lora, sharding
@@ -106,7 +107,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         state = self.state
         if self.config.warm_start.steps:
             sft.warm_start(self.policy, state, recorder, self._warm_optimizer, None)
-            recorder.keep_best("warm_start", self.validate(recorder, "warm_start", occasion=1))
+            recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         trained = lora.split(state.parameters)[0]
         state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy)
 
@@ -137,14 +138,15 @@ def load_player(config: Config, folder: Path) -> Player:
     Raises:
       ConfigError: if the folder holds no such player.
     """
+    settings = config.student.ppo
     if config.is_network:
         actor, parameters = network_actor.load(folder)
-        return Player(actor, config.student.ppo, None, ppo.lanes([parameters]))
+        return Player(actor, settings, None, ppo.lanes([parameters]))
     key = make_key(config.seed, Purpose.PARAMETERS)
     policy, model = Policy.load(config, folder, key)
     if config.student.turns.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
         raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
-    reader, _, model = language_actor.make_actor(policy, model, key)
+    reader, policy, model = language_actor.make_actor(policy, model, key)
     trained, frozen = lora.split(model)
     value = language_actor.first_value(policy.shape.hidden_size)  # nobody asks for it here
-    return Player(reader, config.student.ppo, frozen, ppo.lanes([{"model": trained, "value": value}]))
+    return Player(reader, settings, frozen, ppo.lanes([{"model": trained, "value": value}]), policy.identity)

@@ -388,6 +388,7 @@ def play(
     levels: Instance,
     keys: Array,
     greedy: bool,
+    temperature: float = 1.0,
 ) -> tuple[Plan, Array]:
     """Let every lane's actor play each of its levels once, and write down the moves as plans.
 
@@ -399,6 +400,7 @@ def play(
       levels: ``[lanes, levels]``.
       keys: ``[lanes]``, of the actions.
       greedy: take the likeliest action instead of drawing one.
+      temperature: the log-probabilities are divided by it before one is drawn.
 
     Returns:
       Plans ``[lanes, levels]`` with room for `settings.episode_steps` steps, and the steps played, int32.
@@ -411,7 +413,7 @@ def play(
         def step(states: State, key: Array) -> tuple[State, Array]:
             wanted = (states.positions != ABSENT) & ~states.done[:, None]
             logits, _ = decide(actor, parameters, frozen, *_see(lake, states), wanted)
-            action = jnp.argmax(logits, axis=-1) if greedy else jax.random.categorical(key, logits)
+            action = jnp.argmax(logits, axis=-1) if greedy else jax.random.categorical(key, logits / temperature)
             offset = jnp.array([down * levels.max_size + right for down, right in STEPS], jnp.int32)
             cells = jnp.where(states.positions == ABSENT, ABSENT, states.positions + offset[action])
             cells = jnp.where(states.done[:, None], ABSENT, cells)

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from engineer import Evidence
 from engineer import evidence as evidence_
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from engineer.evidence.answers import count_groups, standard_error
@@ -17,16 +16,18 @@ from jaxlake import text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
-from jaxlake.types import Check, Instance, Objective, Plan, Verdict
+from jaxlake.record import Array
+from jaxlake.types import Check, Instance, Verdict
 from jaxlake.verify import first_failure, verify
 from rl.config import Config, ConfigError, PPOSection, RunError
-from rl.judge.validation import Answers, keep_validation, stage_name
-from rl.learn.boards import VALIDATION_WAIT, build_boards, equal_shares, mixed_boards
+from rl.judge.answers import Answers, Show
+from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
+from rl.model.sampler import SamplingParams
+from rl.model.sharding import fingerprint
 from rl.run.directory import RunDirectory
-from rl.run.keys import Purpose, make_key
+from rl.run.keys import Purpose, make_key, make_round_key
 from rl.run.recorder import Recorder
 from rl.run.tracking import Display, Stopwatch
-from rl.students.base import PILOT_BOARDS, PILOT_SAMPLES
 from rl.students.player import ppo
 from rl.students.player.actor import Actor
 from rl.students.player.player_state import LanguageState, NetworkState
@@ -39,31 +40,71 @@ OTHER_KINDS_WEIGHT = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Player:
-    """A trained actor, to be used without its run.
+    """A `rl.judge.answers.Answerer` that moves turn by turn.
 
     Attributes:
-      actor: its static half.
+      actor: the static half of who plays.
       settings: the settings of its training, of which playing needs the length of an episode alone.
       frozen, parameters: what was not trained, and what was; one lane.
+      about: plain values that affect its moves, beside the parameters.
     """
 
     actor: Actor
     settings: PPOSection
     frozen: Any
     parameters: Any
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    first_lost: None = None
 
-    def play(
-        self, boards: Instance, optima: np.ndarray, objective: Objective, key: jax.Array, greedy: bool
-    ) -> tuple[Verdict, np.ndarray]:
-        """Play each board ``[n]`` once.
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The parameters' digest, the length of an episode, and what else affects the moves."""
+        digest = fingerprint((self.parameters, self.frozen))
+        return {"parameters": digest, "episode_steps": self.settings.episode_steps, **self.about}
 
-        Returns:
-          Verdicts ``[n]`` on the moves as a plan, and the steps played, int32 ``[n]``; numpy arrays.
+    @property
+    def rows(self) -> int:
+        """Plays at once."""
+        return self.settings.environments
+
+    @property
+    def prompt(self) -> Callable[[Instance], str]:
+        """The board in words, which the player does not see so."""
+        return lambda board: text.prompt(board, text.PromptStyle.COORDINATES)
+
+    def answer(
+        self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
+    ) -> Answers:
+        """Play each board; see `Answerer`.
+
+        Raises:
+          ConfigError: if the sampling is by top-k or top-p: there are five moves.
         """
+        if sampling.truncated:
+            raise ConfigError("top_k and top_p: a player chooses among five moves; use the temperature alone")
+        greedy = sampling.temperature == 0
         levels = jax.tree.map(lambda x: np.asarray(x)[None], boards)
-        plans, steps = ppo.play(self.actor, self.settings, self.frozen, self.parameters, levels, key[None], greedy)
-        verdicts = verify(levels, plans, np.asarray(optima)[None], objective=objective)
-        return jax.tree.map(lambda x: np.asarray(x)[0], (verdicts, steps))
+        plays = []
+        for number in range(samples):
+            draws = jax.random.fold_in(key, number + (not greedy))
+            draws = jax.random.fold_in(draws, first) if first else draws
+            heat = sampling.temperature or 1.0
+            plays.append(
+                ppo.play(self.actor, self.settings, self.frozen, self.parameters, levels, draws[None], greedy, heat)
+            )
+            show(len(boards.size) * (number + 1))
+
+        def side_by_side(*plays: Array) -> np.ndarray:
+            return np.stack([np.asarray(x)[0] for x in plays], axis=1).reshape(-1, *plays[0].shape[2:])
+
+        plans, steps = jax.tree.map(side_by_side, *plays)
+        repeated = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), boards)
+        return Answers(
+            plans=plans,
+            lengths=steps,
+            truncated=ran_out(verify(repeated, plans, np.zeros_like(steps))),
+            texts=lambda chosen: [text.answer(plans[i], boards.max_size) for i in chosen],
+        )
 
 
 class PlayerStudent(Generic[StateT]):
@@ -91,11 +132,6 @@ class PlayerStudent(Generic[StateT]):
         self.validation: Dataset
         self._validation_key: jax.Array
         self._has_stock = pool.covers(config.all_kinds)
-
-    @property
-    def validation_boards(self) -> Instance:
-        """The boards ``[n]`` that no training shows."""
-        return self.validation.instances
 
     @property
     def training_summary(self) -> str:
@@ -136,10 +172,11 @@ class PlayerStudent(Generic[StateT]):
     def build(self, lake: LakeConfig) -> Dataset:
         """Take the boards of the round from the stock, or generate them."""
         key = make_key(self.config.seed, Purpose.BUILD, self.state.progress.round)
-        return self._boards(lake, key, self.config.rounds.instances)
+        return self.draw(lake, key, self.config.rounds.instances)
 
-    def _boards(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
-        return self._draw(lake, key, count, self.validation_boards)
+    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
+        """Take boards from the stock, or generate them."""
+        return self._draw(lake, key, count, self.validation.instances)
 
     def _draw(
         self, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None, validation: bool = False
@@ -202,40 +239,12 @@ class PlayerStudent(Generic[StateT]):
         stacked = jnp.stack(list(keys))
         return ppo.train_round(self.actor, self.settings, self.frozen, learner, levels, optima, stacked, check)
 
-    def validate(
-        self, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
-    ) -> Evidence:
-        """Play the validation boards greedily once, and by sampling `validation.samples` times."""
-        boards, settings = self.validation, self.config.validation
-        recorder.display.stage(f"{stage_name(name)}: validation", 1 + settings.samples)
-        plans, steps, verdicts = (ppo.lane(x, 0) for x in self._play(self.state.learner, boards, occasion, 0))
-        answers = Answers(
-            instances=boards.instances,
-            optima=np.asarray(boards.solutions.cost),
-            kinds=boards.kinds,
-            environment=evidence_.environment(boards),
-            verdicts=verdicts,
-            tokens=steps,
-            truncated=ran_out(verdicts),
-            sampled_valid=self._valid_shares(self.state.learner, boards, occasion, settings.samples)[0],
-            samples=settings.samples,
-            plans=lambda chosen: plans[chosen],
-            texts=lambda chosen: [text.answer(plans[i], boards.instances.max_size) for i in chosen],
-            prompt=lambda instance: text.prompt(instance, text.PromptStyle.COORDINATES),
-        )
-        return keep_validation(recorder, name, answers, training)
+    exploration = SamplingParams()
+    """The sampling of the moves that it is trained on."""
 
-    def _play(
-        self, learner: ppo.Learner, boards: Dataset, occasion: int, number: int
-    ) -> tuple[Plan, np.ndarray, Verdict]:
-        """Let all lanes play the same boards with the same key: greedily as number 0, else by sampling."""
-        lanes = len(jax.tree.leaves(learner.parameters)[0])
-        levels = jax.tree.map(lambda x: np.broadcast_to(x, (lanes, *np.shape(x))), boards.instances)
-        keys = jnp.repeat(make_key(self.config.seed, Purpose.VALIDATE, occasion, number)[None], lanes, axis=0)
-        plans, steps = ppo.play(self.actor, self.settings, self.frozen, learner.parameters, levels, keys, number == 0)
-        optima = np.broadcast_to(np.asarray(boards.solutions.cost), (lanes, len(boards.kinds)))
-        verdicts = verify(levels, plans, optima, objective=self.config.lake.objective)
-        return jax.tree.map(np.asarray, (plans, steps, verdicts))
+    def answerer(self) -> Player:
+        """Return who plays boards with the current parameters."""
+        return Player(self.actor, self.settings, self.frozen, self.state.learner.parameters)
 
     def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array) -> ppo.Learner:
         """Train branches of one round on each design, all in one program; the state stays as it is.
@@ -258,7 +267,7 @@ class PlayerStudent(Generic[StateT]):
         for design in designs:
             for repeat in range(repeats):
                 board_key, train_key = jax.random.split(jax.random.fold_in(key, repeat))
-                boards.append(self._boards(design, board_key, self.config.rounds.instances))
+                boards.append(self.draw(design, board_key, self.config.rounds.instances))
                 keys.append(train_key)
         learner, _, metrics = self._train_lanes(boards, keys)
         if not np.isfinite(np.asarray(metrics["loss"])).all():
@@ -267,12 +276,17 @@ class PlayerStudent(Generic[StateT]):
 
     def valid_shares(self, learner: ppo.Learner, boards: Dataset, samples: int) -> np.ndarray:
         """Let all lanes play boards with common keys; return the share of plays that are valid, ``[lanes, boards]``."""
-        occasion = 2**16 + self.state.progress.round  # no key of a validation of the run's own
-        return self._valid_shares(learner, boards, occasion, samples)
-
-    def _valid_shares(self, learner: ppo.Learner, boards: Dataset, occasion: int, samples: int) -> np.ndarray:
-        plays = [self._play(learner, boards, occasion, number)[2].valid for number in range(1, 1 + samples)]
-        return np.mean(plays, axis=0)
+        lanes = len(jax.tree.leaves(learner.parameters)[0])
+        levels, optima = jax.tree.map(
+            lambda x: np.broadcast_to(x, (lanes, *np.shape(x))), (boards.instances, np.asarray(boards.solutions.cost))
+        )
+        key = make_round_key(self.config.seed, Purpose.VALIDATE, 2**16 + self.state.progress.round)  # no validation's
+        valid = []
+        for number in range(1, 1 + samples):
+            keys = jnp.repeat(jax.random.fold_in(key, number)[None], lanes, axis=0)
+            plans, _ = ppo.play(self.actor, self.settings, self.frozen, learner.parameters, levels, keys, False)
+            valid.append(np.asarray(verify(levels, plans, optima, objective=self.config.lake.objective).valid))
+        return np.mean(valid, axis=0)
 
     def branch_scores(self, display: Display, designs: Sequence[LakeConfig], key: jax.Array) -> np.ndarray:
         """Return how good the student is after one round of each design, float ``[designs]``; see `scores`."""
@@ -290,19 +304,6 @@ class PlayerStudent(Generic[StateT]):
         if self.other_boards is not None:
             scores = scores + OTHER_KINDS_WEIGHT * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
         return scores
-
-    def pilot(self, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
-        """Play fresh boards of each kind with data; see `engineer.Pilot`."""
-        lake = equal_shares(lake)
-        boards = self._boards(lake, jax.random.fold_in(key, 0), PILOT_BOARDS * len(lake.kinds))
-        levels, optima = jax.tree.map(
-            lambda x: np.repeat(x, PILOT_SAMPLES, axis=0), (boards.instances, boards.solutions.cost)
-        )
-        player = Player(self.actor, self.settings, self.frozen, self.state.learner.parameters)
-        objective = self.config.lake.objective
-        verdicts, _ = player.play(levels, optima, objective, jax.random.fold_in(key, 1), greedy=False)
-        shares = np.asarray(verdicts.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
-        return {kind: shares[boards.kinds == kind] for kind in lake.kinds}
 
 
 def ran_out(verdicts: Verdict) -> np.ndarray:
