@@ -41,7 +41,7 @@ def work(folder: Path, names: list[str]) -> None:
         config, *overrides = RUNS[name]
         command("rl.train", "--config", str(ROOT / "configs" / config), "--run", name, *overrides)
         if name == "tiny":
-            command("rl.evaluate", "--run", name, "--suite", "validation", "--limit", "80", "--samples", "2")
+            command("rl.evaluate", "--run", name, "--suite", "validation", "--limit", "80")
         for file in sorted({path for pattern in KEPT for path in (folder / name).glob(pattern) if path.is_file()}):
             print(hashlib.sha256(file.read_bytes()).hexdigest(), file.relative_to(folder), flush=True)
 

@@ -22,6 +22,7 @@ from rl.judge.asking import Asker, Say, board_asker, collect, engineer_asker, su
 from rl.loop.engineer_factory import make_client
 from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
+from rl.run.directory import check_format
 from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -165,6 +166,7 @@ def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
     if options.run:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
+        check_format(options.run)
         config = config_.load(options.run / "config.yaml", options.overrides)
         if config.is_network and options.reading:
             raise ConfigError(f"--reading: what learned in {options.run} is a network, which reads nothing")

@@ -79,4 +79,4 @@ def provenance(config: Config) -> dict[str, str]:
     set it; with ``ours`` where it is our default; with ``changed`` where a file or the command line gave another.
     """
     values = flat(config.model_dump())
-    return {key: origin(field, values[key]) for key, field in keys(type(config)).items()}
+    return {key: origin(field, values[key]) for key, field in keys(type(config)).items() if key in values}

@@ -1,6 +1,6 @@
 """Every setting of a run, declared once: type, default, meaning, bounds, and the paper's value."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import pydantic
 import yaml
@@ -26,6 +26,7 @@ from rl.config.choices import (
     WandbMode,
 )
 from rl.config.origins import as_override, inferred, ours, paper
+from rl.config.readers import NETWORK, READER, WRITER, given, readers
 from rl.config.training import GRPOSection, RewardSection, RoundsSection, WarmStartSection
 from rl.config.types import (
     ContextName,
@@ -374,6 +375,32 @@ class Config(Section):
                 "player, which is taught to design and learns no plans"
             )
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _everything_is_read(self) -> Self:
+        for key in given(self):
+            if self.reader not in readers(key):
+                raise ValueError(f"nothing reads {key} with {self.reader}; {' or '.join(readers(key))} does")
+        return self
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_unread(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        def pruned(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+            kept = {}
+            for name, value in values.items():
+                if isinstance(value, dict):
+                    if inner := pruned(value, f"{prefix}{name}."):
+                        kept[name] = inner
+                elif self.reader in readers(f"{prefix}{name}"):
+                    kept[name] = value
+            return kept
+
+        return pruned(handler(self))
+
+    @property
+    def reader(self) -> str:
+        """The student, by the setting that chooses it; see `rl.config.readers`."""
+        return NETWORK if self.is_network else READER if self.plays else WRITER
 
     @property
     def plays(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from jaxlake import __version__
 from rl import distributed
 from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
@@ -20,6 +21,23 @@ from rl.run.progress import LOGS, Progress
 
 ORIGIN = "origin.json"
 """Origin of a run that another one began: {"run": that one's folder from here, "validation_seed"}."""
+
+
+FORMAT = 2
+"""Number of the form of a run's files, which a change raises that runs of before do not survive; 1 wrote none."""
+
+
+def check_format(folder: Path) -> None:
+    """Refuse a run that a version with other files made: ConfigError naming that version."""
+    try:
+        made = json.loads((folder / "version.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        made = {"jaxlake": "0.1.0 before its second form of runs", "format": 1}
+    if made["format"] != FORMAT:
+        raise ConfigError(
+            f"{folder}: made by jaxlake {made['jaxlake']} (form {made['format']}); this version reads form {FORMAT}: "
+            "finish the run with the version that began it, or begin another"
+        )
 
 
 class InUse(ConfigError):
@@ -56,6 +74,7 @@ class RunDirectory:
             raise ConfigError(f"{path}: nothing can be written in {nearest}; choose another with --run")
         self._is_run = (path / "config.yaml").exists()
         if self._is_run:
+            check_format(path)
             self._refuse_other()
             self._take()
         elif path.exists() and any(child.name != "lock" for child in path.iterdir()):
@@ -68,6 +87,7 @@ class RunDirectory:
             if distributed.agree((self.path / "config.yaml").exists()):
                 raise InUse(f"{self.path}: was begun by another process just now; give the command again")
             self._is_run = True
+        self.write("version.json", {"jaxlake": __version__, "format": FORMAT})
         self.write("config.yaml", self.config.to_yaml())
         self.write("provenance.json", provenance(self.config))
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from jaxlake.kinds import Kind
-from rl.config import Config, ConfigError, load
+from rl.config import Config, ConfigError, Section, flat, load, provenance, read
+from rl.config.fields import keys
+from rl.config.origins import as_override
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TINY = CONFIGS / "tiny.yaml"
@@ -128,3 +130,28 @@ def test_off_is_a_word_and_no_number_of_yaml(tmp_path):
     assert (tracking.wandb, tracking.tensorboard) == ("off", True)
     assert load(tmp_path / "run.yaml", ["tracking.wandb=offline"]).tracking.wandb == "offline"
     assert load(tmp_path / "run.yaml", ["tracking.wandb=off"]).tracking.wandb == "off"
+
+
+@pytest.mark.parametrize(
+    ("name", "student", "unread"),
+    [
+        ("tiny", "student.kind=language", ["student.actor", "student.ppo.epochs", "student.network.width"]),
+        ("lab", "student.actor=network", ["grpo.samples", "reward.kind", "text.max_new_tokens", "model.remat"]),
+        ("turns", "student.actor=language", ["grpo.kl_coefficient", "reward.kind", "text.style", "rounds.epochs"]),
+    ],
+)
+def test_a_setting_that_the_student_does_not_read_is_refused_and_not_kept(tmp_path, name, student, unread):
+    config = load(CONFIGS / f"{name}.yaml")
+    (tmp_path / "again.yaml").write_text(config.to_yaml())
+    assert load(tmp_path / "again.yaml") == config
+    whole = {part: getattr(config, part) for part in Config.model_fields}
+    values = flat({part: x.model_dump(mode="json") if isinstance(x, Section) else x for part, x in whole.items()})
+    refused = []
+    for key in keys():
+        try:
+            load(CONFIGS / f"{name}.yaml", [f"{key}={as_override(values[key])}"])
+        except ConfigError as error:
+            refused.append(key)
+            assert f"nothing reads {key} with {student}; student." in str(error) and "\n" not in str(error)
+    assert {*unread} < {*refused}
+    assert {*flat(read(tmp_path / "again.yaml"))} == {*keys()} - {*refused} == {*provenance(config)}
