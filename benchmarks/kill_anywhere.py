@@ -92,9 +92,10 @@ KINDS = {
     ("rl.learn.grpo_step", "add_logprobs"): "log-probs",
     ("rl.learn.grpo_step", "make_updates"): "update",
     ("rl.learn.sft", "rehearse"): "rehearsal",
-    ("rl.students.LanguageStudent", "validate"): "validation",
+    ("rl.loop.rounds", "validate"): "validation",
+    ("rl.students.language", "validate"): "validation",
     ("rl.students.PlayerStudent", "train"): "update",
-    ("rl.students.PlayerStudent", "validate"): "validation",
+    ("rl.students.player.players", "validate"): "validation",
 }
 SAVING = "middle of a save"
 WANTED = ("update", SAVING, "engineer decoding", "rollout", "validation", "between rounds")

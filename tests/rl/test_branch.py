@@ -143,8 +143,8 @@ def test_a_file_that_is_damaged_or_of_other_branches_is_named(run, tmp_path, cap
         (["--run", "none", "seed=1"], "--run: --config and KEY=VALUE are for --states and --teach"),
         (["--states", "2", "--config", str(shipped("tiny.yaml"))], "student.kind = language: branches are of players"),
         (
-            ["--teach", "none", "student.kind=player", "student.actor=language", "engineer.kind=uniform"],
-            "student.kind = player",
+            ["--teach", "none", "--config", str(shipped("turns.yaml"))],
+            "student.kind = player is taught no designs",
         ),
     ],
 )

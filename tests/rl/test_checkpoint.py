@@ -192,6 +192,13 @@ def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_ru
     other = load(tmp_path / "run/config.yaml", ["engineer.temperature=0.5"])
     with pytest.raises(ConfigError, match="another configuration \\(engineer.temperature = 0.6 there, 0.5 here"):
         RunDirectory(tmp_path / "run", other)
+    version = tmp_path / "run/version.json"
+    for made in (None, {"jaxlake": "0.3.0", "format": 7}):
+        version.unlink() if made is None else version.write_text(json.dumps(made))
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        with pytest.raises(ConfigError, match=r"run: made by jaxlake .* \(form [17]\); this version reads form 2"):
+            RunDirectory(tmp_path / "run", Config())
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_a_checkpoint_of_another_base_or_tokenizer_is_refused_and_untouched(tmp_path):

@@ -43,6 +43,7 @@ def trained(tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("evaluate") / "run"
     run.mkdir()
     (run / "shape.json").write_text(json.dumps(SMALL_JSON))
+    (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
     (run / "config.yaml").write_text(f"model: {{shape: {run}/shape.json}}\n{SETTINGS}")
     policy, parameters = Policy.create(config_.load(run / "config.yaml"), jax.random.key(3))
     policy.save(run / "final", parameters)
@@ -203,7 +204,8 @@ def test_a_mistake_is_told_in_one_line_and_nothing_is_written(trained, command, 
 
 
 def test_an_unfinished_run_answers_with_its_best_policy(trained, command, tmp_path):
-    (tmp_path / "config.yaml").write_text((trained / "config.yaml").read_text())
+    for name in ("config.yaml", "version.json"):
+        (tmp_path / name).write_text((trained / name).read_text())
     arguments = ("--run", tmp_path, "--suite", "validation", "--limit", 1)
     status, _, err = command(*arguments)
     assert (status, err.count("\n")) == (2, 1) and "no policy there yet (neither final/ nor best/)" in err

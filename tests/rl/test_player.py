@@ -387,6 +387,9 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     run, learner = tmp_path / "run", network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
     network_actor.save(run / "final", ACTOR, ppo.lane(learner.parameters, 0))
     (run / "config.yaml").write_text(Config(**LAB).to_yaml())
+    assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 2
+    assert "made by jaxlake 0.1.0 before its second form of runs" in capsys.readouterr().err
+    (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
     boards = take(suite := load_suite("test"), spread(suite)[:30])
     monkeypatch.setattr("jaxlake.benchmark.load", lambda name: boards)
     monkeypatch.setattr(asking, "CALL", 1)  # 16 boards a call
@@ -402,7 +405,7 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     assert evaluate(["--run", str(run), "--suite", "benchmark", "--samples", "2", "validation.top_k=3"]) == 2
     assert plan(["--config", str(shipped("lab.yaml"))]) == 2
     error = capsys.readouterr().err
-    assert "is a network, which reads nothing" in error and "a player chooses among five moves" in error
+    assert "is a network, which reads nothing" in error and "nothing reads validation.top_k with" in error
     assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 3
 
 
