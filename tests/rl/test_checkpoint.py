@@ -25,6 +25,8 @@ from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def state(number: int) -> Snapshot:
     """Something of each sort that a run saves; every number another one."""

@@ -12,6 +12,8 @@ from rl.policy import writer
 from rl.reward import rewards
 from rl.students.language import check_room
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 TINY = command.shipped("tiny.yaml")
 MINE = '''
 from jaxlake import LakeConfig

@@ -17,6 +17,8 @@ from rl.sampler.draw import draw, likeliest
 from rl.sampler.programs import programs
 from rl.sampler.schedule import Schedule
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SHAPE = MEDIUM
 STOPS = (3, 14, 15, 9)
 PROMPTS = [list(range(1 + i, 2 + i + n)) for i, n in enumerate([4, 3, 0, 2, 1, 4, 2, 0])]  # ragged, 1 to 5 tokens

@@ -18,6 +18,8 @@ from rl.policy import Policy
 from rl.sampler import Rollout
 from rl.sft.examples import response
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 BOARD = from_text(["a.A", "b.B", "..."], max_size=3, max_agents=2)
 PLAN = "0:(0,0)(0,1)(0,2)\n1:(1,0)(1,1)(1,2)"
 
@@ -53,11 +55,6 @@ def read(written: str, by: Policy) -> bool:
     boards = jax.tree.map(lambda x: np.asarray(x)[None], BOARD)
     verdict = by.judge(by.prompts(boards), rollout, np.array([4]))
     return bool(verdict.valid[0])
-
-
-def test_the_prompts_own_end_says_what_is_open(always):
-    assert [always.opened(thinking=thinking) for thinking in (True, False)] == ["<think>\n"] * 2
-    assert [Tokenizer().opened(thinking=thinking) for thinking in (True, False)] == ["", ""]
 
 
 def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(always):

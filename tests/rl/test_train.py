@@ -21,6 +21,8 @@ from rl.command import guarded
 from rl.run.signals import Interrupted, Stop
 from rl.train import main
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -154,12 +154,6 @@ def test_a_model_without_the_token_that_ends_a_thought_cannot_be_asked_to_think(
         Policy.create(config, jax.random.key(0))
 
 
-def test_a_base_models_answers_end_as_the_template_ends_a_turn(checkpoint, tokenizer):
-    file = checkpoint / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": "<|endoftext|>"}))
-    assert Tokenizer(checkpoint).stop_ids == tokenizer.stop_ids
-
-
 def test_a_model_is_saved_with_its_tokenizer_after_the_folder_that_it_came_from_is_gone(checkpoint):
     tokenizer = Tokenizer(checkpoint)
     before = tokenizer.with_tokens(["up: free"]).files()
