@@ -5,11 +5,10 @@ import json
 import jax
 import numpy as np
 import pytest
-import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engineer import RuleEngineer
+from engineer import Evidence, RuleEngineer
 from engineer.context import PastRound
 from engineer.gate import Gated, mixture, without_signal
 from jaxlake.config import LakeConfig
@@ -18,7 +17,7 @@ from jaxlake.kinds import Kind
 KINDS = THREE, FOUR = Kind.of(3), Kind.of(4)
 PREVIOUS = LakeConfig(KINDS, (0.5, 0.5), (0.2, 0.3), (0.1, 0.4))
 PROPOSED = LakeConfig(KINDS, (0.25, 0.75), (0.1, 0.5), (0.0, 0.6))
-EVIDENCE = toy.Learner.start(np.random.default_rng(0)).validated(np.random.default_rng(1))
+EVIDENCE = Evidence((), None, None, 0, 20.0, 0.0)
 HISTORY = [PastRound(0, PREVIOUS, EVIDENCE)]
 KEY = jax.random.key(5)
 DEAD, ALIVE = np.array([0.0, 1.0, 0.0, 0.0]), np.array([0.5, 0.25, 0.0, 0.875])
