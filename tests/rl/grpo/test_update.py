@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from jax.sharding import PartitionSpec as P
 from shapes import SMALL
 
 from rl import distributed, grpo
@@ -352,3 +353,16 @@ def test_with_adapters_only_they_are_trained(parameters):
     by_name = {path[-1]: jax.tree.leaves(variable)[0] for path, variable in nnx.to_flat_state(changed)}
     assert by_name == {"lora_a": False, "lora_b": True}
     assert metrics["gradient_norm"] > 0
+
+
+@pytest.mark.parametrize(
+    ("gradient", "loss"), [(np.nan, 1.0), (np.inf, 1.0), (1e30, 1.0), (1.0, np.nan), (1.0, np.inf)]
+)
+def test_loss_and_gradient_norm_must_both_be_finite(gradient, loss):
+    trained = nnx.State({"weight": nnx.Param(jnp.ones(4), spec=P(None))})
+    state = ADAM.init(trained)
+    total = grpo.Total(gradients=jax.tree.map(lambda w: w * jnp.float32(gradient), trained), loss=jnp.float32(loss))
+    after, state, _, finite = grpo.apply(ADAM, trained, state, total, np.float32(1), mesh=ONE)
+    assert not finite
+    np.testing.assert_array_equal(after["weight"][...], 1)
+    assert state[0].count == 0 and not state[0].mu["weight"][...].any()
