@@ -14,7 +14,7 @@ from shapes import MEDIUM
 from rl import grpo
 from rl.config import ConfigError
 from rl.decoder import sharding
-from rl.decoder.model import create
+from rl.decoder.model import abstract
 
 SHAPE = dataclasses.replace(MEDIUM, hidden_size=16, intermediate_size=24, num_hidden_layers=3, dtype=jnp.bfloat16)
 
@@ -31,7 +31,8 @@ def specs(tree):
 @pytest.fixture(scope="module")
 def parameters():
     """On one device, to be placed."""
-    return create(SHAPE, jax.random.key(0))[1]
+    noise = np.random.default_rng(0)
+    return jax.tree.map(lambda x: jnp.asarray(noise.normal(size=x.shape), x.dtype), abstract(SHAPE)[1])
 
 
 @pytest.mark.heavy
