@@ -78,19 +78,6 @@ def forward(alone):
 TWICE = [p for p in PROMPTS for _ in range(2)]
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    "sampling",
-    [SamplingParams(), SamplingParams(0.7), SamplingParams(0.0), SamplingParams(0.7, top_k=8, top_p=0.5)],
-    ids=str,
-)
-def test_logprobs_are_of_the_whole_distribution_under_the_temperature(alone, forward, sampling):
-    rollout = sample(alone, sampling=sampling)
-    expected = jax.nn.log_softmax(forward(TWICE, rollout) / (sampling.temperature or 1.0))
-    expected = np.take_along_axis(np.asarray(expected), rollout.tokens[..., None], axis=-1)[..., 0]
-    np.testing.assert_allclose(rollout.logprobs[rollout.mask], expected[rollout.mask], atol=1e-5)
-
-
 def test_samples_follow_the_models_distribution(alone, forward):
     rollout = sample(alone, prompts=PROMPTS[:1] * 250, samples=8)
     first = jax.tree.map(lambda x: x[:16], rollout)
@@ -162,13 +149,6 @@ def test_a_model_that_computes_no_numbers_is_one_line(alone):
     sampler, parameters = alone
     with pytest.raises(RunError, match="log-probabilities are NaN or infinite.* too large for model.dtype = float32$"):
         sample((sampler, jax.tree.map(lambda x: x * jnp.inf, parameters)))
-
-
-@pytest.mark.heavy
-def test_a_queue_gives_every_request_the_same_tokens(alone, queued):
-    for samples in (1, 4):
-        prompts = PROMPTS[: 16 // samples]
-        assert_same(sample(alone, samples=samples, prompts=prompts), sample(queued, samples=samples, prompts=prompts))
 
 
 @pytest.mark.parametrize(

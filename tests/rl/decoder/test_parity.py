@@ -174,25 +174,6 @@ def test_a_folder_goes_to_transformers_and_back_bit_for_bit(tmp_path, name):
 
 @pytest.mark.torch
 @pytest.mark.heavy
-def test_the_most_likely_token_in_bfloat16_is_the_reference_implementations(tmp_path):
-    """Of 4,096 tokens ours agrees at 97.4 %, the reference's own bfloat16 at 97.2: random logits lie close together.
-
-    With JAX 0.10.2 and on another processor it was 98.4 and 97.9, so the reference's share is the bound.
-    """
-    model = reference(tmp_path, hidden_size=128, intermediate_size=256)
-    tokens, mask = padded(256, 0, 0, rows=16)
-    exact = their_logits(model, tokens, mask)
-    ours = logits_of(tmp_path, tokens, mask, jnp.bfloat16).argmax(-1) == exact.argmax(-1)
-    theirs = their_logits(model.bfloat16(), tokens, mask).argmax(-1) == exact.argmax(-1)
-    second, first = np.sort(exact, axis=-1)[..., -2:].transpose(2, 0, 1)
-    decided = first - second > np.exp2(np.floor(np.log2(np.abs(first))) - 7)  # two numbers in bfloat16, not one
-    assert decided.mean() > 0.95
-    assert ours[decided].mean() >= max(theirs[decided].mean(), 0.98)
-    assert ours.mean() >= theirs.mean()
-
-
-@pytest.mark.torch
-@pytest.mark.heavy
 def test_a_saved_model_writes_the_same_greedy_tokens_in_transformers(tmp_path):
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForCausalLM, AutoTokenizer
