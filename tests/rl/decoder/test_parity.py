@@ -31,9 +31,9 @@ BASE = {
 }
 
 
-def logits_of(folder, tokens, mask, dtype=jnp.float32):
+def logits_of(folder, tokens, mask):
     """Our logits ``[B, T, V]`` of a checkpoint's folder."""
-    graph, parameters = weights.load(folder, read_config(folder, dtype))
+    graph, parameters = weights.load(folder, read_config(folder, jnp.float32))
 
     @jax.jit
     def forward(parameters):
