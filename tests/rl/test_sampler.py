@@ -244,9 +244,10 @@ def test_a_token_that_may_not_come_never_does_and_the_others_come_as_often_as_th
     expected = np.exp(logits[990:]) / np.exp(logits[990:]).sum()
     np.testing.assert_allclose(found[990:], expected, atol=4.5 * np.sqrt(0.25 / 4000))
     assert drawn(logits, SamplingParams(0.0), allowed=allowed).argmax() == logits[990:].argmax() + 990
-    two = SamplingParams(top_k=2)
-    expected = by_hand(logits[990:], two)
-    np.testing.assert_allclose(drawn(logits, two, allowed=allowed)[990:], expected, atol=4.5 * np.sqrt(0.25 / 4000))
+    few = SamplingParams(3.0, top_k=4)
+    found, expected = drawn(logits, few, allowed=allowed)[990:], by_hand(logits[990:], few)
+    assert found[expected == 0].sum() == 0
+    np.testing.assert_allclose(found, expected, atol=4.5 * np.sqrt(0.25 / 4000))
 
 
 def follow(schedule, rng):
