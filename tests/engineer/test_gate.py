@@ -66,19 +66,15 @@ def test_a_proposal_with_something_to_learn_is_kept():
     }
 
 
-def test_a_proposal_with_nothing_to_learn_is_replaced_by_the_previous_configuration():
+def test_a_proposal_with_nothing_to_learn_is_replaced_by_the_previous_configuration_or_mixed_with_it():
     proposal = gated(Pilot({THREE: ALIVE, FOUR: DEAD}))  # .25 a quarter dead, .75 all dead: .81
     assert proposal.projected == PREVIOUS
     assert (proposal.gate["verdict"], proposal.gate["action"]) == ("refused", "replaced")
     assert proposal.gate["without_signal"] == pytest.approx(0.8125)
     json.dumps(proposal.to_json(), allow_nan=False)
-
-
-def test_or_mixed_with_it_half_and_half_and_not_piloted_again():
-    pilot = Pilot({THREE: ALIVE, FOUR: DEAD})
-    proposal = gated(pilot, mix=True)
+    proposal = gated(pilot := Pilot({THREE: ALIVE, FOUR: DEAD}), mix=True)
     assert proposal.projected == mixture(PROPOSED, PREVIOUS)
-    assert (proposal.gate["verdict"], proposal.gate["action"], len(pilot.asked)) == ("refused", "mixed", 1)
+    assert (proposal.gate["action"], len(pilot.asked)) == ("mixed", 1)  # what is mixed is not piloted again
 
 
 def test_the_previous_configuration_is_not_piloted():
