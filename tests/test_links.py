@@ -1,5 +1,6 @@
 """Links and names in the pages lead somewhere, and public names are in the reference; other sites are for Sphinx."""
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -32,10 +33,11 @@ def links(page):
             yield from re.findall(r'(?:href|src)="([^"]*)"', token.content)
 
 
+@functools.cache
 def anchors(page):
     """Those that GitHub gives the headings of a page."""
     found = []
-    parts = list(tokens(page))
+    parts = tokens(page)
     for heading, content in zip(parts, parts[1:], strict=False):
         if heading.type == "heading_open":
             words = "".join(part.content for part in content.children if part.type in ("text", "code_inline"))

@@ -22,13 +22,6 @@ def chosen(*commits: list[str], case: str = "") -> list[str]:
     return sorted(filter(rates.get, rates), key=lambda test: -rates[test])
 
 
-def test_a_change_of_the_observations_runs_their_tests_first_and_those_of_loops_soon():
-    tests = chosen(OBSERVATIONS)
-    assert tests[0] == "tests/jaxlake/test_observations.py"
-    assert "tests/jaxlake/test_loops.py" in tests[:8]
-    assert not [test for test in tests if test.startswith("tests/rl/model/")]
-
-
 @pytest.mark.parametrize(
     ("file", "test"),
     [

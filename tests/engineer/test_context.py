@@ -61,38 +61,6 @@ def test_round_zeros_random_configuration_never_appears():
             assert not re.search(rf"(?<![\d.]){re.escape(f'{ratio:g}')}(?!\d)", text)
 
 
-def test_v6_is_word_for_word_what_the_tiny_run_has_always_read():
-    def checked(size: int, n: int, valid: int, optimal: int, sampled: float | None, *first: int) -> KindEvidence:
-        failures = dict(zip(CHECKS, first, strict=True))
-        return KindEvidence(Kind.of(size), n, valid, optimal, failures, failures, sampled)
-
-    states = [
-        evidence(
-            checked(3, 40, 20, 15, 0.4375, 0, 0, 0, 0, 20, 0, 0, 0),
-            checked(4, 40, 4, 4, 0.09, 0, 0, 1, 0, 0, 0, 35, 0),
-            checked(10, 7, 0, 0, 0.0, 7, 0, 0, 0, 0, 0, 0, 0),
-        ),
-        evidence(
-            checked(3, 40, 40, 33, 0.955, 0, 0, 0, 0, 0, 0, 0, 0),
-            checked(4, 40, 10, 5, 0.25, 10, 0, 0, 3, 0, 2, 15, 0),
-            checked(10, 7, 1, 0, 0.125, 0, 1, 1, 1, 1, 1, 1, 0),
-        ),
-        evidence(
-            checked(3, 40, 39, 39, None, 0, 0, 0, 0, 1, 0, 0, 0),
-            checked(4, 40, 30, 11, None, 0, 1, 0, 0, 5, 0, 2, 2),
-            checked(10, 7, 2, 1, None, 0, 0, 0, 0, 2, 0, 3, 0),
-        ),
-    ]
-    configs = [
-        LakeConfig((3, 4, 10), (0.915, 0.08, 0.005), (0.435, 0.015, 0.3), (0.775, 0.995, 0)),
-        LakeConfig((3, 4, 10), (0.6, 0.35, 0.05), (0.2, 0.125, 0.0), (0.55, 0.35, 1.0)),
-        LakeConfig((3, 4, 10), (1 / 3, 1 / 3, 1 / 3), (0.5, 0.1015, 0.25), (0.0, 0.4, 0.04)),
-    ]
-    history = [PastRound(k, config, state) for k, (config, state) in enumerate(zip(configs, states, strict=True))]
-    text = build(states[-1], history, Training(3, 5, 2))
-    assert text + "\n" == Path(__file__).with_name("v6.txt").read_text(encoding="utf-8")
-
-
 def families_in(text: str) -> set[str]:
     """The families whose sentences a message has."""
     return {family.value for family in Family if f"\n\n{TEMPLATE.sections[family.value]}\n\n" in text}
@@ -273,7 +241,10 @@ def test_messages_are_the_golden_texts(golden):
         "kinds": designed("4x3", "rooms5", then=kinds),
         "targets": designed(3, "rooms5", then=targets),
         "no answers": build(evidence(row(3, 0, 0, None), row(4, 40, 10)), rounds(1), Training(1, 3, 2), "V4"),
-        **{name: build(RICH, rounds(2), Training(2, 3, 2, "PPO"), name) for name in ("V3", "V5", "V6-full", "F+R")},
+        **{
+            name: build(RICH, rounds(2), Training(2, 3, 2, "PPO"), name)
+            for name in ("V3", "V5", "V6", "V6-full", "F+R")
+        },
         "terse": terse.build(NOW, rounds(2), Training(2, 3, 2)),
     }
     golden("messages.txt", "\n".join(f"=== {name}\n{text}\n" for name, text in messages.items()))

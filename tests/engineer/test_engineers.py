@@ -6,11 +6,9 @@ import re
 import jax
 import numpy as np
 import pytest
-import toy
 
 from engineer import Generation, LanguageEngineer, NoAnswer, RandomEngineer
 from engineer.context import Context, PastRound, Template, Training, modules
-from engineer.engineers.rules import frontier_design
 from engineer.engineers.shuffle import derangement, relabelled
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.proposal import grammar, to_answer
@@ -167,17 +165,6 @@ def test_a_shuffled_engineer_reads_all_evidence_under_one_order_and_the_configur
     assert model.asked[0][0] == V6.build(swapped, history, Training(2, 3, 2))
 
 
-def reader(prompt: str, grammar: str, key: jax.Array) -> Generation:
-    """A model that reads the table of the latest validation and follows the rule that the warm start teaches."""
-    rows = re.findall(r"^(\d+) \d+ (\d+) \d+ (\d+) (\d+) \| ([\d ]+)$", prompt, flags=re.MULTILINE)
-    read = []
-    for size, valid, optimal, sampled, failed in rows:
-        failures = dict(zip(CHECKS, map(int, failed.split()), strict=True))
-        kind, numbers = Kind.of(int(size)), (100, int(valid), int(optimal))
-        read.append(KindEvidence(kind, *numbers, failures, failures, int(sampled) / 100))
-    return Generation("", "", to_answer(frontier_design(Evidence(tuple(read), 0.5, 0.02, 4, 20.0, 0.0), toy.KINDS)))
-
-
 def test_who_reads_designs_the_same_under_other_names_and_a_habit_does_not():
     easy, hard = validation().by_kind
     evidence = dataclasses.replace(validation(), by_kind=(dataclasses.replace(easy, valid=9, sampled_valid=0.9), hard))
@@ -196,14 +183,6 @@ def test_who_reads_designs_the_same_under_other_names_and_a_habit_does_not():
     own, renamed = designs(Model(to_answer(WISHED)))
     assert own == WISHED
     assert renamed == LakeConfig(KINDS, WISHED.data[::-1], WISHED.hole[::-1], WISHED.wait[::-1])
-
-
-def test_a_model_that_reads_its_evidence_teaches_less_by_shuffled_evidence():
-    def scores(shuffled: bool) -> np.ndarray:
-        return np.array([toy.run(engineer(reader, shuffled=shuffled), seed)[0].score for seed in range(20)])
-
-    gained = scores(False) - scores(True)
-    assert gained.mean() > 3 * gained.std() / np.sqrt(len(gained))
 
 
 def test_the_random_engineer_draws_for_every_kind_by_key_alone():

@@ -110,7 +110,7 @@ def server() -> Iterator[ChatServer]:
 def quick_compilation(tmp_path_factory):
     """Half of the compiler's time, and none for programs that differ in nothing but what the host divides by."""
     cache = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_compilation_cache_dir": jax.config.jax_compilation_cache_dir or str(tmp_path_factory.mktemp("programs")),
         "jax_persistent_cache_min_compile_time_secs": 0,
     }
     before = {name: getattr(jax.config, name) for name in cache}

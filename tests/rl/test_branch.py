@@ -25,6 +25,8 @@ from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.students.player import OTHER_KINDS_WEIGHT
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 KINDS = Config(**LAB).lake.kinds
 GOOD, BAD = LakeConfig.uniform((3, 4), 0.25, 0.3), LakeConfig((3, 4), (0.0, 1.0), (0.5, 0.5), (1.0, 1.0))
 TAUGHT = Config(

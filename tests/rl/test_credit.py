@@ -1,29 +1,27 @@
 """Credit of tokens, beside all plans of small boards written out, and by hand."""
 
-import functools
 import itertools
 
 import jax
 import numpy as np
 import pytest
 
-from jaxlake import LakeConfig, generate, solve, text, verify
+from jaxlake import LakeConfig, generate, text, verify
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.types import ABSENT, STEPS, Plan
 from rl.config import Config, ConfigError
 from rl.learn.credit import first_lost, token_credit
+from rl.model.policy import Policy
+from rl.model.sharding import make_mesh
 from rl.model.tokenizer import Tokenizer
-from rl.students.language import LanguageStudent, check_room
+from rl.students.language import check_room
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 LONGEST = 6
 BOARDS = stack([from_text(board) for board in ("a.A\n#..\nb.B", "aB.\n.b.\n.#A", "a.b\n...\nB#A", "b.A\n.#.\na.B")])
-
-
-@functools.cache
-def optima():
-    """Not when tests are collected, which each process does."""
-    return np.asarray(solve(BOARDS).cost)
+OPTIMA = (4, 5, 8, 8)
 
 
 @pytest.fixture(scope="module")
@@ -48,26 +46,27 @@ def walks(instance, agent):
 
 @pytest.fixture(scope="module")
 def answers():
-    """Texts of all plans with walks of at most LONGEST cells, board by board, and whether each is valid and optimal."""
-    found = []
-    for instance, optimum in zip(BOARDS, optima(), strict=True):
-        pairs = list(itertools.product(walks(instance, 0), walks(instance, 1)))
-        paths, lengths = np.full((len(pairs), 2, LONGEST), ABSENT, np.int32), np.zeros((len(pairs), 2), np.int32)
-        for row, pair in enumerate(pairs):
-            for agent, walk in enumerate(pair):
-                paths[row, agent, : len(walk)], lengths[row, agent] = walk, len(walk)
-        some, named = np.ones(len(pairs), bool), np.full(len(pairs), 2, np.int32)
-        plans = Plan(parsable=some, num_named=named, paths=paths, lengths=lengths)
-        verdict = verify(stack([instance] * len(pairs)), plans, np.full(len(pairs), optimum))
-        texts = [text.answer(plan, 3) for plan in plans]
-        found.append((texts, np.asarray(verdict.valid), np.asarray(verdict.optimal)))
-    return found
+    """Texts of all plans with walks of at most LONGEST cells, board by board, and whether each costs least."""
+    pairs = [list(itertools.product(walks(instance, 0), walks(instance, 1))) for instance in BOARDS]
+    boards, count = np.repeat(np.arange(len(pairs)), list(map(len, pairs))), sum(map(len, pairs))
+    paths, lengths = np.full((count, 2, LONGEST), ABSENT, np.int32), np.zeros((count, 2), np.int32)
+    for row, pair in enumerate(itertools.chain(*pairs)):
+        for agent, walk in enumerate(pair):
+            paths[row, agent, : len(walk)], lengths[row, agent] = walk, len(walk)
+    some, named = np.ones(count, bool), np.full(count, 2, np.int32)
+    plans = Plan(parsable=some, num_named=named, paths=paths, lengths=lengths)
+    verdict = verify(jax.tree.map(lambda x: x[boards], BOARDS), plans, np.asarray(OPTIMA)[boards])
+    verdict = jax.tree.map(np.asarray, verdict)
+    least = [verdict.cost[verdict.valid & (boards == board)].min() for board in range(len(pairs))]
+    assert tuple(least) == OPTIMA
+    texts = np.array([text.answer(plan, 3) for plan in plans], object)
+    return [(texts[boards == board].tolist(), verdict.optimal[boards == board]) for board in range(len(pairs))]
 
 
 def credit_of(texts, tokenizer, rewarded, ends=True):
     """Credit of one answer to each of the boards, cut to its tokens."""
     pieces = [tokenizer.pieces(tokenizer.completion(said) if ends else tokenizer.encode(said)) for said in texts]
-    found = token_credit(BOARDS, optima(), pieces, np.broadcast_to(rewarded, len(texts)), 48)
+    found = token_credit(BOARDS, np.asarray(OPTIMA), pieces, np.broadcast_to(rewarded, len(texts)), 48)
     assert found.dtype == np.int8 and found.shape == (len(texts), 48)
     assert not any(row[len(said) :].any() for row, said in zip(found, pieces, strict=True))
     return [row[: len(said)].tolist() for row, said in zip(found, pieces, strict=True)], pieces
@@ -85,13 +84,13 @@ def test_a_token_is_right_as_long_as_an_optimal_plan_begins_with_what_is_written
     fatal = []
     for _ in range(60):
         said, optimal = [], []
-        for texts, _, best in answers:
+        for texts, best in answers:
             chosen = rng.choice(np.flatnonzero(best) if rng.random() < 0.7 else len(texts))
             wrong = spoiled(texts[chosen], rng) if rng.random() < 0.7 else texts[chosen]
             said.append(wrong)
             optimal.append(wrong in {written for written, is_best in zip(texts, best, strict=True) if is_best})
         found, pieces = credit_of(said, tokenizer, np.array(optimal))
-        for row, tokens, (texts, _, best), is_best in zip(found, pieces, answers, optimal, strict=True):
+        for row, tokens, (texts, best), is_best in zip(found, pieces, answers, optimal, strict=True):
             whole = [f"{written}\0" for written, it in zip(texts, best, strict=True) if it]
             written = list(itertools.accumulate(piece or "\0" for piece in tokens))
             # A cell is one token here, so that a token ends where a potential is known.
@@ -155,13 +154,13 @@ def test_on_boards_of_several_sizes_and_numbers_of_agents_a_jump_is_blamed_and_n
 
 
 def test_a_tokenizer_that_splits_cells_is_refused_before_the_run(monkeypatch):
-    policy = LanguageStudent(Config()).policy
-    check_room(policy)
+    policy = Policy(graph=None, shape=None, tokenizer=Tokenizer(), mesh=make_mesh(1, 1), config=Config())
+    check_room(policy, examples=1)
     monkeypatch.setattr(Tokenizer, "pieces", lambda self, ids: [*self.decode(ids)])
     with pytest.raises(
         ConfigError, match=r"grpo.credit = exact: needs a tokenizer with one token a cell, and this one's"
     ):
-        check_room(policy)
+        check_room(policy, examples=1)
 
 
 def test_the_character_that_loses_the_last_valid_plan():

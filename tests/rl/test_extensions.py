@@ -13,6 +13,8 @@ from rl.loop import engineer_factory
 from rl.model.policy import writer
 from rl.students.language import check_room
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 TINY = command.shipped("tiny.yaml")
 MINE = '''
 from jaxlake import LakeConfig

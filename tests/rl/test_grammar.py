@@ -7,7 +7,6 @@ import shutil
 import weakref
 
 import jax
-import numpy as np
 import pytest
 from shapes import MEDIUM
 
@@ -86,22 +85,6 @@ def test_every_thought_is_closed_once(texts):
         assert raw.startswith("<think>\n") and raw.count("</think>") == 1
         assert raw.endswith(f"</think>\n\n{answer}")
         assert thinking == raw[len("<think>\n") : raw.index("</think>")].strip()
-
-
-def test_a_thought_at_its_cap_is_closed_by_force(noise):
-    tokenizer = noise.sampler.tokenizer
-    allow = Script(noise.sampler, tokenizer.grammar_tokenizer(SHAPE.vocab_size), 'start: "yes" | "no"').guide()
-    allowed = allow(None)
-    for _ in range(noise.sampler.settings.max_thinking_tokens):
-        assert allowed[: len(tokenizer)].sum() == len(tokenizer) - len(tokenizer.stop_ids)
-        assert not allowed[list(tokenizer.stop_ids)].any() and not allowed[len(tokenizer) :].any()
-        allowed = allow(tokenizer.encode("a")[0])
-    forced = []
-    while allowed.sum() == 1:
-        forced.append(int(allowed.argmax()))
-        allowed = allow(forced[-1])
-    assert tokenizer.decode(forced) == "\n</think>\n\n"
-    assert {tokenizer.decode([token])[0] for token in np.flatnonzero(allowed)} == {"y", "n"}
 
 
 def test_a_thought_without_a_token_for_its_end_is_closed_by_the_text(noise, tmp_path):

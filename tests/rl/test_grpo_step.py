@@ -28,6 +28,8 @@ from rl.run.keys import Purpose, make_key
 from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROOM = 40
 OPTIMAL = "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"
 ANSWERS = {"o": OPTIMAL, "v": OPTIMAL.replace("0:(0,0)", "0:(0,0)(0,0)"), ".": "no", "x": "no " * 9, "t": OPTIMAL}
@@ -261,7 +263,9 @@ class Pair:
         return results
 
 
-@pytest.mark.parametrize(("kind", "credit"), [("paper", "outcome"), ("optimal", "exact")])
+@pytest.mark.parametrize(
+    ("kind", "credit"), [("paper", "outcome"), pytest.param("optimal", "exact", marks=pytest.mark.heavy)]
+)
 def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch, kind, credit):
     script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
     settings = dict(prompts=4, resampling=1, kind=kind, credit=credit)

@@ -8,6 +8,8 @@ import pytest
 from rl.model import logprobs
 from rl.model.sharding import make_mesh, shard_batch
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def plain(hidden, head, targets, temperature):
     full = jax.nn.log_softmax(jnp.einsum("BTD,VD->BTV", hidden, head) / temperature)
@@ -88,15 +90,11 @@ def test_a_mesh_gives_the_same(monkeypatch):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=5e-6)
 
 
-def sequences():
+def test_an_answer_follows_its_prompt_and_padding_comes_last():
     rng = np.random.default_rng(2)
     prompts = [rng.integers(0, 24, n).tolist() for n in (5, 1, 3)]
     answers, lengths = rng.integers(0, 24, (3, 4)).astype(np.int32), np.array([4, 2, 1])
-    return prompts, answers, lengths, logprobs.join(prompts, 6, answers, np.arange(4) < lengths[:, None])
-
-
-def test_an_answer_follows_its_prompt_and_padding_comes_last():
-    prompts, answers, lengths, joined = sequences()
+    joined = logprobs.join(prompts, 6, answers, np.arange(4) < lengths[:, None])
     assert joined.tokens.shape == joined.valid.shape == (3, 10)
     for i, prompt in enumerate(prompts):
         row = [*prompt, *answers[i, : lengths[i]]]

@@ -22,6 +22,8 @@ from rl.run.progress import Progress
 from rl.run.state import TrainState, restore
 from rl.run.tracking import Display
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 KEY = jax.random.key(3)
 
 

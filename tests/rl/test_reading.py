@@ -17,6 +17,8 @@ from rl.judge.asking import Asker, collect
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 COUNT = 12
 HISTORIES = {}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import matplotlib.image
 import pytest
-from runs import RAW, as_file, fabricate_run
+from runs import RAW, SAMPLES, as_file, fabricate_run
 
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.config import LakeConfig
@@ -17,6 +17,7 @@ from rl.report.__main__ import main
 from rl.report.page import write
 from rl.report.run import read
 from rl.report.tables import round_table, table_text
+from rl.run.samples import lost_parts
 
 PICTURES = {f"{name}.png" for name in ("learning", "training", "allocation", "failures", "samples")}
 DESIGNED, TARGETS = (3, "4x3", "rooms5", "corridor5x3"), ("rooms5", "maze6", "corridor5x3", "corridor8")
@@ -192,3 +193,18 @@ def test_a_row_that_is_still_being_written_is_left_out(run_dir, copy):
     whole = (copy / "metrics.jsonl").read_text()
     as_file(copy / "metrics.jsonl", f'{whole}{{"phase": "round", "ro')
     assert read(copy).steps == read(run_dir).steps
+
+
+@pytest.mark.parametrize(
+    ("lost_at", "shown"),
+    [
+        (11, "0:(0,0)»(1,0)«\n1:(2,2)"),
+        (12, "0:(0,0)(1,0)»↵«\n1:(2,2)"),  # the path ends too early
+        (20, "0:(0,0)(1,0)\n1:(2,2)»«"),  # the answer does
+    ],
+)
+def test_a_failed_answer_shows_what_loses_the_last_valid_plan(lost_at, shown):
+    sample = SAMPLES[0] | {"answer": "0:(0,0)(1,0)\n1:(2,2)", "lost_at": lost_at, "optimal": False}
+    before, lost, after = lost_parts(sample | {"checks": {**dict.fromkeys(CHECKS, True), "hole_free": False}})
+    assert f"{before}»{lost}«{after}" == shown
+    assert lost_parts(sample) is None  # a valid one has lost nothing

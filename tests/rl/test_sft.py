@@ -1,7 +1,6 @@
 """The supervised step against cross-entropy by hand, and the command: whole, continued, and misused."""
 
 import json
-import shutil
 from pathlib import Path
 
 import jax
@@ -10,7 +9,6 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from safetensors.numpy import load_file
 from shapes import SMALL, SMALL_JSON
 
 from rl import train
@@ -103,10 +101,6 @@ def steps(workspace: Path, run: str) -> list[dict]:
     return [json.loads(line) for line in (workspace / run / "metrics.jsonl").read_text().splitlines()]
 
 
-def weights(workspace: Path, run: str) -> dict[str, np.ndarray]:
-    return load_file(workspace / run / "final" / "model.safetensors")
-
-
 @pytest.fixture(scope="module")
 def taught(workspace) -> str:
     """The name of a run that nobody disturbed."""
@@ -133,16 +127,6 @@ def test_the_command_leaves_what_it_promises(workspace, taught):
     for name in ("warm_start/evidence.json", "final/config.json", "report/report.html", "provenance.json"):
         assert (run / name).exists(), name
     assert not (run / "rounds").exists() and not (run / "before").exists()  # random parameters solve nothing
-
-
-@pytest.mark.slow
-def test_the_same_directory_goes_on_with_the_rounds(workspace, taught):
-    shutil.copytree(workspace / taught, workspace / "both")
-    assert train.main(arguments(workspace, "both")) == 0
-    assert train.main(arguments(workspace, "at_once")) == 0
-    assert (workspace / "both" / "rounds" / "0" / "evidence.json").exists()
-    assert steps(workspace, "both") == steps(workspace, "at_once")
-    jax.tree.map(np.testing.assert_array_equal, weights(workspace, "both"), weights(workspace, "at_once"))
 
 
 def test_nothing_to_teach_is_a_mistake_in_one_line(workspace, capsys):

@@ -54,12 +54,6 @@ def test_bootstrap_of_three_seeds_reaches_from_the_least_to_the_largest():
     assert (interval.low, interval.high) == pytest.approx((0.1, 0.4))
 
 
-def test_interval_of_a_ratio_goes_to_the_seeds_own_where_one_is_drawn_alone_often_enough():
-    # Of three seeds, each is drawn three times in 1 of 27 cases, 3.7 %; a ratio of sums lies between its parts' ratios.
-    numerator, denominator = np.array([1.0, 2.0, 9.0]), np.array([2.0, 10.0, 10.0])
-    assert ratio_interval(numerator, denominator) == pytest.approx((12 / 22, 2 / 10, 9 / 10))
-
-
 def test_interval_of_a_ratio_is_that_of_a_plain_loop():
     rng = np.random.default_rng(3)
     denominator = rng.uniform(0.1, 0.9, 12)

@@ -1,5 +1,6 @@
 """The pages of the repository, and the code on them."""
 
+import functools
 import json
 import pathlib
 import re
@@ -20,15 +21,15 @@ def name_of(page):
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 
+@functools.cache
 def tokens(page):
     """The parts of a page, or of a notebook's text, links and code in lines among them."""
     text = page.read_text()
     if page.suffix == ".ipynb":
         cells = json.loads(text)["cells"]
         text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    for token in MarkdownIt("commonmark").enable("table").parse(text):
-        yield token
-        yield from token.children or ()
+    parts = MarkdownIt("commonmark").enable("table").parse(text)
+    return [inner for token in parts for inner in (token, *(token.children or ()))]
 
 
 def code(page, kinds=("code_inline", "code_block", "fence")):

@@ -58,8 +58,7 @@ def test_attention_is_the_softmax_over_the_tokens_up_to_each():
             np.testing.assert_allclose(y[row, time, head], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-@pytest.mark.parametrize("slots", [7, 16, 300])
+@pytest.mark.parametrize(("slots", "at_once"), [(7, False), (16, True), (300, False), (300, True)])
 def test_a_row_reads_its_own_tokens_in_the_cache(monkeypatch, slots, at_once):
     """One tile of all slots, whole tiles, and a last one that overlaps."""
     monkeypatch.setattr(attention, "SLOTS_AT_ONCE", 16)
@@ -68,7 +67,7 @@ def test_a_row_reads_its_own_tokens_in_the_cache(monkeypatch, slots, at_once):
     np.testing.assert_allclose(read, cache_by_hand(q, keys[1], values[1], lengths), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots", [16, 300, 2500])
+@pytest.mark.parametrize("slots", [16, pytest.param(300, marks=pytest.mark.heavy), 2500])
 def test_flash_decoding_is_the_softmax_over_a_rows_tokens(slots):
     """One part of one tile, a last tile that overlaps, and parts of more than 256 slots, of which rows need few."""
     q, _, _, (keys, values), lengths = cache_inputs(slots, dim=16)

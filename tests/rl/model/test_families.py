@@ -1,6 +1,5 @@
-"""What holds for Qwen3 holds with biases, without norms and with scaled frequencies: meshes, adapters, the sampler."""
+"""What holds for Qwen3 holds with biases, without norms and with scaled frequencies: meshes and the sampler."""
 
-import dataclasses
 import functools
 
 import jax
@@ -9,13 +8,11 @@ import numpy as np
 import pytest
 from families import CONFIGS, write_checkpoint
 from flax import nnx
-from safetensors.numpy import load_file
 
-from rl.config import LoRASection
-from rl.model import lora, weights
+from rl.model import weights
 from rl.model.decoder import token_positions
 from rl.model.logprobs import answer_logprobs, join
-from rl.model.presets import family_of, read_config
+from rl.model.presets import read_config
 from rl.model.sampler import Sampler, SamplingParams
 from rl.model.sharding import for_rollout, make_mesh
 
@@ -24,7 +21,6 @@ pytestmark = pytest.mark.heavy
 close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
 TOKENS = np.random.default_rng(1).integers(0, 48, (4, 9))
 VALID = np.arange(9) < np.array([9, 4, 7, 9])[:, None]
-ADAPTERS = LoRASection(rank=4, alpha=8.0, targets=("q_proj", "v_proj", "o_proj", "down_proj"))
 
 
 @pytest.fixture(scope="module", params=["qwen2", "llama3"])
@@ -72,27 +68,3 @@ def test_the_sampler_draws_the_same_on_a_mesh_and_knows_the_trainers_log_probs(f
     sequences = join([prompt for prompt in prompts for _ in range(2)], 5, alone.tokens, alone.mask)
     ours, _ = answer_logprobs(nnx.merge(graph, parameters), sequences, 1.0)
     close(np.asarray(ours)[alone.mask], alone.logprobs[alone.mask])
-
-
-def test_adapters_are_merged_and_kept_in_pefts_files(folder, tmp_path):
-    """The merged model of the files is the base's plus alpha / rank * B A; biases are the base's."""
-    plain = read_config(folder)
-    shape = dataclasses.replace(plain, lora=ADAPTERS)
-    graph, parameters = weights.load(folder, shape, None, jax.random.key(0))
-    noise = np.random.default_rng(5)
-    trained, base = lora.split(parameters)
-    trained = jax.tree.map(lambda x: jnp.asarray(0.3 * noise.normal(size=x.shape), x.dtype), trained)
-    parameters = nnx.merge_state(trained, base)
-    lora.save(tmp_path / "adapters", ADAPTERS, parameters)
-    weights.save(tmp_path, plain, lora.merge(parameters, ADAPTERS))
-    merged = weights.load(tmp_path, read_config(tmp_path))
-    assert family_of(plain) == family_of(read_config(tmp_path))
-    close(np.asarray(logits(*merged)), np.asarray(logits(graph, parameters)), atol=1e-4)
-    files = [load_file(path / "model.safetensors") for path in (folder, tmp_path)]
-    pairs = load_file(tmp_path / "adapters" / "adapter_model.safetensors")
-    for name, tensor in files[0].items():
-        a, b = (pairs.pop(f"base_model.model.{name[:-7]}.lora_{half}.weight", None) for half in "AB")
-        close(files[1][name], tensor if a is None else tensor + 2 * b @ a)
-    assert not pairs
-    again = lora.load(tmp_path / "adapters", weights.load(folder, shape, None, jax.random.key(1))[1])
-    jax.tree.map(np.testing.assert_array_equal, again, parameters)

@@ -31,9 +31,9 @@ BASE = {
 }
 
 
-def logits_of(folder, tokens, mask, dtype=jnp.float32):
+def logits_of(folder, tokens, mask):
     """Our logits ``[B, T, V]`` of a checkpoint's folder."""
-    graph, parameters = weights.load(folder, read_config(folder, dtype))
+    graph, parameters = weights.load(folder, read_config(folder, jnp.float32))
 
     @jax.jit
     def forward(parameters):
@@ -145,13 +145,6 @@ def test_logits_equal_the_reference_implementations(tmp_path, changes, length, l
     assert_close(logits_of(tmp_path, tokens, mask)[mask], their_logits(model, tokens, mask)[mask])
 
 
-def test_scaled_frequencies_change_the_logits(tmp_path):
-    golden = np.load(DATA / "logits.npz")
-    write_checkpoint(tmp_path, CONFIGS["llama3"] | {"rope_scaling": None})
-    plain = logits_of(tmp_path, golden["tokens"], golden["mask"])
-    assert np.abs(plain - golden["llama3"])[golden["mask"]].max() > 0.1
-
-
 @pytest.mark.torch
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CONFIGS)
@@ -177,25 +170,6 @@ def test_a_folder_goes_to_transformers_and_back_bit_for_bit(tmp_path, name):
     first = AutoModelForCausalLM.from_pretrained(tmp_path / "first", dtype=torch.float32)
     tokens %= shape.vocab_size
     np.testing.assert_array_equal(their_logits(ours, tokens, mask), their_logits(first, tokens, mask))
-
-
-@pytest.mark.torch
-@pytest.mark.heavy
-def test_the_most_likely_token_in_bfloat16_is_the_reference_implementations(tmp_path):
-    """Of 4,096 tokens ours agrees at 97.4 %, the reference's own bfloat16 at 97.2: random logits lie close together.
-
-    With JAX 0.10.2 and on another processor it was 98.4 and 97.9, so the reference's share is the bound.
-    """
-    model = reference(tmp_path, hidden_size=128, intermediate_size=256)
-    tokens, mask = padded(256, 0, 0, rows=16)
-    exact = their_logits(model, tokens, mask)
-    ours = logits_of(tmp_path, tokens, mask, jnp.bfloat16).argmax(-1) == exact.argmax(-1)
-    theirs = their_logits(model.bfloat16(), tokens, mask).argmax(-1) == exact.argmax(-1)
-    second, first = np.sort(exact, axis=-1)[..., -2:].transpose(2, 0, 1)
-    decided = first - second > np.exp2(np.floor(np.log2(np.abs(first))) - 7)  # two numbers in bfloat16, not one
-    assert decided.mean() > 0.95
-    assert ours[decided].mean() >= max(theirs[decided].mean(), 0.98)
-    assert ours.mean() >= theirs.mean()
 
 
 @pytest.mark.torch

@@ -28,8 +28,9 @@ PUBLISHED = {
     "llama-3.2-1b": 2 * 1_235_814_400,
 }
 
-# Of https://huggingface.co/Qwen/Qwen3-4B-Instruct-2507, what says how it is computed.
-QWEN3_4B_2507 = json.loads((Path(__file__).parent / "data" / "qwen3-4b-2507.json").read_text())
+CONFIGS = json.loads((Path(__file__).parent / "data" / "published-configs.json").read_text())
+"""Of the hub's config.json, by the name of a preset, what says how a model is computed."""
+QWEN3 = "qwen3-4b-2507"
 
 
 def parameters_of(name: str) -> int:
@@ -47,15 +48,15 @@ def test_the_presets_to_train_from_scratch_hold_the_shipped_tokenizer():
     assert len(Tokenizer()) <= PRESETS["tiny"].vocab_size == PRESETS["small"].vocab_size
 
 
-def written(folder, **changes):
-    raw = {key: value for key, value in (QWEN3_4B_2507 | changes).items() if value != "absent"}
+def written(folder, name=QWEN3, **changes):
+    raw = {key: value for key, value in (CONFIGS[name] | changes).items() if value != "absent"}
     (folder / "config.json").write_text(json.dumps(raw))
     return folder
 
 
 def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
     written(tmp_path)
-    assert shape_of(tmp_path) == shape_of(tmp_path / "config.json") == shape_of("qwen3-4b-2507")
+    assert shape_of(tmp_path) == shape_of(tmp_path / "config.json") == shape_of(QWEN3)
     assert shape_of("qwen3-4b", jnp.bfloat16) == dataclasses.replace(PRESETS["qwen3-4b"], dtype=jnp.bfloat16)
     with pytest.raises(ConfigError, match=r"model.shape = qwen3-5b: must be .* or one of tiny, small, qwen3-0.6b"):
         shape_of("qwen3-5b")
@@ -98,11 +99,6 @@ NEW = {"rope_type": "default", "rope_theta": 1e6}
             "rope_parameters.rope_type = 'default'",
             "rope_scaling.rope_type = 'llama3'",
         ),
-        (
-            {"rope_theta": 1e6, "rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 32}},
-            "rope_parameters.factor = 32",
-            "rope_scaling.factor = 8.0",
-        ),
         # Without a type it is "default", whatever the other says.
         (
             {"rope_theta": 1e6, "rope_scaling": {"rope_theta": 1e6}, "rope_parameters": LLAMA3},
@@ -121,11 +117,6 @@ NEW = {"rope_type": "default", "rope_theta": 1e6}
             "rope_scaling.type = 'linear'",
         ),
         ({"rope_type": "llama3"} | LLAMA3, "rope_type = 'llama3'", "rope_scaling.rope_type = 'default'"),
-        (
-            {"original_max_position_embeddings": 4096, "rope_scaling": LLAMA3},
-            "original_max_position_embeddings = 4096",
-            "rope_scaling.original_max_position_embeddings = 8192",
-        ),
         ({"factor": 2.0, "rope_scaling": LLAMA3}, "factor = 2.0", "rope_scaling.factor = 8.0"),
         (
             {"partial_rotary_factor": 1.0, "rope_theta": 1e6, "rope_parameters": NEW | {"partial_rotary_factor": 0.5}},
@@ -156,7 +147,7 @@ def test_positions_are_those_of_transformers_or_refused(tmp_path):
     scalings = ({}, {"rope_scaling": None}, *({"rope_scaling": table} for table in (LLAMA3, LLAMA3 | NEW, NEW)))
     scalings += ({"rope_scaling": {"type": "default"}}, {"rope_scaling": LLAMA3 | {"type": "llama3"}})
     parameters = (NEW, LLAMA3, LLAMA3 | {"rope_theta": 1e6}, LLAMA3 | {"factor": 32, "rope_theta": 1e6}, {})
-    plain = {key: value for key, value in QWEN3_4B_2507.items() if key not in ("rope_theta", "rope_scaling")}
+    plain = {key: value for key, value in CONFIGS[QWEN3].items() if key not in ("rope_theta", "rope_scaling")}
     read = 0
     for top, scaling, new in itertools.product(
         thetas, scalings, ({}, *({"rope_parameters": table} for table in parameters))
@@ -175,75 +166,9 @@ def test_positions_are_those_of_transformers_or_refused(tmp_path):
     assert read > 50
 
 
-PUBLISHED_CONFIGS = {
-    "smollm2-135m": {
-        "architectures": ["LlamaForCausalLM"],
-        "attention_bias": False,
-        "hidden_act": "silu",
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "is_llama_config": True,
-        "model_type": "llama",
-        "num_attention_heads": 9,
-        "num_hidden_layers": 30,
-        "num_key_value_heads": 3,
-        "pretraining_tp": 1,
-        "rms_norm_eps": 1e-05,
-        "rope_interleaved": False,
-        "rope_scaling": None,
-        "rope_theta": 100000,
-        "tie_word_embeddings": True,
-        "vocab_size": 49152,
-    },
-    "qwen2.5-0.5b": {
-        "architectures": ["Qwen2ForCausalLM"],
-        "hidden_act": "silu",
-        "hidden_size": 896,
-        "intermediate_size": 4864,
-        "max_window_layers": 24,
-        "model_type": "qwen2",
-        "num_attention_heads": 14,
-        "num_hidden_layers": 24,
-        "num_key_value_heads": 2,
-        "rms_norm_eps": 1e-06,
-        "rope_theta": 1000000.0,
-        "sliding_window": 32768,
-        "tie_word_embeddings": True,
-        "use_mrope": False,
-        "use_sliding_window": False,
-        "vocab_size": 151936,
-    },
-    "llama-3.2-1b": {
-        "architectures": ["LlamaForCausalLM"],
-        "attention_bias": False,
-        "head_dim": 64,
-        "hidden_act": "silu",
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "mlp_bias": False,
-        "model_type": "llama",
-        "num_attention_heads": 32,
-        "num_hidden_layers": 16,
-        "num_key_value_heads": 8,
-        "rms_norm_eps": 1e-05,
-        "rope_scaling": {
-            "factor": 32.0,
-            "high_freq_factor": 4.0,
-            "low_freq_factor": 1.0,
-            "original_max_position_embeddings": 8192,
-            "rope_type": "llama3",
-        },
-        "rope_theta": 500000.0,
-        "tie_word_embeddings": True,
-        "vocab_size": 128256,
-    },
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED_CONFIGS)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_a_published_config_is_its_preset(tmp_path, name):
-    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED_CONFIGS[name]))
-    assert read_config(tmp_path) == PRESETS[name]
+    assert read_config(written(tmp_path, name)) == PRESETS[name]
 
 
 @pytest.mark.parametrize(
@@ -258,15 +183,11 @@ def test_a_published_config_is_its_preset(tmp_path, name):
             {"architectures": ["LlamaForCausalLM", "LlamaForSequenceClassification"]},
             "architectures = ['LlamaForCausalLM', 'LlamaForSequenceClassification'] must be ['LlamaForCausalLM']",
         ),
+        ("smollm2-135m", {"model_type": "gemma"}, "model_type = 'gemma' must be 'qwen3' or 'qwen2' or 'llama' or 'mis"),
         (
             "smollm2-135m",
-            {"model_type": "gemma", "architectures": ["GemmaForCausalLM"]},
-            "model_type = 'gemma' must be 'qwen3' or 'qwen2' or 'llama' or 'mistral'",
-        ),
-        (
-            "smollm2-135m",
-            {"model_type": "gemma3", "rope_parameters": {"full_attention": {"rope_theta": 1e6}}},
-            "model_type = 'gemma3' must be",
+            {"model_type": "gemma3", "rope_parameters": {"full_attention": {}}},
+            "model_type = 'gemma3' m",
         ),
         ("smollm2-135m", {"model_type": "mistral", "architectures": None}, "sliding_window = 4096 must be None"),
         ("smollm2-135m", {"hidden_size": "absent"}, "lacks hidden_size, head_dim"),
@@ -280,38 +201,20 @@ def test_a_published_config_is_its_preset(tmp_path, name):
             {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
             "lacks low_freq_factor, high_freq_factor, original_max_position_embeddings",
         ),
+        (QWEN3, {"rope_theta": "absent"}, "lacks rope_theta"),
+        (QWEN3, {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5 must be 1"),
+        (QWEN3, {"rope_theta": "1000000"}, "rope_theta = '1000000' must be a number"),
+        (QWEN3, {"tie_word_embeddings": "false"}, "tie_word_embeddings = 'false' must be a number, or true or false"),
+        (QWEN3, {"text_config": {"rope_theta": 1e4}}, "text_config = {'rope_theta': 10000.0} must be None"),
+        (QWEN3, {"num_experts": 128}, "num_experts = 128 must be 0"),
+        (QWEN3, {"use_sliding_window": True}, "use_sliding_window = True must be False"),
     ],
 )
 def test_what_no_family_computes_is_refused_in_one_line(tmp_path, name, changes, complaint):
-    raw = {key: value for key, value in (PUBLISHED_CONFIGS[name] | changes).items() if value != "absent"}
-    (tmp_path / "config.json").write_text(json.dumps(raw))
     with pytest.raises(ConfigError) as error:
-        read_config(tmp_path)
+        read_config(written(tmp_path, name, **changes))
     assert complaint in str(error.value) and "\n" not in str(error.value)
     assert str(tmp_path / "config.json") in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"rope_theta": "absent"}, "lacks rope_theta"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type = 'yarn' must be 'default'"),
-        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5 must be 1"),
-        ({"rope_theta": "1000000"}, "rope_theta = '1000000' must be a number"),
-        ({"tie_word_embeddings": "false"}, "tie_word_embeddings = 'false' must be a number, or true or false"),
-        ({"text_config": {"rope_theta": 1e4}}, "text_config = {'rope_theta': 10000.0} must be None"),
-        ({"num_experts": 128}, "num_experts = 128 must be 0"),
-        ({"architectures": ["Qwen3ForSequenceClassification"]}, "must be ['Qwen3ForCausalLM']"),
-        ({"use_sliding_window": True}, "use_sliding_window = True must be False"),
-        ({"head_dim": "absent", "vocab_size": "absent"}, "lacks vocab_size, head_dim"),
-    ],
-)
-def test_what_is_not_built_is_refused_in_one_line(tmp_path, changes, complaint):
-    with pytest.raises(ConfigError) as error:
-        read_config(written(tmp_path, **changes))
-    assert complaint in str(error.value)
-    assert str(tmp_path / "config.json") in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_no_config_no_shape(tmp_path):

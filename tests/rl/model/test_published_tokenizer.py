@@ -104,6 +104,7 @@ def answering(tokenizer, vocabulary, grammar) -> tuple[Guide, np.ndarray]:
     return allow, allow(token)
 
 
+@pytest.mark.heavy
 def test_a_grammar_admits_just_the_tokens_that_a_word_of_it_can_go_on_with(tokenizer, vocabulary):
     """Beside all 151,669 tried one by one; letters that are certain get the one token that llguidance makes of them."""
     words, pieces = ("yesterday", "yes, today", "no"), tokenizer.pieces(range(len(tokenizer)))

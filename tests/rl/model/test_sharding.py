@@ -14,7 +14,7 @@ from shapes import MEDIUM
 from rl.config import ConfigError
 from rl.learn import grpo
 from rl.model import sharding
-from rl.model.decoder import create
+from rl.model.decoder import abstract
 
 SHAPE = dataclasses.replace(MEDIUM, hidden_size=16, intermediate_size=24, num_hidden_layers=3, dtype=jnp.bfloat16)
 
@@ -31,7 +31,8 @@ def specs(tree):
 @pytest.fixture(scope="module")
 def parameters():
     """On one device, to be placed."""
-    return create(SHAPE, jax.random.key(0))[1]
+    noise = np.random.default_rng(0)
+    return jax.tree.map(lambda x: jnp.asarray(noise.normal(size=x.shape), x.dtype), abstract(SHAPE)[1])
 
 
 @pytest.mark.heavy

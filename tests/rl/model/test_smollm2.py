@@ -107,34 +107,8 @@ def strings() -> list[str]:
         found += [question.message for question in reading.questions(reading.drawn_states(config, 25), asker, config)]
     rng = random.Random(0)
     letters = [c for c in map(chr, range(1, 0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
-    blanks = [
-        *" \t\n\r\v\f\u00a0\u0085\u2003\u2028\u3000\u200b",
-        "  ",
-        "\n\n",
-        "a",
-        "1",
-        "23",
-        "3.5",
-        "²",
-        "Ⅷ",
-        "٣",
-        "½",
-        "!",
-    ]
-    control = [
-        "<|im_end|>",
-        "<|im_start|>",
-        "<|endoftext|>",
-        "<repo_name>",
-        "<|im_",
-        "end|>",
-        "<",
-        " ",
-        "\n",
-        "user",
-        "'s",
-        "1",
-    ]
+    blanks = [*" \t\n\r\v\f\u00a0\u0085\u2003\u2028\u3000\u200b", "  ", "\n\n", *"a1²Ⅷ٣½!", "23", "3.5"]
+    control = ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "<repo_name>", "<|im_", "end|>", "user", "'s", *"< \n1"]
     found += ["".join(rng.choices(letters, k=40)) for _ in range(300)]
     found += ["".join(rng.choices(blanks, k=30)) for _ in range(150)]
     return found + ["".join(rng.choices(control, k=12)) for _ in range(150)]

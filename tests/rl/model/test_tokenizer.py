@@ -7,10 +7,13 @@ from pathlib import Path
 import jax
 import pytest
 from shapes import SMALL_JSON
+from tokenizers import Tokenizer as Backend
 
 from rl.config import ConfigError, load
 from rl.model.policy import Policy
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
+
+TINY = Path("configs/tiny.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -149,15 +152,19 @@ def test_a_model_without_the_token_that_ends_a_thought_cannot_be_asked_to_think(
     (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
     (checkpoint / "config.json").write_text(json.dumps(SMALL_JSON))
     settings = [f"model.path={checkpoint}", "model.shape=null", "text.thinking=true", "grpo.credit=outcome"]
-    config = load(Path("configs/tiny.yaml"), settings)
+    config = load(TINY, settings)
     with pytest.raises(ConfigError, match=f"^text.thinking = true: must be false, as the .* in {checkpoint} has no "):
         Policy.create(config, jax.random.key(0))
 
 
-def test_a_base_models_answers_end_as_the_template_ends_a_turn(checkpoint, tokenizer):
-    file = checkpoint / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": "<|endoftext|>"}))
-    assert Tokenizer(checkpoint).stop_ids == tokenizer.stop_ids
+def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_one_line(checkpoint):
+    backend = Backend.from_file(str(checkpoint / "tokenizer.json"))
+    backend.add_tokens([f"<cell {i}>" for i in range(SMALL_JSON["vocab_size"])])
+    backend.save(str(checkpoint / "tokenizer.json"))
+    (checkpoint / "config.json").write_text(json.dumps(SMALL_JSON))
+    said = f"^model.path = {checkpoint}: its embedding has vocab_size = 896 rows, which must be at least .*$"
+    with pytest.raises(ConfigError, match=said):
+        Policy.create(load(TINY, [f"model.path={checkpoint}", "model.shape=null"]), jax.random.key(0))
 
 
 def test_a_model_is_saved_with_its_tokenizer_after_the_folder_that_it_came_from_is_gone(checkpoint):
