@@ -114,12 +114,14 @@ def test_the_next_step_resets_and_ignores_its_actions():
 
 
 @pytest.mark.parametrize("mode", [AutoResetMode.SAME_STEP, AutoResetMode.NEXT_STEP])
-def test_new_episodes_come_from_the_whole_bank_and_keep_their_params(mode):
+def test_new_episodes_come_from_the_whole_bank_and_keep_their_params_in_one_program(mode):
     _, after, _, _ = played(mode, Params(max_steps=1))
     first = after.time == 0
     starts = {tuple(pair) for pair in after.instance.starts[first].tolist()}
     assert starts == {tuple(pair) for pair in BANK.instances.starts.tolist()}
     assert (after.params.max_steps == 1).all()
+    played(mode, Params(max_steps=9))
+    assert program(mode)._cache_size() == 1
 
 
 def test_a_slip_and_the_next_level_do_not_share_their_key():
@@ -139,15 +141,3 @@ def test_a_slip_and_the_next_level_do_not_share_their_key():
             share, overall = np.mean(within == level), np.mean(np.asarray(starts) == level)
             assert abs(share - overall) < 5 * np.sqrt(0.25 / len(within))
     assert len(outcomes) == 3 and len(levels) >= 2
-
-
-def test_every_mode_compiles_once_for_any_levels_and_limits():
-    episodes = AutoReset(LAKE)
-    step = jax.jit(jax.vmap(episodes.step, in_axes=(None, 0, 0, 0)))
-    reset = jax.jit(jax.vmap(episodes.reset, in_axes=(None, 0, None)))
-    keys = jax.random.split(jax.random.key(0), 4)
-    for max_steps in (1, 9):
-        state, _ = reset(BANK, keys, Params(max_steps=max_steps))
-        for _ in range(2):
-            state, _ = step(BANK, state, jnp.zeros((4, 2), jnp.int32), keys)
-    assert step._cache_size() == 1

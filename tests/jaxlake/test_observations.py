@@ -186,7 +186,7 @@ def test_a_window_projects_goals_and_shows_how_far_each_cell_is_from_the_agents_
 
 def test_a_window_with_distances_needs_a_bank_that_has_them():
     with pytest.raises(ValueError, match="build the bank with distances"):
-        Lake(observe=observations.window(1, distances=True)).reset(from_text("aA\n.."))
+        jax.eval_shape(lambda: Lake(observe=observations.window(1, distances=True)).reset(from_text("aA\n..")))
 
 
 def test_the_text_names_those_that_have_arrived_and_hides_goals_under_agents():

@@ -13,7 +13,7 @@ import oracles
 import pytest
 
 from jaxlake import from_text, solve, stack, verify
-from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective, Plan, Status
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance, Objective, Status
 
 pytestmark = pytest.mark.heavy  # the joint searches compile for a quarter of a minute each
 
@@ -125,52 +125,6 @@ def test_the_joint_search_in_plain_python_agrees_with_w9():
         except oracles.Undecided:
             continue
         assert optimum == oracles.least_sum_of_costs(instance)
-
-
-def test_the_solver_agrees_with_w9_on_instances_that_are_not_stored():
-    pytest.importorskip("w9_pathfinding")
-    rng = np.random.default_rng(np.random.SeedSequence().entropy)  # Others each time: failures print the instance.
-    instances, optima = [], []
-    for _ in range(300):
-        size, num_agents = int(rng.integers(4, 11)), int(rng.integers(2, 6))
-        instance = oracles.random_instance(
-            rng, size, num_agents, rng.uniform(0, 0.3), overlapping=bool(rng.integers(2))
-        )
-        try:
-            optimum = oracles.w9_sum_of_costs(instance, "CBS", max_time=0.1)
-        except oracles.Undecided:
-            continue
-        instances.append(instance)
-        optima.append(ABSENT if optimum is None else optimum)
-    assert len(instances) > 150
-    solutions = solve(stack(instances))
-    for instance, status, cost, optimum in zip(instances, solutions.status, solutions.cost, optima, strict=True):
-        assert status == Status.OUT_OF_BUDGET or cost == optimum, instance
-    assert np.mean(solutions.status[np.array(optima) != ABSENT] == Status.OUT_OF_BUDGET) <= 0.05
-
-
-def test_the_verdict_on_w9s_plans_is_that_they_are_optimal():
-    pytest.importorskip("w9_pathfinding")
-    rng = np.random.default_rng(32)
-    instances, plans, optima = [], [], []
-    for _ in range(60):
-        instance = oracles.random_instance(rng, int(rng.integers(4, 9)), 3, 0.2, overlapping=True)
-        try:
-            found = oracles.w9_paths(instance, "CBS", max_time=0.1)
-        except oracles.Undecided:
-            continue
-        if not found:
-            continue
-        paths = np.full((MAX_AGENTS, MAX_STEPS + 1), ABSENT, np.int32)
-        for agent, path in enumerate(found):
-            paths[agent, : len(path)] = [row * MAX_SIZE + column for column, row in path]
-        lengths = np.array([len(path) for path in found] + [0, 0], np.int32)
-        instances.append(instance)
-        plans.append(Plan(parsable=np.bool_(True), num_named=np.int32(3), paths=paths, lengths=lengths))
-        optima.append(sum(map(oracles.last_arrival, found)))
-    assert len(instances) > 30
-    batch = jax.tree.map(lambda *parts: np.stack(parts), *plans)
-    assert verify(stack(instances), batch, np.array(optima, np.int32)).optimal.all()
 
 
 # Rows above holes, sum of costs and makespan worked out by hand; None where no plan is, which the solver proves.

@@ -1,7 +1,5 @@
 """The search for pairs against brute force over joint states, the constraint tree, and boards worked out by hand."""
 
-import itertools
-
 import jax
 import numpy as np
 import oracles
@@ -15,8 +13,8 @@ from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 
-# Few shapes, and batches filled up to a fixed size, so that the search is compiled only a few times.
-MAX_SIZE, MAX_AGENTS, MAX_STEPS, BATCH = 5, 3, 40, 400
+# Shapes and batches of ``solve``, so that the search is compiled only a few times, and for the tests of that, too.
+MAX_SIZE, MAX_AGENTS, MAX_STEPS, BATCH = 5, 3, 64, 1024
 
 
 def random_boards(seed: int, count: int, sizes: list[int], max_size: int = MAX_SIZE) -> Instance:
@@ -60,7 +58,7 @@ def one(board: str, **asked):
 @pytest.mark.heavy
 @pytest.mark.parametrize("objective", Objective)
 def test_optimum_and_need_to_wait_equal_brute_force(objective):
-    instances = random_boards(1, BATCH, [2, 3, 4, 5])
+    instances = random_boards(1, 400, [2, 3, 4, 5])
     found = find(instances, objective)
     bounds = np.maximum(found.cost, 0)
     still = find(instances, objective, bounds, may_wait=False)
@@ -179,23 +177,8 @@ def test_no_agents_are_solved_at_once_and_three_are_left_undecided():
 
 
 def test_the_other_instances_of_a_batch_change_nothing():
-    instances = random_boards(1, BATCH, [2, 3, 4, 5])
-    order = np.random.default_rng(3).permutation(BATCH)
+    instances = random_boards(1, 400, [2, 3, 4, 5])
+    order = np.random.default_rng(3).permutation(400)
     whole, shuffled, part = find(instances), find(instances[order]), find(instances[np.arange(7)])
     jax.tree.map(np.testing.assert_array_equal, whole[order], shuffled)
     jax.tree.map(np.testing.assert_array_equal, whole[np.arange(7)], part)
-
-
-@pytest.mark.heavy
-def test_optimum_equals_that_of_w9():
-    pytest.importorskip("w9_pathfinding")
-    rng = np.random.default_rng(4)
-    boards = [
-        oracles.random_instance(rng, size, 2, hole, overlapping=False, max_agents=MAX_AGENTS)
-        for size, hole, _ in itertools.product(range(3, 11), (0.1, 0.3), range(12))
-    ]
-    found = find(stack(boards)[np.resize(np.arange(len(boards)), 1200)], max_steps=64)
-    for index, board in enumerate(boards):
-        solver = ("ICTS", "MultiAgentAStar")[index % 2]
-        optimum = oracles.w9_sum_of_costs(board, solver, max_time=20)
-        assert found.cost[index] == (ABSENT if optimum is None else optimum)

@@ -99,20 +99,6 @@ def test_an_agent_with_time_to_spare_has_to_wait_at_the_lower_bound_of_the_makes
     assert solve_one("##b##/#a..A/##B##", Objective.MAKESPAN) == (SOLVED, 3, True)
 
 
-@pytest.mark.heavy
-def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
-    board = """
-        a....
-        ####.
-        .....
-        .####
-        A.b.B
-    """
-    batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)])
-    assert solve(batch).cost.tolist() == [12 + 2]
-    assert solve(batch, max_steps=11).status.tolist() == [Status.OUT_OF_BUDGET]
-
-
 def test_a_plan_that_waits_is_told_from_one_that_does_not():
     boards = ["#b#\na.A\n#B#", "a.A\n...\nb.B"]
     batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards])
